@@ -1,0 +1,76 @@
+"""Contextual bandits that decide often and retrain rarely."""
+
+from rarely.core.blocks import ArmBlocks
+from rarely.core.covariance import Price, prices
+from rarely.core.errors import (
+    BudgetSpent,
+    ConflictingReward,
+    InvalidContexts,
+    InvalidInput,
+    InvalidReward,
+    InvalidSchedule,
+    JitterWarning,
+    NotPositiveDefinite,
+    RarelyError,
+    SnapshotError,
+    TooExpensive,
+    TrainingRejected,
+    UnknownRound,
+    UpdateDue,
+)
+from rarely.core.policies import BatchNeuralUCB, LinUCB, NeuralUCB, Uniform
+from rarely.core.policy import Policy, Scores
+from rarely.core.radius import TheoremRadius
+from rarely.core.records import UpdateRecord
+from rarely.core.scaling import Affine
+from rarely.core.schedules import (
+    AtRounds,
+    Budget,
+    DeterminantTrigger,
+    EveryRound,
+    FixedGrid,
+    GeometricGrid,
+    Schedule,
+)
+from rarely.core.snapshot import load
+from rarely.core.types import Decision
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Affine",
+    "ArmBlocks",
+    "AtRounds",
+    "BatchNeuralUCB",
+    "Budget",
+    "BudgetSpent",
+    "ConflictingReward",
+    "Decision",
+    "DeterminantTrigger",
+    "EveryRound",
+    "FixedGrid",
+    "GeometricGrid",
+    "InvalidContexts",
+    "InvalidInput",
+    "InvalidReward",
+    "InvalidSchedule",
+    "JitterWarning",
+    "LinUCB",
+    "NeuralUCB",
+    "NotPositiveDefinite",
+    "Policy",
+    "Price",
+    "RarelyError",
+    "Schedule",
+    "Scores",
+    "SnapshotError",
+    "TheoremRadius",
+    "TooExpensive",
+    "TrainingRejected",
+    "Uniform",
+    "UnknownRound",
+    "UpdateDue",
+    "UpdateRecord",
+    "load",
+    "prices",
+]

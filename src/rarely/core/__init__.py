@@ -1,0 +1,1 @@
+"""The algorithm: arrays in, arrays out."""

@@ -1,0 +1,33 @@
+"""Forms of Z behind one protocol."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rarely.core.covariance.auto import Auto
+from rarely.core.covariance.diagonal import Diagonal
+from rarely.core.covariance.dual import Dual
+from rarely.core.covariance.last_layer import LastLayer
+from rarely.core.covariance.price import DEFAULT_LIMIT, Limit, Price, Widths, prices
+from rarely.core.covariance.primal import Primal
+from rarely.core.covariance.protocol import Covariance, Proposal
+
+Kind = Literal["auto", "dual", "primal", "diagonal", "last_layer"]
+FORMS = {"dual": Dual, "primal": Primal, "diagonal": Diagonal, "last_layer": LastLayer, "auto": Auto}
+
+__all__ = [
+    "DEFAULT_LIMIT",
+    "FORMS",
+    "Auto",
+    "Covariance",
+    "Diagonal",
+    "Dual",
+    "Kind",
+    "LastLayer",
+    "Limit",
+    "Price",
+    "Primal",
+    "Proposal",
+    "Widths",
+    "prices",
+]

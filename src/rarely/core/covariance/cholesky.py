@@ -1,0 +1,157 @@
+"""A Cholesky factor that grows at its lower edge, and whose every leading block is a factor too.
+
+    A   (implicit)  (t, t)   symmetric positive definite
+    L   panels      (t, t)   lower triangular, A = LLᵀ
+
+It is kept in panels of P rows: of each, the part left of the diagonal block and the block's inverse. So
+only the triangle takes memory, growing moves nothing, a leading block needs no copy, and a solve is
+matrix products alone (docs/decisions/0003: one BLAS, NumPy's, serves every hot path).
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+
+from rarely.core.errors import JitterWarning, NotPositiveDefinite
+from rarely.core.types import Array
+
+PANEL = 128
+JITTERS = (1e-12, 1e-10, 1e-8)
+"""Tried in turn, relative to the largest diagonal entry."""
+
+
+def cholesky(matrix: Array) -> tuple[Array, int]:
+    """The lower factor of a symmetric matrix, and how many jitters it took.
+
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 2.0]]))[0]
+    array([[2., 0.],
+           [1., 1.]])
+    """
+    try:
+        return np.linalg.cholesky(matrix), 0
+    except np.linalg.LinAlgError:
+        pass
+    largest = float(np.max(np.diagonal(matrix), initial=0.0))
+    for count, jitter in enumerate(JITTERS, start=1):
+        try:
+            factor = np.linalg.cholesky(matrix + jitter * largest * np.eye(len(matrix)))
+        except np.linalg.LinAlgError:
+            continue
+        warnings.warn(
+            f"a matrix of order {len(matrix)} was not positive definite to rounding; {jitter * largest:.3g} was "
+            "added to its diagonal. A larger ridge, or contexts of smaller norm, would avoid this.",
+            JitterWarning,
+            stacklevel=2,
+        )
+        return factor, count
+    raise NotPositiveDefinite(
+        f"λI + K must be positive definite; a matrix of order {len(matrix)} with diagonal entries up to {largest:.3g} "
+        f"is not, even with {JITTERS[-1]:.0e} of that added. Use a larger ridge or scale the contexts down."
+    )
+
+
+class GrowingCholesky:
+    """The factor L of a matrix that grows by bordering.
+
+    >>> factor = GrowingCholesky()
+    >>> factor.append(factor.border(np.empty((0, 2)), 4 * np.eye(2)))
+    >>> factor.solve(np.ones((2, 1)), rows=2).ravel()
+    array([0.5, 0.5])
+    """
+
+    def __init__(self) -> None:
+        self._left: list[Array] = []
+        """Panel i's entries left of its diagonal block, (P, iP)."""
+        self._inverse: list[Array] = []
+        """The inverse of its diagonal block, (P, P)."""
+        self._size = 0
+        self.jitters = 0
+
+    @classmethod
+    def of(cls, matrix: Array) -> tuple[GrowingCholesky, float]:
+        """The factor of a whole matrix, and the matrix' log det."""
+        rows, jitters = cholesky(matrix)
+        factor = cls()
+        factor.append(rows)
+        factor.jitters = jitters
+        return factor, float(2 * np.log(np.diagonal(rows)).sum())
+
+    def __len__(self) -> int:
+        return self._size
+
+    def solve(self, rhs: Array, rows: int) -> Array:
+        """L⁻¹ rhs for the leading block of that many rows; rhs is (rows, n)."""
+        out = np.empty(rhs.shape)
+        for i, start in enumerate(range(0, rows, PANEL)):
+            count = min(PANEL, rows - start)
+            here = rhs[start : start + count]
+            if start:
+                here = here - self._left[i][:count] @ out[:start]
+            np.matmul(self._inverse[i][:count, :count], here, out=out[start : start + count])
+        return out
+
+    def border(self, cross: Array, corner: Array) -> Array:
+        """The n new rows of L, (n, t + n), for A bordered by cross (t, n) and corner (n, n)."""
+        n = len(corner)
+        rows = np.zeros((n, self._size + n))
+        if self._size:
+            above = self.solve(cross, self._size)
+            corner = corner - above.T @ above
+            rows[:, : self._size] = above.T
+        factor, jitters = cholesky(corner)
+        self.jitters += jitters
+        rows[:, self._size :] = factor
+        return rows
+
+    def append(self, rows: Array) -> None:
+        """Make rows that `border` gave, or the first of them, part of L."""
+        done = 0
+        while done < len(rows):
+            i, offset = divmod(self._size, PANEL)
+            if i == len(self._left):
+                self._left.append(np.empty((PANEL, i * PANEL)))
+                self._inverse.append(np.zeros((PANEL, PANEL)))
+            count = min(PANEL - offset, len(rows) - done)
+            new, start = rows[done : done + count], i * PANEL
+            self._left[i][offset : offset + count] = new[:, :start]
+            block, width = new[:, start : start + offset + count], offset + count
+            # [[L, 0], [M, N]]⁻¹ = [[L⁻¹, 0], [−N⁻¹ML⁻¹, N⁻¹]]
+            corner = np.tril(np.linalg.inv(block[:, offset:]))
+            inverse = self._inverse[i]
+            inverse[offset:width, offset:width] = corner
+            inverse[offset:width, :offset] = -corner @ (block[:, :offset] @ inverse[:offset, :offset])
+            self._size += count
+            done += count
+
+    def fork(self) -> GrowingCholesky:
+        """A factor that starts with this one; see `Rows.fork`."""
+        other = copy.copy(self)
+        other._left, other._inverse = list(self._left), list(self._inverse)
+        return other
+
+    def packed(self) -> Array:
+        """Every number that is kept, in one dimension: panel by panel, rows of (left part, inverse)."""
+        parts = [np.empty(0)]
+        for i, (left, inverse) in enumerate(zip(self._left, self._inverse, strict=True)):
+            rows = min(PANEL, self._size - i * PANEL)
+            parts += [left[:rows].ravel(), inverse[:rows, :rows].ravel()]
+        return np.concatenate(parts)
+
+    @classmethod
+    def unpacked(cls, packed: Array, size: int) -> GrowingCholesky:
+        """The inverse of `packed`."""
+        factor, taken = cls(), 0
+        for start in range(0, size, PANEL):
+            rows = min(PANEL, size - start)
+            left, inverse = np.empty((PANEL, start)), np.zeros((PANEL, PANEL))
+            left[:rows] = packed[taken : taken + rows * start].reshape(rows, start)
+            taken += rows * start
+            inverse[:rows, :rows] = packed[taken : taken + rows * rows].reshape(rows, rows)
+            taken += rows * rows
+            factor._left.append(left)
+            factor._inverse.append(inverse)
+        factor._size = size
+        return factor

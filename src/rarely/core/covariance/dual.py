@@ -1,0 +1,107 @@
+"""Z through the Gram matrix of past features: exact, t×t, at any width and depth.
+
+    Φ   past        (t, p)  never written out        K   ΦΦᵀ  (t, t)
+    k               (t, n)  Φφ of n candidates       L   factor of λI + K
+
+    φᵀZ⁻¹φ = (‖φ‖² − kᵀ(λI + K)⁻¹k)/λ          log det Z − log det λI = log det(I + K/λ)
+
+One growing L serves both matrices: its leading block of `frozen` rows scores, its whole diagonal is the
+running log det. Nothing is copied when a batch begins.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+
+from rarely.core.covariance.cholesky import GrowingCholesky
+from rarely.core.covariance.price import Limit
+from rarely.core.covariance.protocol import Proposal, prior_variances
+from rarely.core.factors import FactorRows, Factors, gram
+from rarely.core.types import Array
+
+BLOCK_NUMBERS = 2**20
+"""Numbers in the (t, n) arrays of one scoring; 8 MiB stay in a last-level cache."""
+
+
+class Dual:
+    """The t×t form."""
+
+    kind = "dual"
+
+    def __init__(self, widths: tuple[tuple[int, int], ...], ridge: float, limit: Limit) -> None:
+        self.ridge, self._limit = ridge, limit
+        self.past = FactorRows(widths)
+        self._factor = GrowingCholesky()
+        self._frozen = 0
+        self.log_det = 0.0
+        self.frozen_log_det = 0.0
+
+    @property
+    def rounds(self) -> int:
+        return len(self.past)
+
+    @property
+    def jitters(self) -> int:
+        return self._factor.jitters
+
+    def block(self) -> int:
+        return max(1, min(1024, BLOCK_NUMBERS // max(self._frozen, 1)))
+
+    def variances(self, factors: Factors) -> Array:
+        if not self._frozen:
+            return prior_variances(factors, self.ridge)
+        k = gram(self.past.view[: self._frozen], factors)
+        solved = self._factor.solve(k, self._frozen)
+        # Not negative but for rounding, which is relative to ‖φ‖².
+        return np.maximum(factors.squared_norms() - np.einsum("ij,ij->j", solved, solved), 0.0) / self.ridge
+
+    def propose(self, factors: Factors) -> Proposal:
+        self._limit.check_rounds(self.kind, self.rounds + len(factors))
+        corner = gram(factors, factors)
+        corner.flat[:: len(factors) + 1] += self.ridge
+        rows = self._factor.border(gram(self.past.view, factors), corner)
+        growth = 2 * np.log(np.diagonal(rows, offset=self.rounds)) - np.log(self.ridge)
+        return Proposal(factors, self.log_det + np.cumsum(growth), rows)
+
+    def accept(self, proposal: Proposal, count: int) -> None:
+        if not count:
+            return
+        self._factor.append(proposal.rows[:count])
+        self.past.append(proposal.factors[:count])
+        self.log_det = float(proposal.log_dets[count - 1])
+
+    def freeze(self) -> None:
+        self._frozen, self.frozen_log_det = self.rounds, self.log_det
+
+    def fork(self) -> Self:
+        other = copy.copy(self)
+        other.past, other._factor = self.past.fork(), self._factor.fork()
+        return other
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        past = self.past.view
+        arrays = {f"input{i}": a for i, a in enumerate(past.inputs)}
+        arrays |= {f"signal{i}": d for i, d in enumerate(past.signals)}
+        numbers = {
+            "frozen": self._frozen,
+            "log_det": self.log_det,
+            "frozen_log_det": self.frozen_log_det,
+            "jitters": self.jitters,
+        }
+        return numbers, arrays | {"factor": self._factor.packed()}
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> None:
+        layers = len(self.past.view.inputs)
+        self.past.append(
+            Factors(
+                tuple(arrays[f"input{i}"] for i in range(layers)),
+                tuple(arrays[f"signal{i}"] for i in range(layers)),
+            )
+        )
+        self._factor = GrowingCholesky.unpacked(arrays["factor"], self.rounds)
+        self._factor.jitters = numbers["jitters"]
+        self._frozen = numbers["frozen"]
+        self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]

@@ -1,0 +1,92 @@
+"""What each form of Z costs, known before anything is allocated.
+
+    p  parameters    m  last layer's inputs    t  rounds    c  numbers in one round's factors
+
+    form         bytes                        operations for one arm's bonus at round t
+    dual         8(t²/2 + 128t + ct)          t² + 2ct
+    primal       8·(3p² + 2.5p²)              p²           (Z and two factors; a block of pending rounds)
+    diagonal     8·3p                         3p
+    last_layer   8·5.5m²                      m²
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rarely.core.errors import TooExpensive
+
+Widths = tuple[tuple[int, int], ...]
+DEFAULT_LIMIT = 4 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Peak memory, and the work for one arm's bonus at the end."""
+
+    kind: str
+    exact: bool
+    bytes: int
+    flops: int
+
+    def __str__(self) -> str:
+        how = "exact" if self.exact else "approximate"
+        return f"{self.kind} ({how}): {in_bytes(self.bytes)}, {self.flops:.2g} operations an arm"
+
+
+def prices(widths: Widths, rounds: int) -> dict[str, Price]:
+    """The price of every form at that many rounds.
+
+    >>> str(prices(((200, 10), (1, 200)), rounds=2000)["dual"])
+    'dual (exact): 24.6 MB, 5.6e+06 operations an arm'
+    """
+    p = sum(o * i for o, i in widths)
+    c = sum(o + i for o, i in widths)
+    m, t = widths[-1][1], rounds
+    return {
+        "dual": Price("dual", True, 8 * (t * t // 2 + 128 * t + c * t), t * t + 2 * c * t),
+        "primal": Price("primal", True, 44 * p * p, p * p),
+        "diagonal": Price("diagonal", False, 24 * p, 3 * p),
+        "last_layer": Price("last_layer", False, 44 * m * m, m * m),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A bound on memory that a form asks before it allocates."""
+
+    widths: Widths
+    bytes: int = DEFAULT_LIMIT
+    horizon: int | None = None
+
+    def allows(self, kind: str, rounds: int) -> bool:
+        """Whether the form fits at that many rounds."""
+        return prices(self.widths, rounds)[kind].bytes <= self.bytes
+
+    def check_rounds(self, kind: str, rounds: int) -> None:
+        """Refuse a form that does not fit, with what the others would cost."""
+        if self.allows(kind, rounds):
+            return
+        at = max(rounds, self.horizon or 0)
+        all_prices = prices(self.widths, at)
+        others = "; ".join(str(price) for name, price in all_prices.items() if name != kind)
+        raise TooExpensive(
+            f"covariance {kind!r} must fit memory_limit = {in_bytes(self.bytes)}, but at {at} rounds it needs "
+            f"{in_bytes(all_prices[kind].bytes)}. The others: {others}. Choose one of them by name, or raise "
+            "memory_limit."
+        )
+
+    def unbounded(self) -> Limit:
+        """No limit, for a part of something whose price was checked."""
+        return replace(self, bytes=2**62)
+
+
+def in_bytes(count: int) -> str:
+    """A number of bytes for people.
+
+    >>> in_bytes(1_500_000)
+    '1.5 MB'
+    """
+    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.3g} {units[0]}"

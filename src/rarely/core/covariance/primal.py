@@ -1,0 +1,137 @@
+"""Z written out: exact, p×p, the cheap form once rounds outnumber parameters.
+
+    Z     matrix    (p, p)  running, without the pending rounds     C   Cholesky factor of Z
+    Φ     pending   (n, p)  rounds since Z was last factorised      Y   ΦC⁻ᵀ
+
+    φᵀZ⁻¹φ = ‖C⁻¹φ‖²          det(Z + ΦᵀΦ) = det Z·det(I + YYᵀ)
+
+Inside a batch, rounds wait in a block of at most p: a growing factor of I + YYᵀ gives log det round by
+round, and a full block is absorbed into Z. So memory stays p×p however long the batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+
+from rarely.core.covariance.cholesky import GrowingCholesky
+from rarely.core.covariance.price import Limit
+from rarely.core.covariance.protocol import Proposal
+from rarely.core.factors import Factors
+from rarely.core.rows import Rows
+from rarely.core.types import Array
+
+BLOCK_NUMBERS = 2**21
+"""Numbers in the (n, p) features of one scoring."""
+
+
+class Primal:
+    """The p×p form."""
+
+    kind = "primal"
+
+    def __init__(self, widths: tuple[tuple[int, int], ...], ridge: float, limit: Limit) -> None:
+        limit.check_rounds(self.kind, 0)
+        p = sum(o * i for o, i in widths)
+        self.ridge, self.rounds, self.jitters = ridge, 0, 0
+        self._matrix: Array = ridge * np.eye(p)
+        self._running = GrowingCholesky.of(self._matrix)[0]
+        self._frozen = self._running
+        self.log_det = self.frozen_log_det = 0.0
+        self._clear_pending()
+
+    def _clear_pending(self) -> None:
+        p = len(self._matrix)
+        self._pending, self._solved, self._factor = Rows(p), Rows(p), GrowingCholesky()
+
+    def block(self) -> int:
+        return max(1, min(1024, BLOCK_NUMBERS // len(self._matrix)))
+
+    def variances(self, factors: Factors) -> Array:
+        solved = self._frozen.solve(factors.vectors().T, len(self._matrix))
+        return np.asarray(np.einsum("ij,ij->j", solved, solved))
+
+    def propose(self, factors: Factors) -> Proposal:
+        waiting = len(self._pending)
+        if waiting and waiting + len(factors) > len(self._matrix):
+            self._absorb()
+        features = factors.vectors()
+        solved = self._running.solve(features.T, len(self._matrix)).T
+        corner = solved @ solved.T
+        corner.flat[:: len(factors) + 1] += 1.0
+        rows = self._factor.border(self._solved.view @ solved.T, corner)
+        growth = 2 * np.log(np.diagonal(rows, offset=len(self._pending)))
+        return Proposal(factors, self.log_det + np.cumsum(growth), np.hstack((features, solved, rows)))
+
+    def accept(self, proposal: Proposal, count: int) -> None:
+        if not count:
+            return
+        p = len(self._matrix)
+        kept = proposal.rows[:count]
+        self._pending.append(kept[:, :p])
+        self._solved.append(kept[:, p : 2 * p])
+        self._factor.append(kept[:, 2 * p :])
+        self.rounds += count
+        self.log_det = float(proposal.log_dets[count - 1])
+
+    def add(self, features: Array) -> None:
+        """Take many past features into Z at once, for a form that is being turned into this one."""
+        self._matrix = self._matrix + features.T @ features
+        self.rounds += len(features)
+
+    def factorise(self) -> None:
+        """Make the running factor that of Z, and log det with it."""
+        self._running, log_det = GrowingCholesky.of(self._matrix)
+        self.jitters += self._running.jitters
+        self.log_det = log_det - len(self._matrix) * float(np.log(self.ridge))
+
+    def _absorb(self) -> None:
+        if not len(self._pending):
+            return
+        features = self._pending.view
+        self._matrix = self._matrix + features.T @ features
+        self.jitters += self._factor.jitters
+        self.factorise()
+        self._clear_pending()
+
+    def freeze(self) -> None:
+        self._absorb()
+        self._frozen, self.frozen_log_det = self._running, self.log_det
+
+    def fork(self) -> Self:
+        other = copy.copy(self)
+        other._pending, other._solved = self._pending.fork(), self._solved.fork()
+        other._factor = self._factor.fork()
+        return other
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        numbers = {
+            "rounds": self.rounds,
+            "log_det": self.log_det,
+            "frozen_log_det": self.frozen_log_det,
+            "jitters": self.jitters,
+            "pending_jitters": self._factor.jitters,
+        }
+        arrays = {
+            "matrix": self._matrix,
+            "running": self._running.packed(),
+            "frozen": self._frozen.packed(),
+            "pending": self._pending.view,
+            "solved": self._solved.view,
+            "factor": self._factor.packed(),
+        }
+        return numbers, arrays
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> None:
+        self.rounds, self.jitters = numbers["rounds"], numbers["jitters"]
+        self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
+        self._matrix = arrays["matrix"]
+        self._running = GrowingCholesky.unpacked(arrays["running"], len(self._matrix))
+        self._frozen = GrowingCholesky.unpacked(arrays["frozen"], len(self._matrix))
+        self._clear_pending()
+        self._pending.append(arrays["pending"])
+        self._solved.append(arrays["solved"])
+        self._factor = GrowingCholesky.unpacked(arrays["factor"], len(self._pending))
+        self._factor.jitters = numbers["pending_jitters"]

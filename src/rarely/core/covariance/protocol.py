@@ -1,0 +1,85 @@
+"""The matrix Z of past features, and how unsure it leaves us about a new one.
+
+    Z_t   (implicit)  (p, p)  λI + Σ_{s<t} φ_s φ_sᵀ, each φ_s at the weights of its own version
+    φ     factors     (p,)    g(x; θ_b)/√m, held as (a, δ) per layer
+    λ     ridge       ()      Z_1 = λI, λ > 0
+    v     variances   (n,)    φ_iᵀ Z⁻¹ φ_i of n candidates, Z frozen at the batch's start
+          log_det     ()      log det Z_t − log det λI of the running Z
+
+Two matrices in one object: the *frozen* one scores, the *running* one grows with every round and feeds
+the determinant rule. They part when a round is accepted and meet again at `freeze`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from rarely.core.factors import Factors
+from rarely.core.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """n rounds measured on top of the running matrix, not yet part of it."""
+
+    factors: Factors
+    log_dets: Array
+    """(n,): log det Z − log det λI after each of the rounds."""
+    rows: Array
+    """What a form wants to keep of the measuring; its own business."""
+
+
+class Covariance(Protocol):
+    """One way of holding Z."""
+
+    @property
+    def kind(self) -> str:
+        """"dual", "primal", "diagonal" or "last_layer"."""
+
+    @property
+    def rounds(self) -> int:
+        """Features in the running matrix."""
+
+    @property
+    def log_det(self) -> float:
+        """log det Z − log det λI, running."""
+
+    @property
+    def frozen_log_det(self) -> float:
+        """The same of the frozen matrix."""
+
+    @property
+    def jitters(self) -> int:
+        """How often rounding had to be mended; each was announced by a `JitterWarning`."""
+
+    def block(self) -> int:
+        """How many candidates are well scored at a time."""
+
+    def variances(self, factors: Factors) -> Array:
+        """φᵀZ⁻¹φ under the frozen matrix, (n,)."""
+
+    def propose(self, factors: Factors) -> Proposal:
+        """Measure rounds one after another on top of the running matrix."""
+
+    def accept(self, proposal: Proposal, count: int) -> None:
+        """Make the first `count` rounds of the latest proposal part of the running matrix."""
+
+    def freeze(self) -> None:
+        """Let the frozen matrix be what the running one is now."""
+
+    def fork(self) -> Self:
+        """A copy to work on; the original stays valid as long as the fork is kept or dropped whole."""
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Numbers and arrays from which `restore` makes the same object, bit for bit."""
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> None:
+        """Take over a saved state."""
+
+
+def prior_variances(factors: Factors, ridge: float) -> Array:
+    """‖φ‖²/λ, the variance before any data; no later one is above it."""
+    return np.asarray(factors.squared_norms() / ridge)

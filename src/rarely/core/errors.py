@@ -1,0 +1,65 @@
+"""Errors that say what must hold, what came, and what to do."""
+
+from typing import Any, get_args
+
+
+class RarelyError(Exception):
+    """Whatever this package raises on purpose; the policy is as it was before the call."""
+
+
+class InvalidInput(RarelyError, ValueError):
+    """An argument is outside its domain."""
+
+
+class InvalidContexts(InvalidInput):
+    """Contexts or a mask of the wrong shape, not finite, or without any arm."""
+
+
+class InvalidReward(InvalidInput):
+    """A reward that is not finite, or as many rewards as rounds were not given."""
+
+
+class InvalidSchedule(InvalidInput):
+    """A schedule that could not be followed."""
+
+
+class UnknownRound(InvalidInput):
+    """A reward for a round that was never decided."""
+
+
+class ConflictingReward(InvalidInput):
+    """A second, different reward for one round."""
+
+
+class UpdateDue(RarelyError, RuntimeError):
+    """`select(..., until_due=True)` while the batch has already ended."""
+
+
+class BudgetSpent(RarelyError, RuntimeError):
+    """An update past the last version that the budget allows."""
+
+
+class TrainingRejected(RarelyError, RuntimeError):
+    """A policy cannot start from a log on which every attempt at training failed."""
+
+
+class TooExpensive(RarelyError, MemoryError):
+    """A covariance whose price is above the memory limit; the message has the alternatives' prices."""
+
+
+class NotPositiveDefinite(RarelyError, ArithmeticError):
+    """λI + K lost positive definiteness to rounding, and a small jitter did not bring it back."""
+
+
+class SnapshotError(RarelyError, ValueError):
+    """A file that is not a whole, unaltered snapshot of a policy."""
+
+
+class JitterWarning(UserWarning):
+    """Announces that a jitter was added to a matrix that rounding had made indefinite."""
+
+
+def check_choice(name: str, value: Any, choices: Any) -> None:
+    """Refuse a value that is not one of a Literal's."""
+    if value not in get_args(choices):
+        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, get_args(choices)))}; got {value!r}.")

@@ -1,0 +1,103 @@
+"""Features as layer factors: a gradient is never written out where an inner product will do.
+
+    φ      Factors          (p,) each   ∂u/∂θ = g(x; θ)/√m, u = f/√m
+    a_l−1  inputs[l−1]      (n, in_l)   what layer l receives
+    δ_l    signals[l−1]     (n, out_l)  what comes back to layer l: ∂u/∂W_l = δ_l a_{l−1}ᵀ
+
+    ⟨φ, φ'⟩ = Σ_l ⟨δ_l, δ'_l⟩·⟨a_{l−1}, a'_{l−1}⟩, also when φ and φ' come from different weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rarely.core.rows import Rows
+from rarely.core.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """n features, one pair (a, δ) per layer."""
+
+    inputs: tuple[Array, ...]
+    signals: tuple[Array, ...]
+
+    def __len__(self) -> int:
+        return len(self.inputs[0])
+
+    def __getitem__(self, rows: Any) -> Factors:
+        return Factors(tuple(a[rows] for a in self.inputs), tuple(d[rows] for d in self.signals))
+
+    @property
+    def widths(self) -> tuple[tuple[int, int], ...]:
+        """(out_l, in_l) of every layer."""
+        return tuple((d.shape[1], a.shape[1]) for a, d in zip(self.inputs, self.signals, strict=True))
+
+    def squared_norms(self) -> Array:
+        """‖φ‖² of each, (n,)."""
+        total = np.zeros(len(self))
+        for a, d in zip(self.inputs, self.signals, strict=True):
+            total += np.einsum("ij,ij->i", a, a) * np.einsum("ij,ij->i", d, d)
+        return total
+
+    def vectors(self) -> Array:
+        """The features written out, (n, p): vec(W_1), …, vec(W_L) row by row."""
+        out = np.empty((len(self), sum(o * i for o, i in self.widths)))
+        start = 0
+        for a, d in zip(self.inputs, self.signals, strict=True):
+            layer = out[:, start : start + d.shape[1] * a.shape[1]]
+            np.multiply(d[:, :, None], a[:, None, :], out=layer.reshape(len(a), d.shape[1], a.shape[1]))
+            start += layer.shape[1]
+        return out
+
+    def last_layer(self) -> Factors:
+        """The part of each feature that belongs to W_L."""
+        return Factors(self.inputs[-1:], self.signals[-1:])
+
+
+def gram(left: Factors, right: Factors) -> Array:
+    """Inner products of features, (n, n'), from their factors alone.
+
+    >>> x = Factors((np.eye(2),), (np.ones((2, 1)),))
+    >>> gram(x, x)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    total: Array | None = None
+    for a, d, b, e in zip(left.inputs, left.signals, right.inputs, right.signals, strict=True):
+        product = a @ b.T
+        product *= d @ e.T
+        total = product if total is None else np.add(total, product, out=total)
+    assert total is not None
+    return total
+
+
+class FactorRows:
+    """Factors of past rounds, growing; each round's are those of its own version's weights."""
+
+    def __init__(self, widths: tuple[tuple[int, int], ...]) -> None:
+        self._inputs = tuple(Rows(i) for _, i in widths)
+        self._signals = tuple(Rows(o) for o, _ in widths)
+
+    def __len__(self) -> int:
+        return len(self._inputs[0])
+
+    @property
+    def view(self) -> Factors:
+        """All of them, without a copy."""
+        return Factors(tuple(r.view for r in self._inputs), tuple(r.view for r in self._signals))
+
+    def append(self, factors: Factors) -> None:
+        """Add the factors of new rounds."""
+        for rows, new in zip(self._inputs + self._signals, factors.inputs + factors.signals, strict=True):
+            rows.append(new)
+
+    def fork(self) -> FactorRows:
+        """Factors that start with these; see `Rows.fork`."""
+        other = FactorRows(())
+        other._inputs = tuple(r.fork() for r in self._inputs)
+        other._signals = tuple(r.fork() for r in self._signals)
+        return other

@@ -1,0 +1,167 @@
+"""What was chosen, under which version, and the rewards that came back.
+
+Row i is a logged sample for i < logged, and round i − logged + 1 from there on: rounds count from 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rarely.core.errors import ConflictingReward, InvalidContexts, InvalidReward, UnknownRound
+from rarely.core.rows import Rows
+from rarely.core.types import Array, IntArray
+
+LOGGED = -1
+"""The version, and the arm, of a row that came from a log."""
+
+
+class History:
+    """Contexts of the chosen arms as they came, and their rewards; a reward that is not in is NaN."""
+
+    def __init__(self, dim: int) -> None:
+        self._contexts, self._rewards = Rows(dim), Rows(None)
+        self._arms, self._versions = Rows(None, np.int64), Rows(None, np.int64)
+        self._known = 0
+        self.logged = 0
+
+    def __len__(self) -> int:
+        return len(self._rewards)
+
+    @property
+    def contexts(self) -> Array:
+        """(rows, d)."""
+        return _read_only(self._contexts)
+
+    @property
+    def rewards(self) -> Array:
+        """(rows,), NaN where none is in."""
+        return _read_only(self._rewards)
+
+    @property
+    def arms(self) -> IntArray:
+        """(rows,), −1 for logged samples."""
+        return _read_only(self._arms)
+
+    @property
+    def versions(self) -> IntArray:
+        """(rows,), −1 for logged samples."""
+        return _read_only(self._versions)
+
+    @property
+    def rounds(self) -> int:
+        """How many decisions are on record."""
+        return len(self) - self.logged
+
+    @property
+    def missing(self) -> int:
+        """How many rounds have no reward yet."""
+        return len(self) - self._known
+
+    def observed(self) -> tuple[Array, Array]:
+        """Contexts and rewards of the rows whose rewards are in."""
+        rewards = self._rewards.view
+        if not self.missing:
+            return self._contexts.view, rewards
+        inside = ~np.isnan(rewards)
+        return self._contexts.view[inside], rewards[inside]
+
+    def add_log(self, contexts: Array, rewards: Array) -> None:
+        """Put logged samples before the first round."""
+        none = np.full(len(rewards), LOGGED)
+        self._append(contexts, rewards, none, none)
+        self.logged = len(rewards)
+
+    def add_rounds(self, contexts: Array, arms: IntArray, version: int) -> None:
+        """Record decisions, whose rewards are to come."""
+        self._append(contexts, np.full(len(arms), np.nan), arms, np.full(len(arms), version))
+
+    def _append(self, contexts: Array, rewards: Array, arms: IntArray, versions: IntArray) -> None:
+        self._contexts.append(contexts)
+        self._rewards.append(rewards)
+        self._arms.append(arms)
+        self._versions.append(versions)
+        self._known += int(np.count_nonzero(~np.isnan(rewards)))
+
+    def observe(self, rounds: Any, rewards: Any) -> None:
+        """Take in the rewards of the given rounds: all of them, or none if one is wrong."""
+        numbers = _read_rounds(rounds)
+        values = _read_rewards(rewards, len(numbers))
+        outside = (numbers < 1) | (numbers > self.rounds)
+        if outside.any():
+            raise UnknownRound(
+                f"a reward must belong to a decided round, 1 … {self.rounds}; got round {numbers[outside][0]}."
+            )
+        rows = numbers + (self.logged - 1)
+        order = np.argsort(rows, kind="stable")
+        again = rows[order][1:] == rows[order][:-1]
+        earlier = self._rewards.view[rows]
+        earlier[order[1:][again]] = values[order[:-1][again]]
+        clash = ~np.isnan(earlier) & (earlier != values)
+        if clash.any():
+            i = int(np.flatnonzero(clash)[0])
+            raise ConflictingReward(
+                f"a round has one reward: round {numbers[i]} had {earlier[i]} and now came {values[i]}. "
+                "The same value told twice is fine; to correct a value, start from a corrected log."
+            )
+        self._known += int(np.count_nonzero(np.isnan(earlier)))
+        self._rewards.view[rows] = values
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Numbers and arrays, for `restore`."""
+        arrays = {"contexts": self.contexts, "rewards": self.rewards, "arms": self.arms, "versions": self.versions}
+        return {"logged": self.logged}, arrays
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Take over a saved state."""
+        self._append(arrays["contexts"], arrays["rewards"], arrays["arms"], arrays["versions"])
+        self.logged = numbers["logged"]
+
+
+def read_log(contexts: Any, rewards: Any, dim: int) -> tuple[Array, Array]:
+    """Check logged samples: (n, d) contexts of the arms that were chosen, and their rewards."""
+    try:
+        rows = np.asarray(contexts, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidContexts(f"logged contexts must be numbers of shape (n, {dim}); {error}.") from None
+    if rows.ndim != 2 or rows.shape[1] != dim:
+        raise InvalidContexts(
+            f"logged contexts must have shape (n, {dim}), one row for the arm that was chosen; got {rows.shape}."
+        )
+    if not np.isfinite(rows).all():
+        raise InvalidContexts("logged contexts must be finite; drop or fill in the rows that are not.")
+    return rows, _read_rewards(rewards, len(rows))
+
+
+def _read_rounds(rounds: Any) -> IntArray:
+    numbers = np.atleast_1d(np.asarray(rounds))
+    if numbers.size == 0:
+        return np.empty(0, np.int64)
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise UnknownRound(
+            f"observe needs decisions, or their rounds as whole numbers in one dimension; got {numbers.dtype} "
+            f"of shape {numbers.shape}."
+        )
+    return numbers.astype(np.int64)
+
+
+def _read_rewards(rewards: Any, count: int) -> Array:
+    try:
+        values = np.atleast_1d(np.asarray(rewards, np.float64))
+    except (TypeError, ValueError) as error:
+        raise InvalidReward(f"rewards must be numbers, one a round; {error}.") from None
+    if values.shape != (count,):
+        raise InvalidReward(f"rewards must be one number a round: {count} rounds, but rewards of shape {values.shape}.")
+    if not np.isfinite(values).all():
+        raise InvalidReward(
+            f"rewards must be finite; got {values[~np.isfinite(values)][0]}. A reward that never comes is simply "
+            "not observed."
+        )
+    return values
+
+
+def _read_only(rows: Rows) -> Any:
+    view = rows.view[:]
+    view.flags.writeable = False
+    return view

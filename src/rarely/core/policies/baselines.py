@@ -1,0 +1,58 @@
+"""What any policy should beat, and what makes an unbiased log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rarely.core.choice import Coin
+from rarely.core.covariance import DEFAULT_LIMIT, Kind
+from rarely.core.policies.linear import LinearLearner
+from rarely.core.policy import Policy, make_generator
+from rarely.core.schedules import EveryRound, Schedule
+
+
+class Uniform(Policy):
+    """Any arm that is there, each alike, whatever was observed.
+
+    It still keeps the linear Z of its choices and the ridge estimate of their rewards, so that every
+    schedule works on it and `score` shows what a greedy linear policy would know from its log.
+
+    >>> from rarely import Uniform
+    >>> Uniform(dim=1, seed=0).select([[[0.0], [0.0]]] * 6).arm
+    array([1, 0, 0, 0, 1, 1])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        schedule: Schedule | None = None,
+        *,
+        ridge: float = 1.0,
+        covariance: Kind = "auto",
+        seed: int | np.random.Generator | None = None,
+        memory_limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        schedule = EveryRound() if schedule is None else schedule
+        self._schedule, self._kind, self._limit = schedule, covariance, memory_limit
+        super().__init__(
+            LinearLearner.start(dim, ridge, intercept=True),
+            schedule=schedule,
+            covariance=covariance,
+            ridge=ridge,
+            beta=0.0,
+            chooser=Coin(),
+            generator=make_generator(seed),
+            memory_limit=memory_limit,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON."""
+        return {
+            "dim": self.dim,
+            "schedule": self._schedule.describe(),
+            "ridge": self._ridge,
+            "covariance": self._kind,
+            "memory_limit": self._limit,
+        }

@@ -1,0 +1,141 @@
+"""LinUCB under any schedule: ridge regression, exactly, with upper confidence bounds.
+
+    θ̂ = (λI + Σ xxᵀ)⁻¹ Σ r x  over the rounds whose rewards are in
+
+A linear model is a network of one layer without hidden units: its feature is x itself, so it shares the
+covariances. With `DeterminantTrigger` it is the rarely switching OFUL of Abbasi-Yadkori et al. (2011).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from rarely.core.choice import Optimist
+from rarely.core.covariance import DEFAULT_LIMIT, Kind, Widths
+from rarely.core.errors import InvalidInput, check_choice
+from rarely.core.factors import Factors
+from rarely.core.policy import Lesson, Policy, Ties, make_generator
+from rarely.core.radius import Beta, Moment, describe_beta
+from rarely.core.scaling import Affine
+from rarely.core.schedules import EveryRound, Schedule
+from rarely.core.types import Array
+
+
+@dataclass(frozen=True)
+class LinearLearner:
+    """A ridge estimate; `scale` appends the constant where there is an intercept."""
+
+    scale: Affine
+    ridge: float
+    coefficients: Array
+    reward_spread: float = 1.0
+
+    @classmethod
+    def start(cls, dim: int, ridge: float, *, intercept: bool) -> LinearLearner:
+        """The estimate before any reward, 0."""
+        if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
+            raise InvalidInput(f"dim must be a whole number of at least 1; got {dim!r}.")
+        scale = Affine.identity(int(dim), constant=intercept)
+        return cls(scale, ridge, np.zeros(scale.scaled_dim))
+
+    @property
+    def dim(self) -> int:
+        return self.scale.dim
+
+    @property
+    def widths(self) -> Widths:
+        return ((1, self.scale.scaled_dim),)
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        x = self.scale(contexts)
+        return x @ self.coefficients, Factors((x,), (np.ones((len(x), 1)),))
+
+    def seen(self, contexts: Array) -> LinearLearner:
+        return self
+
+    def scaled(self) -> LinearLearner:
+        return self
+
+    def learn(self, contexts: Array, rewards: Array) -> Lesson:
+        x = self.scale(contexts)
+        matrix = x.T @ x
+        matrix.flat[:: len(matrix) + 1] += self.ridge
+        return Lesson(replace(self, coefficients=np.linalg.solve(matrix, x.T @ rewards)))
+
+    def moment(self, round: int, log_det: float, ridge: float) -> Moment:
+        # The estimate is exact: a step of 1/λ leaves nothing undone.
+        return Moment(round, log_det, ridge, depth=1, hidden=1, steps=1, step_size=1 / ridge)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return {}, {"coefficients": self.coefficients}
+
+    def restored(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> LinearLearner:
+        return replace(self, coefficients=arrays["coefficients"])
+
+
+class LinUCB(Policy):
+    """LinUCB (Li et al., 2010) with one shared linear model, with or without an intercept.
+
+    >>> from rarely import LinUCB
+    >>> policy = LinUCB(dim=2, beta=0.0)
+    >>> decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
+    >>> policy.observe(decision, 2.0)
+    >>> policy.update().accepted, policy.coefficients.round(3)
+    (True, array([0.667, 0.   , 0.667]))
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        schedule: Schedule | None = None,
+        *,
+        intercept: bool = True,
+        ridge: float = 1.0,
+        beta: Beta = 1.0,
+        covariance: Kind = "auto",
+        ties: Ties = "lowest",
+        seed: int | np.random.Generator | None = None,
+        memory_limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        check_choice("ties", ties, Ties)
+        schedule = EveryRound() if schedule is None else schedule
+        self._intercept, self._ties, self._limit, self._kind = intercept, ties, memory_limit, covariance
+        super().__init__(
+            LinearLearner.start(dim, ridge, intercept=intercept),
+            schedule=schedule,
+            covariance=covariance,
+            ridge=ridge,
+            beta=beta,
+            chooser=Optimist(draws=ties == "random"),
+            generator=make_generator(seed),
+            memory_limit=memory_limit,
+        )
+        self._schedule = schedule
+
+    @classmethod
+    def from_log(cls, contexts: Any, rewards: Any, **settings: Any) -> Self:
+        """A policy whose version 0 is already fitted to (n, d) logged contexts and their rewards."""
+        policy = cls(dim=np.shape(contexts)[-1], **settings)
+        return policy._start_from_log(contexts, rewards)
+
+    @property
+    def coefficients(self) -> Array:
+        """θ̂ of the version in use; the intercept, where there is one, is last."""
+        assert isinstance(self._learner, LinearLearner)
+        return self._learner.coefficients.copy()
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON."""
+        return {
+            "dim": self.dim,
+            "schedule": self._schedule.describe(),
+            "intercept": self._intercept,
+            "ridge": self._ridge,
+            "beta": describe_beta(self._beta),
+            "covariance": self._kind,
+            "ties": self._ties,
+            "memory_limit": self._limit,
+        }

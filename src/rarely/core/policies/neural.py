@@ -1,0 +1,256 @@
+"""BatchNeuralUCB (Algorithm 1), and NeuralUCB, which is the same with an update after every round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from rarely.core.choice import Optimist
+from rarely.core.covariance import DEFAULT_LIMIT, Kind, Widths
+from rarely.core.errors import InvalidInput, check_choice
+from rarely.core.factors import Factors
+from rarely.core.network import Initial, Network, Scaling, Weights
+from rarely.core.policy import Lesson, Policy, Ties, make_generator
+from rarely.core.radius import Beta, Moment, describe_beta
+from rarely.core.scaling import Affine, Moments, RewardScale
+from rarely.core.schedules import EveryRound, Schedule
+from rarely.core.training import Optimiser, Plan, Precision, train
+from rarely.core.types import Array
+
+Preset = Literal["practical", "paper"]
+_NOT_SETTINGS = ("self", "seed", "__class__")
+
+
+@dataclass(frozen=True)
+class NeuralLearner:
+    """A network, its weights, and the scales around it."""
+
+    network: Network
+    initial: tuple[Array, ...]
+    weights: Weights
+    scale: Affine
+    rewards: RewardScale
+    plan: Plan
+    standardise_rewards: bool
+    moments: Moments | None = None
+    """Of the contexts seen, until the first update fits `scale` to them; None once it is fixed."""
+    direction: Weights | None = None
+    used_step: float | None = None
+
+    @property
+    def dim(self) -> int:
+        return self.scale.dim
+
+    @property
+    def widths(self) -> Widths:
+        return self.network.shapes
+
+    @property
+    def reward_spread(self) -> float:
+        return self.rewards.spread
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
+        return self.rewards.center + self.rewards.spread * values, factors
+
+    def seen(self, contexts: Array) -> NeuralLearner:
+        if self.moments is None:
+            return self
+        moments = self.moments.fork()
+        moments.add(contexts)
+        return replace(self, moments=moments)
+
+    def scaled(self) -> NeuralLearner:
+        """The learner with its scale of contexts fixed for life."""
+        if self.moments is None:
+            return self
+        fitted = self.moments.affine() if self.moments.count else self.scale
+        return replace(self, scale=fitted, moments=None)
+
+    def learn(self, contexts: Array, rewards: Array) -> Lesson:
+        ready = self.scaled()
+        scale = RewardScale.fit(rewards) if self.standardise_rewards else RewardScale()
+        outcome = train(
+            self.network,
+            self.initial,
+            ready.scale(contexts),
+            (rewards - scale.center) / scale.spread,
+            self.plan,
+            self.direction,
+        )
+        learner = replace(
+            ready,
+            weights=outcome.weights,
+            rewards=scale,
+            direction=outcome.direction,
+            used_step=outcome.step_size,
+        )
+        return Lesson(
+            learner, outcome.reason, outcome.step_size, outcome.attempts, outcome.initial_loss, outcome.final_loss
+        )
+
+    def moment(self, round: int, log_det: float, ridge: float) -> Moment:
+        step = self.used_step if self.used_step is not None else self.plan.step_size
+        return Moment(round, log_det, ridge, self.network.depth, self.network.hidden, self.plan.steps, step)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        numbers: dict[str, Any] = {
+            "reward_center": self.rewards.center,
+            "reward_spread": self.rewards.spread,
+            "used_step": self.used_step,
+            "constant": self.scale.constant,
+        }
+        arrays = {f"initial{i}": w for i, w in enumerate(self.initial)}
+        arrays |= {f"weights{i}": w for i, w in enumerate(self.weights)}  # type: ignore[misc]
+        arrays |= {"center": self.scale.center, "spread": self.scale.spread}
+        if self.direction is not None:
+            arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}  # type: ignore[misc]
+        if self.moments is not None:
+            numbers["seen"] = self.moments.count
+            arrays |= {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
+        return numbers, arrays
+
+    def restored(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> NeuralLearner:
+        def layers(name: str) -> tuple[Array, ...]:
+            return tuple(arrays[f"{name}{i}"] for i in range(self.network.depth))
+
+        moments = None
+        if "seen" in numbers:
+            moments = Moments(self.dim)
+            moments.count = numbers["seen"]
+            moments.mean, moments.squares = arrays["seen_mean"], arrays["seen_squares"]
+        return replace(
+            self,
+            initial=layers("initial"),
+            weights=layers("weights"),
+            scale=Affine(arrays["center"], arrays["spread"], numbers["constant"]),
+            rewards=RewardScale(numbers["reward_center"], numbers["reward_spread"]),
+            moments=moments,
+            direction=layers("direction") if "direction0" in arrays else None,
+            used_step=numbers["used_step"],
+        )
+
+
+class BatchNeuralUCB(Policy):
+    """A neural network with upper confidence bounds, and at most B versions of it.
+
+    `preset="practical"` scales contexts (fitted at the first update, or `context_scale`), appends a
+    constant, standardises rewards and trains in float32; `preset="paper"` is the printed algorithm in
+    float64. `beta` is a number, a function of the round, or a `TheoremRadius`.
+
+    >>> from rarely import BatchNeuralUCB, FixedGrid
+    >>> policy = BatchNeuralUCB(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
+    >>> decision = policy.select(np.random.default_rng(0).random((10, 3, 2)))
+    >>> policy.observe(decision, np.linspace(0, 1, 10))
+    >>> policy.due, policy.update().accepted, policy.version
+    (True, True, 1)
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        schedule: Schedule,
+        *,
+        hidden: int = 100,
+        depth: int = 2,
+        ridge: float = 0.01,
+        beta: Beta = 0.01,
+        steps: int = 200,
+        step_size: float | None = None,
+        covariance: Kind = "auto",
+        preset: Preset = "practical",
+        context_scale: Affine | None = None,
+        standardise_rewards: bool | None = None,
+        biases: bool = False,
+        scaling: Scaling = "ntk",
+        initial: Initial = "paired",
+        optimiser: Optimiser = "gradient_descent",
+        precision: Precision | None = None,
+        ties: Ties = "lowest",
+        seed: int | np.random.Generator | None = None,
+        memory_limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        # Everything that a snapshot needs to make the policy again; the seed lives on in the generator.
+        self._settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
+        check_choice("preset", preset, Preset)
+        check_choice("ties", ties, Ties)
+        practical = preset == "practical"
+        if context_scale is not None and context_scale.dim != dim:
+            raise InvalidInput(f"context_scale must be for dim = {dim} numbers; it is for {context_scale.dim}.")
+        scale = context_scale or Affine.identity(dim, constant=practical)
+        network = Network(scale.scaled_dim, hidden, depth, biases, scaling, initial)
+        generator = make_generator(seed)
+        weights = network.initial_weights(generator)
+        learner = NeuralLearner(
+            network=network,
+            initial=weights,
+            weights=weights,
+            scale=scale,
+            rewards=RewardScale(),
+            plan=Plan(ridge, steps, step_size, optimiser, precision or ("float32" if practical else "float64")),
+            standardise_rewards=practical if standardise_rewards is None else standardise_rewards,
+            moments=Moments(dim) if practical and context_scale is None else None,
+        )
+        super().__init__(
+            learner,
+            schedule=schedule,
+            covariance=covariance,
+            ridge=ridge,
+            beta=beta,
+            chooser=Optimist(draws=ties == "random"),
+            generator=generator,
+            memory_limit=memory_limit,
+        )
+
+    @classmethod
+    def from_log(cls, contexts: Any, rewards: Any, **settings: Any) -> Self:
+        """A policy whose version 0 is already trained on (n, d) logged contexts and their rewards."""
+        policy = cls(dim=np.shape(contexts)[-1], **settings)
+        return policy._start_from_log(contexts, rewards)
+
+    @property
+    def network(self) -> Network:
+        """The shape of the network."""
+        return self._neural.network
+
+    @property
+    def weights(self) -> list[Array]:
+        """W_1 … W_L of the version in use; with biases the last column of each is the bias."""
+        return [np.array(w, np.float64) for w in self._neural.weights]
+
+    @property
+    def initial_weights(self) -> list[Array]:
+        """θ_0, where every training starts."""
+        return [w.copy() for w in self._neural.initial]
+
+    @property
+    def context_scale(self) -> Affine:
+        """The map from contexts to what the network sees."""
+        return self._neural.scale
+
+    @property
+    def _neural(self) -> NeuralLearner:
+        assert isinstance(self._learner, NeuralLearner)
+        return self._learner
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON."""
+        scale = self._settings["context_scale"]
+        return self._settings | {
+            "schedule": self._settings["schedule"].describe(),
+            "beta": describe_beta(self._beta),
+            "context_scale": None if scale is None else scale.describe(),
+        }
+
+
+class NeuralUCB(BatchNeuralUCB):
+    """BatchNeuralUCB with an update due after every round (Zhou et al., 2020), Z in full."""
+
+    def __init__(self, dim: int, **settings: Any) -> None:
+        super().__init__(dim, EveryRound(), **settings)
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON."""
+        return {name: value for name, value in super().settings().items() if name != "schedule"}

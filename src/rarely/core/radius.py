@@ -1,0 +1,105 @@
+"""β, the confidence radius: a number, a function of the round, or Theorem 1's β_t.
+
+It is evaluated once per version, at t_b and the frozen log det: Algorithm 1's β_{t_b}.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rarely.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is known when a version is frozen."""
+
+    round: int
+    """t_b, the first round that the version decides."""
+    log_det: float
+    """log det Z_{t_b} − log det λI."""
+    ridge: float
+    depth: int
+    hidden: int
+    steps: int
+    step_size: float | None
+    """η; None before any training took it from the curvature."""
+
+
+@dataclass(frozen=True)
+class TheoremRadius:
+    """Theorem 1's β_t, its unknown constants as parameters.
+
+        β_t = C₁[ν√(log(det Z_t/det λI) − 2 log δ) + √λ·S + (λ + tL)(1 − ηmλ)^{J/2}√(t/λ)]
+
+    The last term is what J gradient steps leave undone. Without a training of known η, it takes the
+    theorem's η = C₃/(mtL + mλ), t in place of T. The theorem asks for λ ≥ S⁻².
+
+    >>> radius = TheoremRadius(nu=0.5, S=1.0, delta=0.1, C1=1.0)
+    >>> now = Moment(round=1, log_det=0.0, ridge=1.0, depth=2, hidden=10, steps=1000, step_size=0.05)
+    >>> round(radius(now), 4)
+    2.073
+    """
+
+    nu: float
+    S: float
+    delta: float = 0.05
+    C1: float = 1.0
+    C3: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta < 1:
+            raise InvalidInput(f"TheoremRadius.delta is a probability strictly between 0 and 1; got {self.delta}.")
+        for name in ("nu", "S", "C1", "C3"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InvalidInput(f"TheoremRadius.{name} must be finite and at least 0; got {value}.")
+
+    def __call__(self, now: Moment) -> float:
+        """β_{t_b}."""
+        t, m, ridge = now.round, now.hidden, now.ridge
+        step = self.C3 / (m * t * now.depth + m * ridge) if now.step_size is None else now.step_size
+        left_undone = abs(1 - step * m * ridge) ** (now.steps / 2)
+        confidence = self.nu * math.sqrt(now.log_det - 2 * math.log(self.delta)) + math.sqrt(ridge) * self.S
+        return self.C1 * (confidence + (ridge + t * now.depth) * left_undone * math.sqrt(t / ridge))
+
+
+Beta = float | Callable[[int], float] | TheoremRadius
+
+
+def radius_at(beta: Beta, now: Moment) -> float:
+    """β for the version frozen now, checked.
+
+    >>> radius_at(lambda t: 0.5 * t, Moment(4, 0.0, 1.0, 2, 2, 1, None))
+    2.0
+    """
+    if isinstance(beta, TheoremRadius):
+        value = beta(now)
+    else:
+        value = beta(now.round) if callable(beta) else beta
+    try:
+        value = float(value)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise InvalidInput(
+            f"beta must be, or return, a finite number of at least 0; at round {now.round} it is {value}."
+        )
+    return value
+
+
+def describe_beta(beta: Beta) -> Any:
+    """β as JSON; None for a function, which `load` asks for again."""
+    if isinstance(beta, TheoremRadius):
+        return {"kind": "TheoremRadius", **asdict(beta)}
+    return None if callable(beta) else float(beta)
+
+
+def beta_from(description: Any) -> Beta:
+    """The inverse of `describe_beta`, functions aside."""
+    if isinstance(description, dict):
+        return TheoremRadius(**{k: v for k, v in description.items() if k != "kind"})
+    return float(description)

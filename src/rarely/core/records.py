@@ -1,0 +1,40 @@
+"""What is on record about every update, accepted or not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRecord:
+    """One call of `update`."""
+
+    version: int
+    """The version in use afterwards."""
+    round: int
+    """Rounds decided when it was called."""
+    accepted: bool
+    reason: str
+    """Why it was rejected; empty when it was not."""
+    samples: int
+    """Rewards that it learned from."""
+    missing: int
+    """Rounds whose rewards were not in."""
+    log_det: float
+    """log det Z_t − log det λI at the time."""
+    beta: float
+    """The radius of the version in use afterwards."""
+    covariance: str
+    """The form of Z in use afterwards."""
+    jitters: int
+    """Jitters so far."""
+    step_size: float | None = None
+    """η of the last attempt at training, where there was one."""
+    attempts: int = 0
+    initial_loss: float | None = None
+    final_loss: float | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """The record as JSON."""
+        return asdict(self)

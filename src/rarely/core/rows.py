@@ -1,0 +1,49 @@
+"""Rows that only ever grow, in amortised constant time a row."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Rows:
+    """A growing array; `view` shows the rows so far without a copy.
+
+    `fork` shares the rows that are there. Of an original and its fork only one may grow on: a policy
+    works on a fork and keeps it on success, or drops it on failure.
+
+    >>> rows = Rows(width=2)
+    >>> rows.append(np.ones((3, 2)))
+    >>> rows.view.shape
+    (3, 2)
+    """
+
+    def __init__(self, width: int | None, dtype: Any = np.float64) -> None:
+        self._buffer: NDArray[Any] = np.empty((0,) if width is None else (0, width), dtype)
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def view(self) -> NDArray[Any]:
+        """The rows so far."""
+        return self._buffer[: self._length]
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add rows at the end."""
+        needed = self._length + len(rows)
+        if needed > len(self._buffer):
+            grown = np.empty((max(needed, self._length + self._length // 2, 16), *self._buffer.shape[1:]),
+                             self._buffer.dtype)
+            grown[: self._length] = self.view
+            self._buffer = grown
+        self._buffer[self._length : needed] = rows
+        self._length = needed
+
+    def fork(self) -> Rows:
+        """Another set of rows that starts with these."""
+        return copy.copy(self)

@@ -1,0 +1,129 @@
+"""Contexts and rewards on scales that a network trains well on.
+
+    x̃ = [(x − center)/spread, 1]    contexts: fitted once, kept for life
+    r̃ = (r − μ)/s                   rewards: fitted anew at every update
+
+Contexts U[0, 1]^d without an intercept are badly conditioned: see docs/decisions/.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rarely.core.errors import InvalidInput
+from rarely.core.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """A fixed affine map of contexts, with or without a constant appended.
+
+    >>> Affine(center=np.array([1.0]), spread=np.array([2.0]))(np.array([[5.0]]))
+    array([[2., 1.]])
+    """
+
+    center: Array
+    spread: Array
+    constant: bool = True
+
+    def __post_init__(self) -> None:
+        center = np.array(self.center, np.float64, ndmin=1)
+        spread = np.array(self.spread, np.float64, ndmin=1)
+        if center.ndim != 1 or center.shape != spread.shape:
+            raise InvalidInput(
+                f"center and spread must be two vectors of one length; got {center.shape} and {spread.shape}."
+            )
+        if not (np.all(np.isfinite(center)) and np.all(np.isfinite(spread)) and np.all(spread > 0)):
+            raise InvalidInput("center must be finite and spread finite and positive in every coordinate.")
+        object.__setattr__(self, "center", center)
+        object.__setattr__(self, "spread", spread)
+
+    @classmethod
+    def identity(cls, dim: int, *, constant: bool = False) -> Affine:
+        """Contexts as they are: the printed algorithm, or contexts that are already scaled."""
+        return cls(np.zeros(dim), np.ones(dim), constant)
+
+    @classmethod
+    def fit(cls, contexts: Array, *, constant: bool = True) -> Affine:
+        """Standardise the columns of (n, d) contexts and divide by √d, so that ‖x̃‖ is about 1."""
+        moments = Moments(contexts.shape[1])
+        moments.add(contexts)
+        return moments.affine(constant=constant)
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a context as it comes."""
+        return len(self.center)
+
+    @property
+    def scaled_dim(self) -> int:
+        """Numbers in a context as the network gets it."""
+        return self.dim + self.constant
+
+    def describe(self) -> dict[str, Any]:
+        """The map as JSON: its fields, so `Affine(**description)` is the inverse."""
+        return {"center": self.center.tolist(), "spread": self.spread.tolist(), "constant": self.constant}
+
+    def __call__(self, contexts: Array) -> Array:
+        """Scale (n, d) contexts to (n, scaled_dim)."""
+        out = np.ones((len(contexts), self.scaled_dim))
+        np.subtract(contexts, self.center, out=out[:, : self.dim])
+        out[:, : self.dim] /= self.spread
+        return out
+
+
+class Moments:
+    """Mean and spread of the contexts seen so far, every arm's and not the chosen ones' alone."""
+
+    def __init__(self, dim: int) -> None:
+        self.count = 0
+        self.mean = np.zeros(dim)
+        self.squares = np.zeros(dim)
+        """Σ (x − mean)²."""
+
+    def add(self, contexts: Array) -> None:
+        """Take in (n, d) contexts; the pairwise update keeps the digits that Σx² would lose."""
+        if not len(contexts):
+            return
+        mean = contexts.mean(axis=0)
+        total, shift = self.count + len(contexts), mean - self.mean
+        squares = np.square(contexts - mean).sum(axis=0)
+        self.squares = self.squares + squares + np.square(shift) * (self.count * len(contexts) / total)
+        self.mean = self.mean + shift * (len(contexts) / total)
+        self.count = total
+
+    def fork(self) -> Moments:
+        """Moments that start with these; `add` replaces arrays and never writes into them."""
+        return copy.copy(self)
+
+    def affine(self, *, constant: bool = True) -> Affine:
+        """The map that standardises what was seen; a column that never varied is only centred."""
+        spread = np.sqrt(self.squares / max(self.count, 1))
+        still = spread <= 1e-12 * np.maximum(np.abs(self.mean), 1e-300)
+        spread = np.where(still, 1.0, spread) * np.sqrt(len(self.mean))
+        return Affine(self.mean.copy(), spread, constant)
+
+
+@dataclass(frozen=True, slots=True)
+class RewardScale:
+    """r = μ + s·r̃."""
+
+    center: float = 0.0
+    spread: float = 1.0
+
+    @classmethod
+    def fit(cls, rewards: Array) -> RewardScale:
+        """Mean and standard deviation; rewards that never varied are only centred.
+
+        >>> RewardScale.fit(np.array([1.0, 3.0]))
+        RewardScale(center=2.0, spread=1.0)
+        """
+        if not len(rewards):
+            return cls()
+        center, spread = float(np.mean(rewards)), float(np.std(rewards))
+        still = spread <= 1e-12 * abs(center)
+        return cls(center, 1.0 if still or spread == 0.0 else spread)

@@ -1,0 +1,47 @@
+"""Bring back a saved policy: arrays and JSON, never pickle."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rarely.core import archive, policies
+from rarely.core.errors import InvalidInput, SnapshotError
+from rarely.core.policy import Policy
+from rarely.core.radius import Beta, beta_from
+from rarely.core.scaling import Affine
+from rarely.core.schedules import schedule_from
+
+_POLICIES: dict[str, type[Policy]] = {
+    kind.__name__: kind
+    for kind in (policies.BatchNeuralUCB, policies.NeuralUCB, policies.LinUCB, policies.Uniform)
+}
+
+
+def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
+    """The policy that `save` wrote, with the same future bit for bit (in the same environment).
+
+    A `beta` that is a function is not saved: give it again here.
+    """
+    header, arrays = archive.read(path)
+    name = header.get("policy")
+    if name not in _POLICIES:
+        raise SnapshotError(f"{os.fspath(path)} holds a policy of kind {name!r}, which this version does not know.")
+    settings = dict(header["settings"])
+    if "schedule" in settings:
+        settings["schedule"] = schedule_from(settings["schedule"])
+    if settings.get("context_scale") is not None:
+        settings["context_scale"] = Affine(**settings["context_scale"])
+    if "beta" in settings:
+        settings["beta"] = _read_beta(settings["beta"], beta)
+    policy = _POLICIES[name](**settings)
+    policy._restore(header, arrays)
+    return policy
+
+
+def _read_beta(saved: Any, given: Beta | None) -> Beta:
+    if saved is None and given is None:
+        raise InvalidInput("this policy's beta is a function, which a file cannot hold: give it to load(path, beta=...).")
+    if saved is not None and given is not None:
+        raise InvalidInput(f"this policy was saved with beta = {saved}; beta is given to load() only for a function.")
+    return beta_from(saved) if given is None else given

@@ -1,0 +1,61 @@
+"""Arrays, and the decision that a policy hands out.
+
+    n  rounds in a call    K  arms (the most, where rounds differ)    d  numbers in a context
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
+"""float64 or float32: training may run in either, everything that `select` computes is an `Array`."""
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """One round's decision, or n of them with a leading axis everywhere.
+
+    Rounds are numbered from 1 and versions from 0, as in the paper. An arm that was not there in a
+    round has NaN for mean and bonus.
+
+    >>> d = Decision(arm=np.array([1, 0]), means=np.zeros((2, 2)), bonuses=np.ones((2, 2)),
+    ...              version=np.array([0, 0]), round=np.array([1, 2]))
+    >>> len(d), d[1].arm, d[1].round
+    (2, 0, 2)
+    """
+
+    arm: Any
+    """int, or (n,): the chosen arm."""
+    means: Array
+    """(K,) or (n, K): the predicted reward of every arm, in reward units."""
+    bonuses: Array
+    """(K,) or (n, K): β·√(φᵀZ⁻¹φ) of every arm, in reward units."""
+    version: Any
+    """int, or (n,): the frozen policy that decided."""
+    round: Any
+    """int, or (n,): what `observe` needs to know."""
+
+    @property
+    def single(self) -> bool:
+        """Whether this is one round without a leading axis."""
+        return self.means.ndim == 1
+
+    def __len__(self) -> int:
+        if self.single:
+            raise TypeError("a single decision has no length; select on (n, K, d) gives n of them")
+        return len(self.arm)
+
+    def __getitem__(self, rounds: Any) -> Decision:
+        if self.single:
+            raise TypeError("a single decision cannot be sliced; select on (n, K, d) gives n of them")
+        arm, version, number = self.arm[rounds], self.version[rounds], self.round[rounds]
+        if np.ndim(arm) == 0:
+            arm, version, number = int(arm), int(version), int(number)
+        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number)
