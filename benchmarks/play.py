@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from problems import Problem
 
+from problems import Problem
 from rarely import Policy
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from rarely.core.types import Array
 
 MAGIC = "rarely-policy"
 FORMAT = 1
+_DAMAGE = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, ValueError, NotImplementedError, RuntimeError)
+"""What reading a damaged zip or damaged JSON raises, depending on where the damage is."""
 
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Array]) -> None:
@@ -42,25 +45,26 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]
     """Header and arrays of a file that is whole and unaltered."""
     try:
         with zipfile.ZipFile(path) as bundle:
-            if "seal.json" not in bundle.namelist():
-                raise SnapshotError(f"{os.fspath(path)} is a zip file, but not a saved policy. Use a file that save() wrote.")
-            seal = json.loads(bundle.read("seal.json"))
-            _check_seal(path, seal)
+            names = bundle.namelist()
+            seal = json.loads(bundle.read("seal.json")) if "seal.json" in names else None
+            checksum = _check_seal(path, seal)
             body = bundle.read("header.json")
-            names = [n for n in bundle.namelist() if n.endswith(".npy")]
-            blobs = {name.removesuffix(".npy"): bundle.read(name) for name in names}
-    except (zipfile.BadZipFile, KeyError, EOFError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            blobs = {name.removesuffix(".npy"): bundle.read(name) for name in names if name.endswith(".npy")}
+    except SnapshotError:
+        raise
+    except _DAMAGE as error:
         raise SnapshotError(
             f"{os.fspath(path)} is not a whole saved policy ({error}): it may be truncated, altered or of another "
             "kind. Save it again, or use a backup."
         ) from None
-    if _digest(body, blobs) != seal["sha256"]:
+    if _digest(body, blobs) != checksum:
         raise SnapshotError(f"{os.fspath(path)} was altered after it was saved: its checksum differs. Use a backup.")
     arrays = {name: np.load(io.BytesIO(blob), allow_pickle=False) for name, blob in blobs.items()}
     return json.loads(body), arrays
 
 
-def _check_seal(path: str | os.PathLike[str], seal: Any) -> None:
+def _check_seal(path: str | os.PathLike[str], seal: Any) -> str:
+    """The checksum that a seal holds."""
     if not isinstance(seal, dict) or seal.get("magic") != MAGIC or "sha256" not in seal:
         raise SnapshotError(f"{os.fspath(path)} is not a saved policy. Use a file that save() wrote.")
     if seal.get("format") != FORMAT:
@@ -68,6 +72,7 @@ def _check_seal(path: str | os.PathLike[str], seal: Any) -> None:
             f"{os.fspath(path)} has format {seal.get('format')}, and this version of rarely reads format {FORMAT}. "
             "Install the version that wrote it."
         )
+    return str(seal["sha256"])
 
 
 def _npy(array: Array) -> bytes:

@@ -10,11 +10,11 @@ fill the zero blocks. So the policy itself is told to leave contexts alone: `con
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidContexts, InvalidInput
+from rarely.core.errors import InvalidContexts, check_choice, check_whole
 from rarely.core.scaling import Affine
 from rarely.core.types import Array
 
@@ -37,10 +37,8 @@ class ArmBlocks:
     layout: Layout = "disjoint"
 
     def __post_init__(self) -> None:
-        if isinstance(self.arms, bool) or not isinstance(self.arms, int | np.integer) or self.arms < 1:
-            raise InvalidInput(f"arms must be a whole number of at least 1; got {self.arms!r}.")
-        if self.layout not in get_args(Layout):
-            raise InvalidInput(f"layout must be 'disjoint' or 'shared'; got {self.layout!r}.")
+        check_whole("arms", self.arms, 1)
+        check_choice("layout", self.layout, Layout)
 
     @classmethod
     def fit(cls, rows: Any, arms: int, *, layout: Layout = "disjoint", constant: bool = True) -> ArmBlocks:

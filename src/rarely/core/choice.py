@@ -20,7 +20,7 @@ TIE = 1e-9
 def tolerances(scores: Array, prior_bonuses: Array, reward_spread: float) -> Array:
     """How far below the best score of its round an arm still ties with it, (n,)."""
     size = np.fmax(np.abs(scores), prior_bonuses)
-    return TIE * np.maximum(reward_spread, np.nanmax(size, axis=1))
+    return np.asarray(TIE * np.maximum(reward_spread, np.nanmax(size, axis=1)))
 
 
 def highest(scores: Array, tolerance: Array, uniforms: Array | None = None) -> IntArray:
@@ -46,7 +46,7 @@ def uniform(present: BoolArray, uniforms: Array) -> IntArray:
 
 
 def _first(allowed: BoolArray) -> IntArray:
-    return np.argmax(allowed, axis=1).astype(np.int64)
+    return np.asarray(np.argmax(allowed, axis=1), np.int64)
 
 
 class Chooser(Protocol):

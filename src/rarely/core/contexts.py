@@ -1,7 +1,7 @@
 """What `select` was given, checked at the door and brought to one form.
 
-    (K, d)            one round                 a list of (K_i, d)   rounds with different arms
-    (n, K, d)         n rounds                  mask (K,) or (n, K)  which arms are there
+(K, d)            one round                 a list of (K_i, d)   rounds with different arms
+(n, K, d)         n rounds                  mask (K,) or (n, K)  which arms are there
 """
 
 from __future__ import annotations
@@ -125,6 +125,8 @@ def _read_mask(mask: Any, shape: tuple[int, ...]) -> BoolArray:
 
 
 def _checked(rows: Array, present: BoolArray, single: bool) -> Rounds:
+    if not len(present):
+        raise InvalidContexts("contexts must hold at least one round; got none.")
     empty = np.flatnonzero(~present.any(axis=1))
     if len(empty):
         raise InvalidContexts(f"every round must have at least one arm; round {int(empty[0])} of the call has none.")

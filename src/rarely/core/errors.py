@@ -1,5 +1,6 @@
 """Errors that say what must hold, what came, and what to do."""
 
+from numbers import Integral
 from typing import Any, get_args
 
 
@@ -63,3 +64,9 @@ def check_choice(name: str, value: Any, choices: Any) -> None:
     """Refuse a value that is not one of a Literal's."""
     if value not in get_args(choices):
         raise InvalidInput(f"{name} must be one of {', '.join(map(repr, get_args(choices)))}; got {value!r}.")
+
+
+def check_whole(name: str, value: Any, least: int, error: type[InvalidInput] = InvalidInput) -> None:
+    """Refuse a value that is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise error(f"{name} must be a whole number of at least {least}; got {value!r}.")

@@ -1,10 +1,10 @@
 """Features as layer factors: a gradient is never written out where an inner product will do.
 
-    φ      Factors          (p,) each   ∂u/∂θ = g(x; θ)/√m, u = f/√m
-    a_l−1  inputs[l−1]      (n, in_l)   what layer l receives
-    δ_l    signals[l−1]     (n, out_l)  what comes back to layer l: ∂u/∂W_l = δ_l a_{l−1}ᵀ
+φ      Factors          (p,) each   ∂u/∂θ = g(x; θ)/√m, u = f/√m
+a_l−1  inputs[l−1]      (n, in_l)   what layer l receives
+δ_l    signals[l−1]     (n, out_l)  what comes back to layer l: ∂u/∂W_l = δ_l a_{l−1}ᵀ
 
-    ⟨φ, φ'⟩ = Σ_l ⟨δ_l, δ'_l⟩·⟨a_{l−1}, a'_{l−1}⟩, also when φ and φ' come from different weights.
+⟨φ, φ'⟩ = Σ_l ⟨δ_l, δ'_l⟩·⟨a_{l−1}, a'_{l−1}⟩, also when φ and φ' come from different weights.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rarely.core.errors import ConflictingReward, InvalidContexts, InvalidReward, UnknownRound
 from rarely.core.rows import Rows
@@ -161,7 +162,7 @@ def _read_rewards(rewards: Any, count: int) -> Array:
     return values
 
 
-def _read_only(rows: Rows) -> Any:
+def _read_only(rows: Rows) -> NDArray[Any]:
     view = rows.view[:]
     view.flags.writeable = False
     return view

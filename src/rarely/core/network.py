@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_choice
+from rarely.core.errors import InvalidInput, check_choice, check_whole
 from rarely.core.factors import Factors
 from rarely.core.types import Array, Floats
 
@@ -53,9 +53,7 @@ class Network:
         check_choice("scaling", self.scaling, Scaling)
         check_choice("initial", self.initial, Initial)
         for name, least in (("dim", 1), ("hidden", 1), ("depth", 2)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise InvalidInput(f"{name} must be a whole number of at least {least}; got {value!r}.")
+            check_whole(name, getattr(self, name), least)
         if self.initial == "paired" and self.hidden % 2:
             raise InvalidInput(
                 f"hidden must be even, because paired units start as mirror images so that f(x; θ_0) = 0; "
@@ -100,8 +98,8 @@ class Network:
 
     def workspace(self, rows: int, dtype: type) -> Workspace:
         """Room for `rows` contexts at a time, so that a training loop allocates nothing."""
-        inputs = tuple(np.ones((rows, i), dtype) for _, i in self.shapes)
-        signals = tuple(np.empty((rows, o), dtype) for o, _ in self.shapes)
+        inputs: Weights = tuple(np.ones((rows, i), dtype) for _, i in self.shapes)
+        signals: Weights = tuple(np.empty((rows, o), dtype) for o, _ in self.shapes)
         return Workspace(inputs, signals, np.empty((rows, 1), dtype))
 
     def forward(self, weights: Weights, contexts: Floats, work: Workspace) -> Floats:
@@ -132,7 +130,7 @@ class Network:
         work = self.workspace(len(contexts), np.float64)
         values = self.output_scale * self.forward(weights, contexts, work)
         self.backward(weights, len(contexts), work)
-        return np.asarray(values, np.float64), Factors(work.inputs, work.signals)
+        return np.asarray(values, np.float64), Factors(_as_doubles(work.inputs), _as_doubles(work.signals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +140,7 @@ class Workspace:
     inputs: tuple[Floats, ...]
     signals: tuple[Floats, ...]
     values: Floats
+
+
+def _as_doubles(arrays: tuple[Floats, ...]) -> tuple[Array, ...]:
+    return tuple(np.asarray(array, np.float64) for array in arrays)

@@ -216,6 +216,7 @@ class Policy(ABC):
         learner, covariance = self._learner, self._covariance.fork()
         generator = copy.deepcopy(self._generator) if self._chooser.draws else self._generator
         start, due = self.round, self._due
+        now = start
         means, bonuses, arms, chosen = [], [], [], []
 
         def at_once() -> int:
@@ -223,7 +224,6 @@ class Policy(ABC):
             if not until_due or self._budget.spent(self._version):
                 return most
             growth = covariance.log_det - self._base_log_det
-            now = start + sum(map(len, arms))
             return min(most, self._budget.lookahead(now, growth, now - self._base_round))
 
         for part in rounds.parts(at_once):
@@ -232,7 +232,7 @@ class Policy(ABC):
             picked = assessed.choose(self._chooser, generator)
             rows = part.row_of(picked)
             proposal = covariance.propose(assessed.factors[rows])
-            end = self._first_due(start + sum(map(len, arms)), proposal.log_dets)
+            end = self._first_due(now, proposal.log_dets)
             due = due or end is not None
             keep = len(part) if end is None or not until_due else end + 1
             if state is not None and keep < len(part):
@@ -245,6 +245,7 @@ class Policy(ABC):
             bonuses.append(assessed.bonuses[:keep])
             arms.append(picked[:keep])
             chosen.append(part.rows[rows[:keep]])
+            now += keep
             if until_due and due:
                 break
 
@@ -275,7 +276,7 @@ class Policy(ABC):
         return self._budget.first_due(round, log_dets - self._base_log_det)
 
     def _rounds_at_once(self, rounds: Rounds) -> int:
-        return max(1, self._covariance.block() // rounds.present.shape[1])
+        return max(1, self._covariance.block() // int(rounds.present.shape[1]))
 
     # --- learning
 

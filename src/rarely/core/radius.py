@@ -62,7 +62,7 @@ class TheoremRadius:
         """β_{t_b}."""
         t, m, ridge = now.round, now.hidden, now.ridge
         step = self.C3 / (m * t * now.depth + m * ridge) if now.step_size is None else now.step_size
-        left_undone = abs(1 - step * m * ridge) ** (now.steps / 2)
+        left_undone = float(abs(1 - step * m * ridge) ** (now.steps / 2))
         confidence = self.nu * math.sqrt(now.log_det - 2 * math.log(self.delta)) + math.sqrt(ridge) * self.S
         return self.C1 * (confidence + (ridge + t * now.depth) * left_undone * math.sqrt(t / ridge))
 
@@ -76,12 +76,8 @@ def radius_at(beta: Beta, now: Moment) -> float:
     >>> radius_at(lambda t: 0.5 * t, Moment(4, 0.0, 1.0, 2, 2, 1, None))
     2.0
     """
-    if isinstance(beta, TheoremRadius):
-        value = beta(now)
-    else:
-        value = beta(now.round) if callable(beta) else beta
     try:
-        value = float(value)
+        value = float(_ask(beta, now))
     except (TypeError, ValueError):
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
@@ -89,6 +85,12 @@ def radius_at(beta: Beta, now: Moment) -> float:
             f"beta must be, or return, a finite number of at least 0; at round {now.round} it is {value}."
         )
     return value
+
+
+def _ask(beta: Beta, now: Moment) -> float:
+    if isinstance(beta, TheoremRadius):
+        return beta(now)
+    return beta(now.round) if callable(beta) else beta
 
 
 def describe_beta(beta: Beta) -> Any:

@@ -37,8 +37,9 @@ class Rows:
         """Add rows at the end."""
         needed = self._length + len(rows)
         if needed > len(self._buffer):
-            grown = np.empty((max(needed, self._length + self._length // 2, 16), *self._buffer.shape[1:]),
-                             self._buffer.dtype)
+            grown = np.empty(
+                (max(needed, self._length + self._length // 2, 16), *self._buffer.shape[1:]), self._buffer.dtype
+            )
             grown[: self._length] = self.view
             self._buffer = grown
         self._buffer[self._length : needed] = rows

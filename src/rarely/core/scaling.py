@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput
+from rarely.core.errors import InvalidInput, check_whole
 from rarely.core.types import Array
 
 
@@ -45,6 +45,7 @@ class Affine:
     @classmethod
     def identity(cls, dim: int, *, constant: bool = False) -> Affine:
         """Contexts as they are: the printed algorithm, or contexts that are already scaled."""
+        check_whole("dim", dim, 1)
         return cls(np.zeros(dim), np.ones(dim), constant)
 
     @classmethod

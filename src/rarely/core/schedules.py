@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.errors import InvalidSchedule
+from rarely.core.errors import InvalidSchedule, check_whole
 from rarely.core.types import Array
 
 FAR = 2**62
@@ -144,12 +144,11 @@ class AtRounds(_Grid):
     rounds: Sequence[int]
 
     def __post_init__(self) -> None:
-        rounds = tuple(self.rounds)
-        if not all(_is_whole(r) and r >= 1 for r in rounds) or any(
-            a >= b for a, b in zip(rounds, rounds[1:], strict=False)
-        ):
-            raise InvalidSchedule(f"AtRounds.rounds must be whole numbers of at least 1, rising; got {rounds}.")
-        points = tuple(int(r) for r in rounds)
+        for number in self.rounds:
+            check_whole("each of AtRounds.rounds", number, 1, InvalidSchedule)
+        points = tuple(int(number) for number in self.rounds)
+        if list(points) != sorted(set(points)):
+            raise InvalidSchedule(f"AtRounds.rounds must rise, each once; got {points}.")
         for name, value in (("rounds", points), ("points", points), ("batches", len(points) + 1), ("horizon", None)):
             object.__setattr__(self, name, value)
 
@@ -174,7 +173,9 @@ class DeterminantTrigger(Schedule):
             if getattr(self, name) is not None:
                 _check_whole(self, name)
         if math.isnan(self.log_ratio):
-            raise InvalidSchedule("DeterminantTrigger.log_ratio must be given: the growth of log det Z that ends a batch.")
+            raise InvalidSchedule(
+                "DeterminantTrigger.log_ratio must be given: the growth of log det Z that ends a batch."
+            )
         if not self.log_ratio > 0:
             raise InvalidSchedule(
                 f"DeterminantTrigger.log_ratio must be positive, because det Z never shrinks; got {self.log_ratio}.\n"
@@ -192,7 +193,7 @@ class DeterminantTrigger(Schedule):
         left = self.log_ratio - growth
         if growth <= 0 or not math.isfinite(left):
             return 16
-        return max(8, math.ceil(left * rounds_in_batch / growth))
+        return max(8, math.ceil(min(left * rounds_in_batch / growth, FAR)))
 
 
 @dataclass(frozen=True)
@@ -254,14 +255,6 @@ def schedule_from(description: dict[str, Any]) -> Schedule:
     return _KINDS[kind](**fields)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def _check_whole(schedule: Schedule, *names: str) -> None:
     for name in names:
-        value = getattr(schedule, name)
-        if not _is_whole(value) or value < 1:
-            raise InvalidSchedule(
-                f"{type(schedule).__name__}.{name} must be a whole number of at least 1; got {value!r}."
-            )
+        check_whole(f"{type(schedule).__name__}.{name}", getattr(schedule, name), 1, InvalidSchedule)

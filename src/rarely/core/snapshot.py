@@ -13,8 +13,7 @@ from rarely.core.scaling import Affine
 from rarely.core.schedules import schedule_from
 
 _POLICIES: dict[str, type[Policy]] = {
-    kind.__name__: kind
-    for kind in (policies.BatchNeuralUCB, policies.NeuralUCB, policies.LinUCB, policies.Uniform)
+    kind.__name__: kind for kind in (policies.BatchNeuralUCB, policies.NeuralUCB, policies.LinUCB, policies.Uniform)
 }
 
 
@@ -41,7 +40,9 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
 
 def _read_beta(saved: Any, given: Beta | None) -> Beta:
     if saved is None and given is None:
-        raise InvalidInput("this policy's beta is a function, which a file cannot hold: give it to load(path, beta=...).")
+        raise InvalidInput(
+            "this policy's beta is a function, which a file cannot hold: give it to load(path, beta=...)."
+        )
     if saved is not None and given is not None:
         raise InvalidInput(f"this policy was saved with beta = {saved}; beta is given to load() only for a function.")
     return beta_from(saved) if given is None else given

@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_choice
+from rarely.core.errors import InvalidInput, check_choice, check_whole
 from rarely.core.network import Network, Weights
 from rarely.core.types import Array, Floats, IntArray
 
@@ -55,8 +55,7 @@ class Plan:
     precision: Precision = "float64"
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int | np.integer) or self.steps < 0:
-            raise InvalidInput(f"steps must be a whole number of at least 0; got {self.steps!r}.")
+        check_whole("steps", self.steps, 0)
         if self.step_size is not None and not (np.isfinite(self.step_size) and self.step_size > 0):
             raise InvalidInput(
                 f"step_size must be positive and finite, or None to take it from the curvature; got {self.step_size}."
@@ -95,8 +94,8 @@ class Objective:
     ) -> None:
         self.network, self.ridge, self.dtype = network, ridge, dtype
         self.initial: Weights = tuple(w.astype(dtype) for w in initial)
-        self._contexts = contexts.astype(dtype, copy=False)
-        self._targets = (rewards / network.output_scale).astype(dtype)
+        self._contexts: Floats = contexts.astype(dtype, copy=False)
+        self._targets: Floats = (rewards / network.output_scale).astype(dtype)
         widest = max(max(shape) for shape in network.shapes)
         rows = max(64, CACHE_BYTES // (widest * np.dtype(dtype).itemsize))
         self._rows = min(rows, max(1, len(contexts)))
@@ -192,7 +191,8 @@ class Objective:
         product: Weights = tuple(np.zeros_like(v) for v in vector)
         total = 0.0
         for contexts, targets in self._tiles():
-            rows, slopes = len(targets), np.zeros(len(targets), self.dtype)
+            rows = len(targets)
+            slopes: Floats = np.zeros(rows, self.dtype)
             self.network.forward(self.initial, contexts, self._work)
             self.network.backward(self.initial, rows, self._work)
             for v, a, d in zip(vector, self._work.inputs, self._work.signals, strict=True):
@@ -273,9 +273,7 @@ def _weighted_product(signals: Floats, inputs: Floats, row_weights: Floats) -> F
     return signals.T @ (inputs * column)
 
 
-def _descend(
-    objective: Objective, step: float, steps: int, order: IntArray | None, hopeless: float
-) -> Weights:
+def _descend(objective: Objective, step: float, steps: int, order: IntArray | None, hopeless: float) -> Weights:
     """J steps from θ_0; stops where the loss has become hopeless or is no number."""
     weights: Weights = tuple(w.copy() for w in objective.initial)
     scale = objective.dtype(step)

@@ -1,6 +1,6 @@
 """Arrays, and the decision that a policy hands out.
 
-    n  rounds in a call    K  arms (the most, where rounds differ)    d  numbers in a context
+n  rounds in a call    K  arms (the most, where rounds differ)    d  numbers in a context
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ def cholesky(matrix: Array) -> tuple[Array, int]:
            [1., 1.]])
     """
     try:
-        return np.linalg.cholesky(matrix), 0
+        return np.asarray(np.linalg.cholesky(matrix), np.float64), 0
     except np.linalg.LinAlgError:
         pass
     largest = float(np.max(np.diagonal(matrix), initial=0.0))
     for count, jitter in enumerate(JITTERS, start=1):
         try:
-            factor = np.linalg.cholesky(matrix + jitter * largest * np.eye(len(matrix)))
+            factor = np.asarray(np.linalg.cholesky(matrix + jitter * largest * np.eye(len(matrix))), np.float64)
         except np.linalg.LinAlgError:
             continue
         warnings.warn(

@@ -1,8 +1,8 @@
 """The diagonal of Z alone: an approximation, at p numbers. What most published code calls Z.
 
-    z   (out_l, in_l) per layer   λ + Σ φ²
+z   (out_l, in_l) per layer   λ + Σ φ²
 
-    φᵀ diag(z)⁻¹ φ = Σ_l δ²ᵀ (1/z_l) a²          log det = Σ log(z/λ)
+φᵀ diag(z)⁻¹ φ = Σ_l δ²ᵀ (1/z_l) a²          log det = Σ log(z/λ)
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ class Diagonal:
             return
         kept = proposal.factors[:count]
         self._running = tuple(
-            z + np.square(d).T @ np.square(a)
-            for a, d, z in zip(kept.inputs, kept.signals, self._running, strict=True)
+            z + np.square(d).T @ np.square(a) for a, d, z in zip(kept.inputs, kept.signals, self._running, strict=True)
         )
         self.rounds += count
         self.log_det = float(proposal.log_dets[count - 1])

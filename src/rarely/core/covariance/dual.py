@@ -55,8 +55,9 @@ class Dual:
             return prior_variances(factors, self.ridge)
         k = gram(self.past.view[: self._frozen], factors)
         solved = self._factor.solve(k, self._frozen)
+        left = factors.squared_norms() - np.einsum("ij,ij->j", solved, solved)
         # Not negative but for rounding, which is relative to ‖φ‖².
-        return np.maximum(factors.squared_norms() - np.einsum("ij,ij->j", solved, solved), 0.0) / self.ridge
+        return np.asarray(np.maximum(left, 0.0) / self.ridge)
 
     def propose(self, factors: Factors) -> Proposal:
         self._limit.check_rounds(self.kind, self.rounds + len(factors))

@@ -1,12 +1,12 @@
 """What each form of Z costs, known before anything is allocated.
 
-    p  parameters    m  last layer's inputs    t  rounds    c  numbers in one round's factors
+p  parameters    m  last layer's inputs    t  rounds    c  numbers in one round's factors
 
-    form         bytes                        operations for one arm's bonus at round t
-    dual         8(t²/2 + 128t + ct)          t² + 2ct
-    primal       8·(3p² + 2.5p²)              p²           (Z and two factors; a block of pending rounds)
-    diagonal     8·3p                         3p
-    last_layer   8·5.5m²                      m²
+form         bytes                        operations for one arm's bonus at round t
+dual         8(t²/2 + 128t + ct)          t² + 2ct
+primal       8·(3p² + 2.5p²)              p²           (Z and two factors; a block of pending rounds)
+diagonal     8·3p                         3p
+last_layer   8·5.5m²                      m²
 """
 
 from __future__ import annotations

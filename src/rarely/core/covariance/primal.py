@@ -75,6 +75,8 @@ class Primal:
         self._factor.append(kept[:, 2 * p :])
         self.rounds += count
         self.log_det = float(proposal.log_dets[count - 1])
+        if len(self._pending) > p:
+            self._absorb()
 
     def add(self, features: Array) -> None:
         """Take many past features into Z at once, for a form that is being turned into this one."""

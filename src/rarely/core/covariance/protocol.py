@@ -37,7 +37,7 @@ class Covariance(Protocol):
 
     @property
     def kind(self) -> str:
-        """"dual", "primal", "diagonal" or "last_layer"."""
+        """ "dual", "primal", "diagonal" or "last_layer"."""
 
     @property
     def rounds(self) -> int:

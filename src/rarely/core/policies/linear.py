@@ -15,7 +15,7 @@ import numpy as np
 
 from rarely.core.choice import Optimist
 from rarely.core.covariance import DEFAULT_LIMIT, Kind, Widths
-from rarely.core.errors import InvalidInput, check_choice
+from rarely.core.errors import check_choice
 from rarely.core.factors import Factors
 from rarely.core.policy import Lesson, Policy, Ties, make_generator
 from rarely.core.radius import Beta, Moment, describe_beta
@@ -36,9 +36,7 @@ class LinearLearner:
     @classmethod
     def start(cls, dim: int, ridge: float, *, intercept: bool) -> LinearLearner:
         """The estimate before any reward, 0."""
-        if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-            raise InvalidInput(f"dim must be a whole number of at least 1; got {dim!r}.")
-        scale = Affine.identity(int(dim), constant=intercept)
+        scale = Affine.identity(dim, constant=intercept)
         return cls(scale, ridge, np.zeros(scale.scaled_dim))
 
     @property
@@ -63,7 +61,8 @@ class LinearLearner:
         x = self.scale(contexts)
         matrix = x.T @ x
         matrix.flat[:: len(matrix) + 1] += self.ridge
-        return Lesson(replace(self, coefficients=np.linalg.solve(matrix, x.T @ rewards)))
+        solution = np.asarray(np.linalg.solve(matrix, x.T @ rewards), np.float64)
+        return Lesson(replace(self, coefficients=solution))
 
     def moment(self, round: int, log_det: float, ridge: float) -> Moment:
         # The estimate is exact: a step of 1/λ leaves nothing undone.

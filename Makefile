@@ -1,0 +1,34 @@
+# Two commands do everything on a machine with Python ≥ 3.11 and make: `make run` and `make test`.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# The tests run in parallel processes; a BLAS that starts threads of its own in each would only fight.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: run test test-slow bench clean
+
+run: $(VENV)/.installed            ## play cosine with every scheme and write out/report.html
+	$(BIN)/python benchmarks/first_look.py --out out
+
+test: $(VENV)/.installed           ## lint, types, arrows, doctests, tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
+
+test-slow: $(VENV)/.installed      ## the tests that take minutes
+	$(ONE_THREAD) $(BIN)/python -m pytest -m slow
+
+bench: $(VENV)/.installed          ## every figure in docs/benchmarks.md, as ratios within one run
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rarely needs Python 3.11 or newer; set PYTHON=python3.12, say")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@

@@ -1,0 +1,256 @@
+"""What every form of Z promises, held against the dense p×p truth. A new form is one line in FORMS."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import DenseZ
+from rarely import JitterWarning, NotPositiveDefinite, TooExpensive, prices
+from rarely.core.covariance import FORMS, Limit
+from rarely.core.covariance.auto import Auto
+from rarely.core.network import Network
+
+ALL = sorted(FORMS)
+EXACT = ["auto", "dual", "primal"]
+
+
+def make(kind, net, ridge, **limit):
+    return FORMS[kind](net.shapes, ridge, Limit(net.shapes, **limit))
+
+
+def dense_vectors(kind, factors):
+    return factors.last_layer().vectors() if kind == "last_layer" else factors.vectors()
+
+
+def features(net, rng, n):
+    """Features at weights of their own, as those of one batch are."""
+    weights = tuple(rng.normal(size=s) / np.sqrt(s[1]) for s in net.shapes)
+    return net.values_and_factors(weights, rng.normal(size=(n, net.dim)))[1]
+
+
+@st.composite
+def cases(draw):
+    net = Network(draw(st.integers(1, 3)), draw(st.sampled_from([2, 4])), draw(st.integers(2, 4)))
+    ridge = 10 ** draw(st.floats(-3, 1))
+    batches = draw(st.lists(st.lists(st.integers(1, 7), min_size=0, max_size=3), max_size=4))
+    return net, ridge, batches, draw(st.integers(0, 10**6))
+
+
+@pytest.mark.parametrize("kind", ALL)
+@given(cases())
+def test_frozen_and_running_are_the_dense_matrices_batch_after_batch(kind, case):
+    """No data, p < t and p > t, several weights, blocks of any size cut anywhere."""
+    net, ridge, batches, seed = case
+    rng = np.random.default_rng(seed)
+    form = make(kind, net, ridge)
+    p = net.shapes[-1][1] if kind == "last_layer" else net.parameters
+    dense = DenseZ(p, ridge, diagonal=kind == "diagonal")
+    for blocks in [*batches, []]:
+        weights = tuple(rng.normal(size=s) / np.sqrt(s[1]) for s in net.shapes)
+        candidates = net.values_and_factors(weights, rng.normal(size=(4, net.dim)))[1]
+        for n in blocks:
+            factors = net.values_and_factors(weights, rng.normal(size=(n, net.dim)))[1]
+            proposal = form.propose(factors)
+            keep = int(rng.integers(0, n + 1))
+            vectors = dense_vectors(kind, factors)
+            form.accept(proposal, keep)
+            for i in range(keep):
+                dense.add(vectors[i])
+                np.testing.assert_allclose(proposal.log_dets[i], dense.log_det, rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(form.log_det, dense.log_det, rtol=1e-8, atol=1e-8)
+            truth = [dense.variance(v) for v in dense_vectors(kind, candidates)]
+            np.testing.assert_allclose(form.variances(candidates), truth, rtol=1e-6, atol=1e-9 / ridge)
+        form.freeze()
+        dense.freeze()
+        assert form.frozen_log_det == form.log_det
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_whole_panel_and_more_is_still_the_dense_matrix(kind):
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    form = make(kind, net, 0.05)
+    p = 4 if kind == "last_layer" else net.parameters
+    dense = DenseZ(p, 0.05, diagonal=kind == "diagonal")
+    for n in (100, 60, 1, 200):
+        factors = features(net, rng, n)
+        form.accept(form.propose(factors), n)
+        for v in dense_vectors(kind, factors):
+            dense.add(v)
+        form.freeze()
+        dense.freeze()
+    candidates = features(net, rng, 5)
+    truth = [dense.variance(v) for v in dense_vectors(kind, candidates)]
+    np.testing.assert_allclose(form.variances(candidates), truth, rtol=1e-6)
+    np.testing.assert_allclose(form.log_det, dense.log_det, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_before_any_data_the_variance_is_the_squared_norm_over_the_ridge(kind):
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    factors = features(net, rng, 3)
+    norms = np.square(dense_vectors(kind, factors)).sum(axis=1)
+    np.testing.assert_allclose(make(kind, net, 0.25).variances(factors), norms / 0.25)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_accepting_rounds_does_not_touch_the_frozen_matrix(kind):
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    form, candidates = make(kind, net, 0.1), features(net, rng, 3)
+    form.accept(form.propose(features(net, rng, 5)), 5)
+    form.freeze()
+    before = form.variances(candidates)
+    for _ in range(30):
+        form.accept(form.propose(features(net, rng, 3)), 3)
+        assert np.array_equal(form.variances(candidates), before)
+    form.freeze()
+    assert np.all(form.variances(candidates) < before)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_dropped_fork_leaves_the_original_as_it_was(kind):
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    form, candidates = make(kind, net, 0.1), features(net, rng, 3)
+    form.accept(form.propose(features(net, rng, 5)), 5)
+    form.freeze()
+    before, log_det = form.variances(candidates), form.log_det
+    fork = form.fork()
+    for _ in range(10):
+        fork.accept(fork.propose(features(net, rng, 4)), 4)
+        fork.freeze()
+    assert np.array_equal(form.variances(candidates), before)
+    assert form.log_det == log_det
+    next_round = features(net, rng, 2)
+    expected = make(kind, net, 0.1)
+    rng = np.random.default_rng(0)
+    features(net, rng, 3)
+    expected.accept(expected.propose(features(net, rng, 5)), 5)
+    np.testing.assert_allclose(form.propose(next_round).log_dets, expected.propose(next_round).log_dets, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_restored_form_has_the_same_future_bit_for_bit(kind):
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    form = make(kind, net, 0.1)
+    for n in (5, 150, 3):
+        form.accept(form.propose(features(net, rng, n)), n)
+        if n == 150:
+            form.freeze()
+    again = make(kind, net, 0.1)
+    numbers, arrays = form.state()
+    again.restore(numbers, {name: array.copy() for name, array in arrays.items()})
+    candidates, later = features(net, rng, 3), features(net, rng, 140)
+    assert again.rounds == form.rounds
+    assert np.array_equal(again.variances(candidates), form.variances(candidates))
+    for form_now in (form, again):
+        form_now.accept(form_now.propose(later), 140)
+        form_now.freeze()
+    assert again.log_det == form.log_det
+    assert np.array_equal(again.variances(candidates), form.variances(candidates))
+
+
+def test_auto_goes_from_dual_to_primal_at_an_update_once_rounds_outnumber_parameters():
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    form = make("auto", net, 0.1)
+    form.accept(form.propose(features(net, rng, net.parameters - 1)), net.parameters - 1)
+    form.freeze()
+    assert form.kind == "dual"
+    form.accept(form.propose(features(net, rng, 1)), 1)
+    assert form.kind == "dual"
+    form.freeze()
+    assert form.kind == "primal"
+
+
+def test_auto_starts_primal_where_the_first_batch_is_known_to_be_long():
+    net = Network(2, 4)
+    assert Auto(net.shapes, 0.1, Limit(net.shapes), first_batch=5000).kind == "primal"
+    assert Auto(net.shapes, 0.1, Limit(net.shapes), first_batch=100).kind == "dual"
+
+
+def test_auto_stays_dual_where_primal_would_not_fit():
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    form = make("auto", net, 0.1, bytes=prices(net.shapes, 40)["primal"].bytes - 1)
+    with pytest.raises(TooExpensive):
+        form.propose(features(net, rng, 40))
+    form = make("auto", Network(2, 400), 0.1, bytes=10**7)
+    n = Network(2, 400).parameters
+    assert not Limit(Network(2, 400).shapes, 10**7).allows("primal", 0)
+    assert form.kind == "dual"
+    assert n == 1200
+
+
+@pytest.mark.parametrize("kind", ["dual", "primal", "diagonal", "last_layer"])
+def test_too_dear_a_form_is_refused_with_the_prices_of_the_others(kind):
+    net, rng = Network(2, 4), np.random.default_rng(0)
+
+    def use():
+        make(kind, net, 0.1, bytes=10).propose(features(net, rng, 3))
+
+    with pytest.raises(TooExpensive) as refused:
+        use()
+    others = {"dual", "primal", "diagonal", "last_layer"} - {kind}
+    assert all(f"{other} (" in str(refused.value) for other in others)
+    assert "memory_limit" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["dual", "primal"])
+def test_the_price_bounds_the_arrays_that_a_form_keeps(kind):
+    net, rng = Network(4, 10), np.random.default_rng(0)
+    form = make(kind, net, 0.1)
+    for n in (200, 100):
+        form.accept(form.propose(features(net, rng, n)), n)
+    kept = sum(array.nbytes for array in form.state()[1].values())
+    assert kept <= 1.05 * prices(net.shapes, 300)[kind].bytes
+
+
+@pytest.mark.parametrize("kind", ["dual", "primal"])
+def test_lost_definiteness_is_announced_and_counted(kind):
+    """Forty times one context of norm 1e7 under a ridge of 1e-6: λ is below the rounding of K."""
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    x = np.repeat(1e7 * rng.normal(size=(1, 2)), 40, axis=0)
+    factors = net.values_and_factors(net.initial_weights(rng), x)[1]
+    form = make(kind, net, 1e-6)
+
+    def play():
+        form.accept(form.propose(factors), 40)
+        form.freeze()
+
+    with pytest.warns(JitterWarning, match="larger ridge"):
+        play()
+    assert form.jitters > 0
+    assert np.isfinite(form.log_det)
+
+
+def test_a_hopeless_matrix_is_a_typed_error():
+    from rarely.core.covariance.cholesky import cholesky
+
+    with pytest.raises(NotPositiveDefinite):
+        cholesky(np.array([[1.0, 2.0], [2.0, 1.0]]))
+
+
+def test_a_barely_indefinite_matrix_is_mended_aloud():
+    from rarely.core.covariance.cholesky import cholesky
+
+    matrix = np.ones((3, 3)) - 1e-13 * np.eye(3)
+    with pytest.warns(JitterWarning, match="not positive definite"):
+        factor, jitters = cholesky(matrix)
+    assert jitters >= 1
+    np.testing.assert_allclose(factor @ factor.T, matrix, atol=1e-7)
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 300), st.integers(1, 90), st.integers(0, 10**6))
+def test_the_growing_factor_solves_like_the_whole_one(size, step, seed):
+    from rarely.core.covariance.cholesky import GrowingCholesky
+
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(size, size + 3))
+    a = a @ a.T / size + np.eye(size)
+    growing = GrowingCholesky()
+    for start in range(0, size, step):
+        end = min(size, start + step)
+        growing.append(growing.border(a[:start, start:end], a[start:end, start:end]))
+    rhs = rng.normal(size=(size, 2))
+    for rows in {1, size // 2 or 1, size}:
+        truth = np.linalg.solve(np.linalg.cholesky(a[:rows, :rows]), rhs[:rows])
+        np.testing.assert_allclose(growing.solve(rhs[:rows], rows), truth, rtol=1e-8, atol=1e-9)

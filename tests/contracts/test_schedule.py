@@ -1,0 +1,153 @@
+"""What every schedule promises. A new schedule is one line in SCHEDULES."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rarely import (
+    AtRounds,
+    Budget,
+    DeterminantTrigger,
+    EveryRound,
+    FixedGrid,
+    GeometricGrid,
+    InvalidSchedule,
+)
+from rarely.core.schedules import schedule_from
+
+SCHEDULES = {
+    "every": EveryRound(),
+    "fixed": FixedGrid(100, 7),
+    "geometric": GeometricGrid(100, 5),
+    "geometric first": GeometricGrid(100, 5, first=20),
+    "at": AtRounds([3, 50, 51]),
+    "trigger": DeterminantTrigger(log_ratio=1.5),
+    "trigger capped": DeterminantTrigger(horizon=100, batches=4, log_ratio=0.5),
+    "budget": Budget(EveryRound(), 9),
+}
+
+
+def follow(schedule, growth_per_round, rounds):
+    """Versions started when every update is made at once: the rounds after which they were."""
+    budget, version, base, ends = Budget.around(schedule), 0, 0.0, []
+    for t in range(rounds):
+        now = growth_per_round * (t + 1)
+        if not budget.spent(version) and budget.first_due(t, np.array([now - base])) is not None:
+            version, base = version + 1, now
+            ends.append(t + 1)
+    return ends
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_survives_json(name):
+    schedule = SCHEDULES[name]
+    assert schedule_from(json.loads(json.dumps(schedule.describe()))) == schedule
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@given(st.integers(0, 120), st.lists(st.floats(0, 2), min_size=1, max_size=30))
+def test_a_block_of_rounds_is_cut_where_single_rounds_are(name, round, steps):
+    schedule, growth = SCHEDULES[name], np.cumsum(steps)
+    one_by_one = [schedule.first_due(round + i, growth[i : i + 1]) is not None for i in range(len(growth))]
+    expected = one_by_one.index(True) if any(one_by_one) else None
+    assert schedule.first_due(round, growth) == expected
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@given(st.integers(0, 150), st.floats(0, 3), st.integers(0, 50))
+def test_looks_at_least_one_round_ahead(name, round, growth, rounds_in_batch):
+    assert SCHEDULES[name].lookahead(round, growth, rounds_in_batch) >= 1
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_no_rounds_end_no_batch(name):
+    assert SCHEDULES[name].first_due(5, np.empty(0)) is None
+
+
+@pytest.mark.parametrize("kind", [FixedGrid, GeometricGrid])
+def test_a_grid_has_as_many_batches_as_asked_for_every_horizon_and_budget(kind):
+    """Every (T, B) up to 60×60: min(B, T) batches, none empty, none after the horizon."""
+    for horizon in range(1, 61):
+        for batches in range(1, 61):
+            ends = [0, *kind(horizon, batches).points, horizon]
+            assert len(ends) - 1 == min(horizon, batches)
+            assert all(a < b for a, b in pairwise(ends)), (horizon, batches, ends)
+            assert follow(kind(horizon, batches), 1.0, horizon) == ends[1:-1]
+
+
+def test_the_fixed_grid_is_the_printed_one_where_it_divides_and_balanced_elsewhere():
+    for horizon in range(1, 61):
+        for batches in range(1, horizon + 1):
+            ends = [0, *FixedGrid(horizon, batches).points, horizon]
+            sizes = np.diff(ends)
+            assert sizes.max() - sizes.min() <= 1
+            if horizon % batches == 0:
+                assert ends == [b * (horizon // batches) for b in range(batches + 1)]
+
+
+def test_the_notes_example_keeps_its_budget():
+    assert len(FixedGrid(2000, 300).points) == 299
+
+
+def test_the_geometric_grid_grows_geometrically():
+    assert GeometricGrid(10_000, 4).points == (10, 100, 1000)
+    assert GeometricGrid(1600, 5, first=100).points == (100, 200, 400, 800)
+
+
+def test_the_trigger_ends_a_batch_strictly_past_the_ratio():
+    trigger = DeterminantTrigger(log_ratio=2.0)
+    assert trigger.first_due(0, np.array([1.0, 2.0])) is None
+    assert trigger.first_due(0, np.array([1.0, 2.0, 2.0 + 1e-9])) == 2
+    assert DeterminantTrigger(log_ratio=np.inf).first_due(0, np.full(5, 1e300)) is None
+
+
+def test_the_trigger_says_nothing_at_the_horizon():
+    trigger = DeterminantTrigger(horizon=10, batches=5, log_ratio=1.0)
+    assert trigger.first_due(8, np.array([5.0])) == 0
+    assert trigger.first_due(9, np.array([5.0])) is None
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.floats(0.01, 5))
+def test_the_adaptive_budget_is_hard(horizon, batches, pace):
+    ends = follow(DeterminantTrigger(horizon, batches, 0.3), pace, horizon)
+    assert len(ends) + 1 <= min(batches, horizon)
+
+
+def test_a_budget_wraps_any_schedule_and_the_tighter_cap_wins():
+    assert Budget(FixedGrid(10, 4), 2).batches == 2
+    assert Budget(FixedGrid(10, 4), 9).batches == 4
+    assert Budget(DeterminantTrigger(horizon=3, batches=9, log_ratio=1.0), 9).batches == 3
+    assert Budget(EveryRound(), 1).spent(0)
+    assert follow(Budget(EveryRound(), 3), 1.0, 20) == [1, 2]
+    assert not Budget.around(EveryRound()).spent(10**9)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FixedGrid(0, 3),
+        lambda: FixedGrid(10, 0),
+        lambda: FixedGrid(10, 2.5),
+        lambda: GeometricGrid(10, 2, first=0),
+        lambda: AtRounds([5, 5]),
+        lambda: AtRounds([0]),
+        lambda: AtRounds([2.5]),
+        lambda: DeterminantTrigger(log_ratio=-0.1),
+        lambda: DeterminantTrigger(horizon=10, batches=2),
+        lambda: DeterminantTrigger(horizon=-1, log_ratio=1.0),
+        lambda: Budget(EveryRound(), 0),
+        lambda: schedule_from({"kind": "Nightly"}),
+    ],
+)
+def test_schedules_that_cannot_be_followed_are_refused(make):
+    with pytest.raises(InvalidSchedule):
+        make()
+
+
+def test_the_refusal_says_what_must_hold_what_came_and_what_to_do():
+    with pytest.raises(InvalidSchedule, match=r"must be positive.*got -0.1(.|\n)*EveryRound"):
+        DeterminantTrigger(log_ratio=-0.1)

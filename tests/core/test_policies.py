@@ -1,0 +1,313 @@
+"""What belongs to single policies: constructors, logs, radii, rejected updates, generators."""
+
+import numpy as np
+import pytest
+
+import rarely
+from rarely import (
+    AtRounds,
+    BatchNeuralUCB,
+    BudgetSpent,
+    DeterminantTrigger,
+    EveryRound,
+    FixedGrid,
+    InvalidContexts,
+    InvalidInput,
+    InvalidReward,
+    LinUCB,
+    TheoremRadius,
+    TooExpensive,
+    TrainingRejected,
+    Uniform,
+    prices,
+)
+from worlds import HORIZON, contexts, play, rewards, sequential, small
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"ridge": 0.0},
+        {"ridge": -1.0},
+        {"ridge": np.nan},
+        {"beta": -0.1},
+        {"beta": np.inf},
+        {"beta": lambda t: -1.0},
+        {"beta": lambda t: "much"},
+        {"steps": -5},
+        {"step_size": -1.0},
+        {"hidden": 3},
+        {"depth": 1},
+        {"covariance": "full"},
+        {"preset": "code2"},
+        {"ties": "highest"},
+        {"precision": "float16"},
+        {"schedule": "nightly"},
+        {"context_scale": rarely.Affine.identity(3)},
+    ],
+)
+def test_impossible_settings_are_refused(bad):
+    with pytest.raises(InvalidInput):
+        small(**bad)
+
+
+@pytest.mark.parametrize("dim", [0, -1, 1.5])
+def test_dim_is_a_whole_number(dim):
+    for make in (LinUCB, Uniform, lambda d: BatchNeuralUCB(d, EveryRound())):
+        with pytest.raises(InvalidInput):
+            make(dim)
+
+
+def test_weights_are_lists_of_layers_and_copies():
+    policy = small(depth=3)
+    assert [w.shape for w in policy.weights] == [(16, 2), (16, 16), (1, 16)]
+    assert all(np.array_equal(w, v) for w, v in zip(policy.weights, policy.initial_weights, strict=True))
+    policy.weights[0][:] = 0
+    policy.initial_weights[0][:] = 0
+    assert policy.weights[0].any()
+    play(policy, contexts())
+    assert not np.array_equal(policy.weights[0], policy.initial_weights[0])
+
+
+def test_the_same_seed_is_the_same_policy_and_a_generator_may_be_given():
+    one, two = small(seed=5), small(seed=np.random.default_rng(5))
+    assert np.array_equal(one.weights[0], two.weights[0])
+    np.testing.assert_array_equal(play(one, contexts()), play(two, contexts()))
+    assert not np.array_equal(one.weights[0], small(seed=6).weights[0])
+
+
+@pytest.mark.parametrize("bits", [np.random.MT19937, np.random.Philox, np.random.SFC64, np.random.PCG64DXSM])
+def test_any_generator_of_numpy_survives_a_file(bits, tmp_path):
+    policy = Uniform(2, seed=np.random.Generator(bits(3)))
+    policy.select(contexts())
+    policy.save(tmp_path / "p")
+    again = rarely.load(tmp_path / "p")
+    np.testing.assert_array_equal(again.select(contexts()).arm, policy.select(contexts()).arm)
+
+
+def test_uniform_is_uniform():
+    arms = Uniform(2, seed=0).select(contexts(rounds=3000)).arm
+    counts = np.bincount(arms, minlength=3)
+    assert np.all(np.abs(counts - 1000) < 130)  # five standard deviations
+
+
+# --- rejected updates
+
+
+def force_rejection(monkeypatch):
+    monkeypatch.setattr("rarely.core.training.SHRINK", 1.0)
+
+
+def test_a_rejected_update_spends_no_version_and_keeps_the_frozen_policy(monkeypatch):
+    policy = small(FixedGrid(HORIZON, 4), step_size=1e4)
+    force_rejection(monkeypatch)
+    decision = policy.select(contexts()[:6])
+    policy.observe(decision, rewards(contexts()[np.arange(6), decision.arm]))
+    before, due_before = policy.score(contexts()), policy.due
+    record = policy.update()
+    after = policy.score(contexts())
+    assert due_before
+    assert not policy.due
+    assert (record.accepted, record.version, policy.version) == (False, 0, 0)
+    assert "the loss did not fall" in record.reason
+    assert policy.updates == (record,)
+    np.testing.assert_array_equal(before.means, after.means)
+    np.testing.assert_array_equal(before.bonuses, after.bonuses)
+
+
+def test_a_rejected_update_restarts_the_schedules_base(monkeypatch):
+    policy = small(DeterminantTrigger(HORIZON, 5, 4.0), step_size=1e4)
+    force_rejection(monkeypatch)
+    n = len(policy.select(contexts(), until_due=True))
+    policy.observe(np.arange(1, n + 1), np.ones(n) + np.arange(n))
+    base = policy.log_det
+    assert not policy.update().accepted
+    policy.select(contexts()[n])
+    assert policy.due == (policy.log_det - base > 4.0)
+
+
+def test_rejected_updates_do_not_count_against_the_budget(monkeypatch):
+    policy = small(FixedGrid(HORIZON, 2), step_size=1e4)
+    force_rejection(monkeypatch)
+    policy.observe(policy.select(contexts()[:3]), [1.0, 2.0, 3.0])
+    for _ in range(5):
+        assert not policy.update().accepted
+    monkeypatch.undo()
+    assert policy.update().accepted
+    with pytest.raises(BudgetSpent):
+        policy.update()
+
+
+# --- starting from a log
+
+
+@pytest.mark.parametrize("make", ["neural", "practical", "linear"])
+def test_a_log_starts_version_zero_already_trained(make, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    y = 3 + 2 * x[:, 0]
+    if make == "linear":
+        policy = LinUCB.from_log(x, y, schedule=FixedGrid(20, 2), ridge=1e-3, beta=0.0)
+    else:
+        preset = "practical" if make == "practical" else "paper"
+        policy = BatchNeuralUCB.from_log(
+            x, y, schedule=FixedGrid(20, 2), hidden=40, beta=0.0, steps=500, seed=0, preset=preset, biases=True
+        )
+    assert (policy.version, policy.round, policy.missing) == (0, 0, 0)
+    assert policy.log_det > 0
+    assert policy.history.logged == 60
+    test = rng.normal(size=(50, 2, 2))
+    chosen = policy.score(test).means.argmax(axis=1)
+    assert np.mean(chosen == test[:, :, 0].argmax(axis=1)) > 0.85
+    decision = policy.select(test[:10])
+    assert list(decision.round) == list(range(1, 11))
+    assert policy.due
+    policy.observe(decision[:4], y[:4])
+    record = policy.update()
+    assert (record.samples, record.missing) == (64, 6)
+    policy.save(tmp_path / "p")
+    again = rarely.load(tmp_path / "p")
+    np.testing.assert_array_equal(again.score(test).means, policy.score(test).means)
+
+
+def test_a_log_counts_in_z_and_the_trigger_starts_after_it():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    policy = BatchNeuralUCB.from_log(
+        x, x[:, 0], schedule=DeterminantTrigger(log_ratio=5.0), hidden=16, preset="paper", seed=0, beta=1.0
+    )
+    fresh = small(ridge=0.01, beta=1.0, seed=0)
+    assert np.all(policy.score(contexts()).bonuses < fresh.score(contexts()).bonuses)
+    base = policy.log_det
+    policy.select(contexts()[0])
+    assert policy.due == (policy.log_det - base > 5.0)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "error"),
+    [
+        (np.zeros((3, 2)), [1.0, 2.0], InvalidReward),
+        (np.zeros((3, 2)), [1.0, 2.0, np.nan], InvalidReward),
+        (np.full((3, 2), np.inf), [1.0, 2.0, 3.0], InvalidContexts),
+        (np.zeros((3, 1, 2)), [1.0, 2.0, 3.0], InvalidContexts),
+    ],
+)
+def test_a_bad_log_is_refused(x, y, error):
+    with pytest.raises(error):
+        LinUCB.from_log(x, y)
+
+
+def test_a_log_that_cannot_be_trained_on_is_a_typed_error(monkeypatch):
+    force_rejection(monkeypatch)
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(TrainingRejected):
+        BatchNeuralUCB.from_log(x, x[:, 0], schedule=EveryRound(), hidden=16, step_size=1e4, preset="paper")
+
+
+# --- the radius
+
+
+def test_the_theorems_radius_is_theorem_1():
+    policy = small(
+        AtRounds([8]), beta=TheoremRadius(nu=0.3, S=2.0, delta=0.1, C1=0.5), ridge=0.4, step_size=1e-4, steps=30
+    )
+
+    def theorem(t, log_det):
+        m, lam, depth, eta, steps = 16, 0.4, 2, 1e-4, 30
+        left = (lam + t * depth) * (1 - eta * m * lam) ** (steps / 2) * np.sqrt(t / lam)
+        return 0.5 * (0.3 * np.sqrt(log_det - 2 * np.log(0.1)) + np.sqrt(lam) * 2.0 + left)
+
+    assert policy.beta == pytest.approx(theorem(1, 0.0))
+    play(policy, contexts()[:8])
+    assert policy.version == 1
+    assert policy.beta == pytest.approx(theorem(9, policy.log_det))
+    fixed = policy.beta
+    policy.select(contexts()[8:])
+    assert policy.beta == fixed
+
+
+def test_linucbs_radius_is_the_self_normalised_bound():
+    policy = LinUCB(2, AtRounds([5]), ridge=2.0, beta=TheoremRadius(nu=0.5, S=1.5, delta=0.05), intercept=False)
+    play(policy, contexts()[:5])
+    expected = 0.5 * np.sqrt(policy.log_det - 2 * np.log(0.05)) + np.sqrt(2.0) * 1.5
+    assert policy.beta == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("bad", [{"delta": 0.0}, {"delta": 1.0}, {"nu": -1.0}, {"S": np.inf}])
+def test_impossible_radii_are_refused(bad):
+    with pytest.raises(InvalidInput):
+        TheoremRadius(**({"nu": 1.0, "S": 1.0} | bad))
+
+
+def test_a_radius_survives_a_file_and_a_function_is_asked_for_again(tmp_path):
+    radius = TheoremRadius(nu=0.1, S=1.0)
+    policy = small(beta=radius)
+    policy.save(tmp_path / "theorem")
+    assert rarely.load(tmp_path / "theorem").beta == policy.beta
+
+    def beta(t):
+        return 1.0 / t
+
+    policy = small(beta=beta)
+    play(policy, contexts()[:7])
+    policy.save(tmp_path / "function")
+    with pytest.raises(InvalidInput, match="function"):
+        rarely.load(tmp_path / "function")
+    again = rarely.load(tmp_path / "function", beta=beta)
+    assert again.beta == policy.beta
+    with pytest.raises(InvalidInput, match="only for a function"):
+        rarely.load(tmp_path / "theorem", beta=beta)
+
+
+def test_a_beta_that_fails_at_an_update_changes_nothing():
+    policy = small(FixedGrid(HORIZON, 4), beta=lambda t: 1.0 if t == 1 else np.nan)
+    policy.observe(policy.select(contexts()[:6]), np.arange(6.0))
+    before = policy.score(contexts())
+    with pytest.raises(InvalidInput):
+        policy.update()
+    assert (policy.version, policy.due, policy.updates) == (0, True, ())
+    np.testing.assert_array_equal(before.means, policy.score(contexts()).means)
+
+
+# --- the price
+
+
+def test_too_dear_a_covariance_is_refused_at_the_door():
+    with pytest.raises(TooExpensive, match="primal"):
+        BatchNeuralUCB(20, FixedGrid(500, 20), hidden=1000, depth=3, covariance="primal")
+    with pytest.raises(TooExpensive, match="dual"):
+        BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=64, covariance="dual")
+    with pytest.raises(TooExpensive):
+        BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3)
+
+
+def test_without_a_horizon_the_price_is_checked_as_rounds_come_and_nothing_changes():
+    fitting = prices(small().network.shapes, 50)["dual"].bytes
+    policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", memory_limit=fitting)
+    for _ in range(10):
+        policy.select(contexts()[:5])
+    with pytest.raises(TooExpensive):
+        policy.select(contexts()[0])
+    assert policy.round == len(policy.history) == 50
+    policy.score(contexts())
+
+
+def test_a_block_that_fails_midway_changes_nothing():
+    policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", memory_limit=60_000)
+    with pytest.raises(TooExpensive):
+        policy.select(contexts(rounds=3000))
+    assert (policy.round, policy.log_det, len(policy.history)) == (0, 0.0, 0)
+
+
+def test_auto_reports_the_form_in_use():
+    policy = sequential(hidden=2, covariance="auto")
+    play(policy, contexts())
+    forms = [u.covariance for u in policy.updates]
+    assert forms == ["dual"] * 5 + ["primal"] * (HORIZON - 5)
+
+
+def test_huge_raw_contexts_are_announced_not_broken():
+    policy = small(FixedGrid(HORIZON, 4), ridge=1e-3, covariance="dual")
+    with pytest.warns(rarely.JitterWarning):
+        policy.select(np.repeat(1e7 * contexts()[:1], HORIZON, axis=0))
+    assert policy.jitters > 0
+    assert np.isfinite(policy.log_det)

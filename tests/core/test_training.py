@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rarely import InvalidInput
+from rarely.core.network import Network
+from rarely.core.training import Objective, Plan, train
+
+NET = Network(dim=3, hidden=20)
+THETA = NET.initial_weights(np.random.default_rng(0))
+RNG = np.random.default_rng(1)
+X = RNG.random((40, 3))
+HARD = {
+    "huge": (X, 1e6 * RNG.normal(size=40)),
+    "huge and shifted": (X, 1e6 + RNG.normal(size=40)),
+    "zero": (X, np.zeros(40)),
+    "constant": (X, np.full(40, 7.0)),
+    "one sample": (X[:1], np.array([3.0])),
+    "no sample": (X[:0], np.zeros(0)),
+    "duplicated": (np.repeat(X[:1], 40, axis=0), RNG.normal(size=40)),
+    "zero contexts": (np.zeros((40, 3)), RNG.normal(size=40)),
+    "large contexts": (1e4 * X, RNG.normal(size=40)),
+    "tiny": (X, 1e-12 * RNG.normal(size=40)),
+}
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.parametrize("case", HARD)
+def test_hard_data_is_trained_on_and_never_rejected(case, depth, precision):
+    net = Network(3, 20, depth)
+    contexts, rewards = HARD[case]
+    theta = net.initial_weights(np.random.default_rng(0))
+    outcome = train(net, theta, contexts, rewards, Plan(ridge=0.01, precision=precision))
+    assert outcome.accepted, outcome.reason
+    assert all(np.isfinite(w).all() for w in outcome.weights)
+    assert outcome.final_loss <= outcome.initial_loss * (1 + 1e-6) + 1e-12
+
+
+def test_the_printed_step_diverges_and_a_smaller_one_is_found():
+    outcome = train(NET, THETA, np.tile(X, (10, 1)), np.tile(X.sum(axis=1), 10), Plan(ridge=0.01, step_size=0.05))
+    assert outcome.attempts > 1
+    assert outcome.accepted
+    assert outcome.step_size < 0.05
+
+
+def test_a_training_that_never_improves_is_rejected_with_its_reason(monkeypatch):
+    monkeypatch.setattr("rarely.core.training.SHRINK", 1.0)
+    outcome = train(NET, THETA, X, X.sum(axis=1), Plan(ridge=0.01, step_size=1e3))
+    assert not outcome.accepted
+    assert "the loss did not fall" in outcome.reason
+
+
+def test_the_curvature_is_the_largest_eigenvalue():
+    from rarely.core.factors import gram
+
+    _, phi = NET.values_and_factors(THETA, X)
+    truth = np.linalg.eigvalsh(gram(phi, phi))[-1]
+    objective = Objective(NET, THETA, X, np.zeros(40), 0.1, np.float64)
+    value, direction = objective.top_curvature(None)
+    assert value == pytest.approx(truth, rel=0.01)
+    assert objective.top_curvature(direction)[0] == pytest.approx(truth, rel=0.01)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10**6), st.floats(1e-3, 10), st.integers(2, 4))
+def test_a_step_from_the_curvature_lowers_the_loss_at_the_first_attempt_on_standard_rewards(seed, ridge, depth):
+    rng = np.random.default_rng(seed)
+    net = Network(4, 40, depth)
+    x, r = rng.normal(size=(50, 4)) / 2, rng.normal(size=50)
+    outcome = train(net, net.initial_weights(rng), x, r, Plan(ridge=ridge, steps=50))
+    assert outcome.accepted
+    assert outcome.final_loss < outcome.initial_loss
+
+
+def test_sgd_lowers_the_loss_on_an_easy_problem():
+    net = Network(3, 20, biases=True, scaling="standard", initial="uniform")
+    theta = net.initial_weights(np.random.default_rng(0))
+    outcome = train(net, theta, X, X.sum(axis=1), Plan(ridge=1e-4, steps=400, step_size=0.02, optimiser="sgd"))
+    assert outcome.accepted
+    assert outcome.final_loss < 0.2 * outcome.initial_loss
+
+
+def test_float32_and_float64_agree_to_single_precision():
+    r = np.sin(3 * X.sum(axis=1))
+    single = train(NET, THETA, X, r, Plan(ridge=0.01, precision="float32"))
+    double = train(NET, THETA, X, r, Plan(ridge=0.01))
+    f32, f64 = (NET.values_and_factors(o.weights, X)[0] for o in (single, double))
+    np.testing.assert_allclose(f32, f64, atol=2e-4)
+
+
+def test_zero_steps_leave_the_weights_at_their_start():
+    outcome = train(NET, THETA, X, X.sum(axis=1), Plan(ridge=0.01, steps=0))
+    assert all(np.array_equal(w, w0) for w, w0 in zip(outcome.weights, THETA, strict=True))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"steps": -1}, {"steps": 1.5}, {"step_size": 0.0}, {"step_size": np.nan}, {"optimiser": "magic"}]
+)
+def test_impossible_plans_are_refused(bad):
+    with pytest.raises(InvalidInput):
+        Plan(ridge=0.1, **bad)

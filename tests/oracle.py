@@ -1,0 +1,75 @@
+"""The plain dense truth that every fast form is held against: p-vectors, p×p matrices, loops."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def output_and_gradient(weights, x, *, output_scale, biases=False):
+    """f(x; θ) and g(x; θ) of one context, layer by layer as one would on paper."""
+    depth = len(weights)
+    inputs, before = [], []
+    a = np.asarray(x, float)
+    for w in weights:
+        if biases:
+            a = np.append(a, 1.0)
+        inputs.append(a)
+        before.append(w @ a)
+        a = np.maximum(before[-1], 0)
+    f = output_scale * before[-1][0]
+    delta, gradients = np.array([output_scale]), [None] * depth
+    for layer in range(depth - 1, -1, -1):
+        gradients[layer] = np.outer(delta, inputs[layer])
+        if layer:
+            w = weights[layer][:, :-1] if biases else weights[layer]
+            delta = (w.T @ delta) * (before[layer - 1] > 0)
+    return f, np.concatenate([g.ravel() for g in gradients])
+
+
+def loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases=False):
+    """∇ of Σ(f − r)²/2 + mλ‖θ − θ_0‖²/2, flat."""
+    flat = np.concatenate([w.ravel() for w in weights])
+    flat_0 = np.concatenate([w.ravel() for w in initial])
+    total = output_scale**2 * ridge * (flat - flat_0)
+    for x, r in zip(contexts, rewards, strict=True):
+        f, g = output_and_gradient(weights, x, output_scale=output_scale, biases=biases)
+        total = total + (f - r) * g
+    return total
+
+
+def unflatten(flat, like):
+    out, start = [], 0
+    for w in like:
+        out.append(flat[start : start + w.size].reshape(w.shape))
+        start += w.size
+    return out
+
+
+def descend(initial, contexts, rewards, ridge, steps, eta, output_scale, biases=False):
+    weights = [np.array(w) for w in initial]
+    for _ in range(steps):
+        gradient = loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases)
+        weights = [w - eta * g for w, g in zip(weights, unflatten(gradient, weights), strict=True)]
+    return weights
+
+
+class DenseZ:
+    """λI + Σφφᵀ as a p×p matrix; `diagonal` keeps its diagonal alone."""
+
+    def __init__(self, p, ridge, diagonal=False):
+        self.z, self.ridge, self.diagonal = ridge * np.eye(p), ridge, diagonal
+        self.frozen = self.z.copy()
+
+    def add(self, phi):
+        grown = np.outer(phi, phi)
+        self.z = self.z + (np.diag(np.diag(grown)) if self.diagonal else grown)
+
+    def freeze(self):
+        self.frozen = self.z.copy()
+
+    def variance(self, phi):
+        return phi @ np.linalg.solve(self.frozen, phi)
+
+    @property
+    def log_det(self):
+        return np.linalg.slogdet(self.z)[1] - len(self.z) * np.log(self.ridge)

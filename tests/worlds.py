@@ -1,0 +1,67 @@
+"""Small worlds and policies that several suites use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB, Uniform
+
+HORIZON = 24
+
+
+def contexts(seed=0, rounds=HORIZON, arms=3, dim=2):
+    return np.random.default_rng(seed).normal(size=(rounds, arms, dim))
+
+
+def rewards(rows):
+    """A fixed function of chosen contexts with a little deterministic noise."""
+    rows = np.atleast_2d(rows)
+    return np.sin(rows.sum(axis=1)) + 0.1 * np.cos(100 * rows[:, 0])
+
+
+def small(schedule=None, **settings):
+    defaults = {"hidden": 16, "steps": 20, "ridge": 0.1, "beta": 0.5, "preset": "paper", "seed": 3}
+    return BatchNeuralUCB(2, schedule or FixedGrid(HORIZON, 4), **(defaults | settings))
+
+
+MAKERS = {
+    "paper": small,
+    "practical": lambda schedule=None, **s: small(schedule, **({"preset": "practical"} | s)),
+    "deep": lambda schedule=None, **s: small(schedule, **({"depth": 3, "biases": True, "hidden": 40} | s)),
+    "primal": lambda schedule=None, **s: small(schedule, **({"covariance": "primal"} | s)),
+    "diagonal": lambda schedule=None, **s: small(schedule, **({"covariance": "diagonal"} | s)),
+    "last_layer": lambda schedule=None, **s: small(schedule, **({"covariance": "last_layer"} | s)),
+    "adaptive": lambda schedule=None, **s: small(schedule or DeterminantTrigger(HORIZON, 4, 2.0), **s),
+    "random_ties": lambda schedule=None, **s: small(schedule, **({"ties": "random"} | s)),
+    "sgd": lambda schedule=None, **s: small(schedule, **({"optimiser": "sgd", "scaling": "standard"} | s)),
+    "linear": lambda schedule=None, **s: LinUCB(2, schedule or FixedGrid(HORIZON, 4), **({"beta": 0.5} | s)),
+    "no_intercept": lambda schedule=None, **s: LinUCB(
+        2, schedule or DeterminantTrigger(HORIZON, 4, 1.0), intercept=False, **s
+    ),
+    "uniform": lambda schedule=None, **s: Uniform(2, schedule or FixedGrid(HORIZON, 4), **({"seed": 5} | s)),
+}
+DETERMINISTIC = [name for name in MAKERS if name not in ("uniform", "random_ties")]
+
+
+def sequential(**settings):
+    defaults = {"hidden": 16, "steps": 20, "ridge": 0.1, "beta": 0.5, "preset": "paper", "seed": 3}
+    return NeuralUCB(2, **(defaults | settings))
+
+
+def play(policy, stream, block=None):
+    """All rounds with an update whenever due; returns arms. `block` None: round by round."""
+    arms, t = [], 0
+    while t < len(stream):
+        if block is None:
+            decision = policy.select(stream[t])
+            chosen = np.array([decision.arm])
+        else:
+            decision = policy.select(stream[t : t + block], until_due=True)
+            chosen = decision.arm
+        told = rewards(stream[np.arange(t, t + len(chosen)), chosen])
+        policy.observe(decision, told if block else told[0])
+        arms += list(chosen)
+        t += len(chosen)
+        if policy.due:
+            policy.update()
+    return np.array(arms)
