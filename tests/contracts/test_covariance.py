@@ -29,6 +29,12 @@ def features(net, rng, n):
     return net.values_and_factors(weights, rng.normal(size=(n, net.dim)))[1]
 
 
+def record(form, factors):
+    proposal = form.propose(form.measure(factors))
+    form.accept(proposal, len(factors))
+    return proposal
+
+
 @st.composite
 def cases(draw):
     net = Network(draw(st.integers(1, 3)), draw(st.sampled_from([2, 4])), draw(st.integers(2, 4)))
@@ -51,7 +57,7 @@ def test_frozen_and_running_are_the_dense_matrices_batch_after_batch(kind, case)
         candidates = net.values_and_factors(weights, rng.normal(size=(4, net.dim)))[1]
         for n in blocks:
             factors = net.values_and_factors(weights, rng.normal(size=(n, net.dim)))[1]
-            proposal = form.propose(factors)
+            proposal = form.propose(form.measure(factors))
             keep = int(rng.integers(0, n + 1))
             vectors = dense_vectors(kind, factors)
             form.accept(proposal, keep)
@@ -60,7 +66,7 @@ def test_frozen_and_running_are_the_dense_matrices_batch_after_batch(kind, case)
                 np.testing.assert_allclose(proposal.log_dets[i], dense.log_det, rtol=1e-8, atol=1e-8)
             np.testing.assert_allclose(form.log_det, dense.log_det, rtol=1e-8, atol=1e-8)
             truth = [dense.variance(v) for v in dense_vectors(kind, candidates)]
-            np.testing.assert_allclose(form.variances(candidates), truth, rtol=1e-6, atol=1e-9 / ridge)
+            np.testing.assert_allclose(form.measure(candidates).variances, truth, rtol=1e-6, atol=1e-9 / ridge)
         form.freeze()
         dense.freeze()
         assert form.frozen_log_det == form.log_det
@@ -74,14 +80,14 @@ def test_a_whole_panel_and_more_is_still_the_dense_matrix(kind):
     dense = DenseZ(p, 0.05, diagonal=kind == "diagonal")
     for n in (100, 60, 1, 200):
         factors = features(net, rng, n)
-        form.accept(form.propose(factors), n)
+        record(form, factors)
         for v in dense_vectors(kind, factors):
             dense.add(v)
         form.freeze()
         dense.freeze()
     candidates = features(net, rng, 5)
     truth = [dense.variance(v) for v in dense_vectors(kind, candidates)]
-    np.testing.assert_allclose(form.variances(candidates), truth, rtol=1e-6)
+    np.testing.assert_allclose(form.measure(candidates).variances, truth, rtol=1e-6)
     np.testing.assert_allclose(form.log_det, dense.log_det, rtol=1e-9)
 
 
@@ -90,42 +96,42 @@ def test_before_any_data_the_variance_is_the_squared_norm_over_the_ridge(kind):
     net, rng = Network(2, 4), np.random.default_rng(0)
     factors = features(net, rng, 3)
     norms = np.square(dense_vectors(kind, factors)).sum(axis=1)
-    np.testing.assert_allclose(make(kind, net, 0.25).variances(factors), norms / 0.25)
+    np.testing.assert_allclose(make(kind, net, 0.25).measure(factors).variances, norms / 0.25)
 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_accepting_rounds_does_not_touch_the_frozen_matrix(kind):
     net, rng = Network(2, 4), np.random.default_rng(0)
     form, candidates = make(kind, net, 0.1), features(net, rng, 3)
-    form.accept(form.propose(features(net, rng, 5)), 5)
+    record(form, features(net, rng, 5))
     form.freeze()
-    before = form.variances(candidates)
+    before = form.measure(candidates).variances
     for _ in range(30):
-        form.accept(form.propose(features(net, rng, 3)), 3)
-        assert np.array_equal(form.variances(candidates), before)
+        record(form, features(net, rng, 3))
+        assert np.array_equal(form.measure(candidates).variances, before)
     form.freeze()
-    assert np.all(form.variances(candidates) < before)
+    assert np.all(form.measure(candidates).variances < before)
 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_dropped_fork_leaves_the_original_as_it_was(kind):
     net, rng = Network(2, 4), np.random.default_rng(0)
     form, candidates = make(kind, net, 0.1), features(net, rng, 3)
-    form.accept(form.propose(features(net, rng, 5)), 5)
+    record(form, features(net, rng, 5))
     form.freeze()
-    before, log_det = form.variances(candidates), form.log_det
+    before, log_det = form.measure(candidates).variances, form.log_det
     fork = form.fork()
     for _ in range(10):
-        fork.accept(fork.propose(features(net, rng, 4)), 4)
+        record(fork, features(net, rng, 4))
         fork.freeze()
-    assert np.array_equal(form.variances(candidates), before)
+    assert np.array_equal(form.measure(candidates).variances, before)
     assert form.log_det == log_det
     next_round = features(net, rng, 2)
     expected = make(kind, net, 0.1)
     rng = np.random.default_rng(0)
     features(net, rng, 3)
-    expected.accept(expected.propose(features(net, rng, 5)), 5)
-    np.testing.assert_allclose(form.propose(next_round).log_dets, expected.propose(next_round).log_dets, rtol=1e-12)
+    record(expected, features(net, rng, 5))
+    np.testing.assert_allclose(record(form, next_round).log_dets, record(expected, next_round).log_dets, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -133,7 +139,7 @@ def test_a_restored_form_has_the_same_future_bit_for_bit(kind):
     net, rng = Network(2, 4), np.random.default_rng(0)
     form = make(kind, net, 0.1)
     for n in (5, 150, 3):
-        form.accept(form.propose(features(net, rng, n)), n)
+        record(form, features(net, rng, n))
         if n == 150:
             form.freeze()
     again = make(kind, net, 0.1)
@@ -141,21 +147,21 @@ def test_a_restored_form_has_the_same_future_bit_for_bit(kind):
     again.restore(numbers, {name: array.copy() for name, array in arrays.items()})
     candidates, later = features(net, rng, 3), features(net, rng, 140)
     assert again.rounds == form.rounds
-    assert np.array_equal(again.variances(candidates), form.variances(candidates))
+    assert np.array_equal(again.measure(candidates).variances, form.measure(candidates).variances)
     for form_now in (form, again):
-        form_now.accept(form_now.propose(later), 140)
+        record(form_now, later)
         form_now.freeze()
     assert again.log_det == form.log_det
-    assert np.array_equal(again.variances(candidates), form.variances(candidates))
+    assert np.array_equal(again.measure(candidates).variances, form.measure(candidates).variances)
 
 
 def test_auto_goes_from_dual_to_primal_at_an_update_once_rounds_outnumber_parameters():
     net, rng = Network(2, 4), np.random.default_rng(0)
     form = make("auto", net, 0.1)
-    form.accept(form.propose(features(net, rng, net.parameters - 1)), net.parameters - 1)
+    record(form, features(net, rng, net.parameters - 1))
     form.freeze()
     assert form.kind == "dual"
-    form.accept(form.propose(features(net, rng, 1)), 1)
+    record(form, features(net, rng, 1))
     assert form.kind == "dual"
     form.freeze()
     assert form.kind == "primal"
@@ -171,7 +177,7 @@ def test_auto_stays_dual_where_primal_would_not_fit():
     net, rng = Network(2, 4), np.random.default_rng(0)
     form = make("auto", net, 0.1, bytes=prices(net.shapes, 40)["primal"].bytes - 1)
     with pytest.raises(TooExpensive):
-        form.propose(features(net, rng, 40))
+        record(form, features(net, rng, 40))
     form = make("auto", Network(2, 400), 0.1, bytes=10**7)
     n = Network(2, 400).parameters
     assert not Limit(Network(2, 400).shapes, 10**7).allows("primal", 0)
@@ -184,7 +190,7 @@ def test_too_dear_a_form_is_refused_with_the_prices_of_the_others(kind):
     net, rng = Network(2, 4), np.random.default_rng(0)
 
     def use():
-        make(kind, net, 0.1, bytes=10).propose(features(net, rng, 3))
+        record(make(kind, net, 0.1, bytes=10), features(net, rng, 3))
 
     with pytest.raises(TooExpensive) as refused:
         use()
@@ -198,7 +204,7 @@ def test_the_price_bounds_the_arrays_that_a_form_keeps(kind):
     net, rng = Network(4, 10), np.random.default_rng(0)
     form = make(kind, net, 0.1)
     for n in (200, 100):
-        form.accept(form.propose(features(net, rng, n)), n)
+        record(form, features(net, rng, n))
     kept = sum(array.nbytes for array in form.state()[1].values())
     assert kept <= 1.05 * prices(net.shapes, 300)[kind].bytes
 
@@ -212,7 +218,7 @@ def test_lost_definiteness_is_announced_and_counted(kind):
     form = make(kind, net, 1e-6)
 
     def play():
-        form.accept(form.propose(factors), 40)
+        record(form, factors)
         form.freeze()
 
     with pytest.warns(JitterWarning, match="larger ridge"):

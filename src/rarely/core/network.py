@@ -114,22 +114,33 @@ class Network:
         return work.values[:n, 0]
 
     def backward(self, weights: Weights, rows: int, work: Workspace) -> None:
-        """Fill the workspace's signals δ_1 … δ_L, after `forward`."""
+        """Fill the workspace's signals δ_1 … δ_L, after `forward`; δ_{L−1} still lacks its gain.
+
+        δ_{L−1} = W_L ∘ 1[a > 0]. The factor W_L is the same in every row, so whoever uses the signal
+        applies it where that is cheap: to a gradient of m rows, and not to n.
+        """
         work.signals[-1][:rows] = 1
         for layer in range(self.depth - 2, -1, -1):
             signal, active = work.signals[layer][:rows], work.inputs[layer + 1][:rows, : self.hidden] > 0
-            above = weights[layer + 1][:, : self.hidden]
             if layer == self.depth - 2:
-                np.multiply(active, above, out=signal)
-            else:
-                np.matmul(work.signals[layer + 1][:rows], above, out=signal)
-                signal *= active
+                np.copyto(signal, active)
+                continue
+            above = weights[layer + 1][:, : self.hidden]
+            if layer == self.depth - 3:
+                above = self.gain(weights)[:, None] * above
+            np.matmul(work.signals[layer + 1][:rows], above, out=signal)
+            signal *= active
+
+    def gain(self, weights: Weights) -> Floats:
+        """What the last hidden layer's signal lacks: W_L without its bias, (m,)."""
+        return weights[-1][0, : self.hidden]
 
     def values_and_factors(self, weights: Weights, contexts: Array) -> tuple[Array, Factors]:
         """f of each context, (n,), and its feature."""
         work = self.workspace(len(contexts), np.float64)
         values = self.output_scale * self.forward(weights, contexts, work)
         self.backward(weights, len(contexts), work)
+        work.signals[-2][:] *= self.gain(weights)
         return np.asarray(values, np.float64), Factors(_as_doubles(work.inputs), _as_doubles(work.signals))
 
 

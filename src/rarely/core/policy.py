@@ -22,7 +22,7 @@ import numpy as np
 from rarely.core import archive
 from rarely.core.choice import Chooser, tolerances
 from rarely.core.contexts import Rounds, read_rounds
-from rarely.core.covariance import FORMS, Covariance, Kind, Limit, Widths
+from rarely.core.covariance import FORMS, Candidates, Covariance, Kind, Limit, Widths
 from rarely.core.covariance.protocol import prior_variances
 from rarely.core.errors import BudgetSpent, InvalidInput, TrainingRejected, UpdateDue
 from rarely.core.factors import Factors
@@ -231,7 +231,7 @@ class Policy(ABC):
             state = generator.bit_generator.state if self._chooser.draws else None
             picked = assessed.choose(self._chooser, generator)
             rows = part.row_of(picked)
-            proposal = covariance.propose(assessed.factors[rows])
+            proposal = covariance.propose(assessed.candidates[rows])
             end = self._first_due(now, proposal.log_dets)
             due = due or end is not None
             keep = len(part) if end is None or not until_due else end + 1
@@ -264,10 +264,11 @@ class Policy(ABC):
 
     def _assess(self, part: Rounds, covariance: Covariance) -> _Assessed:
         means, factors = self._learner.assess(part.rows)
-        bonuses = self._radius * np.sqrt(covariance.variances(factors))
+        candidates = covariance.measure(factors)
+        bonuses = self._radius * np.sqrt(candidates.variances)
         prior = self._radius * np.sqrt(prior_variances(factors, self._ridge))
         return _Assessed(
-            part.spread(means), part.spread(bonuses), part.spread(prior), factors, self._learner.reward_spread
+            part.spread(means), part.spread(bonuses), part.spread(prior), candidates, self._learner.reward_spread
         )
 
     def _first_due(self, round: int, log_dets: Array) -> int | None:
@@ -333,7 +334,7 @@ class Policy(ABC):
         learner, covariance = self._learner.seen(rows).scaled(), self._covariance.fork()
         for start in range(0, len(rows), covariance.block()):
             part = rows[start : start + covariance.block()]
-            proposal = covariance.propose(learner.assess(part)[1])
+            proposal = covariance.propose(covariance.measure(learner.assess(part)[1]))
             covariance.accept(proposal, len(part))
         lesson = learner.learn(rows, values)
         if lesson.reason:
@@ -389,12 +390,12 @@ class Policy(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Assessed:
-    """A part's arms, (n, K) each, and the features of those that are there."""
+    """A part's arms, (n, K) each, and the measured features of those that are there."""
 
     means: Array
     bonuses: Array
     prior_bonuses: Array
-    factors: Factors
+    candidates: Candidates
     reward_spread: float
 
     def choose(self, chooser: Chooser, generator: np.random.Generator) -> Any:

@@ -145,8 +145,11 @@ class Objective:
         """Add Φᵀ residuals of the tile that the last forward pass saw: a gradient is weighted features."""
         rows = len(residuals)
         self.network.backward(weights, rows, self._work)
-        for grad, a, d in zip(into, self._work.inputs, self._work.signals, strict=True):
-            grad += _weighted_product(d[:rows], a[:rows], residuals)
+        for layer, (out, a, d) in enumerate(zip(into, self._work.inputs, self._work.signals, strict=True)):
+            product = _weighted_product(d[:rows], a[:rows], residuals)
+            if layer == self.network.depth - 2:
+                product *= self.network.gain(weights)[:, None]
+            out += product
 
     def top_curvature(self, start: Weights | None) -> tuple[float, Weights]:
         """λ_max(ΦᵀΦ) at θ_0 by power iteration, and its eigenvector.
@@ -176,15 +179,8 @@ class Objective:
 
     def largest_sample_curvature(self) -> float:
         """max ‖φ_i‖² at θ_0: what limits a step on one sample."""
-        largest = 0.0
-        for contexts, targets in self._tiles():
-            rows, norms = len(targets), np.zeros(len(targets))
-            self.network.forward(self.initial, contexts, self._work)
-            self.network.backward(self.initial, rows, self._work)
-            for a, d in zip(self._work.inputs, self._work.signals, strict=True):
-                norms += np.square(a[:rows]).sum(axis=1) * np.square(d[:rows]).sum(axis=1)
-            largest = max(largest, float(norms.max()))
-        return largest
+        tiles = (self.network.values_and_factors(self.initial, np.asarray(x, np.float64)) for x, _ in self._tiles())
+        return max((float(factors.squared_norms().max()) for _, factors in tiles), default=0.0)
 
     def _curvature_times(self, vector: Weights) -> tuple[float, Weights]:
         """vᵀΦᵀΦv and ΦᵀΦv, for a unit vector v in the shape of the weights."""
@@ -192,14 +188,15 @@ class Objective:
         total = 0.0
         for contexts, targets in self._tiles():
             rows = len(targets)
-            slopes: Floats = np.zeros(rows, self.dtype)
             self.network.forward(self.initial, contexts, self._work)
             self.network.backward(self.initial, rows, self._work)
-            for v, a, d in zip(vector, self._work.inputs, self._work.signals, strict=True):
+            slopes: Floats = np.zeros(rows, self.dtype)
+            for layer, (v, a, d) in enumerate(zip(vector, self._work.inputs, self._work.signals, strict=True)):
+                if layer == self.network.depth - 2:
+                    v = self.network.gain(self.initial)[:, None] * v
                 slopes += np.einsum("ij,ij->i", a[:rows] @ v.T, d[:rows])
             total += float(slopes @ slopes)
-            for out, a, d in zip(product, self._work.inputs, self._work.signals, strict=True):
-                out += _weighted_product(d[:rows], a[:rows], slopes)
+            self._add_backward(self.initial, slopes, product)
         return total, product
 
 

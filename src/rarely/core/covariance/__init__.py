@@ -10,7 +10,7 @@ from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.last_layer import LastLayer
 from rarely.core.covariance.price import DEFAULT_LIMIT, Limit, Price, Widths, prices
 from rarely.core.covariance.primal import Primal
-from rarely.core.covariance.protocol import Covariance, Proposal
+from rarely.core.covariance.protocol import Candidates, Covariance, Proposal
 
 Kind = Literal["auto", "dual", "primal", "diagonal", "last_layer"]
 FORMS = {"dual": Dual, "primal": Primal, "diagonal": Diagonal, "last_layer": LastLayer, "auto": Auto}
@@ -19,6 +19,7 @@ __all__ = [
     "DEFAULT_LIMIT",
     "FORMS",
     "Auto",
+    "Candidates",
     "Covariance",
     "Diagonal",
     "Dual",

@@ -8,7 +8,7 @@ from typing import Any, Self
 from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.primal import Primal
-from rarely.core.covariance.protocol import Proposal
+from rarely.core.covariance.protocol import Candidates, Proposal
 from rarely.core.factors import Factors
 from rarely.core.types import Array
 
@@ -55,11 +55,11 @@ class Auto:
     def block(self) -> int:
         return self._inner.block()
 
-    def variances(self, factors: Factors) -> Array:
-        return self._inner.variances(factors)
+    def measure(self, factors: Factors) -> Candidates:
+        return self._inner.measure(factors)
 
-    def propose(self, factors: Factors) -> Proposal:
-        return self._inner.propose(factors)
+    def propose(self, chosen: Candidates) -> Proposal:
+        return self._inner.propose(chosen)
 
     def accept(self, proposal: Proposal, count: int) -> None:
         self._inner.accept(proposal, count)

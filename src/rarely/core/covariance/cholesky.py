@@ -82,23 +82,38 @@ class GrowingCholesky:
     def __len__(self) -> int:
         return self._size
 
-    def solve(self, rhs: Array, rows: int) -> Array:
-        """L⁻¹ rhs for the leading block of that many rows; rhs is (rows, n)."""
-        out = np.empty(rhs.shape)
-        for i, start in enumerate(range(0, rows, PANEL)):
-            count = min(PANEL, rows - start)
-            here = rhs[start : start + count]
+    def solve(self, rhs: Array, rows: int, known: Array | None = None) -> Array:
+        """L⁻¹ rhs for the leading block of that many rows.
+
+        `known` is the solution's beginning, whole panels of it; rhs is then what follows.
+        """
+        done = 0 if known is None else len(known)
+        out = np.empty((rows, rhs.shape[1]))
+        if known is not None:
+            out[:done] = known
+        for start in range(done, rows, PANEL):
+            i, count = start // PANEL, min(PANEL, rows - start)
+            here = rhs[start - done : start - done + count]
             if start:
                 here = here - self._left[i][:count] @ out[:start]
             np.matmul(self._inverse[i][:count, :count], here, out=out[start : start + count])
         return out
 
-    def border(self, cross: Array, corner: Array) -> Array:
-        """The n new rows of L, (n, t + n), for A bordered by cross (t, n) and corner (n, n)."""
+    def whole_panels(self, solved: Array | None) -> Array:
+        """As much of a leading block's solution as `solve` can go on from."""
+        if solved is None:
+            return np.empty((0, 0))
+        return solved[: len(solved) // PANEL * PANEL]
+
+    def border(self, cross: Array, corner: Array, known: Array | None = None) -> Array:
+        """The n new rows of L, (n, t + n), for A bordered by cross (t, n) and corner (n, n).
+
+        Where L⁻¹ cross is `known` in its first rows, cross is what follows them.
+        """
         n = len(corner)
         rows = np.zeros((n, self._size + n))
         if self._size:
-            above = self.solve(cross, self._size)
+            above = self.solve(cross, self._size, known if known is not None and len(known) else None)
             corner = corner - above.T @ above
             rows[:, : self._size] = above.T
         factor, jitters = cholesky(corner)

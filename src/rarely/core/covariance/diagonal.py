@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.price import Limit
-from rarely.core.covariance.protocol import Proposal
+from rarely.core.covariance.protocol import Candidates, Proposal
 from rarely.core.factors import Factors
 from rarely.core.types import Array
 
@@ -34,13 +34,14 @@ class Diagonal:
     def block(self) -> int:
         return 1024
 
-    def variances(self, factors: Factors) -> Array:
+    def measure(self, factors: Factors) -> Candidates:
         total = np.zeros(len(factors))
         for a, d, z in zip(factors.inputs, factors.signals, self._frozen, strict=True):
             total += np.einsum("ij,ij->i", np.square(d) @ (1 / z), np.square(a))
-        return total
+        return Candidates(factors, total)
 
-    def propose(self, factors: Factors) -> Proposal:
+    def propose(self, chosen: Candidates) -> Proposal:
+        factors = chosen.factors
         log_dets = np.empty(len(factors))
         running = [z.copy() for z in self._running]
         for i in range(len(factors)):

@@ -18,7 +18,7 @@ import numpy as np
 
 from rarely.core.covariance.cholesky import GrowingCholesky
 from rarely.core.covariance.price import Limit
-from rarely.core.covariance.protocol import Proposal, prior_variances
+from rarely.core.covariance.protocol import Candidates, Proposal, prior_variances
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.types import Array
 
@@ -50,20 +50,22 @@ class Dual:
     def block(self) -> int:
         return max(1, min(1024, BLOCK_NUMBERS // max(self._frozen, 1)))
 
-    def variances(self, factors: Factors) -> Array:
+    def measure(self, factors: Factors) -> Candidates:
         if not self._frozen:
-            return prior_variances(factors, self.ridge)
+            return Candidates(factors, prior_variances(factors, self.ridge))
         k = gram(self.past.view[: self._frozen], factors)
         solved = self._factor.solve(k, self._frozen)
         left = factors.squared_norms() - np.einsum("ij,ij->j", solved, solved)
         # Not negative but for rounding, which is relative to ‖φ‖².
-        return np.asarray(np.maximum(left, 0.0) / self.ridge)
+        return Candidates(factors, np.maximum(left, 0.0) / self.ridge, solved)
 
-    def propose(self, factors: Factors) -> Proposal:
+    def propose(self, chosen: Candidates) -> Proposal:
+        factors = chosen.factors
         self._limit.check_rounds(self.kind, self.rounds + len(factors))
         corner = gram(factors, factors)
         corner.flat[:: len(factors) + 1] += self.ridge
-        rows = self._factor.border(gram(self.past.view, factors), corner)
+        known = self._factor.whole_panels(chosen.solved)
+        rows = self._factor.border(gram(self.past.view[len(known) :], factors), corner, known)
         growth = 2 * np.log(np.diagonal(rows, offset=self.rounds)) - np.log(self.ridge)
         return Proposal(factors, self.log_det + np.cumsum(growth), rows)
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from rarely.core.covariance.price import Limit
 from rarely.core.covariance.primal import Primal
-from rarely.core.covariance.protocol import Proposal
+from rarely.core.covariance.protocol import Candidates, Proposal
 from rarely.core.factors import Factors
 from rarely.core.types import Array
 
@@ -43,11 +43,11 @@ class LastLayer:
     def block(self) -> int:
         return self._inner.block()
 
-    def variances(self, factors: Factors) -> Array:
-        return self._inner.variances(factors.last_layer())
+    def measure(self, factors: Factors) -> Candidates:
+        return self._inner.measure(factors.last_layer())
 
-    def propose(self, factors: Factors) -> Proposal:
-        return self._inner.propose(factors.last_layer())
+    def propose(self, chosen: Candidates) -> Proposal:
+        return self._inner.propose(chosen)
 
     def accept(self, proposal: Proposal, count: int) -> None:
         self._inner.accept(proposal, count)

@@ -18,7 +18,7 @@ import numpy as np
 
 from rarely.core.covariance.cholesky import GrowingCholesky
 from rarely.core.covariance.price import Limit
-from rarely.core.covariance.protocol import Proposal
+from rarely.core.covariance.protocol import Candidates, Proposal
 from rarely.core.factors import Factors
 from rarely.core.rows import Rows
 from rarely.core.types import Array
@@ -49,11 +49,12 @@ class Primal:
     def block(self) -> int:
         return max(1, min(1024, BLOCK_NUMBERS // len(self._matrix)))
 
-    def variances(self, factors: Factors) -> Array:
+    def measure(self, factors: Factors) -> Candidates:
         solved = self._frozen.solve(factors.vectors().T, len(self._matrix))
-        return np.asarray(np.einsum("ij,ij->j", solved, solved))
+        return Candidates(factors, np.einsum("ij,ij->j", solved, solved))
 
-    def propose(self, factors: Factors) -> Proposal:
+    def propose(self, chosen: Candidates) -> Proposal:
+        factors = chosen.factors
         waiting = len(self._pending)
         if waiting and waiting + len(factors) > len(self._matrix):
             self._absorb()

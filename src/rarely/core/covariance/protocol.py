@@ -22,6 +22,21 @@ from rarely.core.types import Array
 
 
 @dataclass(frozen=True, slots=True)
+class Candidates:
+    """Features measured against the frozen matrix."""
+
+    factors: Factors
+    variances: Array
+    """(n,): φᵀZ⁻¹φ under the frozen matrix."""
+    solved: Array | None = None
+    """(·, n): what a form would have to compute again if the candidate is chosen."""
+
+    def __getitem__(self, rows: Any) -> Candidates:
+        solved = None if self.solved is None else self.solved[:, rows]
+        return Candidates(self.factors[rows], self.variances[rows], solved)
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """n rounds measured on top of the running matrix, not yet part of it."""
 
@@ -58,10 +73,10 @@ class Covariance(Protocol):
     def block(self) -> int:
         """How many candidates are well scored at a time."""
 
-    def variances(self, factors: Factors) -> Array:
-        """φᵀZ⁻¹φ under the frozen matrix, (n,)."""
+    def measure(self, factors: Factors) -> Candidates:
+        """Measure features against the frozen matrix."""
 
-    def propose(self, factors: Factors) -> Proposal:
+    def propose(self, chosen: Candidates) -> Proposal:
         """Measure rounds one after another on top of the running matrix."""
 
     def accept(self, proposal: Proposal, count: int) -> None:
