@@ -97,7 +97,7 @@ def batch_neural_ucb(
 ):
     """Play (T, K, d) contexts; returns the arms and the rounds, from 1, at which a batch began.
 
-    scheme: "fixed" (line 4, as t_b = ⌊bT/B⌋ + 1), "adaptive" (line 5) or "sequential" (NeuralUCB).
+    scheme: "fixed" (line 3, as t_b = ⌊bT/B⌋ + 1), "adaptive" (line 3) or "sequential" (NeuralUCB).
     """
     rounds, _, dim = contexts.shape
     theta_0 = theta = initial_weights(np.random.default_rng(seed), dim, hidden)
@@ -119,17 +119,17 @@ def batch_neural_ucb(
         if new_batch:
             b += 1
             starts.append(t)
-            for s in range(waiting, t - 1):  # line 8: the batch's rewards come in
+            for s in range(waiting, t - 1):  # line 5: the batch's rewards come in
                 r_seen[s] = reward_of(s, chosen[s])
             waiting = t - 1
             step = stable_step(theta_0, x_seen[: t - 1], ridge) if eta is None else eta
-            theta = train(theta_0, x_seen[: t - 1], r_seen[: t - 1], ridge, steps, step)  # line 9
-            frozen[:] = z_inverse  # line 10: β_{t_b} is constant here
+            theta = train(theta_0, x_seen[: t - 1], r_seen[: t - 1], ridge, steps, step)  # line 6
+            frozen[:] = z_inverse  # line 7: β_{t_b} is constant here
             log_det_start = log_det
         phi = features(theta, contexts[t - 1])
         variance = np.einsum("kp,kp->k", phi @ frozen, phi)
-        arm = int(np.argmax(values(theta, contexts[t - 1]) + beta * np.sqrt(variance)))  # line 13
-        # line 14: Z ← Z + φφᵀ, by Sherman–Morrison and the determinant lemma
+        arm = int(np.argmax(values(theta, contexts[t - 1]) + beta * np.sqrt(variance)))  # line 10
+        # line 11: Z ← Z + φφᵀ, by Sherman–Morrison and the determinant lemma
         u = z_inverse @ phi[arm]
         growth = 1 + phi[arm] @ u
         u /= np.sqrt(growth)

@@ -174,15 +174,15 @@ def test_auto_starts_primal_where_the_first_batch_is_known_to_be_long():
 
 
 def test_auto_stays_dual_where_primal_would_not_fit():
-    net, rng = Network(2, 4), np.random.default_rng(0)
-    form = make("auto", net, 0.1, bytes=prices(net.shapes, 40)["primal"].bytes - 1)
-    with pytest.raises(TooExpensive):
-        record(form, features(net, rng, 40))
-    form = make("auto", Network(2, 400), 0.1, bytes=10**7)
-    n = Network(2, 400).parameters
-    assert not Limit(Network(2, 400).shapes, 10**7).allows("primal", 0)
+    """A wide first layer: p² is out of reach where t² is not."""
+    net, rng = Network(1, 200), np.random.default_rng(0)
+    rounds = net.parameters + 10
+    fits = prices(net.shapes, rounds)
+    assert fits["dual"].bytes < fits["primal"].bytes
+    form = make("auto", net, 0.1, bytes=fits["dual"].bytes)
+    record(form, features(net, rng, rounds))
+    form.freeze()
     assert form.kind == "dual"
-    assert n == 1200
 
 
 @pytest.mark.parametrize("kind", ["dual", "primal", "diagonal", "last_layer"])

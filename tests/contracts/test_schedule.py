@@ -89,7 +89,7 @@ def test_the_fixed_grid_is_the_printed_one_where_it_divides_and_balanced_elsewhe
                 assert ends == [b * (horizon // batches) for b in range(batches + 1)]
 
 
-def test_the_notes_example_keeps_its_budget():
+def test_a_horizon_that_does_not_divide_keeps_its_budget():
     assert len(FixedGrid(2000, 300).points) == 299
 
 

@@ -25,14 +25,15 @@ def test_every_form_of_contexts_is_understood(contexts, shape, single):
     rounds = read_rounds(contexts, None, 2)
     assert rounds.present.shape == shape
     assert rounds.single == single
-    assert rounds.rows.shape == (rounds.present.sum(), 2)
+    (part,) = rounds.parts(lambda: 99)
+    assert part.rows.shape == (rounds.present.sum(), 2)
 
 
 def test_the_error_names_the_arm_and_the_round():
     x = np.zeros((3, 2, 2))
     x[1, 1, 0] = np.nan
     with pytest.raises(InvalidContexts, match="arm 1 of round 1"):
-        read_rounds(x, None, 2)
+        list(read_rounds(x, None, 2).parts(lambda: 1))
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(0, 10**6), st.floats(-1e6, 1e6))

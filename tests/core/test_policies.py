@@ -232,6 +232,26 @@ def test_linucbs_radius_is_the_self_normalised_bound():
     assert policy.beta == pytest.approx(expected)
 
 
+def test_an_exact_estimate_leaves_nothing_undone_whatever_the_ridge():
+    for ridge in (49.0, 0.1, 1 / 3):
+        policy = LinUCB(2, AtRounds([5]), ridge=ridge, beta=TheoremRadius(nu=0.0, S=1.0), intercept=False)
+        assert policy.beta == np.sqrt(ridge)
+
+
+def test_the_radius_knows_the_step_of_a_standard_network():
+    radius = TheoremRadius(nu=0.0, S=0.0)
+    policy = small(beta=radius, scaling="standard", ridge=0.5, step_size=0.1, steps=4)
+    assert policy.beta == pytest.approx((0.5 + 2) * (1 - 0.1 * 0.5) ** 2 * np.sqrt(1 / 0.5))
+
+
+def test_the_radius_counts_logged_samples():
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    settings = {"hidden": 16, "preset": "paper", "seed": 0, "step_size": 1e-4, "steps": 9, "ridge": 0.4}
+    policy = BatchNeuralUCB.from_log(x, x[:, 0], schedule=EveryRound(), beta=TheoremRadius(nu=0.0, S=0.0), **settings)
+    left = (0.4 + 31 * 2) * (1 - 1e-4 * 16 * 0.4) ** 4.5 * np.sqrt(31 / 0.4)
+    assert policy.beta == pytest.approx(left)
+
+
 @pytest.mark.parametrize("bad", [{"delta": 0.0}, {"delta": 1.0}, {"nu": -1.0}, {"S": np.inf}])
 def test_impossible_radii_are_refused(bad):
     with pytest.raises(InvalidInput):
@@ -311,3 +331,11 @@ def test_huge_raw_contexts_are_announced_not_broken():
         policy.select(np.repeat(1e7 * contexts()[:1], HORIZON, axis=0))
     assert policy.jitters > 0
     assert np.isfinite(policy.log_det)
+
+
+def test_log_det_goes_where_det_overflows():
+    policy = BatchNeuralUCB(10, FixedGrid(300, 2), hidden=100, ridge=1e-3, preset="paper", seed=0)
+    policy.select(np.random.default_rng(0).normal(size=(300, 2, 10)))
+    assert policy.log_det > np.log(np.finfo(float).max)
+    with np.errstate(over="ignore"):
+        assert np.exp(policy.log_det) == np.inf

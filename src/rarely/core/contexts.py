@@ -17,11 +17,42 @@ from rarely.core.types import Array, BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
-    """n rounds of at most K arms: `rows` holds the contexts of the arms that are there, in order."""
+class Part:
+    """Some consecutive rounds, checked: `rows` holds the contexts of the arms that are there, in order."""
 
     rows: Array
     """(N, d) with N = present.sum()."""
+    present: BoolArray
+    """(n, K)."""
+
+    def __len__(self) -> int:
+        return len(self.present)
+
+    def rows_until(self, rounds: int) -> Array:
+        """The rows of the first so many rounds."""
+        return self.rows if rounds == len(self) else self.rows[: int(self.present[:rounds].sum())]
+
+    def row_of(self, arms: IntArray) -> IntArray:
+        """(n,): which of `rows` belongs to the given arm of each round."""
+        before = np.cumsum(self.present.ravel()).reshape(self.present.shape) - 1
+        return np.asarray(before[np.arange(len(arms)), arms], np.int64)
+
+    def padded(self, values: Array) -> Array:
+        """(N,) → (n, K), NaN where no arm is."""
+        out = np.full(self.present.shape, np.nan)
+        out[self.present] = values
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """n rounds of at most K arms, of the right shape; their numbers are checked part by part.
+
+    So a stream may be offered whole, again and again, and costs only the rounds that are decided.
+    """
+
+    block: Array
+    """(n, K, d)."""
     present: BoolArray
     """(n, K)."""
     single: bool
@@ -30,29 +61,25 @@ class Rounds:
     def __len__(self) -> int:
         return len(self.present)
 
-    def parts(self, sizes: Callable[[], int]) -> Iterator[Rounds]:
+    @property
+    def arms(self) -> int:
+        """K."""
+        return int(self.present.shape[1])
+
+    def parts(self, sizes: Callable[[], int]) -> Iterator[Part]:
         """Consecutive parts of as many rounds as `sizes` says each time, at least one."""
-        starts = np.concatenate(([0], np.cumsum(self.present.sum(axis=1))))
         done = 0
         while done < len(self):
             end = min(len(self), done + max(1, sizes()))
-            yield Rounds(self.rows[starts[done] : starts[end]], self.present[done:end], self.single)
+            present = self.present[done:end]
+            part = Part(self.block[done:end][present], present)
+            _check(part, done)
+            yield part
             done = end
-
-    def row_of(self, arms: IntArray) -> IntArray:
-        """(n,): which of `rows` belongs to the given arm of each round."""
-        before = np.cumsum(self.present.ravel()).reshape(self.present.shape) - 1
-        return np.asarray(before[np.arange(len(arms)), arms], np.int64)
-
-    def spread(self, values: Array) -> Array:
-        """(N,) → (n, K), NaN where no arm is."""
-        out = np.full(self.present.shape, np.nan)
-        out[self.present] = values
-        return out
 
 
 def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
-    """Check contexts and mask, whatever their form.
+    """Bring contexts and mask, whatever their form, to one.
 
     >>> read_rounds([[0.0, 1.0], [1.0, 0.0]], None, dim=2).present
     array([[ True,  True]])
@@ -73,8 +100,7 @@ def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
         )
     present = _read_mask(mask, array.shape[:-1])
     single = array.ndim == 2
-    block, present = (array[None], present[None]) if single else (array, present)
-    return _checked(block[present], present, single)
+    return _not_empty(Rounds(array[None], present[None], True) if single else Rounds(array, present, False))
 
 
 def _is_ragged(contexts: Any) -> bool:
@@ -109,12 +135,14 @@ def _from_list(contexts: Sequence[Any], mask: Any, dim: int) -> Rounds:
         arrays.append(array)
     counts = np.array([len(a) for a in arrays])
     present = np.arange(counts.max()) < counts[:, None]
-    return _checked(np.concatenate(arrays), present, single=False)
+    block = np.zeros((*present.shape, dim))
+    block[present] = np.concatenate(arrays)
+    return _not_empty(Rounds(block, present, False))
 
 
 def _read_mask(mask: Any, shape: tuple[int, ...]) -> BoolArray:
     if mask is None:
-        return np.ones(shape, np.bool_)
+        return np.broadcast_to(np.True_, shape)
     array = np.asarray(mask)
     if array.dtype != np.bool_ or array.shape != shape:
         raise InvalidContexts(
@@ -124,17 +152,25 @@ def _read_mask(mask: Any, shape: tuple[int, ...]) -> BoolArray:
     return array
 
 
-def _checked(rows: Array, present: BoolArray, single: bool) -> Rounds:
-    if not len(present):
-        raise InvalidContexts("contexts must hold at least one round; got none.")
-    empty = np.flatnonzero(~present.any(axis=1))
-    if len(empty):
-        raise InvalidContexts(f"every round must have at least one arm; round {int(empty[0])} of the call has none.")
-    if not np.isfinite(rows).all():
-        bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-        owner, arm = (int(axis[bad]) for axis in np.nonzero(present))
+def _not_empty(rounds: Rounds) -> Rounds:
+    if not rounds.present.size:
         raise InvalidContexts(
-            f"contexts must be finite; arm {arm} of round {owner} of the call holds {rows[bad].tolist()}. "
-            "Leave an absent arm out with mask, and fill in missing numbers before the policy sees them."
+            f"contexts must hold at least one round with at least one arm; got {len(rounds)} rounds of {rounds.arms}."
         )
-    return Rounds(rows, present, single)
+    return rounds
+
+
+def _check(part: Part, offset: int) -> None:
+    empty = np.flatnonzero(~part.present.any(axis=1))
+    if len(empty):
+        raise InvalidContexts(
+            f"every round must have at least one arm; round {offset + int(empty[0])} of the call has none."
+        )
+    if not np.isfinite(part.rows).all():
+        bad = int(np.flatnonzero(~np.isfinite(part.rows).all(axis=1))[0])
+        owner, arm = (int(axis[bad]) for axis in np.nonzero(part.present))
+        raise InvalidContexts(
+            f"contexts must be finite; arm {arm} of round {offset + owner} of the call holds "
+            f"{part.rows[bad].tolist()}. Leave an absent arm out with mask, and fill in missing numbers before the "
+            "policy sees them."
+        )

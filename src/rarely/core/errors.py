@@ -17,7 +17,7 @@ class InvalidContexts(InvalidInput):
 
 
 class InvalidReward(InvalidInput):
-    """A reward that is not finite, or as many rewards as rounds were not given."""
+    """A reward that is not finite, or not one reward for each round."""
 
 
 class InvalidSchedule(InvalidInput):

@@ -7,7 +7,7 @@
 Equation (3) of the paper. Assumption 2 asks for doubled contexts x' = [x, x]/√2 and block-diagonal
 weights diag(W, W), W ~ N(0, 4/m). Only W_1 meets x', and only through its two halves' sum over √2: so
 W_1 = [W; W] with entries N(0, 2/m) on plain x, W_l = diag(W, W) with N(0, 4/m) above it and
-W_L = [w, −w] with N(0, 2/m) are *the same algorithm* at half the arithmetic: the same f, the same
+W_L = [w, −w] with N(0, 2/m) are *the same algorithm* without the doubled first layer: the same f, the same
 gradient steps, the same inner products, at any depth (tests/core/test_network.py).
 
 A bias is a weight from a unit that is always 1, so it needs no code of its own beyond that unit.

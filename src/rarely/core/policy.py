@@ -21,13 +21,13 @@ import numpy as np
 
 from rarely.core import archive
 from rarely.core.choice import Chooser, tolerances
-from rarely.core.contexts import Rounds, read_rounds
+from rarely.core.contexts import Part, Rounds, read_rounds
 from rarely.core.covariance import FORMS, Candidates, Covariance, Kind, Limit, Widths
 from rarely.core.covariance.protocol import prior_variances
 from rarely.core.errors import BudgetSpent, InvalidInput, TrainingRejected, UpdateDue
 from rarely.core.factors import Factors
 from rarely.core.history import History, read_log
-from rarely.core.radius import Beta, Moment, describe_beta, radius_at
+from rarely.core.radius import Beta, Occasion, describe_beta, radius_at
 from rarely.core.records import UpdateRecord
 from rarely.core.schedules import Budget, Schedule
 from rarely.core.types import Array, Decision
@@ -81,8 +81,8 @@ class Learner(Protocol):
     def learn(self, contexts: Array, rewards: Array) -> Lesson:
         """The next version, from all rewards that are in."""
 
-    def moment(self, round: int, log_det: float, ridge: float) -> Moment:
-        """What the radius β may depend on."""
+    def occasion(self, round: int, covariance: Covariance) -> Occasion:
+        """What the radius β may depend on, for a version that decides from `round` on."""
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Numbers and arrays from which `restored` makes the same value, bit for bit."""
@@ -120,7 +120,7 @@ class Policy(ABC):
         self._version = 0
         self._due = False
         self._base_round, self._base_log_det = 0, 0.0
-        self._radius = radius_at(beta, learner.moment(1, 0.0, self._ridge))
+        self._radius = radius_at(beta, learner.occasion(1, self._covariance))
         self._updates: list[UpdateRecord] = []
 
     # --- what a policy says of itself
@@ -240,7 +240,7 @@ class Policy(ABC):
                 generator.bit_generator.state = state
                 generator.random(keep)
             covariance.accept(proposal, keep)
-            learner = learner.seen(part.rows if keep == len(part) else part.rows[: part.present[:keep].sum()])
+            learner = learner.seen(part.rows_until(keep))
             means.append(assessed.means[:keep])
             bonuses.append(assessed.bonuses[:keep])
             arms.append(picked[:keep])
@@ -262,13 +262,13 @@ class Policy(ABC):
         self._history.add_rounds(np.concatenate(chosen), arm, self._version)
         return decision
 
-    def _assess(self, part: Rounds, covariance: Covariance) -> _Assessed:
+    def _assess(self, part: Part, covariance: Covariance) -> _Assessed:
         means, factors = self._learner.assess(part.rows)
         candidates = covariance.measure(factors)
         bonuses = self._radius * np.sqrt(candidates.variances)
         prior = self._radius * np.sqrt(prior_variances(factors, self._ridge))
         return _Assessed(
-            part.spread(means), part.spread(bonuses), part.spread(prior), candidates, self._learner.reward_spread
+            part.padded(means), part.padded(bonuses), part.padded(prior), candidates, self._learner.reward_spread
         )
 
     def _first_due(self, round: int, log_dets: Array) -> int | None:
@@ -277,7 +277,7 @@ class Policy(ABC):
         return self._budget.first_due(round, log_dets - self._base_log_det)
 
     def _rounds_at_once(self, rounds: Rounds) -> int:
-        return max(1, self._covariance.block() // int(rounds.present.shape[1]))
+        return max(1, self._covariance.block() // rounds.arms)
 
     # --- learning
 
@@ -303,8 +303,7 @@ class Policy(ABC):
         if accepted:
             covariance = self._covariance.fork()
             covariance.freeze()
-            now = lesson.learner.moment(self.round + 1, covariance.frozen_log_det, self._ridge)
-            radius = radius_at(self._beta, now)
+            radius = radius_at(self._beta, lesson.learner.occasion(self.round + 1, covariance))
             self._learner, self._covariance, self._radius = lesson.learner, covariance, radius
             self._version += 1
         self._due = False
@@ -340,7 +339,7 @@ class Policy(ABC):
         if lesson.reason:
             raise TrainingRejected(f"version 0 could not be trained on the log: {lesson.reason}.")
         covariance.freeze()
-        self._radius = radius_at(self._beta, lesson.learner.moment(1, covariance.frozen_log_det, self._ridge))
+        self._radius = radius_at(self._beta, lesson.learner.occasion(1, covariance))
         self._learner, self._covariance = lesson.learner, covariance
         self._base_log_det = covariance.log_det
         self._history.add_log(rows, values)

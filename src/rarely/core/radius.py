@@ -14,19 +14,22 @@ from rarely.core.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Occasion:
     """What is known when a version is frozen."""
 
     round: int
     """t_b, the first round that the version decides."""
+    features: int
+    """Features in Z: t_b − 1, and the logged samples where there are some."""
     log_det: float
     """log det Z_{t_b} − log det λI."""
     ridge: float
-    depth: int
-    hidden: int
-    steps: int
-    step_size: float | None
-    """η; None before any training took it from the curvature."""
+    depth: int = 1
+    steps: int = 0
+    step: float | None = None
+    """ηm, the step on ℒ/m; None before any training took it from the curvature."""
+    exact: bool = False
+    """Whether the estimate is the minimiser itself, so that no steps leave anything undone."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,12 @@ class TheoremRadius:
 
         β_t = C₁[ν√(log(det Z_t/det λI) − 2 log δ) + √λ·S + (λ + tL)(1 − ηmλ)^{J/2}√(t/λ)]
 
-    The last term is what J gradient steps leave undone. Without a training of known η, it takes the
-    theorem's η = C₃/(mtL + mλ), t in place of T. The theorem asks for λ ≥ S⁻².
+    t − 1 is the number of features in Z, logged ones too. The last term is what J gradient steps leave
+    undone; before any training of known η it takes the theorem's ηm = C₃/(tL + λ), t in place of T. A step
+    above 1/(mλ), which the theorem excludes, enters by |1 − ηmλ|. That λ ≥ S⁻² is the caller's affair.
 
     >>> radius = TheoremRadius(nu=0.5, S=1.0, delta=0.1, C1=1.0)
-    >>> now = Moment(round=1, log_det=0.0, ridge=1.0, depth=2, hidden=10, steps=1000, step_size=0.05)
+    >>> now = Occasion(round=1, features=0, log_det=0.0, ridge=1.0, exact=True)
     >>> round(radius(now), 4)
     2.073
     """
@@ -58,22 +62,26 @@ class TheoremRadius:
             if not (math.isfinite(value) and value >= 0):
                 raise InvalidInput(f"TheoremRadius.{name} must be finite and at least 0; got {value}.")
 
-    def __call__(self, now: Moment) -> float:
+    def __call__(self, now: Occasion) -> float:
         """β_{t_b}."""
-        t, m, ridge = now.round, now.hidden, now.ridge
-        step = self.C3 / (m * t * now.depth + m * ridge) if now.step_size is None else now.step_size
-        left_undone = float(abs(1 - step * m * ridge) ** (now.steps / 2))
-        confidence = self.nu * math.sqrt(now.log_det - 2 * math.log(self.delta)) + math.sqrt(ridge) * self.S
-        return self.C1 * (confidence + (ridge + t * now.depth) * left_undone * math.sqrt(t / ridge))
+        confidence = self.nu * math.sqrt(now.log_det - 2 * math.log(self.delta)) + math.sqrt(now.ridge) * self.S
+        return self.C1 * (confidence + self._left_undone(now))
+
+    def _left_undone(self, now: Occasion) -> float:
+        if now.exact:
+            return 0.0
+        t, ridge = now.features + 1, now.ridge
+        step = self.C3 / (t * now.depth + ridge) if now.step is None else now.step
+        return float((ridge + t * now.depth) * abs(1 - step * ridge) ** (now.steps / 2) * math.sqrt(t / ridge))
 
 
 Beta = float | Callable[[int], float] | TheoremRadius
 
 
-def radius_at(beta: Beta, now: Moment) -> float:
+def radius_at(beta: Beta, now: Occasion) -> float:
     """β for the version frozen now, checked.
 
-    >>> radius_at(lambda t: 0.5 * t, Moment(4, 0.0, 1.0, 2, 2, 1, None))
+    >>> radius_at(lambda t: 0.5 * t, Occasion(round=4, features=3, log_det=0.0, ridge=1.0))
     2.0
     """
     try:
@@ -87,7 +95,7 @@ def radius_at(beta: Beta, now: Moment) -> float:
     return value
 
 
-def _ask(beta: Beta, now: Moment) -> float:
+def _ask(beta: Beta, now: Occasion) -> float:
     if isinstance(beta, TheoremRadius):
         return beta(now)
     return beta(now.round) if callable(beta) else beta

@@ -50,7 +50,7 @@ class Affine:
 
     @classmethod
     def fit(cls, contexts: Array, *, constant: bool = True) -> Affine:
-        """Standardise the columns of (n, d) contexts and divide by √d, so that ‖x̃‖ is about 1."""
+        """Standardise the columns of (n, d) contexts and divide by √d, so that ‖x̃‖ is about 1 before the constant."""
         moments = Moments(contexts.shape[1])
         moments.add(contexts)
         return moments.affine(constant=constant)

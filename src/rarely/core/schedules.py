@@ -1,6 +1,6 @@
 """When a batch ends. A schedule speaks; the policy's owner acts.
 
-    t        round    ()    rounds decided so far
+    t − 1    round    ()    rounds decided so far
     b        version  ()    the version in use, 0 … B−1
     growth            (n,)  log det Z after each of the next n rounds, less its value at the batch's start
 
@@ -89,7 +89,7 @@ class EveryRound(Schedule):
 class FixedGrid(_Grid):
     """Algorithm 1's fixed scheme: B batches of T/B rounds.
 
-    Batch b starts with round t_b = ⌊bT/B⌋ + 1, b < min(B, T). The printed t = b⌊T/B⌋ + 1 is the same
+    Batch b = 0, 1, … starts with round t_b = ⌊bT/B⌋ + 1, with min(B, T) for B. The printed t = b⌊T/B⌋ + 1 is the same
     where B divides T, and makes more than B batches, or a long last one, where it does not.
 
     >>> FixedGrid(horizon=10, batches=3).points
@@ -107,9 +107,9 @@ class FixedGrid(_Grid):
 
 @dataclass(frozen=True)
 class GeometricGrid(_Grid):
-    """B batches whose ends grow geometrically: round first·(T/first)^((b−1)/(B−1)) ends batch b.
+    """B batches whose ends grow geometrically: round first·(T/first)^(b/(B−1)) ends batch b = 0, 1, ….
 
-    `first` is the length of the first batch; its default T^(1/B) makes the ends T^(b/B), the grid of
+    `first` is the length of the first batch; its default T^(1/B) makes the ends T^((b+1)/B), the grid of
     Perchet et al. (2016) and Gao et al. (2019). Ends that would coincide move apart.
 
     >>> GeometricGrid(horizon=1000, batches=3).points
@@ -158,7 +158,8 @@ class DeterminantTrigger(Schedule):
     """End a batch once log det Z has grown by more than `log_ratio` = log q since the batch began.
 
     Algorithm 1's adaptive scheme, the *rarely switching* rule of Abbasi-Yadkori et al. (2011). The paper
-    compares determinants; they overflow, so we compare logarithms. `batches` caps the versions.
+    compares determinants; they overflow, so we compare logarithms. `batches` caps the versions; with a
+    `horizon` nothing is due once its last round is decided.
 
     >>> DeterminantTrigger(log_ratio=1.0).first_due(round=0, growth=np.array([0.4, 0.9, 1.3]))
     2

@@ -10,8 +10,9 @@ formulas, and a step η on ℒ is a step ηm on ℒ/m. (A network of standard sc
     J    steps      ()       how many                             ηm   step     on ℒ/m
 
 The printed η diverges at once, for the curvature of ℒ is about m·n. Without a step of the user's own
-it is 1.8/(λ_max(ΦΦᵀ) + λ), Φ the features at θ_0; and since curvature grows as the weights grow, a
-training whose loss did not fall is tried again with a smaller step, and rejected in the end.
+it is 1.8/(λ_max(ΦΦᵀ) + λ), Φ the features at θ_0 (for single samples 1/(max ‖φ_i‖² + λ)); and since
+curvature grows as the weights grow, a training whose loss did not fall is tried again with a smaller
+step, and rejected in the end.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Outcome:
     final_loss: float
     """Both are ℒ/m of the last attempt."""
     direction: Weights
-    """The top eigenvector of ΦᵀΦ, where the next estimate of the curvature starts."""
+    """The top eigenvector of ΦᵀΦ, of any length, where the next estimate of the curvature starts."""
 
     @property
     def accepted(self) -> bool:

@@ -22,7 +22,7 @@ BoolArray = NDArray[np.bool_]
 class Decision:
     """One round's decision, or n of them with a leading axis everywhere.
 
-    Rounds are numbered from 1 and versions from 0, as in the paper. An arm that was not there in a
+    Rounds are numbered from 1 and versions from 0, as in Algorithm 1. An arm that was not there in a
     round has NaN for mean and bonus.
 
     >>> d = Decision(arm=np.array([1, 0]), means=np.zeros((2, 2)), bonuses=np.ones((2, 2)),

@@ -19,6 +19,7 @@ LONG_BATCH = 4096
 class Auto:
     """Starts dual, and goes to primal at the first update with t ≥ p, if primal fits the memory limit.
 
+    A first batch that is known to be long starts primal: t×t would outgrow p×p before the first update.
     Never an approximation, and never a change inside a batch: it would change the rounding of scores.
     """
 
@@ -28,8 +29,8 @@ class Auto:
         long = first_batch > max(4 * self._parameters, LONG_BATCH)
         start = Primal if long and limit.allows("primal", 0) else Dual
         if start is Dual and limit.horizon is not None:
-            stays = not limit.allows("primal", 0)
-            limit.check_rounds("dual", limit.horizon if stays else min(limit.horizon, self._parameters))
+            leaves = self._parameters if limit.allows("primal", 0) else limit.horizon
+            limit.check_rounds("dual", min(limit.horizon, max(leaves, first_batch)))
         self._inner: Dual | Primal = start(widths, ridge, limit)
 
     @property
@@ -67,17 +68,10 @@ class Auto:
     def freeze(self) -> None:
         outnumbered = self.rounds >= self._parameters
         if isinstance(self._inner, Dual) and outnumbered and self._limit.allows("primal", 0):
-            self._inner = self._primal(self._inner)
+            primal = Primal(self._widths, self._ridge, self._limit)
+            primal.take_over(self._inner.past.view, self._inner.jitters)
+            self._inner = primal
         self._inner.freeze()
-
-    def _primal(self, dual: Dual) -> Primal:
-        primal = Primal(self._widths, self._ridge, self._limit)
-        past, block = dual.past.view, primal.block()
-        for start in range(0, len(past), block):
-            primal.add(past[start : start + block].vectors())
-        primal.jitters = dual.jitters
-        primal.factorise()
-        return primal
 
     def fork(self) -> Self:
         other = copy.copy(self)

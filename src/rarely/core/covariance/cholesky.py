@@ -24,7 +24,7 @@ JITTERS = (1e-12, 1e-10, 1e-8)
 
 
 def cholesky(matrix: Array) -> tuple[Array, int]:
-    """The lower factor of a symmetric matrix, and how many jitters it took.
+    """The lower factor of a symmetric matrix, and 1 if it took a jitter, else 0.
 
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 2.0]]))[0]
     array([[2., 0.],
@@ -35,7 +35,7 @@ def cholesky(matrix: Array) -> tuple[Array, int]:
     except np.linalg.LinAlgError:
         pass
     largest = float(np.max(np.diagonal(matrix), initial=0.0))
-    for count, jitter in enumerate(JITTERS, start=1):
+    for jitter in JITTERS:
         try:
             factor = np.asarray(np.linalg.cholesky(matrix + jitter * largest * np.eye(len(matrix))), np.float64)
         except np.linalg.LinAlgError:
@@ -46,7 +46,7 @@ def cholesky(matrix: Array) -> tuple[Array, int]:
             JitterWarning,
             stacklevel=2,
         )
-        return factor, count
+        return factor, 1
     raise NotPositiveDefinite(
         f"λI + K must be positive definite; a matrix of order {len(matrix)} with diagonal entries up to {largest:.3g} "
         f"is not, even with {JITTERS[-1]:.0e} of that added. Use a larger ridge or scale the contexts down."

@@ -1,5 +1,8 @@
 """What each form of Z costs, known before anything is allocated.
 
+Bytes are those of the arrays kept; scoring adds blocks of a fixed size, and growing may for a moment
+hold the factors twice.
+
 p  parameters    m  last layer's inputs    t  rounds    c  numbers in one round's factors
 
 form         bytes                        operations for one arm's bonus at round t
@@ -21,7 +24,7 @@ DEFAULT_LIMIT = 4 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Peak memory, and the work for one arm's bonus at the end."""
+    """Memory kept, and the work for one arm's bonus at the end."""
 
     kind: str
     exact: bool

@@ -35,7 +35,7 @@ class Primal:
     def __init__(self, widths: tuple[tuple[int, int], ...], ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)
         p = sum(o * i for o, i in widths)
-        self.ridge, self.rounds, self.jitters = ridge, 0, 0
+        self.ridge, self.rounds, self._jitters = ridge, 0, 0
         self._matrix: Array = ridge * np.eye(p)
         self._running = GrowingCholesky.of(self._matrix)[0]
         self._frozen = self._running
@@ -45,6 +45,10 @@ class Primal:
     def _clear_pending(self) -> None:
         p = len(self._matrix)
         self._pending, self._solved, self._factor = Rows(p), Rows(p), GrowingCholesky()
+
+    @property
+    def jitters(self) -> int:
+        return self._jitters + self._factor.jitters
 
     def block(self) -> int:
         return max(1, min(1024, BLOCK_NUMBERS // len(self._matrix)))
@@ -79,15 +83,17 @@ class Primal:
         if len(self._pending) > p:
             self._absorb()
 
-    def add(self, features: Array) -> None:
-        """Take many past features into Z at once, for a form that is being turned into this one."""
-        self._matrix = self._matrix + features.T @ features
-        self.rounds += len(features)
+    def take_over(self, past: Factors, jitters: int) -> None:
+        """Become the running matrix of another form, from all of its features."""
+        for start in range(0, len(past), self.block()):
+            features = past[start : start + self.block()].vectors()
+            self._matrix += features.T @ features
+        self.rounds, self._jitters = len(past), jitters
+        self._factorise()
 
-    def factorise(self) -> None:
-        """Make the running factor that of Z, and log det with it."""
+    def _factorise(self) -> None:
         self._running, log_det = GrowingCholesky.of(self._matrix)
-        self.jitters += self._running.jitters
+        self._jitters += self._running.jitters
         self.log_det = log_det - len(self._matrix) * float(np.log(self.ridge))
 
     def _absorb(self) -> None:
@@ -95,8 +101,8 @@ class Primal:
             return
         features = self._pending.view
         self._matrix = self._matrix + features.T @ features
-        self.jitters += self._factor.jitters
-        self.factorise()
+        self._jitters += self._factor.jitters
+        self._factorise()
         self._clear_pending()
 
     def freeze(self) -> None:
@@ -114,7 +120,7 @@ class Primal:
             "rounds": self.rounds,
             "log_det": self.log_det,
             "frozen_log_det": self.frozen_log_det,
-            "jitters": self.jitters,
+            "jitters": self._jitters,
             "pending_jitters": self._factor.jitters,
         }
         arrays = {
@@ -128,7 +134,7 @@ class Primal:
         return numbers, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> None:
-        self.rounds, self.jitters = numbers["rounds"], numbers["jitters"]
+        self.rounds, self._jitters = numbers["rounds"], numbers["jitters"]
         self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
         self._matrix = arrays["matrix"]
         self._running = GrowingCholesky.unpacked(arrays["running"], len(self._matrix))

@@ -3,7 +3,7 @@
     θ̂ = (λI + Σ xxᵀ)⁻¹ Σ r x  over the rounds whose rewards are in
 
 A linear model is a network of one layer without hidden units: its feature is x itself, so it shares the
-covariances. With `DeterminantTrigger` it is the rarely switching OFUL of Abbasi-Yadkori et al. (2011).
+covariances. With `DeterminantTrigger` it switches rarely, by the rule of Abbasi-Yadkori et al. (2011).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.choice import Optimist
-from rarely.core.covariance import DEFAULT_LIMIT, Kind, Widths
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths
 from rarely.core.errors import check_choice
 from rarely.core.factors import Factors
 from rarely.core.policy import Lesson, Policy, Ties, make_generator
-from rarely.core.radius import Beta, Moment, describe_beta
+from rarely.core.radius import Beta, Occasion, describe_beta
 from rarely.core.scaling import Affine
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.types import Array
@@ -64,9 +64,8 @@ class LinearLearner:
         solution = np.asarray(np.linalg.solve(matrix, x.T @ rewards), np.float64)
         return Lesson(replace(self, coefficients=solution))
 
-    def moment(self, round: int, log_det: float, ridge: float) -> Moment:
-        # The estimate is exact: a step of 1/λ leaves nothing undone.
-        return Moment(round, log_det, ridge, depth=1, hidden=1, steps=1, step_size=1 / ridge)
+    def occasion(self, round: int, covariance: Covariance) -> Occasion:
+        return Occasion(round, covariance.rounds, covariance.frozen_log_det, self.ridge, exact=True)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {}, {"coefficients": self.coefficients}

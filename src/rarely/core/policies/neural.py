@@ -8,12 +8,12 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from rarely.core.choice import Optimist
-from rarely.core.covariance import DEFAULT_LIMIT, Kind, Widths
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths
 from rarely.core.errors import InvalidInput, check_choice
 from rarely.core.factors import Factors
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Lesson, Policy, Ties, make_generator
-from rarely.core.radius import Beta, Moment, describe_beta
+from rarely.core.radius import Beta, Occasion, describe_beta
 from rarely.core.scaling import Affine, Moments, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.training import Optimiser, Plan, Precision, train
@@ -91,9 +91,17 @@ class NeuralLearner:
             learner, outcome.reason, outcome.step_size, outcome.attempts, outcome.initial_loss, outcome.final_loss
         )
 
-    def moment(self, round: int, log_det: float, ridge: float) -> Moment:
+    def occasion(self, round: int, covariance: Covariance) -> Occasion:
         step = self.used_step if self.used_step is not None else self.plan.step_size
-        return Moment(round, log_det, ridge, self.network.depth, self.network.hidden, self.plan.steps, step)
+        return Occasion(
+            round=round,
+            features=covariance.rounds,
+            log_det=covariance.frozen_log_det,
+            ridge=self.plan.ridge,
+            depth=self.network.depth,
+            steps=self.plan.steps,
+            step=None if step is None else step * self.network.output_scale**2,
+        )
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         numbers: dict[str, Any] = {
