@@ -20,9 +20,9 @@ class Problem:
     ridge: float
     beta: float
 
-    def regret(self, rounds: np.ndarray, arms: np.ndarray) -> float:
-        """Pseudo-regret of the arms chosen in the given rounds."""
-        return float((self.means[rounds].max(axis=1) - self.means[rounds, arms]).sum())
+    def regrets(self, rounds: np.ndarray, arms: np.ndarray) -> np.ndarray:
+        """Pseudo-regret of the arm chosen in each of the given rounds."""
+        return self.means[rounds].max(axis=1) - self.means[rounds, arms]
 
     def rewards(self, rounds: np.ndarray, arms: np.ndarray) -> np.ndarray:
         return self.means[rounds, arms] + self.noise[rounds]

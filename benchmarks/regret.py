@@ -81,7 +81,7 @@ def run(name: str, config: str, seed: int) -> dict[str, Any]:
     game, scale = problem(name, seed)
     policy = policy_for(config, game, scale, seed)
     start = time.perf_counter()
-    regret = play(policy, game)
+    regret = float(play(policy, game).sum())
     return {
         "problem": name,
         "config": config,

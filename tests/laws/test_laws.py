@@ -214,6 +214,21 @@ def test_the_context_scale_is_fitted_once_to_all_arms_and_kept_for_life():
     assert policy.context_scale is scale
 
 
+def test_a_scale_fitted_to_too_few_contexts_is_fitted_again():
+    """One round of two nearly equal arms would otherwise blow a column up for life."""
+    policy = sequential(preset="practical")
+    stream = contexts(arms=2)
+    stream[0, 1] = stream[0, 0] + 1e-9
+    scales = []
+    for t in range(HORIZON):
+        policy.observe(policy.select(stream[t]), rewards(stream[t, 0])[0])
+        policy.update()
+        scales.append(policy.context_scale)
+    assert scales[0].spread.max() < 1e-6
+    np.testing.assert_allclose(scales[-1].spread, stream[:8].reshape(-1, 2).std(axis=0) * np.sqrt(2))
+    assert scales[7] is scales[-1]
+
+
 def test_neural_ucb_is_the_same_class_with_its_schedule_given():
     policy = NeuralUCB(2, hidden=4)
     assert isinstance(policy, BatchNeuralUCB)

@@ -76,7 +76,7 @@ class Learner(Protocol):
         """The learner after it saw contexts of all arms, without rewards."""
 
     def scaled(self) -> Learner:
-        """The learner with its scale of contexts fixed for life, as the first `learn` fixes it."""
+        """The learner with its scale of contexts fitted, as `learn` would fit it."""
 
     def learn(self, contexts: Array, rewards: Array) -> Lesson:
         """The next version, from all rewards that are in."""

@@ -1,6 +1,6 @@
 """Contexts and rewards on scales that a network trains well on.
 
-    x̃ = [(x − center)/spread, 1]    contexts: fitted once, kept for life
+    x̃ = [(x − center)/spread, 1]    contexts: fitted at the first update that saw enough, kept for life
     r̃ = (r − μ)/s                   rewards: fitted anew at every update
 
 Contexts U[0, 1]^d without an intercept are badly conditioned: see docs/decisions/.

@@ -12,7 +12,7 @@ from rarely.core.covariance.protocol import Candidates, Proposal
 from rarely.core.factors import Factors
 from rarely.core.types import Array
 
-LONG_BATCH = 4096
+LONG_BATCH = 256
 """A first batch known to outlast this, and 4p, is not started in the t×t form."""
 
 

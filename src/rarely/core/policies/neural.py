@@ -20,6 +20,8 @@ from rarely.core.training import Optimiser, Plan, Precision, train
 from rarely.core.types import Array
 
 Preset = Literal["practical", "paper"]
+ENOUGH = 16
+"""Contexts that a scale must have seen before it is kept for life: a spread of two or three can be anything."""
 _NOT_SETTINGS = ("self", "seed", "__class__")
 
 
@@ -35,7 +37,7 @@ class NeuralLearner:
     plan: Plan
     standardise_rewards: bool
     moments: Moments | None = None
-    """Of the contexts seen, until the first update fits `scale` to them; None once it is fixed."""
+    """Of the contexts seen, until an update fits `scale` to enough of them; None once it is fixed."""
     direction: Weights | None = None
     used_step: float | None = None
 
@@ -63,11 +65,11 @@ class NeuralLearner:
         return replace(self, moments=moments)
 
     def scaled(self) -> NeuralLearner:
-        """The learner with its scale of contexts fixed for life."""
-        if self.moments is None:
+        """The learner with its scale of contexts fitted: for life, or for now if it saw too few."""
+        if self.moments is None or not self.moments.count:
             return self
-        fitted = self.moments.affine() if self.moments.count else self.scale
-        return replace(self, scale=fitted, moments=None)
+        settled = self.moments.count >= ENOUGH
+        return replace(self, scale=self.moments.affine(), moments=None if settled else self.moments)
 
     def learn(self, contexts: Array, rewards: Array) -> Lesson:
         ready = self.scaled()
@@ -144,9 +146,10 @@ class NeuralLearner:
 class BatchNeuralUCB(Policy):
     """A neural network with upper confidence bounds, and at most B versions of it.
 
-    `preset="practical"` scales contexts (fitted at the first update, or `context_scale`), appends a
-    constant, standardises rewards and trains in float32; `preset="paper"` is the printed algorithm in
-    float64. `beta` is a number, a function of the round, or a `TheoremRadius`.
+    `preset="practical"` scales contexts (fitted at the first update that has seen 16 of them and kept
+    for life, or given as `context_scale`), appends a constant, standardises rewards and trains in
+    float32; `preset="paper"` is the printed algorithm in float64. `beta` is a number, a function of the
+    round, or a `TheoremRadius`.
 
     >>> from rarely import BatchNeuralUCB, FixedGrid
     >>> policy = BatchNeuralUCB(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
