@@ -60,6 +60,16 @@ def test_blocks_draw_the_random_numbers_of_single_calls(name, block):
     assert len(set(arms)) > 1
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_contexts_of_any_kind_of_number_are_taken_as_doubles(dtype):
+    stream = np.round(8 * contexts()) / 8 if dtype is not np.int64 else np.round(8 * contexts())
+    plain, typed = small(), small()
+    np.testing.assert_array_equal(play(plain, stream), play(typed, stream.astype(dtype), block=5))
+    frozen = np.asfortranarray(stream)
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(play(small(), stream), play(small(), frozen, block=7))
+
+
 def test_a_plain_block_does_not_stop_where_the_batch_ends():
     policy = small(FixedGrid(HORIZON, 4))
     assert len(policy.select(contexts())) == HORIZON

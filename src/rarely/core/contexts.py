@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rarely.core.errors import InvalidContexts
 from rarely.core.types import Array, BoolArray, IntArray
@@ -51,8 +52,8 @@ class Rounds:
     So a stream may be offered whole, again and again, and costs only the rounds that are decided.
     """
 
-    block: Array
-    """(n, K, d)."""
+    block: NDArray[Any]
+    """(n, K, d), of whatever kind of numbers came."""
     present: BoolArray
     """(n, K)."""
     single: bool
@@ -72,7 +73,7 @@ class Rounds:
         while done < len(self):
             end = min(len(self), done + max(1, sizes()))
             present = self.present[done:end]
-            part = Part(self.block[done:end][present], present)
+            part = Part(np.asarray(self.block[done:end][present], np.float64), present)
             _check(part, done)
             yield part
             done = end
@@ -87,7 +88,9 @@ def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
     if _is_ragged(contexts):
         return _from_list(contexts, mask, dim)
     try:
-        array = np.asarray(contexts, np.float64)
+        array = np.asarray(contexts)
+        if array.dtype.kind not in "fiub":
+            array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidContexts(
             f"contexts must be numbers of shape (K, {dim}) or (n, K, {dim}); {error}. "
