@@ -403,6 +403,17 @@ def test_save_and_load_in_mid_batch_then_the_same_future_bit_for_bit(name, at, t
 
 
 @everyone
+def test_a_batch_that_has_ended_is_still_due_after_a_file(name, tmp_path):
+    policy = MAKERS[name](FixedGrid(HORIZON, 4))
+    policy.select(contexts()[:7])
+    policy.save(tmp_path / "p")
+    again = rarely.load(tmp_path / "p")
+    assert again.due
+    with pytest.raises(UpdateDue):
+        again.select(contexts(), until_due=True)
+
+
+@everyone
 def test_saving_changes_nothing(name, tmp_path):
     policy = MAKERS[name]()
     play(policy, contexts()[:9])

@@ -182,6 +182,23 @@ def test_a_log_counts_in_z_and_the_trigger_starts_after_it():
     assert policy.due == (policy.log_det - base > 5.0)
 
 
+def test_a_log_enters_z_with_features_at_the_initial_weights():
+    from oracle import DenseZ, output_and_gradient
+
+    x = np.random.default_rng(0).normal(size=(12, 2))
+    policy = BatchNeuralUCB.from_log(
+        x, x[:, 0], schedule=EveryRound(), hidden=8, preset="paper", seed=0, ridge=0.3, beta=1.0
+    )
+    dense, scale = DenseZ(policy.network.parameters, 0.3), np.sqrt(8)
+    for row in x:
+        dense.add(output_and_gradient(policy.initial_weights, row, output_scale=scale)[1] / scale)
+    dense.freeze()
+    assert policy.log_det == pytest.approx(dense.log_det)
+    gradients = [output_and_gradient(policy.weights, c, output_scale=scale)[1] / scale for c in contexts()[0]]
+    expected = [np.sqrt(dense.variance(g)) for g in gradients]
+    np.testing.assert_allclose(policy.score(contexts()[0]).bonuses, expected, rtol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("x", "y", "error"),
     [

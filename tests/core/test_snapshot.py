@@ -50,6 +50,16 @@ def test_an_array_replaced_in_the_zip_fails_the_checksum(saved, tmp_path):
         rarely.load(forged)
 
 
+def test_two_arrays_that_changed_places_fail_the_checksum(saved, tmp_path):
+    forged, swap = tmp_path / "forged", {"learner.weights0.npy": "learner.initial0.npy"}
+    swap |= {b: a for a, b in swap.items()}
+    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(forged, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(swap.get(name, name)))
+    with pytest.raises(SnapshotError, match="checksum"):
+        rarely.load(forged)
+
+
 def test_foreign_files_are_told_from_ours(saved, tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("not a policy")

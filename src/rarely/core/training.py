@@ -234,8 +234,10 @@ def train(
     allowed = initial_loss * (1 + 1e-9) + _rounding_floor(objective, curvature)
     reason, final_loss, weights = "", initial_loss, objective.initial
     for attempt in range(1, ATTEMPTS + 1):
-        weights = _descend(objective, step, plan.steps, order, HOPELESS * allowed)
-        final_loss = objective.loss(weights)
+        # A step that is too large overflows on its way; the loss tells.
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = _descend(objective, step, plan.steps, order, HOPELESS * allowed)
+            final_loss = objective.loss(weights)
         if final_loss <= allowed:
             reason = ""
             break
@@ -275,17 +277,16 @@ def _descend(objective: Objective, step: float, steps: int, order: IntArray | No
     """J steps from θ_0; stops where the loss has become hopeless or is no number."""
     weights: Weights = tuple(w.copy() for w in objective.initial)
     scale = objective.dtype(step)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for j in range(steps):
-            if order is None:
-                loss, gradient = objective.loss_and_gradient(weights)
-                if not loss <= hopeless:
-                    break
-            else:
-                gradient = objective.sample_gradient(weights, int(order[j % len(order)]))
-            for w, g in zip(weights, gradient, strict=True):
-                g *= scale
-                w -= g
+    for j in range(steps):
+        if order is None:
+            loss, gradient = objective.loss_and_gradient(weights)
+            if not loss <= hopeless:
+                break
+        else:
+            gradient = objective.sample_gradient(weights, int(order[j % len(order)]))
+        for w, g in zip(weights, gradient, strict=True):
+            g *= scale
+            w -= g
     return weights
 
 
