@@ -1,12 +1,14 @@
 """What every form of Z promises, held against the dense p×p truth. A new form is one line in FORMS."""
 
+import warnings
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oracle import DenseZ
-from rarely import JitterWarning, NotPositiveDefinite, TooExpensive, prices
+from rarely import JitterWarning, NotPositiveDefinite, RoundingWarning, TooExpensive, prices
 from rarely.core.covariance import FORMS, Limit
 from rarely.core.covariance.auto import Auto
 from rarely.core.network import Network
@@ -44,6 +46,8 @@ def cases(draw):
 
 
 @pytest.mark.parametrize("kind", ALL)
+@pytest.mark.usefixtures("no_small_networks")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cases())
 def test_frozen_and_running_are_the_dense_matrices_batch_after_batch(kind, case):
     """No data, p < t and p > t, several weights, blocks of any size cut anywhere."""
@@ -155,7 +159,13 @@ def test_a_restored_form_has_the_same_future_bit_for_bit(kind):
     assert np.array_equal(again.measure(candidates).variances, form.measure(candidates).variances)
 
 
-def test_auto_goes_from_dual_to_primal_at_an_update_once_rounds_outnumber_parameters():
+@pytest.fixture
+def no_small_networks(monkeypatch):
+    """Let small networks stand for large ones, which start dual."""
+    monkeypatch.setattr("rarely.core.covariance.auto.SMALL", 0)
+
+
+def test_auto_goes_from_dual_to_primal_at_an_update_once_rounds_outnumber_parameters(no_small_networks):
     net, rng = Network(2, 4), np.random.default_rng(0)
     form = make("auto", net, 0.1)
     record(form, features(net, rng, net.parameters - 1))
@@ -167,10 +177,22 @@ def test_auto_goes_from_dual_to_primal_at_an_update_once_rounds_outnumber_parame
     assert form.kind == "primal"
 
 
-def test_auto_starts_primal_where_the_first_batch_is_known_to_be_long():
+def test_auto_starts_primal_where_it_is_cheaper_from_the_start(no_small_networks, monkeypatch):
     net = Network(2, 4)
-    assert Auto(net.shapes, 0.1, Limit(net.shapes), first_batch=5000).kind == "primal"
-    assert Auto(net.shapes, 0.1, Limit(net.shapes), first_batch=100).kind == "dual"
+    assert Auto(net.shapes, 0.1, Limit(net.shapes), ahead=49).kind == "primal"
+    assert Auto(net.shapes, 0.1, Limit(net.shapes), ahead=48).kind == "dual"
+    monkeypatch.setattr("rarely.core.covariance.auto.SMALL", net.parameters)
+    assert Auto(net.shapes, 0.1, Limit(net.shapes)).kind == "primal"
+
+
+def test_auto_goes_primal_before_a_batch_that_is_known_to_be_long(no_small_networks):
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    form = make("auto", net, 0.1)
+    record(form, features(net, rng, 3))
+    form.freeze(ahead=45)
+    assert form.kind == "dual"
+    form.freeze(ahead=46)
+    assert form.kind == "primal"
 
 
 def test_auto_stays_dual_where_primal_would_not_fit():
@@ -183,6 +205,10 @@ def test_auto_stays_dual_where_primal_would_not_fit():
     record(form, features(net, rng, rounds))
     form.freeze()
     assert form.kind == "dual"
+    roomy = make("auto", net, 0.1, bytes=fits["primal"].bytes)
+    record(roomy, features(net, rng, rounds))
+    roomy.freeze()
+    assert roomy.kind == "primal"
 
 
 @pytest.mark.parametrize("kind", ["dual", "primal", "diagonal", "last_layer"])
@@ -225,6 +251,9 @@ def test_lost_definiteness_is_announced_and_counted(kind):
         play()
     assert form.jitters > 0
     assert np.isfinite(form.log_det)
+    again = make(kind, net, 1e-6)
+    again.restore(*form.state())
+    assert again.jitters == form.jitters
 
 
 def test_a_hopeless_matrix_is_a_typed_error():
@@ -260,3 +289,16 @@ def test_the_growing_factor_solves_like_the_whole_one(size, step, seed):
     for rows in {1, size // 2 or 1, size}:
         truth = np.linalg.solve(np.linalg.cholesky(a[:rows, :rows]), rhs[:rows])
         np.testing.assert_allclose(growing.solve(rhs[:rows], rows), truth, rtol=1e-8, atol=1e-9)
+
+
+def test_a_bonus_that_rounding_has_eaten_is_announced():
+    """Raw contexts of norm 1e6 under a ridge of 0.01: the dual form is a difference of equal numbers."""
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    factors = net.values_and_factors(net.initial_weights(rng), 1e6 * rng.normal(size=(30, 2)))[1]
+    form = make("dual", net, 0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        record(form, factors)
+        form.freeze()
+    with pytest.warns(RoundingWarning, match="primal"):
+        form.measure(factors[:5])

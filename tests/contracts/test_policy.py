@@ -240,7 +240,7 @@ def bad_calls(policy):
         (InvalidContexts, lambda: policy.select([])),
         (InvalidContexts, lambda: policy.select([x, x[:, :1]])),
         (InvalidContexts, lambda: policy.select([x, holed])),
-        (InvalidContexts, lambda: policy.select([x, x[:2]], mask=[True])),
+        (InvalidContexts, lambda: policy.select([x, x[:2]], mask=[[True] * 3] * 2)),
         (InvalidContexts, lambda: policy.select(x, mask=[True, True])),
         (InvalidContexts, lambda: policy.select(x, mask=[1, 1, 0])),
         (InvalidContexts, lambda: policy.select(x, mask=[False] * 3)),
@@ -297,7 +297,9 @@ def test_due_latches_and_a_late_update_does_not_shift_the_grid(name):
     policy = MAKERS[name](FixedGrid(24, 6))
     policy.select(contexts()[:4])
     assert policy.due
-    policy.select(contexts()[4:11])
+    policy.select(contexts()[4])
+    assert policy.due
+    policy.select(contexts()[5:11])
     assert policy.due
     policy.update()
     assert not policy.due

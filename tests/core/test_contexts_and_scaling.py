@@ -29,6 +29,13 @@ def test_every_form_of_contexts_is_understood(contexts, shape, single):
     assert part.rows.shape == (rounds.present.sum(), 2)
 
 
+def test_a_list_of_rounds_is_not_padded_with_the_widest():
+    rounds = [np.zeros((2, 3))] * 500 + [np.zeros((4000, 3))]
+    read = read_rounds(rounds, None, 3)
+    assert read.arms == 10
+    assert [len(part.rows) for part in read.parts(lambda: 500)] == [1000, 4000]
+
+
 def test_the_error_names_the_arm_and_the_round():
     x = np.zeros((3, 2, 2))
     x[1, 1, 0] = np.nan
@@ -42,7 +49,7 @@ def test_moments_in_parts_are_moments_of_the_whole(sizes, seed, shift):
     parts = [shift + rng.normal(size=(n, 3)) for n in sizes]
     whole, moments = np.concatenate(parts), Moments(3)
     for part in parts:
-        moments.add(part)
+        moments.add(part, 1)
     np.testing.assert_allclose(moments.mean, whole.mean(axis=0), rtol=1e-9, atol=1e-9)
     if len(whole) > 1:
         np.testing.assert_allclose(moments.affine().spread, whole.std(axis=0) * np.sqrt(3), rtol=1e-6, atol=1e-8)

@@ -85,6 +85,12 @@ def test_any_generator_of_numpy_survives_a_file(bits, tmp_path):
     np.testing.assert_array_equal(again.select(contexts()).arm, policy.select(contexts()).arm)
 
 
+def test_policies_that_share_a_generator_draw_different_numbers():
+    generator = np.random.default_rng(0)
+    one, two = (Uniform(2, seed=generator).select(contexts(rounds=50)).arm for _ in range(2))
+    assert not np.array_equal(one, two)
+
+
 def test_uniform_is_uniform():
     arms = Uniform(2, seed=0).select(contexts(rounds=3000)).arm
     counts = np.bincount(arms, minlength=3)
@@ -136,6 +142,59 @@ def test_rejected_updates_do_not_count_against_the_budget(monkeypatch):
     assert policy.update().accepted
     with pytest.raises(BudgetSpent):
         policy.update()
+
+
+def test_an_update_without_rewards_does_not_spoil_the_next(tmp_path):
+    """The curvature of no data is no direction to start from."""
+    policy = small(AtRounds([6, 12]))
+    first = policy.select(contexts()[:6])
+    assert policy.update().accepted
+    policy.save(tmp_path / "p")
+    policy = rarely.load(tmp_path / "p")
+    second = policy.select(contexts()[6:12])
+    policy.observe(first, np.linspace(0, 1, 6))
+    policy.observe(second, np.linspace(1, 0, 6))
+    record = policy.update()
+    assert record.attempts == 1
+    assert record.final_loss < record.initial_loss
+
+
+@pytest.mark.parametrize(
+    "make", [small, lambda **s: small(preset="practical", **s), lambda **s: LinUCB(2, FixedGrid(24, 4))]
+)
+def test_rewards_beyond_all_bounds_are_rejected_not_learned(make):
+    policy = make()
+    policy.observe(policy.select(contexts()[:6]), 1e308 * np.array([1.0, -1.0, 1.0, -1.0, 1.0, 1.0]))
+    with np.errstate(all="ignore"):
+        record = policy.update()
+    assert not record.accepted
+    assert record.reason
+    assert np.isfinite(policy.score(contexts()).means).all()
+
+
+def test_contexts_whose_features_overflow_are_refused():
+    for policy in (small(), LinUCB(2)):
+        with pytest.raises(InvalidContexts, match="finite"):
+            policy.select(1e200 * contexts()[0])
+        assert policy.round == 0
+
+
+@pytest.mark.filterwarnings("ignore::rarely.JitterWarning")
+def test_equal_contexts_of_great_norm_do_not_break_the_ridge_estimate():
+    policy = LinUCB(2, FixedGrid(HORIZON, 2), ridge=1e-3)
+    decision = policy.select(np.full((4, 1, 2), 1e7))
+    policy.observe(decision, np.ones(4))
+    assert policy.update().accepted
+    assert policy.score(np.full((1, 2), 1e7)).means == pytest.approx(1.0, rel=1e-3)
+
+
+def test_tiny_rewards_do_not_all_tie():
+    policy = small(preset="practical", beta=0.0)
+    decision = policy.select(contexts()[:6])
+    policy.observe(decision, 1e-12 * rewards(contexts()[np.arange(6), decision.arm]))
+    policy.update()
+    after = policy.select(contexts()[6:])
+    np.testing.assert_array_equal(after.arm, after.means.argmax(axis=1))
 
 
 # --- starting from a log
@@ -295,14 +354,16 @@ def test_a_radius_survives_a_file_and_a_function_is_asked_for_again(tmp_path):
         rarely.load(tmp_path / "theorem", beta=beta)
 
 
-def test_a_beta_that_fails_at_an_update_changes_nothing():
-    policy = small(FixedGrid(HORIZON, 4), beta=lambda t: 1.0 if t == 1 else np.nan)
+@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer"])
+def test_a_beta_that_fails_at_an_update_changes_nothing(covariance):
+    policy = small(FixedGrid(HORIZON, 4), beta=lambda t: 1.0 if t == 1 else np.nan, covariance=covariance)
     policy.observe(policy.select(contexts()[:6]), np.arange(6.0))
     before = policy.score(contexts())
     with pytest.raises(InvalidInput):
         policy.update()
     assert (policy.version, policy.due, policy.updates) == (0, True, ())
     np.testing.assert_array_equal(before.means, policy.score(contexts()).means)
+    np.testing.assert_array_equal(before.bonuses, policy.score(contexts()).bonuses)
 
 
 # --- the price
@@ -328,6 +389,35 @@ def test_without_a_horizon_the_price_is_checked_as_rounds_come_and_nothing_chang
     policy.score(contexts())
 
 
+@pytest.mark.parametrize("ties", ["lowest", "random"])
+@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer"])
+def test_a_block_that_fails_in_its_last_part_changes_nothing(monkeypatch, ties, covariance):
+    for form in ("dual", "primal"):
+        monkeypatch.setattr(f"rarely.core.covariance.{form}.BLOCK_NUMBERS", 100)
+    policy, twin = (small(AtRounds([4]), ties=ties, covariance=covariance, preset="practical") for _ in range(2))
+    for p in (policy, twin):
+        play(p, contexts()[:6])
+    broken = contexts(rounds=40).copy()
+    broken[-1, 0, 0] = np.nan
+    with pytest.raises(InvalidContexts):
+        policy.select(broken)
+    assert (policy.round, policy.log_det) == (twin.round, twin.log_det)
+    one, two = policy.select(contexts(seed=8)), twin.select(contexts(seed=8))
+    np.testing.assert_array_equal(one.arm, two.arm)
+    np.testing.assert_array_equal(one.bonuses, two.bonuses)
+    assert policy.log_det == twin.log_det
+
+
+@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer"])
+def test_small_blocks_choose_like_large_ones(monkeypatch, covariance):
+    large, small_blocks = (small(covariance=covariance) for _ in range(2))
+    arms = play(large, contexts(arms=9), block=HORIZON)
+    for form in ("dual", "primal"):
+        monkeypatch.setattr(f"rarely.core.covariance.{form}.BLOCK_NUMBERS", 40)
+    np.testing.assert_array_equal(play(small_blocks, contexts(arms=9), block=HORIZON), arms)
+    assert small_blocks.log_det == pytest.approx(large.log_det)
+
+
 def test_a_block_that_fails_midway_changes_nothing():
     policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", memory_limit=60_000)
     with pytest.raises(TooExpensive):
@@ -335,11 +425,69 @@ def test_a_block_that_fails_midway_changes_nothing():
     assert (policy.round, policy.log_det, len(policy.history)) == (0, 0.0, 0)
 
 
-def test_auto_reports_the_form_in_use():
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: small(ridge="0.5"),
+        lambda: small(step_size="1"),
+        lambda: small(memory_limit=None),
+        lambda: small(context_scale=(0, 1)),
+        lambda: LinUCB.from_log(3.0, [1.0]),
+        lambda: LinUCB.from_log([[1.0], [1.0, 2.0]], [1.0, 2.0]),
+        lambda: small().observe([[1], [2, 3]], [1.0, 2.0]),
+        lambda: rarely.Budget("nightly", 3),
+        lambda: AtRounds(5),
+        lambda: DeterminantTrigger(log_ratio=None),
+        lambda: rarely.GeometricGrid(10, 3, first=50),
+    ],
+)
+def test_values_of_the_wrong_kind_get_typed_errors(make):
+    with pytest.raises(InvalidInput):
+        make()
+
+
+def test_an_error_inside_a_beta_function_is_not_hidden():
+    def broken(t):
+        raise TypeError("my own mistake")
+
+    with pytest.raises(TypeError, match="my own mistake"):
+        small(beta=broken)
+
+
+def test_a_schedule_that_load_does_not_know_is_refused_by_save(tmp_path):
+    class Mine(EveryRound):
+        pass
+
+    with pytest.raises(rarely.InvalidSchedule, match="Mine"):
+        small(Mine()).save(tmp_path / "p")
+
+
+def test_auto_reports_the_form_in_use(monkeypatch):
+    monkeypatch.setattr("rarely.core.covariance.auto.SMALL", 0)
     policy = sequential(hidden=2, covariance="auto")
     play(policy, contexts())
     forms = [u.covariance for u in policy.updates]
     assert forms == ["dual"] * 5 + ["primal"] * (HORIZON - 5)
+
+
+def test_auto_is_primal_once_the_budget_is_spent_and_many_rounds_are_ahead():
+    """Otherwise t×t would grow for life, and end in TooExpensive with no update left to change it."""
+    policy = BatchNeuralUCB(2, DeterminantTrigger(horizon=10**6, batches=3, log_ratio=0.1), hidden=200, steps=1)
+    assert policy.covariance == "primal"  # 10**6 // 3 rounds a batch
+    policy = BatchNeuralUCB(2, AtRounds([2, 4]), hidden=200, steps=1)
+    assert policy.covariance == "dual"
+    forms = []
+    for t in range(4):
+        policy.select(contexts()[t])
+        if policy.due:
+            forms.append(policy.update().covariance)
+    assert forms == ["dual", "primal"]
+
+
+def test_a_long_log_is_not_taken_through_the_t_by_t_form():
+    x = np.random.default_rng(0).normal(size=(3000, 2))
+    policy = BatchNeuralUCB.from_log(x, x[:, 0], schedule=AtRounds([5]), hidden=100, steps=1)
+    assert policy.covariance == "primal"
 
 
 def test_huge_raw_contexts_are_announced_not_broken():

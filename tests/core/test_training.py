@@ -69,6 +69,8 @@ def test_the_curvature_is_the_largest_eigenvalue():
     value, direction = objective.top_curvature(None)
     assert value == pytest.approx(truth, rel=0.01)
     assert objective.top_curvature(direction)[0] == pytest.approx(truth, rel=0.01)
+    outcome = train(NET, THETA, X, np.zeros(40), Plan(ridge=0.1))
+    assert outcome.step_size == pytest.approx(1.8 / (20 * (truth + 0.1)), rel=0.01)
 
 
 @settings(max_examples=15)

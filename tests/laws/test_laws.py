@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rarely
 from rarely import AtRounds, BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB
 from worlds import DETERMINISTIC, HORIZON, MAKERS, contexts, play, rewards, sequential, small
 
@@ -50,11 +51,12 @@ def test_n_rounds_in_a_block_are_n_single_calls(name, seed, block, schedule):
 
 
 @pytest.mark.parametrize("name", ["uniform", "random_ties"])
-@given(block=st.integers(1, HORIZON))
-@settings(max_examples=5, deadline=None)
-def test_blocks_draw_the_random_numbers_of_single_calls(name, block):
-    stream = np.zeros((HORIZON, 3, 2))
-    single, blocks = MAKERS[name](), MAKERS[name]()
+@given(block=st.integers(1, HORIZON), schedule=schedules())
+@settings(max_examples=10, deadline=None)
+def test_blocks_draw_the_random_numbers_of_single_calls(name, block, schedule):
+    """Also where a batch's end cuts a block for which more had been drawn."""
+    stream = np.repeat(contexts()[:, :1], 3, axis=1)
+    single, blocks = MAKERS[name](schedule), MAKERS[name](schedule)
     arms = play(single, stream)
     np.testing.assert_array_equal(arms, play(blocks, stream, block=block))
     assert len(set(arms)) > 1
@@ -213,18 +215,18 @@ def test_practical_does_not_care_for_the_units_of_contexts():
 
 
 def test_the_context_scale_is_fitted_once_to_all_arms_and_kept_for_life():
-    policy = small(FixedGrid(HORIZON, 4), preset="practical")
-    play(policy, contexts()[:6])
+    policy = small(AtRounds([16, 18, 20]), preset="practical")
+    play(policy, contexts()[:16])
     scale = policy.context_scale
-    seen = contexts()[:6].reshape(-1, 2)
+    seen = contexts()[:16].reshape(-1, 2)
     np.testing.assert_allclose(scale.center, seen.mean(axis=0))
     np.testing.assert_allclose(scale.spread, seen.std(axis=0) * np.sqrt(2))
-    play(policy, contexts()[6:])
+    play(policy, contexts()[16:])
     assert policy.version == 3
     assert policy.context_scale is scale
 
 
-def test_a_scale_fitted_to_too_few_contexts_is_fitted_again():
+def test_a_scale_fitted_to_too_few_rounds_is_fitted_again():
     """One round of two nearly equal arms would otherwise blow a column up for life."""
     policy = sequential(preset="practical")
     stream = contexts(arms=2)
@@ -234,9 +236,29 @@ def test_a_scale_fitted_to_too_few_contexts_is_fitted_again():
         policy.observe(policy.select(stream[t]), rewards(stream[t, 0])[0])
         policy.update()
         scales.append(policy.context_scale)
-    assert scales[0].spread.max() < 1e-6
-    np.testing.assert_allclose(scales[-1].spread, stream[:8].reshape(-1, 2).std(axis=0) * np.sqrt(2))
-    assert scales[7] is scales[-1]
+    assert scales[2].spread.max() == 1.0
+    np.testing.assert_allclose(scales[3].spread, stream[:4].reshape(-1, 2).std(axis=0) * np.sqrt(2))
+    np.testing.assert_allclose(scales[-1].spread, stream[:16].reshape(-1, 2).std(axis=0) * np.sqrt(2))
+    assert scales[15] is scales[-1]
+
+
+def test_a_column_shared_by_all_arms_is_scaled_by_what_varies_between_rounds(tmp_path):
+    """A user's feature looks constant within a round, and one that never varied is not settled for life."""
+    rng = np.random.default_rng(0)
+    stream = contexts(rounds=40, arms=30)
+    stream[:, :, 0] = 1000 * rng.normal(size=(40, 1))
+    stream[:20, :, 1] = 7.0
+    policy = small(FixedGrid(40, 4), preset="practical")
+    play(policy, stream[:20])
+    policy.save(tmp_path / "p")
+    policy = rarely.load(tmp_path / "p")
+    early = policy.context_scale
+    np.testing.assert_allclose(early.spread[0], stream[:20, 0, 0].std() * np.sqrt(2))
+    play(policy, stream[20:])
+    late = policy.context_scale
+    assert late.spread[0] == early.spread[0]
+    assert early.spread[1] == np.sqrt(2)
+    np.testing.assert_allclose(late.spread[1], stream[:30, :, 1].std() * np.sqrt(2))
 
 
 def test_neural_ucb_is_the_same_class_with_its_schedule_given():

@@ -62,6 +62,26 @@ def test_the_library_chooses_the_arms_of_the_plain_file(scheme, schedule, option
     assert len(set(arms)) == 4
 
 
+@pytest.mark.slow
+def test_the_whole_cosine_problem_is_chosen_alike():
+    """T = 2000, m = 200, adaptive B = 40, log q = 40, as the benchmark plays it, with one step size for both."""
+    plain = one_file()
+    contexts, means, noise = plain.cosine_problem(seed=0, rounds=2000)
+
+    def reward_of(t, arm):
+        return means[t, arm] + noise[t]
+
+    knobs = {"hidden": 200, "ridge": 0.01, "beta": 0.001, "steps": 200}
+    expected, starts = plain.batch_neural_ucb(
+        contexts, reward_of, scheme="adaptive", batches=40, log_q=40.0, seed=0, eta=5e-7, **knobs
+    )
+    schedule = DeterminantTrigger(2000, 40, 40.0)
+    policy = BatchNeuralUCB(10, schedule, preset="paper", seed=0, step_size=5e-7, **knobs)
+    arms, library_starts = library_arms(policy, contexts, reward_of)
+    np.testing.assert_array_equal(arms, expected)
+    assert library_starts == starts
+
+
 def test_the_plain_file_imports_nothing_of_ours():
     text = (Path(__file__).parents[2] / "examples" / "one_file.py").read_text()
     assert "import rarely" not in text

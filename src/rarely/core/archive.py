@@ -18,7 +18,7 @@ from rarely.core.types import Array
 
 MAGIC = "rarely-policy"
 FORMAT = 1
-_DAMAGE = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, ValueError, NotImplementedError, RuntimeError)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
 """What reading a damaged zip or damaged JSON raises, depending on where the damage is."""
 
 
@@ -30,21 +30,34 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str
     folder = os.path.dirname(os.path.abspath(path))
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".rarely-")
     try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as bundle:
-            bundle.writestr("seal.json", json.dumps(seal))
-            bundle.writestr("header.json", body)
-            for name, blob in blobs.items():
-                bundle.writestr(name + ".npy", blob)
+        with os.fdopen(handle, "wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as bundle:
+                bundle.writestr("seal.json", json.dumps(seal))
+                bundle.writestr("header.json", body)
+                for name, blob in blobs.items():
+                    bundle.writestr(name + ".npy", blob)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
+def _umask() -> int:
+    """The process' umask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays of a file that is whole and unaltered."""
+    with open(path, "rb") as file:
+        content = io.BytesIO(file.read())
     try:
-        with zipfile.ZipFile(path) as bundle:
+        with zipfile.ZipFile(content) as bundle:
             names = bundle.namelist()
             seal = json.loads(bundle.read("seal.json")) if "seal.json" in names else None
             checksum = _check_seal(path, seal)

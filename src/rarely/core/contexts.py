@@ -52,8 +52,8 @@ class Rounds:
     So a stream may be offered whole, again and again, and costs only the rounds that are decided.
     """
 
-    block: NDArray[Any]
-    """(n, K, d), of whatever kind of numbers came."""
+    given: NDArray[Any] | list[Array]
+    """(n, K, d) of whatever kind of numbers came, or n arrays (K_i, d)."""
     present: BoolArray
     """(n, K)."""
     single: bool
@@ -64,7 +64,9 @@ class Rounds:
 
     @property
     def arms(self) -> int:
-        """K."""
+        """Arms of a round, in the mean and rounded up."""
+        if isinstance(self.given, list):
+            return -(-sum(map(len, self.given)) // len(self))
         return int(self.present.shape[1])
 
     def parts(self, sizes: Callable[[], int]) -> Iterator[Part]:
@@ -73,10 +75,15 @@ class Rounds:
         while done < len(self):
             end = min(len(self), done + max(1, sizes()))
             present = self.present[done:end]
-            part = Part(np.asarray(self.block[done:end][present], np.float64), present)
+            part = Part(self._rows(done, end), present)
             _check(part, done)
             yield part
             done = end
+
+    def _rows(self, done: int, end: int) -> Array:
+        if isinstance(self.given, list):
+            return np.concatenate(self.given[done:end])
+        return np.asarray(self.given[done:end][self.present[done:end]], np.float64)
 
 
 def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
@@ -85,8 +92,8 @@ def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
     >>> read_rounds([[0.0, 1.0], [1.0, 0.0]], None, dim=2).present
     array([[ True,  True]])
     """
-    if _is_ragged(contexts):
-        return _from_list(contexts, mask, dim)
+    if mask is None and _is_ragged(contexts):
+        return _from_list(contexts, dim)
     try:
         array = np.asarray(contexts)
         if array.dtype.kind not in "fiub":
@@ -94,7 +101,7 @@ def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
     except (TypeError, ValueError) as error:
         raise InvalidContexts(
             f"contexts must be numbers of shape (K, {dim}) or (n, K, {dim}); {error}. "
-            "Rounds with different numbers of arms go in a list of (K_i, d) arrays."
+            "Rounds with different numbers of arms go in a list of (K_i, d) arrays, without a mask."
         ) from None
     if array.ndim not in (2, 3) or array.shape[-1] != dim:
         raise InvalidContexts(
@@ -122,11 +129,7 @@ def _depth(item: Any) -> int:
     return depth
 
 
-def _from_list(contexts: Sequence[Any], mask: Any, dim: int) -> Rounds:
-    if mask is not None:
-        raise InvalidContexts(
-            "mask goes with contexts of shape (K, d) or (n, K, d); in a list of rounds leave the absent arms out."
-        )
+def _from_list(contexts: Sequence[Any], dim: int) -> Rounds:
     arrays = []
     for i, item in enumerate(contexts):
         try:
@@ -138,9 +141,7 @@ def _from_list(contexts: Sequence[Any], mask: Any, dim: int) -> Rounds:
         arrays.append(array)
     counts = np.array([len(a) for a in arrays])
     present = np.arange(counts.max()) < counts[:, None]
-    block = np.zeros((*present.shape, dim))
-    block[present] = np.concatenate(arrays)
-    return _not_empty(Rounds(block, present, False))
+    return _not_empty(Rounds(arrays, present, False))
 
 
 def _read_mask(mask: Any, shape: tuple[int, ...]) -> BoolArray:

@@ -1,6 +1,6 @@
 """Errors that say what must hold, what came, and what to do."""
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, get_args
 
 
@@ -56,6 +56,10 @@ class SnapshotError(RarelyError, ValueError):
     """A file that is not a whole, unaltered snapshot of a policy."""
 
 
+class RoundingWarning(UserWarning):
+    """Announces that rounding has eaten most digits of a bonus."""
+
+
 class JitterWarning(UserWarning):
     """Announces that a jitter was added to a matrix that rounding had made indefinite."""
 
@@ -70,3 +74,10 @@ def check_whole(name: str, value: Any, least: int, error: type[InvalidInput] = I
     """Refuse a value that is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise error(f"{name} must be a whole number of at least {least}; got {value!r}.")
+
+
+def check_positive(name: str, value: Any, remark: str) -> None:
+    """Refuse a value that is not a positive, finite number."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not 0 < float(value) < float("inf"):
+        raise InvalidInput(f"{name} must be a positive, finite number, {remark}; got {value!r}.")

@@ -75,6 +75,13 @@ def gram(left: Factors, right: Factors) -> Array:
     return total
 
 
+def joined(parts: list[Factors]) -> Factors:
+    """All features of the parts, in order."""
+    inputs = zip(*(part.inputs for part in parts), strict=True)
+    signals = zip(*(part.signals for part in parts), strict=True)
+    return Factors(tuple(map(np.concatenate, inputs)), tuple(map(np.concatenate, signals)))
+
+
 class FactorRows:
     """Factors of past rounds, growing; each round's are those of its own version's weights."""
 

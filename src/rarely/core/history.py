@@ -120,15 +120,15 @@ class History:
         self.logged = numbers["logged"]
 
 
-def read_log(contexts: Any, rewards: Any, dim: int) -> tuple[Array, Array]:
+def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
     """Check logged samples: (n, d) contexts of the arms that were chosen, and their rewards."""
     try:
         rows = np.asarray(contexts, np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidContexts(f"logged contexts must be numbers of shape (n, {dim}); {error}.") from None
-    if rows.ndim != 2 or rows.shape[1] != dim:
+        raise InvalidContexts(f"logged contexts must be numbers of shape (n, d); {error}.") from None
+    if rows.ndim != 2 or not rows.size:
         raise InvalidContexts(
-            f"logged contexts must have shape (n, {dim}), one row for the arm that was chosen; got {rows.shape}."
+            f"logged contexts must have shape (n, d), n ≥ 1, one row for the arm that was chosen; got {rows.shape}."
         )
     if not np.isfinite(rows).all():
         raise InvalidContexts("logged contexts must be finite; drop or fill in the rows that are not.")
@@ -136,7 +136,10 @@ def read_log(contexts: Any, rewards: Any, dim: int) -> tuple[Array, Array]:
 
 
 def _read_rounds(rounds: Any) -> IntArray:
-    numbers = np.atleast_1d(np.asarray(rounds))
+    try:
+        numbers = np.atleast_1d(np.asarray(rounds))
+    except ValueError as error:
+        raise UnknownRound(f"observe needs decisions, or their rounds in one dimension; {error}.") from None
     if numbers.size == 0:
         return np.empty(0, np.int64)
     if numbers.dtype.kind not in "iu" or numbers.ndim != 1:

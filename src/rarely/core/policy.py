@@ -11,7 +11,6 @@ changed nothing. A policy is used from one thread at a time.
 
 from __future__ import annotations
 
-import copy
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -22,15 +21,23 @@ import numpy as np
 from rarely.core import archive
 from rarely.core.choice import Chooser, tolerances
 from rarely.core.contexts import Part, Rounds, read_rounds
-from rarely.core.covariance import FORMS, Candidates, Covariance, Kind, Limit, Widths
+from rarely.core.covariance import FORMS, Auto, Candidates, Covariance, Kind, Limit, Widths
 from rarely.core.covariance.protocol import prior_variances
-from rarely.core.errors import BudgetSpent, InvalidInput, TrainingRejected, UpdateDue
-from rarely.core.factors import Factors
-from rarely.core.history import History, read_log
-from rarely.core.radius import Beta, Occasion, describe_beta, radius_at
+from rarely.core.errors import (
+    BudgetSpent,
+    InvalidContexts,
+    InvalidInput,
+    TrainingRejected,
+    UpdateDue,
+    check_positive,
+    check_whole,
+)
+from rarely.core.factors import Factors, joined
+from rarely.core.history import History
+from rarely.core.radius import Beta, Occasion, radius_at
 from rarely.core.records import UpdateRecord
-from rarely.core.schedules import Budget, Schedule
-from rarely.core.types import Array, Decision
+from rarely.core.schedules import FAR, Budget, Schedule, schedule_from
+from rarely.core.types import Array, Decision, IntArray
 
 Ties = Literal["lowest", "random"]
 
@@ -72,8 +79,8 @@ class Learner(Protocol):
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         """Means in reward units, (n,), and features."""
 
-    def seen(self, contexts: Array) -> Learner:
-        """The learner after it saw contexts of all arms, without rewards."""
+    def seen(self, contexts: Array, rounds: int) -> Learner:
+        """The learner after it saw the contexts of all arms of so many rounds, without rewards."""
 
     def scaled(self) -> Learner:
         """The learner with its scale of contexts fitted, as `learn` would fit it."""
@@ -110,13 +117,14 @@ class Policy(ABC):
             raise InvalidInput(f"schedule must be a Schedule, such as FixedGrid(horizon, batches); got {schedule!r}.")
         if covariance not in FORMS:
             raise InvalidInput(f"covariance must be one of {', '.join(FORMS)}; got {covariance!r}.")
-        if not (np.isfinite(ridge) and ridge > 0):
-            raise InvalidInput(f"ridge must be positive and finite, because Z_1 = ridge·I is inverted; got {ridge}.")
+        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
+        check_whole("memory_limit", memory_limit, 1)
         self._learner, self._ridge, self._beta, self._chooser = learner, float(ridge), beta, chooser
         self._budget = Budget.around(schedule)
         self._generator = generator
-        self._covariance = _make_covariance(covariance, learner.widths, self._ridge, self._budget, memory_limit)
         self._history = History(learner.dim)
+        self._form, self._memory_limit = covariance, memory_limit
+        self._covariance = self._empty_covariance(self._ahead(0))
         self._version = 0
         self._due = False
         self._base_round, self._base_log_det = 0, 0.0
@@ -214,7 +222,7 @@ class Policy(ABC):
                 "call update() first, or select without until_due to go on under the frozen version."
             )
         learner, covariance = self._learner, self._covariance.fork()
-        generator = copy.deepcopy(self._generator) if self._chooser.draws else self._generator
+        draws = _Draws(self._generator) if self._chooser.draws else None
         start, due = self.round, self._due
         now = start
         means, bonuses, arms, chosen = [], [], [], []
@@ -228,19 +236,16 @@ class Policy(ABC):
 
         for part in rounds.parts(at_once):
             assessed = self._assess(part, covariance)
-            state = generator.bit_generator.state if self._chooser.draws else None
-            picked = assessed.choose(self._chooser, generator)
+            picked = assessed.choose(self._chooser, None if draws is None else draws.peek(len(part)))
             rows = part.row_of(picked)
-            proposal = covariance.propose(assessed.candidates[rows])
+            proposal = covariance.propose(assessed.chosen(rows, covariance))
             end = self._first_due(now, proposal.log_dets)
             due = due or end is not None
             keep = len(part) if end is None or not until_due else end + 1
-            if state is not None and keep < len(part):
-                # As if the rounds after the batch's end had never been drawn for.
-                generator.bit_generator.state = state
-                generator.random(keep)
+            if draws is not None:
+                draws.keep(keep)
             covariance.accept(proposal, keep)
-            learner = learner.seen(part.rows_until(keep))
+            learner = learner.seen(part.rows_until(keep), keep)
             means.append(assessed.means[:keep])
             bonuses.append(assessed.bonuses[:keep])
             arms.append(picked[:keep])
@@ -258,18 +263,44 @@ class Policy(ABC):
             version=self._version if rounds.single else np.full(len(arm), self._version),
             round=start + 1 if rounds.single else numbers,
         )
-        self._learner, self._covariance, self._generator, self._due = learner, covariance, generator, due
+        self._learner, self._covariance, self._due = learner, covariance, due
+        if draws is not None:
+            draws.commit()
         self._history.add_rounds(np.concatenate(chosen), arm, self._version)
         return decision
 
     def _assess(self, part: Part, covariance: Covariance) -> _Assessed:
-        means, factors = self._learner.assess(part.rows)
+        """Means, bonuses and measured features of a part's arms, in blocks where one round has very many."""
+        block = max(covariance.block(), 1)
+        pieces = [self._measure(part.rows[i : i + block], covariance) for i in range(0, len(part.rows), block)]
+        means, bonuses, priors = (part.padded(np.concatenate([p[k] for p in pieces])) for k in range(3))
+        return _Assessed(means, bonuses, priors, [p[3] for p in pieces], block, self._learner.reward_spread)
+
+    def _measure(self, rows: Array, covariance: Covariance) -> tuple[Array, Array, Array, Candidates]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            means, factors = self._learner.assess(rows)
+            prior = self._radius * np.sqrt(prior_variances(factors, self._ridge))
+        if not (np.isfinite(means).all() and np.isfinite(prior).all()):
+            raise InvalidContexts("contexts must be small enough for the features' squared norms to be finite.")
         candidates = covariance.measure(factors)
-        bonuses = self._radius * np.sqrt(candidates.variances)
-        prior = self._radius * np.sqrt(prior_variances(factors, self._ridge))
-        return _Assessed(
-            part.padded(means), part.padded(bonuses), part.padded(prior), candidates, self._learner.reward_spread
-        )
+        return means, self._radius * np.sqrt(candidates.variances), prior, candidates
+
+    def _ahead(self, version: int) -> int:
+        """Rounds that a version's batch is known, or on a budget expected, to last at least; 0 if unknown."""
+        horizon, batches = self._budget.horizon, self._budget.batches
+        left = FAR if horizon is None else max(0, horizon - self.round)
+        if self._budget.spent(version):
+            return left
+        ahead = self._budget.lookahead(self.round, 0.0, 0)
+        even = 0 if horizon is None or batches is None else horizon // batches
+        return min(left, max(ahead, even))
+
+    def _empty_covariance(self, ahead: int) -> Covariance:
+        limit = Limit(self._learner.widths, self._memory_limit, self._budget.horizon)
+        if self._form == "auto":
+            return Auto(self._learner.widths, self._ridge, limit, ahead)
+        limit.check_rounds(self._form, self._budget.horizon or 0)
+        return FORMS[self._form](self._learner.widths, self._ridge, limit)  # type: ignore[return-value]
 
     def _first_due(self, round: int, log_dets: Array) -> int | None:
         if self._budget.spent(self._version):
@@ -302,7 +333,7 @@ class Policy(ABC):
         covariance, radius = self._covariance, self._radius
         if accepted:
             covariance = self._covariance.fork()
-            covariance.freeze()
+            covariance.freeze(self._ahead(self._version + 1))
             radius = radius_at(self._beta, lesson.learner.occasion(self.round + 1, covariance))
             self._learner, self._covariance, self._radius = lesson.learner, covariance, radius
             self._version += 1
@@ -327,10 +358,10 @@ class Policy(ABC):
         self._updates.append(record)
         return record
 
-    def _start_from_log(self, contexts: Any, rewards: Any) -> Self:
+    def _start_from_log(self, rows: Array, values: Array) -> Self:
         """Make version 0 a trained one: the log is in the history and in Z, features taken at θ_0."""
-        rows, values = read_log(contexts, rewards, self.dim)
-        learner, covariance = self._learner.seen(rows).scaled(), self._covariance.fork()
+        learner = self._learner.seen(rows, len(rows)).scaled()
+        covariance = self._empty_covariance(len(rows) + self._ahead(0))
         for start in range(0, len(rows), covariance.block()):
             part = rows[start : start + covariance.block()]
             proposal = covariance.propose(covariance.measure(learner.assess(part)[1]))
@@ -338,7 +369,7 @@ class Policy(ABC):
         lesson = learner.learn(rows, values)
         if lesson.reason:
             raise TrainingRejected(f"version 0 could not be trained on the log: {lesson.reason}.")
-        covariance.freeze()
+        covariance.freeze(self._ahead(0))
         self._radius = radius_at(self._beta, lesson.learner.occasion(1, covariance))
         self._learner, self._covariance = lesson.learner, covariance
         self._base_log_det = covariance.log_det
@@ -349,13 +380,13 @@ class Policy(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write every number of the state to one file, at any moment; `rarely.load` brings it back."""
+        schedule_from(self._budget.describe())  # a schedule that `load` does not know is refused now
         learner_numbers, learner_arrays = self._learner.state()
         covariance_numbers, covariance_arrays = self._covariance.state()
         history_numbers, history_arrays = self._history.state()
         header = {
             "policy": type(self).__name__,
             "settings": self.settings(),
-            "beta": describe_beta(self._beta),
             "generator": self._generator.bit_generator.state,
             "version": self._version,
             "due": self._due,
@@ -389,18 +420,54 @@ class Policy(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Assessed:
-    """A part's arms, (n, K) each, and the measured features of those that are there."""
+    """A part's arms, (n, K) each, and the measured features of those that are there, block by block."""
 
     means: Array
     bonuses: Array
     prior_bonuses: Array
-    candidates: Candidates
+    candidates: list[Candidates]
+    block: int
     reward_spread: float
 
-    def choose(self, chooser: Chooser, generator: np.random.Generator) -> Any:
+    def choose(self, chooser: Chooser, uniforms: Array | None) -> IntArray:
         scores = self.means + self.bonuses
-        uniforms = generator.random(len(scores)) if chooser.draws else None
         return chooser(scores, tolerances(scores, self.prior_bonuses, self.reward_spread), uniforms)
+
+    def chosen(self, rows: IntArray, covariance: Covariance) -> Candidates:
+        """The chosen rows as candidates; those of several blocks are measured again, together."""
+        if len(self.candidates) == 1:
+            return self.candidates[0][rows]
+        return covariance.measure(
+            joined([self.candidates[row // self.block].factors[[row % self.block]] for row in rows])
+        )
+
+
+class _Draws:
+    """One uniform number a round from a generator that moves on only when the call succeeds."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+        self._before = self._now = generator.bit_generator.state
+
+    def _draw(self, count: int) -> tuple[Array, Any]:
+        """The next numbers and the state after them, the generator left where it was."""
+        bits = self._generator.bit_generator
+        bits.state = self._now
+        uniforms, after = self._generator.random(count), bits.state
+        bits.state = self._before
+        return uniforms, after
+
+    def peek(self, count: int) -> Array:
+        """The numbers of the next rounds."""
+        return self._draw(count)[0]
+
+    def keep(self, count: int) -> None:
+        """Count so many of them as used."""
+        self._now = self._draw(count)[1]
+
+    def commit(self) -> None:
+        """Let the generator move on."""
+        self._generator.bit_generator.state = self._now
 
 
 def make_generator(seed: int | np.random.Generator | None) -> np.random.Generator:
@@ -415,18 +482,6 @@ def _generator_from(state: dict[str, Any]) -> np.random.Generator:
     bits = getattr(np.random, name)()
     bits.state = state
     return np.random.Generator(bits)
-
-
-def _make_covariance(kind: Kind, widths: Widths, ridge: float, budget: Budget, memory_limit: int) -> Covariance:
-    horizon = budget.horizon
-    limit = Limit(widths, memory_limit, horizon)
-    if kind == "auto":
-        first_batch = budget.lookahead(0, 0.0, 0)
-        if horizon is not None:
-            first_batch = min(max(first_batch, horizon // (budget.batches or horizon)), horizon)
-        return FORMS["auto"](widths, ridge, limit, first_batch)  # type: ignore[call-arg, return-value]
-    limit.check_rounds(kind, horizon or 0)
-    return FORMS[kind](widths, ridge, limit)  # type: ignore[return-value]
 
 
 def _joined(parts: list[Array], rounds: Rounds) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 from rarely.core.errors import InvalidInput
@@ -72,7 +73,11 @@ class TheoremRadius:
             return 0.0
         t, ridge = now.features + 1, now.ridge
         step = self.C3 / (t * now.depth + ridge) if now.step is None else now.step
-        return float((ridge + t * now.depth) * abs(1 - step * ridge) ** (now.steps / 2) * math.sqrt(t / ridge))
+        try:
+            undone = abs(1 - step * ridge) ** (now.steps / 2)
+        except OverflowError:
+            undone = math.inf
+        return float((ridge + t * now.depth) * undone * math.sqrt(t / ridge))
 
 
 Beta = float | Callable[[int], float] | TheoremRadius
@@ -84,13 +89,11 @@ def radius_at(beta: Beta, now: Occasion) -> float:
     >>> radius_at(lambda t: 0.5 * t, Occasion(round=4, features=3, log_det=0.0, ridge=1.0))
     2.0
     """
-    try:
-        value = float(_ask(beta, now))
-    except (TypeError, ValueError):
-        value = math.nan
+    answer = _ask(beta, now)
+    value = float(answer) if isinstance(answer, Real) else math.nan
     if not (math.isfinite(value) and value >= 0):
         raise InvalidInput(
-            f"beta must be, or return, a finite number of at least 0; at round {now.round} it is {value}."
+            f"beta must be, or return, a finite number of at least 0; at round {now.round} it is {answer!r}."
         )
     return value
 

@@ -1,6 +1,6 @@
 """Contexts and rewards on scales that a network trains well on.
 
-    x̃ = [(x − center)/spread, 1]    contexts: fitted at the first update that saw enough, kept for life
+    x̃ = [(x − center)/spread, 1]    contexts: fitted at the first update, kept for life
     r̃ = (r − μ)/s                   rewards: fitted anew at every update
 
 Contexts U[0, 1]^d without an intercept are badly conditioned: see docs/decisions/.
@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_whole
-from rarely.core.types import Array
+from rarely.core.types import Array, BoolArray
+
+FEWEST = 4
+"""Rounds before a scale is fitted at all: the spread of two or three numbers can be anything."""
+ENOUGH = 16
+"""Rounds that a column's spread must have seen before it is kept for life."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +56,9 @@ class Affine:
     @classmethod
     def fit(cls, contexts: Array, *, constant: bool = True) -> Affine:
         """Standardise the columns of (n, d) contexts and divide by √d, so that ‖x̃‖ is about 1 before the constant."""
-        moments = Moments(contexts.shape[1])
-        moments.add(contexts)
+        rows = np.atleast_2d(np.asarray(contexts, np.float64))
+        moments = Moments(rows.shape[1])
+        moments.add(rows, len(rows))
         return moments.affine(constant=constant)
 
     @property
@@ -81,13 +87,13 @@ class Moments:
     """Mean and spread of the contexts seen so far, every arm's and not the chosen ones' alone."""
 
     def __init__(self, dim: int) -> None:
-        self.count = 0
+        self.count = self.rounds = 0
         self.mean = np.zeros(dim)
         self.squares = np.zeros(dim)
         """Σ (x − mean)²."""
 
-    def add(self, contexts: Array) -> None:
-        """Take in (n, d) contexts; the pairwise update keeps the digits that Σx² would lose."""
+    def add(self, contexts: Array, rounds: int) -> None:
+        """Take in (n, d) contexts of so many rounds; the pairwise update keeps the digits that Σx² would lose."""
         if not len(contexts):
             return
         mean = contexts.mean(axis=0)
@@ -95,17 +101,25 @@ class Moments:
         squares = np.square(contexts - mean).sum(axis=0)
         self.squares = self.squares + squares + np.square(shift) * (self.count * len(contexts) / total)
         self.mean = self.mean + shift * (len(contexts) / total)
-        self.count = total
+        self.count, self.rounds = total, self.rounds + rounds
 
     def fork(self) -> Moments:
         """Moments that start with these; `add` replaces arrays and never writes into them."""
         return copy.copy(self)
 
+    def settled(self) -> BoolArray:
+        """Which columns have shown their spread: enough rounds, and not one number all along."""
+        return ~self._still() if self.rounds >= ENOUGH else np.zeros(len(self.mean), np.bool_)
+
+    def _still(self) -> BoolArray:
+        return np.asarray(self._deviation() <= 1e-12 * np.abs(self.mean)) | (self.squares == 0)
+
+    def _deviation(self) -> Array:
+        return np.asarray(np.sqrt(self.squares / max(self.count, 1)))
+
     def affine(self, *, constant: bool = True) -> Affine:
         """The map that standardises what was seen; a column that never varied is only centred."""
-        spread = np.sqrt(self.squares / max(self.count, 1))
-        still = spread <= 1e-12 * np.maximum(np.abs(self.mean), 1e-300)
-        spread = np.where(still, 1.0, spread) * np.sqrt(len(self.mean))
+        spread = np.where(self._still(), 1.0, self._deviation()) * np.sqrt(len(self.mean))
         return Affine(self.mean.copy(), spread, constant)
 
 
@@ -125,6 +139,7 @@ class RewardScale:
         """
         if not len(rewards):
             return cls()
-        center, spread = float(np.mean(rewards)), float(np.std(rewards))
+        with np.errstate(over="ignore", invalid="ignore"):
+            center, spread = float(np.mean(rewards)), float(np.std(rewards))
         still = spread <= 1e-12 * abs(center)
         return cls(center, 1.0 if still or spread == 0.0 else spread)

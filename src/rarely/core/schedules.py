@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,10 @@ class GeometricGrid(_Grid):
         _check_whole(self, "horizon", "batches")
         if self.first is not None:
             _check_whole(self, "first")
+            if self.first >= self.horizon:
+                raise InvalidSchedule(
+                    f"GeometricGrid.first must be below the horizon of {self.horizon} rounds; got {self.first}."
+                )
         count = min(self.batches, self.horizon)
         first = self.first or self.horizon ** (1 / count)
         ends: list[int] = []
@@ -144,6 +149,8 @@ class AtRounds(_Grid):
     rounds: Sequence[int]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.rounds, Iterable):
+            raise InvalidSchedule(f"AtRounds.rounds must be a list of rounds; got {self.rounds!r}. Use AtRounds([5]).")
         for number in self.rounds:
             check_whole("each of AtRounds.rounds", number, 1, InvalidSchedule)
         points = tuple(int(number) for number in self.rounds)
@@ -173,7 +180,7 @@ class DeterminantTrigger(Schedule):
         for name in ("horizon", "batches"):
             if getattr(self, name) is not None:
                 _check_whole(self, name)
-        if math.isnan(self.log_ratio):
+        if not isinstance(self.log_ratio, Real) or math.isnan(self.log_ratio):
             raise InvalidSchedule(
                 "DeterminantTrigger.log_ratio must be given: the growth of log det Z that ends a batch."
             )
@@ -192,7 +199,9 @@ class DeterminantTrigger(Schedule):
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         # Growth slows down inside a batch, so its mean pace so far gives too few rounds rather than too many.
         left = self.log_ratio - growth
-        if growth <= 0 or not math.isfinite(left):
+        if not math.isfinite(left):
+            return FAR
+        if growth <= 0:
             return 16
         return max(8, math.ceil(min(left * rounds_in_batch / growth, FAR)))
 
@@ -209,6 +218,8 @@ class Budget(Schedule):
     batches: int | None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.schedule, Schedule):
+            raise InvalidSchedule(f"Budget.schedule must be a Schedule; got {self.schedule!r}.")
         if self.batches is not None:
             _check_whole(self, "batches")
         caps = [b for b in (self.batches, self.schedule.batches) if b is not None]

@@ -23,7 +23,7 @@ from typing import Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_choice, check_whole
+from rarely.core.errors import check_choice, check_positive, check_whole
 from rarely.core.network import Network, Weights
 from rarely.core.types import Array, Floats, IntArray
 
@@ -57,10 +57,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_whole("steps", self.steps, 0)
-        if self.step_size is not None and not (np.isfinite(self.step_size) and self.step_size > 0):
-            raise InvalidInput(
-                f"step_size must be positive and finite, or None to take it from the curvature; got {self.step_size}."
-            )
+        if self.step_size is not None:
+            check_positive("step_size", self.step_size, "or None, which takes it from the curvature")
         check_choice("optimiser", self.optimiser, Optimiser)
         check_choice("precision", self.precision, Precision)
 
@@ -71,14 +69,13 @@ class Outcome:
 
     weights: Weights
     reason: str
-    samples: int
     step_size: float
     """η of the last attempt, in the paper's units."""
     attempts: int
     initial_loss: float
     final_loss: float
     """Both are ℒ/m of the last attempt."""
-    direction: Weights
+    direction: Weights | None
     """The top eigenvector of ΦᵀΦ, of any length, where the next estimate of the curvature starts."""
 
     @property
@@ -152,8 +149,8 @@ class Objective:
                 product *= self.network.gain(weights)[:, None]
             out += product
 
-    def top_curvature(self, start: Weights | None) -> tuple[float, Weights]:
-        """λ_max(ΦᵀΦ) at θ_0 by power iteration, and its eigenvector.
+    def top_curvature(self, start: Weights | None) -> tuple[float, Weights | None]:
+        """λ_max(ΦᵀΦ) at θ_0 by power iteration, and its eigenvector; 0 and None where Φ is 0.
 
         The kernel's entries are mostly positive, so Φᵀ1 is a good start (with a ripple, lest it be
         orthogonal); later updates start from the last eigenvector and need two or three turns.
@@ -171,7 +168,7 @@ class Objective:
         for _ in range(30):
             length = np.sqrt(sum(float(np.sum(np.square(v))) for v in vector))
             if not 0 < length < np.inf:
-                return value, tuple(np.zeros_like(w) for w in self.initial)
+                return value, None
             vector = tuple(v / self.dtype(length) for v in vector)
             previous, (value, vector) = value, self._curvature_times(vector)
             if abs(value - previous) <= 0.003 * value:
@@ -249,7 +246,6 @@ def train(
     return Outcome(
         weights=tuple(w.astype(np.float64) for w in weights),
         reason=reason,
-        samples=objective.samples,
         step_size=step / scale,
         attempts=attempt,
         initial_loss=initial_loss,

@@ -12,26 +12,36 @@ from rarely.core.covariance.protocol import Candidates, Proposal
 from rarely.core.factors import Factors
 from rarely.core.types import Array
 
-LONG_BATCH = 256
-"""A first batch known to outlast this, and 4p, is not started in the t×t form."""
+SMALL = 256
+"""With so few parameters p² is next to nothing, and t×t would outgrow it at once."""
+LONG = 4
+"""A batch known to end beyond this many times p is not played in the t×t form."""
 
 
 class Auto:
-    """Starts dual, and goes to primal at the first update with t ≥ p, if primal fits the memory limit.
+    """Dual while rounds are few, primal from the first update on that has t ≥ p or a long batch before it.
 
-    A first batch that is known to be long starts primal: t×t would outgrow p×p before the first update.
-    Never an approximation, and never a change inside a batch: it would change the rounding of scores.
+    It starts primal where p is small or the first batch is known to be long, and stays dual where primal
+    would not fit the memory limit. Never an approximation, and never a change inside a batch: it would
+    change the rounding of scores.
     """
 
-    def __init__(self, widths: Widths, ridge: float, limit: Limit, first_batch: int = 0) -> None:
+    def __init__(self, widths: Widths, ridge: float, limit: Limit, ahead: int = 0) -> None:
         self._widths, self._ridge, self._limit = widths, ridge, limit
         self._parameters = sum(o * i for o, i in widths)
-        long = first_batch > max(4 * self._parameters, LONG_BATCH)
-        start = Primal if long and limit.allows("primal", 0) else Dual
-        if start is Dual and limit.horizon is not None:
-            leaves = self._parameters if limit.allows("primal", 0) else limit.horizon
-            limit.check_rounds("dual", min(limit.horizon, max(leaves, first_batch)))
-        self._inner: Dual | Primal = start(widths, ridge, limit)
+        self._inner: Dual | Primal
+        if self._prefers_primal(0, ahead):
+            self._inner = Primal(widths, ridge, limit)
+        else:
+            if limit.horizon is not None:
+                leaves = self._parameters if limit.allows("primal", 0) else limit.horizon
+                limit.check_rounds("dual", min(limit.horizon, max(leaves, ahead)))
+            self._inner = Dual(widths, ridge, limit)
+
+    def _prefers_primal(self, rounds: int, ahead: int) -> bool:
+        p = self._parameters
+        cheaper = p <= SMALL or (p <= rounds) or rounds + ahead > LONG * p
+        return cheaper and self._limit.allows("primal", 0)
 
     @property
     def kind(self) -> str:
@@ -65,9 +75,8 @@ class Auto:
     def accept(self, proposal: Proposal, count: int) -> None:
         self._inner.accept(proposal, count)
 
-    def freeze(self) -> None:
-        outnumbered = self.rounds >= self._parameters
-        if isinstance(self._inner, Dual) and outnumbered and self._limit.allows("primal", 0):
+    def freeze(self, ahead: int = 0) -> None:
+        if isinstance(self._inner, Dual) and self._prefers_primal(self.rounds, ahead):
             primal = Primal(self._widths, self._ridge, self._limit)
             primal.take_over(self._inner.past.view, self._inner.jitters)
             self._inner = primal

@@ -53,6 +53,11 @@ def cholesky(matrix: Array) -> tuple[Array, int]:
     )
 
 
+def whole_panels(solved: Array) -> Array:
+    """As much of a leading block's solution as `solve` can go on from."""
+    return solved[: len(solved) // PANEL * PANEL]
+
+
 class GrowingCholesky:
     """The factor L of a matrix that grows by bordering.
 
@@ -99,12 +104,6 @@ class GrowingCholesky:
             np.matmul(self._inverse[i][:count, :count], here, out=out[start : start + count])
         return out
 
-    def whole_panels(self, solved: Array | None) -> Array:
-        """As much of a leading block's solution as `solve` can go on from."""
-        if solved is None:
-            return np.empty((0, 0))
-        return solved[: len(solved) // PANEL * PANEL]
-
     def border(self, cross: Array, corner: Array, known: Array | None = None) -> Array:
         """The n new rows of L, (n, t + n), for A bordered by cross (t, n) and corner (n, n).
 
@@ -113,7 +112,7 @@ class GrowingCholesky:
         n = len(corner)
         rows = np.zeros((n, self._size + n))
         if self._size:
-            above = self.solve(cross, self._size, known if known is not None and len(known) else None)
+            above = self.solve(cross, self._size, known)
             corner = corner - above.T @ above
             rows[:, : self._size] = above.T
         factor, jitters = cholesky(corner)

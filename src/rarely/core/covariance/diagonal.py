@@ -62,7 +62,7 @@ class Diagonal:
         self.rounds += count
         self.log_det = float(proposal.log_dets[count - 1])
 
-    def freeze(self) -> None:
+    def freeze(self, ahead: int = 0) -> None:
         self._frozen, self.frozen_log_det = self._running, self.log_det
 
     def fork(self) -> Self:

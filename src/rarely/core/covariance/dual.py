@@ -12,18 +12,23 @@ running log det. Nothing is copied when a batch begins.
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import GrowingCholesky
+from rarely.core.covariance.cholesky import GrowingCholesky, whole_panels
 from rarely.core.covariance.price import Limit
 from rarely.core.covariance.protocol import Candidates, Proposal, prior_variances
+from rarely.core.errors import RoundingWarning
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.types import Array
 
 BLOCK_NUMBERS = 2**20
 """Numbers in the (t, n) arrays of one scoring; 8 MiB stay in a last-level cache."""
+
+DIGITS_LOST = 1e-13
+"""‖φ‖² − kᵀ(λI + K)⁻¹k below this part of ‖φ‖² is mostly rounding, and may come out negative."""
 
 
 class Dual:
@@ -55,8 +60,15 @@ class Dual:
             return Candidates(factors, prior_variances(factors, self.ridge))
         k = gram(self.past.view[: self._frozen], factors)
         solved = self._factor.solve(k, self._frozen)
-        left = factors.squared_norms() - np.einsum("ij,ij->j", solved, solved)
-        # Not negative but for rounding, which is relative to ‖φ‖².
+        norms = factors.squared_norms()
+        left = norms - np.einsum("ij,ij->j", solved, solved)
+        if (left < DIGITS_LOST * norms).any():
+            warnings.warn(
+                "a bonus is the difference of two numbers that agree to 13 digits: rounding has eaten it. Use a "
+                "larger ridge, contexts of smaller norm, or covariance='primal'.",
+                RoundingWarning,
+                stacklevel=2,
+            )
         return Candidates(factors, np.maximum(left, 0.0) / self.ridge, solved)
 
     def propose(self, chosen: Candidates) -> Proposal:
@@ -64,8 +76,9 @@ class Dual:
         self._limit.check_rounds(self.kind, self.rounds + len(factors))
         corner = gram(factors, factors)
         corner.flat[:: len(factors) + 1] += self.ridge
-        known = self._factor.whole_panels(chosen.solved)
-        rows = self._factor.border(gram(self.past.view[len(known) :], factors), corner, known)
+        known = None if chosen.solved is None else whole_panels(chosen.solved)
+        done = 0 if known is None else len(known)
+        rows = self._factor.border(gram(self.past.view[done:], factors), corner, known)
         growth = 2 * np.log(np.diagonal(rows, offset=self.rounds)) - np.log(self.ridge)
         return Proposal(factors, self.log_det + np.cumsum(growth), rows)
 
@@ -76,7 +89,7 @@ class Dual:
         self.past.append(proposal.factors[:count])
         self.log_det = float(proposal.log_dets[count - 1])
 
-    def freeze(self) -> None:
+    def freeze(self, ahead: int = 0) -> None:
         self._frozen, self.frozen_log_det = self.rounds, self.log_det
 
     def fork(self) -> Self:

@@ -52,7 +52,7 @@ class LastLayer:
     def accept(self, proposal: Proposal, count: int) -> None:
         self._inner.accept(proposal, count)
 
-    def freeze(self) -> None:
+    def freeze(self, ahead: int = 0) -> None:
         self._inner.freeze()
 
     def fork(self) -> Self:

@@ -105,7 +105,7 @@ class Primal:
         self._factorise()
         self._clear_pending()
 
-    def freeze(self) -> None:
+    def freeze(self, ahead: int = 0) -> None:
         self._absorb()
         self._frozen, self.frozen_log_det = self._running, self.log_det
 

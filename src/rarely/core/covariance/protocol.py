@@ -82,8 +82,8 @@ class Covariance(Protocol):
     def accept(self, proposal: Proposal, count: int) -> None:
         """Make the first `count` rounds of the latest proposal part of the running matrix."""
 
-    def freeze(self) -> None:
-        """Let the frozen matrix be what the running one is now."""
+    def freeze(self, ahead: int = 0) -> None:
+        """Let the frozen matrix be what the running one is now, for at least `ahead` rounds if that is known."""
 
     def fork(self) -> Self:
         """A copy to work on; the original stays valid as long as the fork is kept or dropped whole."""

@@ -15,8 +15,10 @@ import numpy as np
 
 from rarely.core.choice import Optimist
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths
+from rarely.core.covariance.cholesky import cholesky
 from rarely.core.errors import check_choice
 from rarely.core.factors import Factors
+from rarely.core.history import read_log
 from rarely.core.policy import Lesson, Policy, Ties, make_generator
 from rarely.core.radius import Beta, Occasion, describe_beta
 from rarely.core.scaling import Affine
@@ -51,7 +53,7 @@ class LinearLearner:
         x = self.scale(contexts)
         return x @ self.coefficients, Factors((x,), (np.ones((len(x), 1)),))
 
-    def seen(self, contexts: Array) -> LinearLearner:
+    def seen(self, contexts: Array, rounds: int) -> LinearLearner:
         return self
 
     def scaled(self) -> LinearLearner:
@@ -61,8 +63,11 @@ class LinearLearner:
         x = self.scale(contexts)
         matrix = x.T @ x
         matrix.flat[:: len(matrix) + 1] += self.ridge
-        solution = np.asarray(np.linalg.solve(matrix, x.T @ rewards), np.float64)
-        return Lesson(replace(self, coefficients=solution))
+        with np.errstate(over="ignore", invalid="ignore"):
+            factor = cholesky(matrix)[0]
+            solution = np.linalg.solve(factor.T, np.linalg.solve(factor, x.T @ rewards))
+        reason = "" if np.isfinite(solution).all() else "the ridge estimate overflows: the rewards are too large"
+        return Lesson(replace(self, coefficients=np.asarray(solution, np.float64)), reason)
 
     def occasion(self, round: int, covariance: Covariance) -> Occasion:
         return Occasion(round, covariance.rounds, covariance.frozen_log_det, self.ridge, exact=True)
@@ -116,8 +121,8 @@ class LinUCB(Policy):
     @classmethod
     def from_log(cls, contexts: Any, rewards: Any, **settings: Any) -> Self:
         """A policy whose version 0 is already fitted to (n, d) logged contexts and their rewards."""
-        policy = cls(dim=np.shape(contexts)[-1], **settings)
-        return policy._start_from_log(contexts, rewards)
+        rows, values = read_log(contexts, rewards)
+        return cls(dim=rows.shape[1], **settings)._start_from_log(rows, values)
 
     @property
     def coefficients(self) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,17 +11,16 @@ from rarely.core.choice import Optimist
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths
 from rarely.core.errors import InvalidInput, check_choice
 from rarely.core.factors import Factors
+from rarely.core.history import read_log
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Lesson, Policy, Ties, make_generator
 from rarely.core.radius import Beta, Occasion, describe_beta
-from rarely.core.scaling import Affine, Moments, RewardScale
+from rarely.core.scaling import FEWEST, Affine, Moments, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.training import Optimiser, Plan, Precision, train
-from rarely.core.types import Array
+from rarely.core.types import Array, BoolArray
 
 Preset = Literal["practical", "paper"]
-ENOUGH = 16
-"""Contexts that a scale must have seen before it is kept for life: a spread of two or three can be anything."""
 _NOT_SETTINGS = ("self", "seed", "__class__")
 
 
@@ -37,7 +36,9 @@ class NeuralLearner:
     plan: Plan
     standardise_rewards: bool
     moments: Moments | None = None
-    """Of the contexts seen, until an update fits `scale` to enough of them; None once it is fixed."""
+    """Of the contexts seen, until updates have fixed every column of `scale`; None from then on."""
+    settled: BoolArray = field(default_factory=lambda: np.array(False))
+    """Which columns of `scale` are fixed."""
     direction: Weights | None = None
     used_step: float | None = None
 
@@ -57,23 +58,27 @@ class NeuralLearner:
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
         return self.rewards.center + self.rewards.spread * values, factors
 
-    def seen(self, contexts: Array) -> NeuralLearner:
+    def seen(self, contexts: Array, rounds: int) -> NeuralLearner:
         if self.moments is None:
             return self
         moments = self.moments.fork()
-        moments.add(contexts)
+        moments.add(contexts, rounds)
         return replace(self, moments=moments)
 
     def scaled(self) -> NeuralLearner:
-        """The learner with its scale of contexts fitted: for life, or for now if it saw too few."""
-        if self.moments is None or not self.moments.count:
+        """The learner with its scale fitted: a column's for life once it is settled, for now until then."""
+        if self.moments is None or self.moments.rounds < FEWEST:
             return self
-        settled = self.moments.count >= ENOUGH
-        return replace(self, scale=self.moments.affine(), moments=None if settled else self.moments)
+        fresh, kept = self.moments.affine(), self.settled
+        scale = Affine(np.where(kept, self.scale.center, fresh.center), np.where(kept, self.scale.spread, fresh.spread))
+        settled = kept | self.moments.settled()
+        return replace(self, scale=scale, settled=settled, moments=None if settled.all() else self.moments)
 
     def learn(self, contexts: Array, rewards: Array) -> Lesson:
         ready = self.scaled()
         scale = RewardScale.fit(rewards) if self.standardise_rewards else RewardScale()
+        if not np.isfinite(scale.spread):
+            return Lesson(self, "the rewards are so large that their standard deviation overflows")
         outcome = train(
             self.network,
             self.initial,
@@ -109,7 +114,6 @@ class NeuralLearner:
         numbers: dict[str, Any] = {
             "reward_center": self.rewards.center,
             "reward_spread": self.rewards.spread,
-            "used_step": self.used_step,
             "constant": self.scale.constant,
         }
         arrays = {f"initial{i}": w for i, w in enumerate(self.initial)}
@@ -118,7 +122,8 @@ class NeuralLearner:
         if self.direction is not None:
             arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}  # type: ignore[misc]
         if self.moments is not None:
-            numbers["seen"] = self.moments.count
+            numbers |= {"seen": self.moments.count, "seen_rounds": self.moments.rounds}
+            arrays |= {"settled": self.settled}  # type: ignore[dict-item]
             arrays |= {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
         return numbers, arrays
 
@@ -129,7 +134,7 @@ class NeuralLearner:
         moments = None
         if "seen" in numbers:
             moments = Moments(self.dim)
-            moments.count = numbers["seen"]
+            moments.count, moments.rounds = numbers["seen"], numbers["seen_rounds"]
             moments.mean, moments.squares = arrays["seen_mean"], arrays["seen_squares"]
         return replace(
             self,
@@ -139,15 +144,15 @@ class NeuralLearner:
             rewards=RewardScale(numbers["reward_center"], numbers["reward_spread"]),
             moments=moments,
             direction=layers("direction") if "direction0" in arrays else None,
-            used_step=numbers["used_step"],
+            settled=np.asarray(arrays.get("settled", np.True_), np.bool_),
         )
 
 
 class BatchNeuralUCB(Policy):
     """A neural network with upper confidence bounds, and at most B versions of it.
 
-    `preset="practical"` scales contexts (fitted at the first update that has seen 16 of them and kept
-    for life, or given as `context_scale`), appends a constant, standardises rewards and trains in
+    `preset="practical"` scales contexts (fitted at the first update and kept for life from 16
+    rounds on, or given as `context_scale`), appends a constant, standardises rewards and trains in
     float32; `preset="paper"` is the printed algorithm in float64. `beta` is a number, a function of the
     round, or a `TheoremRadius`.
 
@@ -188,8 +193,8 @@ class BatchNeuralUCB(Policy):
         check_choice("preset", preset, Preset)
         check_choice("ties", ties, Ties)
         practical = preset == "practical"
-        if context_scale is not None and context_scale.dim != dim:
-            raise InvalidInput(f"context_scale must be for dim = {dim} numbers; it is for {context_scale.dim}.")
+        if context_scale is not None and (not isinstance(context_scale, Affine) or context_scale.dim != dim):
+            raise InvalidInput(f"context_scale must be an Affine for dim = {dim} numbers; got {context_scale!r}.")
         scale = context_scale or Affine.identity(dim, constant=practical)
         network = Network(scale.scaled_dim, hidden, depth, biases, scaling, initial)
         generator = make_generator(seed)
@@ -218,8 +223,8 @@ class BatchNeuralUCB(Policy):
     @classmethod
     def from_log(cls, contexts: Any, rewards: Any, **settings: Any) -> Self:
         """A policy whose version 0 is already trained on (n, d) logged contexts and their rewards."""
-        policy = cls(dim=np.shape(contexts)[-1], **settings)
-        return policy._start_from_log(contexts, rewards)
+        rows, values = read_log(contexts, rewards)
+        return cls(dim=rows.shape[1], **settings)._start_from_log(rows, values)
 
     @property
     def network(self) -> Network:
