@@ -112,7 +112,7 @@ class Moments:
         return ~self._still() if self.rounds >= ENOUGH else np.zeros(len(self.mean), np.bool_)
 
     def _still(self) -> BoolArray:
-        return np.asarray(self._deviation() <= 1e-12 * np.abs(self.mean)) | (self.squares == 0)
+        return np.asarray(np.less_equal(self._deviation(), 1e-12 * np.abs(self.mean)), np.bool_)
 
     def _deviation(self) -> Array:
         return np.asarray(np.sqrt(self.squares / max(self.count, 1)))
