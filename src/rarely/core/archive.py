@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rarely.core.errors import SnapshotError
-from rarely.core.types import Array
+from rarely.core.types import Array, Arrays
 
 MAGIC = "rarely-policy"
 FORMAT = 1
@@ -22,7 +22,7 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError, ValueErr
 """What reading a damaged zip or damaged JSON raises, depending on where the damage is."""
 
 
-def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Array]) -> None:
+def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Arrays) -> None:
     """Write header and arrays so that a reader sees the old file or the new one, never half of it."""
     body = json.dumps(header, default=_plain).encode()
     blobs = {name: _npy(array) for name, array in arrays.items()}
@@ -52,7 +52,7 @@ def _umask() -> int:
     return mask
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays of a file that is whole and unaltered."""
     with open(path, "rb") as file:
         content = io.BytesIO(file.read())

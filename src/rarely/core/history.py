@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rarely.core.errors import ConflictingReward, InvalidContexts, InvalidReward, UnknownRound
 from rarely.core.rows import Rows
-from rarely.core.types import Array, IntArray
+from rarely.core.types import Array, Arrays, IntArray
 
 LOGGED = -1
 """The version, and the arm, of a row that came from a log."""
@@ -109,12 +109,12 @@ class History:
         self._known += int(np.count_nonzero(np.isnan(earlier)))
         self._rewards.view[rows] = values
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays, for `restore`."""
         arrays = {"contexts": self.contexts, "rewards": self.rewards, "arms": self.arms, "versions": self.versions}
         return {"logged": self.logged}, arrays
 
-    def restore(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
+    def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         """Take over a saved state."""
         self._append(arrays["contexts"], arrays["rewards"], arrays["arms"], arrays["versions"])
         self.logged = numbers["logged"]

@@ -14,15 +14,16 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from rarely.core import archive
 from rarely.core.choice import Chooser, tolerances
 from rarely.core.contexts import Part, Rounds, read_rounds
-from rarely.core.covariance import FORMS, Auto, Candidates, Covariance, Kind, Limit, Widths
+from rarely.core.covariance import FORMS, Auto, Candidates, Covariance, Kind, Limit
 from rarely.core.covariance.protocol import prior_variances
+from rarely.core.draws import Draws, generator_from
 from rarely.core.errors import (
     BudgetSpent,
     InvalidContexts,
@@ -32,12 +33,13 @@ from rarely.core.errors import (
     check_positive,
     check_whole,
 )
-from rarely.core.factors import Factors, joined
+from rarely.core.factors import joined
 from rarely.core.history import History
-from rarely.core.radius import Beta, Occasion, radius_at
+from rarely.core.learner import Learner
+from rarely.core.radius import Beta, radius_at
 from rarely.core.records import UpdateRecord
 from rarely.core.schedules import FAR, Budget, Schedule, schedule_from
-from rarely.core.types import Array, Decision, IntArray
+from rarely.core.types import Array, Arrays, Decision, IntArray
 
 Ties = Literal["lowest", "random"]
 
@@ -47,55 +49,6 @@ class Scores(NamedTuple):
 
     means: Array
     bonuses: Array
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """What a learner made of the rewards; `reason` says why it must not be used, if so."""
-
-    learner: Learner
-    reason: str = ""
-    step_size: float | None = None
-    attempts: int = 0
-    initial_loss: float | None = None
-    final_loss: float | None = None
-
-
-class Learner(Protocol):
-    """A frozen model of rewards: a value, of which `learn` makes the next."""
-
-    @property
-    def dim(self) -> int:
-        """Numbers in a context."""
-
-    @property
-    def widths(self) -> Widths:
-        """(out_l, in_l) of its features' layers."""
-
-    @property
-    def reward_spread(self) -> float:
-        """The scale of its predictions, for what counts as a tie."""
-
-    def assess(self, contexts: Array) -> tuple[Array, Factors]:
-        """Means in reward units, (n,), and features."""
-
-    def seen(self, contexts: Array, rounds: int) -> Learner:
-        """The learner after it saw the contexts of all arms of so many rounds, without rewards."""
-
-    def scaled(self) -> Learner:
-        """The learner with its scale of contexts fitted, as `learn` would fit it."""
-
-    def learn(self, contexts: Array, rewards: Array) -> Lesson:
-        """The next version, from all rewards that are in."""
-
-    def occasion(self, round: int, covariance: Covariance) -> Occasion:
-        """What the radius β may depend on, for a version that decides from `round` on."""
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Numbers and arrays from which `restored` makes the same value, bit for bit."""
-
-    def restored(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> Learner:
-        """The saved value."""
 
 
 class Policy(ABC):
@@ -222,7 +175,7 @@ class Policy(ABC):
                 "call update() first, or select without until_due to go on under the frozen version."
             )
         learner, covariance = self._learner, self._covariance.fork()
-        draws = _Draws(self._generator) if self._chooser.draws else None
+        draws = Draws(self._generator) if self._chooser.draws else None
         start, due = self.round, self._due
         now = start
         means, bonuses, arms, chosen = [], [], [], []
@@ -403,12 +356,12 @@ class Policy(ABC):
         arrays |= {f"history.{k}": v for k, v in history_arrays.items()}
         archive.write(path, header, arrays)
 
-    def _restore(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
-        def part(name: str) -> dict[str, Array]:
+    def _restore(self, header: dict[str, Any], arrays: Arrays) -> None:
+        def part(name: str) -> Arrays:
             prefix = name + "."
             return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
-        self._generator = _generator_from(header["generator"])
+        self._generator = generator_from(header["generator"])
         self._version, self._due = header["version"], header["due"]
         self._base_round, self._base_log_det = header["base_round"], header["base_log_det"]
         self._radius = header["radius"]
@@ -440,48 +393,6 @@ class _Assessed:
         return covariance.measure(
             joined([self.candidates[row // self.block].factors[[row % self.block]] for row in rows])
         )
-
-
-class _Draws:
-    """One uniform number a round from a generator that moves on only when the call succeeds."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
-        self._before = self._now = generator.bit_generator.state
-
-    def _draw(self, count: int) -> tuple[Array, Any]:
-        """The next numbers and the state after them, the generator left where it was."""
-        bits = self._generator.bit_generator
-        bits.state = self._now
-        uniforms, after = self._generator.random(count), bits.state
-        bits.state = self._before
-        return uniforms, after
-
-    def peek(self, count: int) -> Array:
-        """The numbers of the next rounds."""
-        return self._draw(count)[0]
-
-    def keep(self, count: int) -> None:
-        """Count so many of them as used."""
-        self._now = self._draw(count)[1]
-
-    def commit(self) -> None:
-        """Let the generator move on."""
-        self._generator.bit_generator.state = self._now
-
-
-def make_generator(seed: int | np.random.Generator | None) -> np.random.Generator:
-    """All randomness of a policy comes from here."""
-    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
-
-
-def _generator_from(state: dict[str, Any]) -> np.random.Generator:
-    name = state["bit_generator"]
-    if name not in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):
-        raise InvalidInput(f"a saved generator must be one of NumPy's own; got {name!r}.")
-    bits = getattr(np.random, name)()
-    bits.state = state
-    return np.random.Generator(bits)
 
 
 def _joined(parts: list[Array], rounds: Rounds) -> Array:

@@ -165,8 +165,12 @@ class DeterminantTrigger(Schedule):
     """End a batch once log det Z has grown by more than `log_ratio` = log q since the batch began.
 
     Algorithm 1's adaptive scheme, the *rarely switching* rule of Abbasi-Yadkori et al. (2011). The paper
-    compares determinants; they overflow, so we compare logarithms. `batches` caps the versions; with a
-    `horizon` nothing is due once its last round is decided.
+    compares determinants; they overflow, so we compare logarithms.
+
+        log_ratio   log q. The smaller, the more updates: their number is about the whole growth of
+                    log det, which `policy.log_det` shows, over log_ratio
+        batches     at most so many versions; None sets no limit
+        horizon     rounds planned for, if known: nothing is due once the last of them is decided
 
     >>> DeterminantTrigger(log_ratio=1.0).first_due(round=0, growth=np.array([0.4, 0.9, 1.3]))
     2

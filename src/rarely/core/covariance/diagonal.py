@@ -12,10 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.covariance.price import Limit
+from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import Candidates, Proposal
 from rarely.core.factors import Factors
-from rarely.core.types import Array
+from rarely.core.types import Arrays
 
 
 class Diagonal:
@@ -24,7 +24,7 @@ class Diagonal:
     kind = "diagonal"
     jitters = 0
 
-    def __init__(self, widths: tuple[tuple[int, int], ...], ridge: float, limit: Limit) -> None:
+    def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)
         self.ridge, self.rounds = ridge, 0
         self._running = tuple(np.full(shape, ridge) for shape in widths)
@@ -68,12 +68,12 @@ class Diagonal:
     def fork(self) -> Self:
         return copy.copy(self)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers = {"rounds": self.rounds, "log_det": self.log_det, "frozen_log_det": self.frozen_log_det}
         arrays = {f"running{i}": z for i, z in enumerate(self._running)}
         return numbers, arrays | {f"frozen{i}": z for i, z in enumerate(self._frozen)}
 
-    def restore(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> None:
+    def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         self.rounds, self.log_det = numbers["rounds"], numbers["log_det"]
         self.frozen_log_det = numbers["frozen_log_det"]
         layers = range(len(self._running))

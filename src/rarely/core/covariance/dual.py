@@ -18,11 +18,11 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.cholesky import GrowingCholesky, whole_panels
-from rarely.core.covariance.price import Limit
+from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import Candidates, Proposal, prior_variances
 from rarely.core.errors import RoundingWarning
 from rarely.core.factors import FactorRows, Factors, gram
-from rarely.core.types import Array
+from rarely.core.types import Arrays
 
 BLOCK_NUMBERS = 2**20
 """Numbers in the (t, n) arrays of one scoring; 8 MiB stay in a last-level cache."""
@@ -36,7 +36,7 @@ class Dual:
 
     kind = "dual"
 
-    def __init__(self, widths: tuple[tuple[int, int], ...], ridge: float, limit: Limit) -> None:
+    def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         self.ridge, self._limit = ridge, limit
         self.past = FactorRows(widths)
         self._factor = GrowingCholesky()
@@ -97,7 +97,7 @@ class Dual:
         other.past, other._factor = self.past.fork(), self._factor.fork()
         return other
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def state(self) -> tuple[dict[str, Any], Arrays]:
         past = self.past.view
         arrays = {f"input{i}": a for i, a in enumerate(past.inputs)}
         arrays |= {f"signal{i}": d for i, d in enumerate(past.signals)}
@@ -109,7 +109,7 @@ class Dual:
         }
         return numbers, arrays | {"factor": self._factor.packed()}
 
-    def restore(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> None:
+    def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         layers = len(self.past.view.inputs)
         self.past.append(
             Factors(

@@ -17,11 +17,11 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.cholesky import GrowingCholesky
-from rarely.core.covariance.price import Limit
+from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import Candidates, Proposal
 from rarely.core.factors import Factors
 from rarely.core.rows import Rows
-from rarely.core.types import Array
+from rarely.core.types import Array, Arrays
 
 BLOCK_NUMBERS = 2**21
 """Numbers in the (n, p) features of one scoring."""
@@ -32,7 +32,7 @@ class Primal:
 
     kind = "primal"
 
-    def __init__(self, widths: tuple[tuple[int, int], ...], ridge: float, limit: Limit) -> None:
+    def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)
         p = sum(o * i for o, i in widths)
         self.ridge, self.rounds, self._jitters = ridge, 0, 0
@@ -115,7 +115,7 @@ class Primal:
         other._factor = self._factor.fork()
         return other
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers = {
             "rounds": self.rounds,
             "log_det": self.log_det,
@@ -133,7 +133,7 @@ class Primal:
         }
         return numbers, arrays
 
-    def restore(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> None:
+    def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         self.rounds, self._jitters = numbers["rounds"], numbers["jitters"]
         self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
         self._matrix = arrays["matrix"]

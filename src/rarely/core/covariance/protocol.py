@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from rarely.core.factors import Factors
-from rarely.core.types import Array
+from rarely.core.types import Array, Arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,10 @@ class Covariance(Protocol):
     def fork(self) -> Self:
         """A copy to work on; the original stays valid as long as the fork is kept or dropped whole."""
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays from which `restore` makes the same object, bit for bit."""
 
-    def restore(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> None:
+    def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         """Take over a saved state."""
 
 

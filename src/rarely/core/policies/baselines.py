@@ -8,8 +8,9 @@ import numpy as np
 
 from rarely.core.choice import Coin
 from rarely.core.covariance import DEFAULT_LIMIT, Kind
+from rarely.core.draws import make_generator
 from rarely.core.policies.linear import LinearLearner
-from rarely.core.policy import Policy, make_generator
+from rarely.core.policy import Policy
 from rarely.core.schedules import EveryRound, Schedule
 
 

@@ -16,14 +16,16 @@ import numpy as np
 from rarely.core.choice import Optimist
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths
 from rarely.core.covariance.cholesky import cholesky
+from rarely.core.draws import make_generator
 from rarely.core.errors import check_choice
 from rarely.core.factors import Factors
 from rarely.core.history import read_log
-from rarely.core.policy import Lesson, Policy, Ties, make_generator
+from rarely.core.learner import Lesson
+from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion, describe_beta
 from rarely.core.scaling import Affine
 from rarely.core.schedules import EveryRound, Schedule
-from rarely.core.types import Array
+from rarely.core.types import Array, Arrays
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,20 @@ class LinearLearner:
     def occasion(self, round: int, covariance: Covariance) -> Occasion:
         return Occasion(round, covariance.rounds, covariance.frozen_log_det, self.ridge, exact=True)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def state(self) -> tuple[dict[str, Any], Arrays]:
         return {}, {"coefficients": self.coefficients}
 
-    def restored(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> LinearLearner:
+    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> LinearLearner:
         return replace(self, coefficients=arrays["coefficients"])
 
 
 class LinUCB(Policy):
     """LinUCB (Li et al., 2010) with one shared linear model, with or without an intercept.
+
+        dim, schedule     d numbers in a context; when updates are due (without one: after every round)
+        ridge, beta       λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x)
+
+    The others are those of `BatchNeuralUCB`.
 
     >>> from rarely import LinUCB
     >>> policy = LinUCB(dim=2, beta=0.0)

@@ -9,16 +9,18 @@ import numpy as np
 
 from rarely.core.choice import Optimist
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths
+from rarely.core.draws import make_generator
 from rarely.core.errors import InvalidInput, check_choice
 from rarely.core.factors import Factors
 from rarely.core.history import read_log
+from rarely.core.learner import Lesson
 from rarely.core.network import Initial, Network, Scaling, Weights
-from rarely.core.policy import Lesson, Policy, Ties, make_generator
+from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion, describe_beta
 from rarely.core.scaling import FEWEST, Affine, Moments, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.training import Optimiser, Plan, Precision, train
-from rarely.core.types import Array, BoolArray
+from rarely.core.types import Array, Arrays, BoolArray
 
 Preset = Literal["practical", "paper"]
 _NOT_SETTINGS = ("self", "seed", "__class__")
@@ -110,24 +112,24 @@ class NeuralLearner:
             step=None if step is None else step * self.network.output_scale**2,
         )
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers: dict[str, Any] = {
             "reward_center": self.rewards.center,
             "reward_spread": self.rewards.spread,
             "constant": self.scale.constant,
         }
-        arrays = {f"initial{i}": w for i, w in enumerate(self.initial)}
-        arrays |= {f"weights{i}": w for i, w in enumerate(self.weights)}  # type: ignore[misc]
+        arrays: Arrays = {f"initial{i}": w for i, w in enumerate(self.initial)}
+        arrays |= {f"weights{i}": w for i, w in enumerate(self.weights)}
         arrays |= {"center": self.scale.center, "spread": self.scale.spread}
         if self.direction is not None:
-            arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}  # type: ignore[misc]
+            arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}
         if self.moments is not None:
             numbers |= {"seen": self.moments.count, "seen_rounds": self.moments.rounds}
-            arrays |= {"settled": self.settled}  # type: ignore[dict-item]
+            arrays |= {"settled": self.settled}
             arrays |= {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
         return numbers, arrays
 
-    def restored(self, numbers: dict[str, Any], arrays: dict[str, Array]) -> NeuralLearner:
+    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> NeuralLearner:
         def layers(name: str) -> tuple[Array, ...]:
             return tuple(arrays[f"{name}{i}"] for i in range(self.network.depth))
 
@@ -151,10 +153,24 @@ class NeuralLearner:
 class BatchNeuralUCB(Policy):
     """A neural network with upper confidence bounds, and at most B versions of it.
 
-    `preset="practical"` scales contexts (fitted at the first update and kept for life from 16
-    rounds on, or given as `context_scale`), appends a constant, standardises rewards and trains in
-    float32; `preset="paper"` is the printed algorithm in float64. `beta` is a number, a function of the
-    round, or a `TheoremRadius`.
+        dim, schedule     d numbers in a context; when updates are due, and how many there may be
+        hidden, depth     m units (even) in each of L − 1 hidden layers
+        ridge, beta       λ of Z_1 = λI and of the training's penalty; the radius β in bonus = β·√(φᵀZ⁻¹φ):
+                          a number, a function of the round, or a `TheoremRadius`
+        steps, step_size  J gradient steps per update, of size η; None takes η from the curvature
+        covariance        "auto" (the cheaper exact one), "dual" (t×t), "primal" (p×p), or one of the
+                          approximations "diagonal" and "last_layer"
+        preset            "practical": contexts scaled (fitted at the first update and kept for life from 16
+                          rounds on), a constant appended, rewards standardised, training in float32.
+                          "paper": the printed algorithm, contexts and rewards as they come, float64
+        seed              of the initial weights and of random ties; a number or a NumPy Generator
+        ties              "lowest" arm, or "random"
+        memory_limit      bytes that the covariance may take; what needs more is refused with the alternatives
+
+    One by one, over the preset: `context_scale` (an `Affine`; `ArmBlocks.scale` for contexts made of blocks),
+    `standardise_rewards`, `precision` ("float32", "float64"), `optimiser` ("gradient_descent", "sgd"),
+    `biases`, `scaling` ("ntk": f = √m·u as printed; "standard": f = u), `initial` weights ("paired":
+    f(·; θ_0) = 0; "uniform").
 
     >>> from rarely import BatchNeuralUCB, FixedGrid
     >>> policy = BatchNeuralUCB(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)

@@ -1,0 +1,60 @@
+"""What a policy learns with: a frozen model of rewards, of which each update makes the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rarely.core.covariance import Covariance, Widths
+from rarely.core.factors import Factors
+from rarely.core.radius import Occasion
+from rarely.core.types import Array, Arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a learner made of the rewards; `reason` says why it must not be used, if so."""
+
+    learner: Learner
+    reason: str = ""
+    step_size: float | None = None
+    attempts: int = 0
+    initial_loss: float | None = None
+    final_loss: float | None = None
+
+
+class Learner(Protocol):
+    """A frozen model of rewards: a value, of which `learn` makes the next."""
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a context."""
+
+    @property
+    def widths(self) -> Widths:
+        """(out_l, in_l) of its features' layers."""
+
+    @property
+    def reward_spread(self) -> float:
+        """The scale of its predictions, for what counts as a tie."""
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        """Means in reward units, (n,), and features."""
+
+    def seen(self, contexts: Array, rounds: int) -> Learner:
+        """The learner after it saw the contexts of all arms of so many rounds, without rewards."""
+
+    def scaled(self) -> Learner:
+        """The learner with its scale of contexts fitted, as `learn` would fit it."""
+
+    def learn(self, contexts: Array, rewards: Array) -> Lesson:
+        """The next version, from all rewards that are in."""
+
+    def occasion(self, round: int, covariance: Covariance) -> Occasion:
+        """What the radius β may depend on, for a version that decides from `round` on."""
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Numbers and arrays from which `restored` makes the same value, bit for bit."""
+
+    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> Learner:
+        """The saved value."""
