@@ -5,6 +5,11 @@ python benchmarks/first_look.py --out out       # writes out/report.html and out
 
 from __future__ import annotations
 
+import os
+
+# At this size a second BLAS thread gains little, and on a busy machine threads that wait for each other lose much.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import argparse
 import html
 import sys
