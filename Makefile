@@ -8,7 +8,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .PHONY: run test test-slow bench clean
 
-run: $(VENV)/.installed            ## play cosine with every scheme and write out/report.html
+run: $(VENV)/.installed            ## play the quadratic problem and write out/report.html
 	$(BIN)/python benchmarks/first_look.py --out out
 
 test: $(VENV)/.installed           ## lint, types, arrows, doctests, tests

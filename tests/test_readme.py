@@ -1,5 +1,6 @@
 """What README shows runs as it stands."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -23,3 +24,15 @@ def test_the_picture_of_the_house_is_true():
         if module.name != "__init__.py":
             assert re.search(rf"\b{module.stem}\b", house), module
     assert all((README.parent / link).exists() for link in re.findall(r"\]\(([^):]+)\)", text))
+
+
+def test_the_nightly_example_runs(monkeypatch, capsys):
+    path = README.parent / "examples" / "nightly.py"
+    spec = importlib.util.spec_from_file_location("nightly", path)
+    nightly = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(nightly)
+    monkeypatch.setattr(nightly, "DAYS", 4)
+    monkeypatch.setattr(nightly, "VISITORS", 100)
+    nightly.main()
+    printed = capsys.readouterr().out
+    assert "<BatchNeuralUCB: version 3, round 400" in printed

@@ -200,13 +200,15 @@ def test_tiny_rewards_do_not_all_tie():
 # --- starting from a log
 
 
-@pytest.mark.parametrize("make", ["neural", "practical", "linear"])
+@pytest.mark.parametrize("make", ["neural", "practical", "linear", "uniform"])
 def test_a_log_starts_version_zero_already_trained(make, tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2))
     y = 3 + 2 * x[:, 0]
     if make == "linear":
         policy = LinUCB.from_log(x, y, schedule=FixedGrid(20, 2), ridge=1e-3, beta=0.0)
+    elif make == "uniform":
+        policy = Uniform.from_log(x, y, schedule=FixedGrid(20, 2), ridge=1e-3)
     else:
         preset = "practical" if make == "practical" else "paper"
         policy = BatchNeuralUCB.from_log(
@@ -376,6 +378,17 @@ def test_too_dear_a_covariance_is_refused_at_the_door():
         BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=64, covariance="dual")
     with pytest.raises(TooExpensive):
         BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3)
+
+
+def test_weights_that_do_not_fit_are_refused_before_they_are_made():
+    with pytest.raises(TooExpensive, match="the weights alone"):
+        BatchNeuralUCB(400, FixedGrid(100, 5), hidden=20_000, depth=4)
+
+
+def test_a_policy_tells_where_it_stands():
+    policy = small(FixedGrid(HORIZON, 4))
+    policy.select(contexts()[:6])
+    assert repr(policy) == "<BatchNeuralUCB: version 0, round 6, 6 rewards missing, due>"
 
 
 def test_without_a_horizon_the_price_is_checked_as_rounds_come_and_nothing_changes():

@@ -34,7 +34,7 @@ from rarely.core.errors import (
     check_whole,
 )
 from rarely.core.factors import joined
-from rarely.core.history import History
+from rarely.core.history import History, read_log
 from rarely.core.learner import Learner
 from rarely.core.radius import Beta, radius_at
 from rarely.core.records import UpdateRecord
@@ -84,7 +84,23 @@ class Policy(ABC):
         self._radius = radius_at(beta, learner.occasion(1, self._covariance))
         self._updates: list[UpdateRecord] = []
 
+    @classmethod
+    def from_log(cls, contexts: Any, rewards: Any, **settings: Any) -> Self:
+        """A policy whose version 0 is already trained on (n, d) logged contexts and their rewards.
+
+        `settings` are the constructor's, less `dim`. The log counts in Z, with features at the initial
+        weights, and in the history, before round 1; the schedule counts from round 1 on.
+        """
+        rows, values = read_log(contexts, rewards)
+        make: Any = cls
+        policy: Self = make(dim=rows.shape[1], **settings)
+        return policy._start_from_log(rows, values)
+
     # --- what a policy says of itself
+
+    def __repr__(self) -> str:
+        stands = f"version {self.version}, round {self.round}, {self.missing} rewards missing"
+        return f"<{type(self).__name__}: {stands}{', due' if self.due else ''}>"
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:

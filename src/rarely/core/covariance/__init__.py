@@ -8,7 +8,7 @@ from rarely.core.covariance.auto import Auto
 from rarely.core.covariance.diagonal import Diagonal
 from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.last_layer import LastLayer
-from rarely.core.covariance.price import DEFAULT_LIMIT, Limit, Price, Widths, prices
+from rarely.core.covariance.price import DEFAULT_LIMIT, Limit, Price, Widths, in_bytes, prices
 from rarely.core.covariance.primal import Primal
 from rarely.core.covariance.protocol import Candidates, Covariance, Proposal
 
@@ -30,5 +30,6 @@ __all__ = [
     "Primal",
     "Proposal",
     "Widths",
+    "in_bytes",
     "prices",
 ]

@@ -9,7 +9,7 @@ covariances. With `DeterminantTrigger` it switches rarely, by the rule of Abbasi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from rarely.core.covariance.cholesky import cholesky
 from rarely.core.draws import make_generator
 from rarely.core.errors import check_choice
 from rarely.core.factors import Factors
-from rarely.core.history import read_log
 from rarely.core.learner import Lesson
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion, describe_beta
@@ -124,12 +123,6 @@ class LinUCB(Policy):
             memory_limit=memory_limit,
         )
         self._schedule = schedule
-
-    @classmethod
-    def from_log(cls, contexts: Any, rewards: Any, **settings: Any) -> Self:
-        """A policy whose version 0 is already fitted to (n, d) logged contexts and their rewards."""
-        rows, values = read_log(contexts, rewards)
-        return cls(dim=rows.shape[1], **settings)._start_from_log(rows, values)
 
     @property
     def coefficients(self) -> Array:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
 from rarely.core.choice import Optimist
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths, in_bytes
 from rarely.core.draws import make_generator
-from rarely.core.errors import InvalidInput, check_choice
+from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_whole
 from rarely.core.factors import Factors
-from rarely.core.history import read_log
 from rarely.core.learner import Lesson
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
@@ -208,11 +207,17 @@ class BatchNeuralUCB(Policy):
         self._settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
         check_choice("preset", preset, Preset)
         check_choice("ties", ties, Ties)
+        check_whole("memory_limit", memory_limit, 1)
         practical = preset == "practical"
         if context_scale is not None and (not isinstance(context_scale, Affine) or context_scale.dim != dim):
             raise InvalidInput(f"context_scale must be an Affine for dim = {dim} numbers; got {context_scale!r}.")
         scale = context_scale or Affine.identity(dim, constant=practical)
         network = Network(scale.scaled_dim, hidden, depth, biases, scaling, initial)
+        if 8 * network.parameters > memory_limit:
+            raise TooExpensive(
+                f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
+                f"parameters need {in_bytes(8 * network.parameters)}. Use fewer hidden units, or raise memory_limit."
+            )
         generator = make_generator(seed)
         weights = network.initial_weights(generator)
         learner = NeuralLearner(
@@ -235,12 +240,6 @@ class BatchNeuralUCB(Policy):
             generator=generator,
             memory_limit=memory_limit,
         )
-
-    @classmethod
-    def from_log(cls, contexts: Any, rewards: Any, **settings: Any) -> Self:
-        """A policy whose version 0 is already trained on (n, d) logged contexts and their rewards."""
-        rows, values = read_log(contexts, rewards)
-        return cls(dim=rows.shape[1], **settings)._start_from_log(rows, values)
 
     @property
     def network(self) -> Network:
