@@ -241,7 +241,11 @@ class Policy(ABC):
     def _assess(self, part: Part, covariance: Covariance) -> _Assessed:
         """Means, bonuses and measured features of a part's arms, in blocks where one round has very many."""
         block = max(covariance.block(), 1)
-        pieces = [self._measure(part.rows[i : i + block], covariance) for i in range(0, len(part.rows), block)]
+        pieces = []
+        for start in range(0, len(part.rows), block):
+            piece = self._measure(part.rows[start : start + block], covariance)
+            # Of several blocks only the features are kept: what was solved would fill t numbers an arm.
+            pieces.append(piece if len(part.rows) <= block else (*piece[:3], piece[3].unsolved()))
         means, bonuses, priors = (part.padded(np.concatenate([p[k] for p in pieces])) for k in range(3))
         return _Assessed(means, bonuses, priors, [p[3] for p in pieces], block, self._learner.reward_spread)
 

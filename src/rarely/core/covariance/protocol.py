@@ -35,6 +35,10 @@ class Candidates:
         solved = None if self.solved is None else self.solved[:, rows]
         return Candidates(self.factors[rows], self.variances[rows], solved)
 
+    def unsolved(self) -> Candidates:
+        """The same without what was solved for them."""
+        return Candidates(self.factors, self.variances)
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
