@@ -31,7 +31,7 @@ STABLE = 1.8
 """A gradient step is stable below 2 over the curvature."""
 SHRINK = 0.25
 ATTEMPTS = 24
-"""The smallest step tried is SHRINK**(ATTEMPTS − 1) ≈ 1e-14 of the first: rewards of 1e6 need about 1e-5."""
+"""The smallest step tried is SHRINK**(ATTEMPTS − 1) ≈ 1e-14 of the first: rewards of 1e6 need about 1e-6."""
 HOPELESS = 1e3
 """A loss this many times the initial one ends an attempt early."""
 CACHE_BYTES = 2**18
