@@ -273,7 +273,7 @@ class Policy(ABC):
         if self._form == "auto":
             return Auto(self._learner.widths, self._ridge, limit, ahead)
         limit.check_rounds(self._form, self._budget.horizon or 0)
-        return FORMS[self._form](self._learner.widths, self._ridge, limit)  # type: ignore[return-value]
+        return FORMS[self._form](self._learner.widths, self._ridge, limit)
 
     def _first_due(self, round: int, log_dets: Array) -> int | None:
         if self._budget.spent(self._version):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from rarely.core.covariance.auto import Auto
@@ -13,7 +14,13 @@ from rarely.core.covariance.primal import Primal
 from rarely.core.covariance.protocol import Candidates, Covariance, Proposal
 
 Kind = Literal["auto", "dual", "primal", "diagonal", "last_layer"]
-FORMS = {"dual": Dual, "primal": Primal, "diagonal": Diagonal, "last_layer": LastLayer, "auto": Auto}
+FORMS: dict[str, Callable[[Widths, float, Limit], Covariance]] = {
+    "dual": Dual,
+    "primal": Primal,
+    "diagonal": Diagonal,
+    "last_layer": LastLayer,
+    "auto": Auto,
+}
 
 __all__ = [
     "DEFAULT_LIMIT",
