@@ -34,6 +34,7 @@ MAKERS = {
     "adaptive": lambda schedule=None, **s: small(schedule or DeterminantTrigger(HORIZON, 4, 2.0), **s),
     "random_ties": lambda schedule=None, **s: small(schedule, **({"ties": "random"} | s)),
     "sgd": lambda schedule=None, **s: small(schedule, **({"optimiser": "sgd", "scaling": "standard"} | s)),
+    "code": lambda schedule=None, **s: small(schedule, **({"preset": "code", "step_size": 0.01} | s)),
     "linear": lambda schedule=None, **s: LinUCB(2, schedule or FixedGrid(HORIZON, 4), **({"beta": 0.5} | s)),
     "no_intercept": lambda schedule=None, **s: LinUCB(
         2, schedule or DeterminantTrigger(HORIZON, 4, 1.0), intercept=False, **s

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from oracle import descend, loss_gradient, output_and_gradient, unflatten
+from oracle import descend, loss_gradient, output_and_gradient
 from rarely import InvalidInput
 from rarely.core.factors import gram
 from rarely.core.network import Network
@@ -139,25 +139,6 @@ def test_training_takes_the_plain_gradient_steps(net, seed):
     truth = descend(initial, x, r, 0.2, 5, eta, net.output_scale, net.biases)
     assert outcome.accepted
     np.testing.assert_allclose(flat(outcome.weights), flat(truth), rtol=1e-8, atol=1e-10)
-
-
-@settings(max_examples=20)
-@given(shapes, st.integers(0, 10**6))
-def test_sgd_takes_the_plain_steps_on_single_samples(net, seed):
-    """Sample i's own squared error, and 1/n of the penalty toward θ_0, in one shuffled order, cycled."""
-    rng = np.random.default_rng(seed)
-    initial = net.initial_weights(rng)
-    x, r = rng.normal(size=(4, net.dim)), rng.normal(size=4)
-    eta = 1e-3 / net.output_scale**2
-    outcome = train(net, initial, x, r, Plan(ridge=0.8, steps=7, step_size=eta, optimiser="sgd"))
-    assume(outcome.attempts == 1)
-    order = np.random.default_rng(4).permutation(4)
-    weights = [np.array(w) for w in initial]
-    for j in range(7):
-        i = order[j % 4]
-        g = loss_gradient(weights, initial, x[i : i + 1], r[i : i + 1], 0.8 / 4, net.output_scale, net.biases)
-        weights = [w - eta * step for w, step in zip(weights, unflatten(g, weights), strict=True)]
-    np.testing.assert_allclose(flat(outcome.weights), flat(weights), rtol=1e-8, atol=1e-10)
 
 
 def test_tiles_do_not_change_the_gradient(monkeypatch):

@@ -84,14 +84,6 @@ def test_a_step_from_the_curvature_lowers_the_loss_at_the_first_attempt_on_stand
     assert outcome.final_loss < outcome.initial_loss
 
 
-def test_sgd_lowers_the_loss_on_an_easy_problem():
-    net = Network(3, 20, biases=True, scaling="standard", initial="uniform")
-    theta = net.initial_weights(np.random.default_rng(0))
-    outcome = train(net, theta, X, X.sum(axis=1), Plan(ridge=1e-4, steps=400, step_size=0.02, optimiser="sgd"))
-    assert outcome.accepted
-    assert outcome.final_loss < 0.2 * outcome.initial_loss
-
-
 def test_float32_and_float64_agree_to_single_precision():
     r = np.sin(3 * X.sum(axis=1))
     single = train(NET, THETA, X, r, Plan(ridge=0.01, precision="float32"))

@@ -10,9 +10,8 @@ formulas, and a step η on ℒ is a step ηm on ℒ/m. (A network of standard sc
     J    steps      ()       how many                             ηm   step     on ℒ/m
 
 The printed η diverges at once, for the curvature of ℒ is about m·n. Without a step of the user's own
-it is 1.8/(λ_max(ΦΦᵀ) + λ), Φ the features at θ_0 (for single samples 1/(max ‖φ_i‖² + λ)); and since
-curvature grows as the weights grow, a training whose loss did not fall is tried again with a smaller
-step, and rejected in the end.
+it is 1.8/(λ_max(ΦΦᵀ) + λ), Φ the features at θ_0; and since curvature grows as the weights grow, a
+training whose loss did not fall is tried again with a smaller step, and rejected in the end.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import numpy as np
 
 from rarely.core.errors import check_choice, check_positive, check_whole
 from rarely.core.network import Network, Weights
-from rarely.core.types import Array, Floats, IntArray
+from rarely.core.types import Array, Floats
 
 STABLE = 1.8
 """A gradient step is stable below 2 over the curvature."""
@@ -52,7 +51,7 @@ class Plan:
     step_size: float | None = None
     """The paper's η; None takes it from the curvature."""
     optimiser: Optimiser = "gradient_descent"
-    """"sgd" takes single samples in one shuffled order, cycled."""
+    """"gradient_descent" is `train`; "sgd" is `rarely.core.sgd.train_singly`."""
     precision: Precision = "float64"
 
     def __post_init__(self) -> None:
@@ -131,13 +130,13 @@ class Objective:
             self._add_backward(weights, residuals, gradient)
         return total, gradient
 
-    def sample_gradient(self, weights: Weights, sample: int) -> Weights:
-        """∇ of sample i's share of ℒ/m: its own squared error, and 1/n of the penalty."""
-        share = self.ridge / self.samples
-        gradient = tuple(share * (w - w0) for w, w0 in zip(weights, self.initial, strict=True))
-        values = self.network.forward(weights, self._contexts[sample : sample + 1], self._work)
-        self._add_backward(weights, values - self._targets[sample], gradient)
-        return gradient
+    def sample_gradient(self, weights: Weights, sample: int) -> tuple[float, Weights]:
+        """u − y of one sample, and (u − y)·φ."""
+        gradient = tuple(np.zeros_like(w) for w in weights)
+        residuals = self.network.forward(weights, self._contexts[sample : sample + 1], self._work)
+        residuals = residuals - self._targets[sample]
+        self._add_backward(weights, residuals, gradient)
+        return float(residuals[0]), gradient
 
     def _add_backward(self, weights: Weights, residuals: Floats, into: Weights) -> None:
         """Add Φᵀ residuals of the tile that the last forward pass saw: a gradient is weighted features."""
@@ -175,9 +174,9 @@ class Objective:
                 break
         return value, vector
 
-    def largest_sample_curvature(self) -> float:
-        """max ‖φ_i‖² at θ_0: what limits a step on one sample."""
-        tiles = (self.network.values_and_factors(self.initial, np.asarray(x, np.float64)) for x, _ in self._tiles())
+    def largest_sample_curvature(self, weights: Weights) -> float:
+        """max ‖φ_i‖²: what limits a step on one sample."""
+        tiles = (self.network.values_and_factors(weights, np.asarray(x, np.float64)) for x, _ in self._tiles())
         return max((float(factors.squared_norms().max()) for _, factors in tiles), default=0.0)
 
     def _curvature_times(self, vector: Weights) -> tuple[float, Weights]:
@@ -216,24 +215,17 @@ def train(
     >>> out.accepted, out.attempts, bool(out.final_loss < 0.1 * out.initial_loss)
     (True, 1, True)
     """
-    dtype = np.float32 if plan.precision == "float32" else np.float64
-    objective = Objective(network, initial, contexts, rewards, plan.ridge, dtype)
+    objective = Objective(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
     curvature, direction = objective.top_curvature(direction)
     scale = network.output_scale**2
-    if plan.step_size is not None:
-        step = plan.step_size * scale
-    elif plan.optimiser == "sgd":
-        step = 1.0 / (objective.largest_sample_curvature() + plan.ridge)
-    else:
-        step = STABLE / (curvature + plan.ridge)
-    order = _sample_order(objective.samples, plan.optimiser)
+    step = plan.step_size * scale if plan.step_size is not None else STABLE / (curvature + plan.ridge)
     initial_loss = objective.loss(objective.initial)
     allowed = initial_loss * (1 + 1e-9) + _rounding_floor(objective, curvature)
     reason, final_loss, weights = "", initial_loss, objective.initial
     for attempt in range(1, ATTEMPTS + 1):
         # A step that is too large overflows on its way; the loss tells.
         with np.errstate(over="ignore", invalid="ignore"):
-            weights = _descend(objective, step, plan.steps, order, HOPELESS * allowed)
+            weights = _descend(objective, step, plan.steps, HOPELESS * allowed)
             final_loss = objective.loss(weights)
         if final_loss <= allowed:
             reason = ""
@@ -254,13 +246,6 @@ def train(
     )
 
 
-def _sample_order(samples: int, optimiser: Optimiser) -> IntArray | None:
-    """Single samples in one shuffle, always the same for as many samples; None for full gradients."""
-    if optimiser == "gradient_descent" or not samples:
-        return None
-    return np.random.default_rng(samples).permutation(samples)
-
-
 def _weighted_product(signals: Floats, inputs: Floats, row_weights: Floats) -> Floats:
     """Σ_i w_i δ_i a_iᵀ; the weights go to the narrower side."""
     column = row_weights[:, None]
@@ -269,17 +254,14 @@ def _weighted_product(signals: Floats, inputs: Floats, row_weights: Floats) -> F
     return signals.T @ (inputs * column)
 
 
-def _descend(objective: Objective, step: float, steps: int, order: IntArray | None, hopeless: float) -> Weights:
+def _descend(objective: Objective, step: float, steps: int, hopeless: float) -> Weights:
     """J steps from θ_0; stops where the loss has become hopeless or is no number."""
     weights: Weights = tuple(w.copy() for w in objective.initial)
     scale = objective.dtype(step)
-    for j in range(steps):
-        if order is None:
-            loss, gradient = objective.loss_and_gradient(weights)
-            if not loss <= hopeless:
-                break
-        else:
-            gradient = objective.sample_gradient(weights, int(order[j % len(order)]))
+    for _ in range(steps):
+        loss, gradient = objective.loss_and_gradient(weights)
+        if not loss <= hopeless:
+            break
         for w, g in zip(weights, gradient, strict=True):
             g *= scale
             w -= g

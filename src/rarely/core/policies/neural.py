@@ -18,11 +18,35 @@ from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion, describe_beta
 from rarely.core.scaling import FEWEST, Affine, Moments, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
+from rarely.core.sgd import train_singly
 from rarely.core.training import Optimiser, Plan, Precision, train
 from rarely.core.types import Array, Arrays, BoolArray
 
-Preset = Literal["practical", "paper"]
+Preset = Literal["practical", "paper", "code"]
 _NOT_SETTINGS = ("self", "seed", "__class__")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read the paper's experiments: what a preset sets where the user does not."""
+
+    standardise_rewards: bool = False
+    biases: bool = False
+    scaling: Scaling = "ntk"
+    initial: Initial = "paired"
+    optimiser: Optimiser = "gradient_descent"
+    precision: Precision = "float64"
+
+    def given(self, **knobs: Any) -> Reading:
+        """The same with the user's own choices, where they are not None."""
+        return replace(self, **{name: value for name, value in knobs.items() if value is not None})
+
+
+READINGS: dict[Preset, Reading] = {
+    "practical": Reading(standardise_rewards=True, precision="float32"),
+    "paper": Reading(),
+    "code": Reading(biases=True, scaling="standard", initial="uniform", optimiser="sgd"),
+}
 
 
 @dataclass(frozen=True)
@@ -80,14 +104,11 @@ class NeuralLearner:
         scale = RewardScale.fit(rewards) if self.standardise_rewards else RewardScale()
         if not np.isfinite(scale.spread):
             return Lesson(self, "the rewards are so large that their standard deviation overflows")
-        outcome = train(
-            self.network,
-            self.initial,
-            ready.scale(contexts),
-            (rewards - scale.center) / scale.spread,
-            self.plan,
-            self.direction,
-        )
+        x, y = ready.scale(contexts), (rewards - scale.center) / scale.spread
+        if self.plan.optimiser == "sgd":
+            outcome = train_singly(self.network, self.weights, x, y, self.plan)
+        else:
+            outcome = train(self.network, self.initial, x, y, self.plan, self.direction)
         learner = replace(
             ready,
             weights=outcome.weights,
@@ -161,7 +182,10 @@ class BatchNeuralUCB(Policy):
                           approximations "diagonal" and "last_layer"
         preset            "practical": contexts scaled (fitted at the first update and kept for life from 16
                           rounds on), a constant appended, rewards standardised, training in float32.
-                          "paper": the printed algorithm, contexts and rewards as they come, float64
+                          "paper": the printed algorithm, contexts and rewards as they come, float64.
+                          "code": as the public NeuralUCB program (biases, no √m, uniform initial weights,
+                          descent on single samples that goes on from the last weights); its bonus
+                          √(λν·gᵀZ⁻¹g) is beta = √(λν)
         seed              of the initial weights and of random ties; a number or a NumPy Generator
         ties              "lowest" arm, or "random"
         memory_limit      bytes that the covariance may take; what needs more is refused with the alternatives
@@ -194,10 +218,10 @@ class BatchNeuralUCB(Policy):
         preset: Preset = "practical",
         context_scale: Affine | None = None,
         standardise_rewards: bool | None = None,
-        biases: bool = False,
-        scaling: Scaling = "ntk",
-        initial: Initial = "paired",
-        optimiser: Optimiser = "gradient_descent",
+        biases: bool | None = None,
+        scaling: Scaling | None = None,
+        initial: Initial | None = None,
+        optimiser: Optimiser | None = None,
         precision: Precision | None = None,
         ties: Ties = "lowest",
         seed: int | np.random.Generator | None = None,
@@ -209,10 +233,18 @@ class BatchNeuralUCB(Policy):
         check_choice("ties", ties, Ties)
         check_whole("memory_limit", memory_limit, 1)
         practical = preset == "practical"
+        reading = READINGS[preset].given(
+            standardise_rewards=standardise_rewards,
+            biases=biases,
+            scaling=scaling,
+            initial=initial,
+            optimiser=optimiser,
+            precision=precision,
+        )
         if context_scale is not None and (not isinstance(context_scale, Affine) or context_scale.dim != dim):
             raise InvalidInput(f"context_scale must be an Affine for dim = {dim} numbers; got {context_scale!r}.")
         scale = context_scale or Affine.identity(dim, constant=practical)
-        network = Network(scale.scaled_dim, hidden, depth, biases, scaling, initial)
+        network = Network(scale.scaled_dim, hidden, depth, reading.biases, reading.scaling, reading.initial)
         if 8 * network.parameters > memory_limit:
             raise TooExpensive(
                 f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
@@ -226,8 +258,8 @@ class BatchNeuralUCB(Policy):
             weights=weights,
             scale=scale,
             rewards=RewardScale(),
-            plan=Plan(ridge, steps, step_size, optimiser, precision or ("float32" if practical else "float64")),
-            standardise_rewards=practical if standardise_rewards is None else standardise_rewards,
+            plan=Plan(ridge, steps, step_size, reading.optimiser, reading.precision),
+            standardise_rewards=reading.standardise_rewards,
             moments=Moments(dim) if practical and context_scale is None else None,
         )
         super().__init__(
