@@ -1,0 +1,166 @@
+"""Play cells side by side and keep each one's record: resumable at any moment.
+
+An engine plays cells somewhere and yields what came of each as it ends. The runner asks it for the cells
+that have no record yet, and writes records as they come.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from loky import get_reusable_executor
+from loky.process_executor import BrokenProcessPool
+
+from rarely.core.errors import RarelyError
+from rarely.lab.catalogue import policy_of, world_of
+from rarely.lab.config import Cell
+from rarely.lab.environment import reset_peak_memory
+from rarely.lab.play import play
+from rarely.lab.records import Record, Store, make_record
+from rarely.worlds import Rounds, World
+
+try:
+    import fcntl
+except ModuleNotFoundError:
+    fcntl = None  # type: ignore[assignment]
+
+ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+"""A process a core, a thread a process: BLAS threads that wait for each other make all of them slow."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a cell: its record, or why there is none."""
+
+    id: str
+    record: Record | None
+    error: str = ""
+
+
+class Engine(Protocol):
+    """Where cells are played."""
+
+    def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
+        """Results as they come, in any order."""
+
+
+class FolderBusy(RarelyError):
+    """Another process is writing to the folder."""
+
+
+def play_cell(cell: Cell) -> Result:
+    """Play one cell in this process; what goes wrong is told, and stops no other cell."""
+    start = time.perf_counter()
+    try:
+        reset_peak_memory()
+        world = world_of(cell)
+        played = play(policy_of(cell, world), _rounds(world, cell.seed, cell.rounds))
+        return Result(cell.id, make_record(cell, played, time.perf_counter() - start))
+    except Exception as error:
+        return Result(cell.id, None, f"{type(error).__name__}: {error}")
+
+
+@lru_cache(maxsize=4)
+def _rounds(world: World, seed: int, count: int) -> Rounds:
+    """All configurations of a run see the same rounds: they are drawn once for several."""
+    return world.rounds(seed, count)
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Processes on this machine, each with one BLAS thread."""
+
+    jobs: int
+
+    def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
+        left = {cell.id: cell for cell in cells}
+        while left:
+            try:
+                for result in _side_by_side(list(left.values()), self.jobs):
+                    del left[result.id]
+                    yield result
+            except BrokenProcessPool:
+                # A process was killed, for want of memory perhaps. The cells then in play are the first in the
+                # queue: alone, each shows whether it was the one.
+                for cell in list(left.values())[: self.jobs]:
+                    del left[cell.id]
+                    yield _alone(cell)
+
+
+def _side_by_side(cells: Sequence[Cell], jobs: int) -> Iterator[Result]:
+    executor = get_reusable_executor(
+        max_workers=min(jobs, len(cells)), env=ONE_THREAD, reuse=False, initializer=_end_with, initargs=(os.getpid(),)
+    )
+    try:
+        for future in as_completed([executor.submit(play_cell, cell) for cell in cells]):
+            yield future.result()
+    finally:
+        executor.shutdown(wait=False, kill_workers=True)
+
+
+def _alone(cell: Cell) -> Result:
+    try:
+        return next(_side_by_side([cell], 1))
+    except BrokenProcessPool:
+        return Result(cell.id, None, "the process that played it was killed; is there enough memory?")
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone: a killed run must not go on in the background."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def reproduce(
+    cells: Sequence[Cell],
+    out: Path,
+    engine: Engine,
+    *,
+    replace: bool = False,
+    started: Callable[[Sequence[Cell]], None] = lambda todo: None,
+    finished: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Play every cell that has no record in `out` yet; what failed is returned.
+
+    `started` hears which cells are to be played, `finished` what came of each.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    store, failures = Store(out), []
+    with _only_here(out):
+        todo = store.missing(cells, replace=replace)
+        started(todo)
+        for result in engine(todo):
+            if result.record is not None:
+                store.write(result.record)
+            else:
+                failures.append(result)
+            finished(result)
+    return failures
+
+
+@contextmanager
+def _only_here(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which ends with this process however it ends."""
+    if fcntl is None:  # Windows: two runs in one folder would repeat work, and spoil nothing
+        yield
+        return
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FolderBusy(f"another run is writing to {folder}; wait for it, or use another --out.") from error
+        yield

@@ -1,0 +1,218 @@
+"""The UCI files of the paper: found, fetched, and never trusted unseen.
+
+A file is looked for in a path given, in the folder RARELY_DATA, in the cache folder (RARELY_CACHE, else
+the user's), and then downloaded into the cache from the UCI archive. Wherever it comes from, its size and
+SHA-256 must be those of the original, and its rows and classes are counted. This is the only module that
+touches the network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import io
+import os
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rarely.core.errors import RarelyError
+from rarely.worlds.table import Table
+
+PATIENCE = 30.0
+"""Seconds without a byte after which a download is given up."""
+CHUNK = 2**16
+Progress = Callable[[int, int], None]
+"""Called with the bytes read so far and the bytes expected."""
+
+
+class DataUnavailable(RarelyError):
+    """A data file is not here, cannot be fetched, or is not the original."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One file of the UCI archive, pinned."""
+
+    name: str
+    file: str
+    size: int
+    """In bytes."""
+    sha256: str
+    label: int
+    """The class's column."""
+    counts: tuple[tuple[str, int], ...]
+    """Rows of each class."""
+    urls: tuple[str, ...]
+    """Where to fetch it, in this order; a `.zip` holds the file as a member."""
+    source: str
+    """Whom to cite, and the licence."""
+
+    @property
+    def count(self) -> int:
+        """How many rows it has."""
+        return sum(count for _, count in self.counts)
+
+    def verify(self, path: Path) -> Path:
+        """The path, if its bytes are the original's."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise DataUnavailable(f"{path} cannot be read: {error.strerror}.") from error
+        self._check(content, str(path))
+        return path
+
+    def table(self, path: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Table:
+        """The table, from wherever the file is found."""
+        return self.read(find(self, path, progress))
+
+    def read(self, path: Path) -> Table:
+        """The table in a file that was verified."""
+        table = Table.from_csv(path, label=self.label)
+        counts = tuple(zip(table.classes, np.bincount(table.labels).tolist(), strict=True))
+        if counts != self.counts:
+            raise DataUnavailable(f"{path} must hold {dict(self.counts)} rows of each class; got {dict(counts)}.")
+        return table
+
+    def _check(self, content: bytes, where: str) -> None:
+        digest = hashlib.sha256(content).hexdigest()
+        if (len(content), digest) != (self.size, self.sha256):
+            raise DataUnavailable(
+                f"{where} is not the original {self.file}: {self.size} bytes with SHA-256 {self.sha256[:12]}… are "
+                f"expected, and it has {len(content)} with {digest[:12]}…. Remove it, or put the original there."
+            )
+
+
+_UCI = "https://archive.ics.uci.edu"
+DATASETS = {
+    dataset.name: dataset
+    for dataset in (
+        Dataset(
+            name="mushroom",
+            file="agaricus-lepiota.data",
+            size=373_704,
+            sha256="e65d082030501a3ebcbcd7c9f7c71aa9d28fdfff463bf4cf4716a3fe13ac360e",
+            label=0,
+            counts=(("e", 4208), ("p", 3916)),
+            urls=(
+                f"{_UCI}/ml/machine-learning-databases/mushroom/agaricus-lepiota.data",
+                f"{_UCI}/static/public/73/mushroom.zip",
+            ),
+            source="Mushroom (1981), UCI ML Repository, doi:10.24432/C5959T, CC BY 4.0",
+        ),
+        Dataset(
+            name="magic",
+            file="magic04.data",
+            size=1_477_391,
+            sha256="e9314b7ebd4b4b59a3b3d65f7316663963777b16a46786877651dbbaa640b36a",
+            label=10,
+            counts=(("g", 12332), ("h", 6688)),
+            urls=(
+                f"{_UCI}/ml/machine-learning-databases/magic/magic04.data",
+                f"{_UCI}/static/public/159/magic+gamma+telescope.zip",
+            ),
+            source="MAGIC Gamma Telescope (Bock, 2004), UCI ML Repository, doi:10.24432/C52C8B, CC BY 4.0",
+        ),
+    )
+}
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: RARELY_CACHE, or the user's cache."""
+    if own := os.environ.get("RARELY_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "rarely"
+
+
+def places(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Where the file is looked for, in this order; in a folder, also in one of the dataset's name."""
+    folders = [Path(path)] if path is not None else []
+    if given := os.environ.get("RARELY_DATA"):
+        folders.append(Path(given))
+    for folder in [*folders, cache_folder()]:
+        if folder.is_file():
+            yield folder
+        else:
+            yield folder / dataset.file
+            yield folder / dataset.name / dataset.file
+
+
+def located(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Path | None:
+    """The verified file, if it is on this machine."""
+    for place in places(dataset, path):
+        if place.exists():
+            return dataset.verify(place)
+    if path is not None:
+        raise DataUnavailable(f"{path} has no {dataset.file}; give the file itself, or the folder that holds it.")
+    return None
+
+
+def find(dataset: Dataset, path: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Path:
+    """The verified file; downloaded into the cache where it is nowhere else."""
+    return located(dataset, path) or fetch(dataset, progress)
+
+
+def fetch(dataset: Dataset, progress: Progress | None = None, patience: float = PATIENCE) -> Path:
+    """Download into the cache folder, checked before it is put there under its name."""
+    failures = []
+    for url in dataset.urls:
+        try:
+            content = _member(_download(url, dataset.size, progress, patience), url, dataset.file)
+            dataset._check(content, url)
+        except (OSError, http.client.HTTPException, zipfile.BadZipFile, KeyError, DataUnavailable) as error:
+            failures.append(f"{url}: {_said(error)}")
+            continue
+        return _put(content, cache_folder() / dataset.name / dataset.file)
+    raise DataUnavailable(
+        f"{dataset.file} could not be fetched ({'; '.join(failures)}). Put the original file into "
+        f"{cache_folder() / dataset.name}, or set RARELY_DATA to the folder that holds it."
+    )
+
+
+def _download(url: str, expected: int, progress: Progress | None, patience: float) -> bytes:
+    received = io.BytesIO()
+    with urllib.request.urlopen(url, timeout=patience) as answer:
+        promised = answer.headers.get("Content-Length")
+        while chunk := answer.read1(CHUNK):
+            received.write(chunk)
+            # Enough for a zip that did not shrink; an endless answer must not fill the memory.
+            if received.tell() > 2 * expected + CHUNK:
+                raise DataUnavailable(f"more than twice the expected {expected} bytes came")
+            if progress is not None:
+                progress(received.tell(), int(promised) if promised else expected)
+    if promised and received.tell() < int(promised):
+        raise DataUnavailable(f"the connection ended after {received.tell()} of {promised} bytes")
+    return received.getvalue()
+
+
+def _member(content: bytes, url: str, file: str) -> bytes:
+    if not url.endswith(".zip"):
+        return content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return archive.read(file)
+
+
+def _put(content: bytes, path: Path) -> Path:
+    """Write under a name of its own first, so that no reader ever meets half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    os.replace(file.name, path)
+    return path
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"the server answered {error.code}"
+    if isinstance(error, TimeoutError):
+        return "nothing came for too long"
+    if isinstance(error, urllib.error.URLError):
+        return str(error.reason)
+    return str(error) or type(error).__name__

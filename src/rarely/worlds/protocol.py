@@ -1,0 +1,114 @@
+"""A world: contexts, mean rewards and noise of every round, whatever a policy does in it.
+
+    seed            of one run: it draws the world's secret (θ*, A, the order of a table's rows)
+    t      round    1 … T; round t derives from (seed, t) alone, so all policies of a run see the same world
+    K, d   arms, dim
+
+    contexts (n, K, d)   what a policy may see
+    means    (n, K)      expected rewards; the best arm and the pseudo-regret follow from them
+    rewards  (n, K)      what each arm would pay; one noise ξ_t a round, as the paper's experiments have it
+
+A world of one's own is ten lines:
+
+>>> class Waves(World):
+...     arms, dim = 3, 2
+...
+...     def secret(self, generator):
+...         return generator.normal(size=2)
+...
+...     def round(self, t, secret, generator):
+...         contexts = generator.random((3, 2))
+...         return contexts, np.sin(3 * contexts @ secret), 0.1 * generator.normal()
+>>> rounds = Waves().rounds(seed=0, count=5)
+>>> rounds.contexts.shape, rounds.means.shape
+((5, 3, 2), (5, 3))
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rarely.core.errors import InvalidInput, check_whole
+from rarely.core.scaling import Affine
+from rarely.core.types import Array, IntArray
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """n rounds of a world. A policy sees `contexts`, and of `rewards` those of the arms that it chose."""
+
+    contexts: Array
+    means: Array
+    rewards: Array
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+    def __getitem__(self, part: slice) -> Rounds:
+        return Rounds(self.contexts[part], self.means[part], self.rewards[part])
+
+    @property
+    def best(self) -> IntArray:
+        """The optimal arm of each round, (n,)."""
+        return np.asarray(np.argmax(self.means, axis=1))
+
+    def regrets(self, arms: Any) -> Array:
+        """Pseudo-regret of the chosen arms, (n,): how much less they pay on average than the best."""
+        return np.asarray(self.means.max(axis=1) - self._of(self.means, arms))
+
+    def paid(self, arms: Any) -> Array:
+        """Rewards of the chosen arms, (n,)."""
+        return self._of(self.rewards, arms)
+
+    def _of(self, table: Array, arms: Any) -> Array:
+        return np.asarray(table[np.arange(len(self)), np.asarray(arms)])
+
+
+class World(ABC):
+    """Where policies are played; `secret` and `round` are all that a world of one's own says."""
+
+    arms: int
+    dim: int
+    horizon: int | None = None
+    """How many rounds there are; None: as many as one likes."""
+    context_scale: Affine | None = None
+    """Given to policies that scale their contexts, where contexts come scaled; None: they find their own."""
+
+    @abstractmethod
+    def secret(self, generator: np.random.Generator) -> Any:
+        """What a seed decides once, and no policy sees."""
+
+    @abstractmethod
+    def round(self, t: int, secret: Any, generator: np.random.Generator) -> tuple[Any, Any, float]:
+        """Contexts (K, d), mean rewards (K,) and the noise of round t; the generator derives from (seed, t)."""
+
+    def describe(self) -> dict[str, Any]:
+        """The world as JSON: part of an experiment's identity."""
+        return {"world": type(self).__name__, "arms": self.arms, "dim": self.dim}
+
+    def rounds(self, seed: int, count: int, first: int = 1) -> Rounds:
+        """Rounds first … first + count − 1 of the run `seed`."""
+        check_whole("seed", seed, 0)
+        check_whole("count", count, 0)
+        check_whole("first", first, 1)
+        if self.horizon is not None and first + count - 1 > self.horizon:
+            raise InvalidInput(
+                f"{type(self).__name__} has {self.horizon} rounds, for rows are drawn without replacement; "
+                f"got a call for round {first + count - 1}. Ask for fewer rounds."
+            )
+        secret = self.secret(_generator(seed, 0))
+        contexts, means = np.empty((count, self.arms, self.dim)), np.empty((count, self.arms))
+        noise = np.empty(count)
+        for i in range(count):
+            t = first + i
+            contexts[i], means[i], noise[i] = self.round(t, secret, _generator(seed, t))
+        return Rounds(contexts, means, means + noise[:, None])
+
+
+def _generator(seed: int, t: int) -> np.random.Generator:
+    # NumPy takes (seed, 0) for seed itself, from which a policy may draw its weights: the 1 keeps them apart.
+    return np.random.default_rng((seed, t, 1))

@@ -1,0 +1,184 @@
+"""A labelled table played as a bandit: guess a row's class, and be paid 1 if right.
+
+A run draws rows without replacement. Arm k's context holds the row in the k-th of K blocks and 0
+elsewhere, as in the paper. The row comes in one of three views:
+
+    raw        as it is (preset `paper`)
+    unit       scaled to norm 1 (preset `code`)
+    standard   standardised over the whole table and divided by √r (preset `practical`)
+
+`constant` adds a 1 to every block: an intercept for each arm.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from rarely.core.blocks import ArmBlocks
+from rarely.core.errors import InvalidInput, check_choice
+from rarely.core.scaling import Affine
+from rarely.core.types import Array, IntArray
+from rarely.worlds.protocol import World
+
+View = Literal["raw", "unit", "standard"]
+MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
+"""Fields that stand for a number that is not known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """n rows of r numbers, and the class 0 … K − 1 of each.
+
+    >>> Table.of([[1.0], [2.0], [3.0]], ["no", "yes", "no"]).labels
+    array([0, 1, 0])
+    """
+
+    rows: Array
+    labels: IntArray
+    classes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, rows: Any, labels: Any) -> Table:
+        """Any rows and labels: arrays, lists, columns of a data frame."""
+        numbers = np.asarray(rows, np.float64)
+        names, codes = np.unique(np.asarray(labels), return_inverse=True)
+        if numbers.ndim != 2 or codes.shape != (len(numbers),) or not len(numbers):
+            raise InvalidInput(
+                f"a table needs rows of shape (n, r) and n labels; got {numbers.shape} and {np.shape(labels)}."
+            )
+        if not np.isfinite(numbers).all():
+            raise InvalidInput("a table's numbers must be finite; fill in missing ones or drop their rows.")
+        if len(names) < 2:
+            raise InvalidInput(f"a table needs at least two classes to choose between; got {names.tolist()}.")
+        return cls(numbers, codes.astype(np.int64), tuple(str(name) for name in names))
+
+    @classmethod
+    def from_bunch(cls, bunch: Any) -> Table:
+        """A scikit-learn dataset, such as `load_digits()`."""
+        if not (hasattr(bunch, "data") and hasattr(bunch, "target")):
+            raise InvalidInput(
+                f"a scikit-learn dataset has `data` and `target`; got {type(bunch).__name__}. "
+                "For arrays of your own use Table.of(rows, labels)."
+            )
+        return cls.of(bunch.data, bunch.target)
+
+    @classmethod
+    def from_csv(cls, path: str | Path, label: str | int | None = None, delimiter: str = ",") -> Table:
+        """A CSV file; `label` is the class's column, by name or number (None: the last).
+
+        A first line without numbers is a header if the second line has some, or if `label` is a name. A
+        column of numbers stays so, and must not lack any; any other is coded 0, 1, … in sorted order.
+        """
+        with open(path, newline="", encoding="utf-8") as file:
+            lines = [[field.strip() for field in line] for line in csv.reader(file, delimiter=delimiter) if line]
+        if not lines:
+            raise InvalidInput(f"{path} is empty; a table needs rows.")
+        header = None
+        if isinstance(label, str) or (len(lines) > 1 and not _has_number(lines[0]) and _has_number(lines[1])):
+            header, lines = lines[0], lines[1:]
+        width = len(header or lines[0])
+        for number, line in enumerate(lines, start=2 if header else 1):
+            if len(line) != width:
+                raise InvalidInput(f"{path}, line {number}: {width} fields are expected; got {len(line)}.")
+        at = _column(path, label, header, width)
+        columns = list(zip(*lines, strict=True))
+        if not columns:
+            raise InvalidInput(f"{path} has a header and no rows.")
+        names = header or [str(i) for i in range(width)]
+        numbers = [_coded(path, names[i], column) for i, column in enumerate(columns) if i != at]
+        if not numbers:
+            raise InvalidInput(f"{path} has one column; a table needs the class and at least one more.")
+        return cls.of(np.stack(numbers, axis=1), columns[at])
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the numbers and labels."""
+        return hashlib.sha256(self.rows.tobytes() + self.labels.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class TableWorld(World):
+    """A table played as a bandit.
+
+    >>> world = TableWorld(Table.of([[3.0, 4.0], [0.0, 2.0]], ["a", "b"]), view="unit")
+    >>> world.dim, world.arms, world.horizon
+    (4, 2, 2)
+    """
+
+    table: Table
+    view: View = "raw"
+    constant: bool = False
+    arms: int = field(init=False)
+    dim: int = field(init=False)
+    horizon: int | None = field(init=False)
+    context_scale: Affine | None = field(init=False)
+    blocks: ArmBlocks = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_choice("view", self.view, View)
+        arms = len(self.table.classes)
+        standard = self.view == "standard"
+        width = self.table.rows.shape[1]
+        blocks = (
+            ArmBlocks.fit(self.table.rows, arms, constant=self.constant)
+            if standard
+            else ArmBlocks(arms, Affine.identity(width, constant=self.constant))
+        )
+        derived = {"arms": arms, "dim": blocks.dim, "horizon": len(self.table.rows), "blocks": blocks}
+        derived["context_scale"] = blocks.scale if standard else None
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
+    def secret(self, generator: np.random.Generator) -> IntArray:
+        return generator.permutation(len(self.table.rows))
+
+    def round(self, t: int, secret: IntArray, generator: np.random.Generator) -> tuple[Array, Array, float]:
+        row, label = self.table.rows[secret[t - 1]], self.table.labels[secret[t - 1]]
+        if self.view == "unit":
+            row = row / (np.linalg.norm(row) or 1.0)
+        return self.blocks(row), (np.arange(self.arms) == label).astype(np.float64), 0.0
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"data": self.table.digest, "view": self.view, "constant": self.constant}
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _has_number(line: list[str]) -> bool:
+    return any(_is_number(field) for field in line)
+
+
+def _coded(path: str | Path, name: str, column: tuple[str, ...]) -> Array:
+    others = {field for field in column if not _is_number(field)}
+    if not others:
+        return np.array(column, np.float64)
+    if len(others) < len(set(column)) and all(field.lower() in MISSING for field in others):
+        raise InvalidInput(
+            f"{path}: column {name} holds numbers, but {min(others)!r} in some rows; fill them in or drop those rows."
+        )
+    return np.unique(column, return_inverse=True)[1].astype(np.float64)
+
+
+def _column(path: str | Path, label: str | int | None, header: list[str] | None, width: int) -> int:
+    if isinstance(label, str):
+        assert header is not None
+        if label not in header:
+            raise InvalidInput(f"{path} has no column {label!r}; its columns are {', '.join(header)}.")
+        return header.index(label)
+    at = width - 1 if label is None else label
+    if not -width <= at < width:
+        raise InvalidInput(f"{path} has {width} columns, numbered from 0; got column {at}.")
+    return at % width
