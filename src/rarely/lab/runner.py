@@ -7,6 +7,7 @@ that have no record yet, and writes records as they come.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +116,11 @@ def _alone(cell: Cell) -> Result:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone: a killed run must not go on in the background."""
+    """End this process when its parent is gone: a killed run must not go on in the background.
+
+    Ctrl-C is the parent's to hear.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -1,0 +1,271 @@
+"""The command line: reproduce · report · data. The only module that prints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Literal, ParamSpec
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from rarely import __version__
+from rarely.core.errors import InvalidInput, RarelyError, check_choice
+from rarely.core.policies.neural import Preset as PresetName
+from rarely.lab.catalogue import PAPER
+from rarely.lab.claims import Judged
+from rarely.lab.config import PRESETS, Cell
+from rarely.lab.environment import cores
+from rarely.lab.queue import cost, find_problem, plan_cells
+from rarely.lab.report import write_report
+from rarely.lab.runner import Engine, LocalEngine, Result, reproduce
+from rarely.worlds.datasets import DATASETS, Dataset, fetch, located
+
+INTERRUPTED = 130
+"""What a shell expects of a program ended by Ctrl-C."""
+app = typer.Typer(
+    help="Contextual bandits that decide often and retrain rarely: the paper's experiments, from one command.",
+    epilog="Start with: rarely reproduce cosine --runs 3 --rounds 1000 --preset practical",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+told = Console(highlight=False, soft_wrap=True)
+complained = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Parameters = ParamSpec("Parameters")
+
+
+def guarded(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """What goes wrong is one sentence and an exit code; Ctrl-C leaves a folder that can be resumed."""
+
+    @wraps(command)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except RarelyError as error:
+            complained.print(f"[red]error:[/red] {escape(str(error))}")
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            complained.print("stopped; the same command goes on from what is on record")
+            raise typer.Exit(INTERRUPTED) from None
+
+    return run
+
+
+@app.command("reproduce")
+@guarded
+def reproduce_command(
+    problems: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="cosine, quadratic, mushroom, magic (all four where none is named); second readings cosine-sd, "
+            "quadratic-sd, magic-m400; a table of your own as file.csv, or sklearn:digits."
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 10,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A reading of the paper: paper, practical or code; may be repeated. All where none is named."
+        ),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds T of a run.")] = 2000,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Configurations by name, such as 'fixed-*'; may be repeated.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")] = None,
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="Where runs are played.")] = "local",
+    address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
+    label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The folder that holds the UCI files.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")] = False,
+    out: Annotated[Path, typer.Option(help="The folder for records, figures and the report.")] = Path("out"),
+) -> None:
+    """Play the paper's experiments and report on every claim.
+
+    Records are kept one by one: stop it at any moment, and the same command goes on where it was.
+
+    **Examples**
+
+    - `rarely reproduce` — everything: four problems, 10 runs, all presets; hours
+    - `rarely reproduce cosine --runs 3 --rounds 1000 --preset practical` — a quick look
+    - `rarely reproduce magic --only 'adaptive-*' --only neuralucb --out magic` — some configurations
+    - `rarely reproduce patients.csv --label outcome --rounds 500` — a table of your own, as a bandit
+    - `rarely reproduce --engine ray --address auto` — on a Ray cluster
+    """
+    if address is not None and engine != "ray":
+        raise InvalidInput("--address is for --engine ray; the local engine has none.")
+    if data is not None:
+        os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
+    wanted = [find_problem(name, label) for name in dict.fromkeys(problems or PAPER)]
+    for name in preset or ():
+        check_choice("--preset", name, PresetName)
+    presets = [name for name in PRESETS if name in (preset or PRESETS)]
+    cells = plan_cells(wanted, presets, runs, rounds, only or ["*"])
+    if not cells:
+        raise InvalidInput(f"no configuration is called {' or '.join(only or [])}; try --only 'adaptive-*'.")
+    failures = _play(cells, out, _engine(engine, jobs, address), replace)
+    _report(out)
+    for failure in failures:
+        complained.print(f"[red]failed:[/red] {escape(f'{failure.id}: {failure.error}')}")
+    if failures:
+        complained.print(f"{len(failures)} of {len(cells)} cells failed; the same command tries them again.")
+        raise typer.Exit(1)
+
+
+@app.command()
+@guarded
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that reproduce wrote.")] = Path("out"),
+) -> None:
+    """Draw figures, judge claims and write the report again, from the records alone.
+
+    **Example**
+
+    - `rarely report out`
+    """
+    _report(folder)
+
+
+@app.command()
+@guarded
+def data(
+    names: Annotated[list[str] | None, typer.Argument(help="mushroom, magic; both where none is named.")] = None,
+    fetch_them: Annotated[bool, typer.Option("--fetch", help="Download what is not here.")] = False,
+    path: Annotated[Path | None, typer.Option(help="Look here first: a file, or the folder that holds it.")] = None,
+) -> None:
+    """List the UCI files, verify them, and fetch those that are missing.
+
+    They are looked for in --path, in the folder RARELY_DATA, and in the cache. Exit code 1 if one is missing.
+
+    **Examples**
+
+    - `rarely data` — what is here, verified, and where
+    - `rarely data --fetch` — download the rest into the cache
+    - `rarely data mushroom --path downloads/agaricus-lepiota.data` — is this the original?
+    """
+    missing = 0
+    for name in names or DATASETS:
+        if name not in DATASETS:
+            raise InvalidInput(f"no dataset is called {name!r}; there are {', '.join(DATASETS)}.")
+        dataset = DATASETS[name]
+        place = located(dataset, path)
+        if place is None and fetch_them:
+            place = _fetch(dataset)
+        counts = ", ".join(f"{count} {label}" for label, count in dataset.counts)
+        told.print(f"[bold]{name}[/bold]: {dataset.count} rows ({counts}), {dataset.source}")
+        if place is None:
+            told.print(f"  not here; rarely data {name} --fetch downloads it from {dataset.urls[0]}")
+            missing += 1
+        else:
+            table = dataset.read(place)
+            told.print(f"  verified, {table.rows.shape[1]} features: {escape(str(place))}")
+    if missing:
+        raise typer.Exit(1)
+
+
+def _engine(name: str, jobs: int | None, address: str | None) -> Engine:
+    if name == "ray":
+        from rarely.engines.ray_engine import RayEngine
+
+        return RayEngine(jobs, address)
+    return LocalEngine(jobs or cores())
+
+
+def _play(cells: Sequence[Cell], out: Path, engine: Engine, replace: bool) -> list[Result]:
+    live = told.is_terminal
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        TextColumn("{task.fields[done]:>5} of {task.fields[all]} runs"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=told, disable=not live) as progress:
+        shown = _Shown(progress, cells, live)
+        return reproduce(cells, out, engine, replace=replace, started=shown.started, finished=shown.finished)
+
+
+class _Shown:
+    """A bar for each problem on a terminal; elsewhere a line every now and then."""
+
+    def __init__(self, progress: Progress, cells: Sequence[Cell], live: bool) -> None:
+        self.progress, self.live = progress, live
+        self.cells = {cell.id: cell for cell in cells}
+        self.bars: dict[str, TaskID] = {}
+        self.count = self.said = self.all = 0
+
+    def started(self, todo: Sequence[Cell]) -> None:
+        self.all = len(todo)
+        kept = len(self.cells) - len(todo)
+        told.print(f"{len(todo)} runs to play" + (f", {kept} are on record already" if kept else ""))
+        for problem in dict.fromkeys(cell.problem.name for cell in todo):
+            mine = [cell for cell in todo if cell.problem.name == problem]
+            self.bars[problem] = self.progress.add_task(problem, total=sum(map(cost, mine)), done=0, all=len(mine))
+
+    def finished(self, result: Result) -> None:
+        cell = self.cells[result.id]
+        bar = self.bars[cell.problem.name]
+        self.count += 1
+        done = self.progress.tasks[self.progress.task_ids.index(bar)].fields["done"] + 1
+        self.progress.update(bar, advance=cost(cell), done=done)
+        if not self.live and (self.count - self.said >= self.all / 40 or self.count == self.all):
+            self.said = self.count
+            told.print(f"{self.count} of {self.all} runs, the last: {result.id}")
+
+
+def _report(out: Path) -> None:
+    columns = (TextColumn("figures     "), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as progress:
+        bar = progress.add_task("figures")
+        if not told.is_terminal:
+            told.print("drawing figures")
+        path, judged = write_report(out, lambda done, of: progress.update(bar, completed=done, total=of))
+    for preset in dict.fromkeys(j.preset for j in judged):
+        told.print(f"{preset}: {_tally([j for j in judged if j.preset == preset])}")
+    told.print(f"report: [bold]{escape(str(path))}[/bold]")
+
+
+def _tally(judged: Sequence[Judged]) -> str:
+    verdicts = [j.verdict for j in judged]
+    return f"of {len(verdicts)} claims " + ", ".join(
+        f"{verdicts.count(v)} {words}"
+        for v, words in (("holds", "hold"), ("does not hold", "do not hold"), ("cannot be told", "cannot be told"))
+        if v in verdicts
+    )
+
+
+def _fetch(dataset: Dataset) -> Path:
+    with Progress(console=told, transient=True, disable=not told.is_terminal) as progress:
+        bar = progress.add_task(f"fetching {dataset.file}", total=dataset.size)
+        return fetch(dataset, lambda done, of: progress.update(bar, completed=done, total=of))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        told.print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+) -> None:
+    """Contextual bandits that decide often and retrain rarely."""

@@ -1,0 +1,1 @@
+"""Where cells are played, other than in processes on this machine."""
