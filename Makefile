@@ -8,8 +8,8 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .PHONY: run test test-slow bench clean
 
-run: $(VENV)/.installed            ## play the quadratic problem and write out/report.html
-	$(BIN)/python benchmarks/first_look.py --out out
+run: $(VENV)/.installed            ## the cosine problem, all configurations: out/report.html
+	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out
 
 test: $(VENV)/.installed           ## lint, types, arrows, doctests, tests
 	$(BIN)/ruff check .
@@ -30,5 +30,5 @@ clean:
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rarely needs Python 3.11 or newer; set PYTHON=python3.12, say")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev]'
 	touch $@

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import time
-from pathlib import Path
 
 import numpy as np
+
+from rarely.lab import environment
 
 
 def describe() -> str:
     """Processor, cores, Python and NumPy."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        cpu = next((line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line), cpu)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{cpu}, {cores} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+    facts = environment.describe()
+    return f"{facts['machine']}, Python {facts['python']}, NumPy {facts['numpy']}"
 
 
 def product_rate(dtype: type, size: int = 2000, repeats: int = 5) -> float:

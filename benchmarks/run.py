@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from machine import describe, product_rate
-from play import play
-from problems import Problem, cosine
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid
+from rarely.lab.play import play
+from rarely.worlds import Cosine, Rounds
 
 ADAPTIVE = {"horizon": 2000, "batches": 40, "log_ratio": 40.0}
 PRINTED = {"hidden": 200, "ridge": 0.01, "beta": 0.001, "steps": 200}
@@ -42,7 +42,7 @@ def one_file_ratio() -> None:
     assert spec.loader is not None
     plain = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(plain)
-    problem = cosine(0)
+    rounds = Cosine().rounds(seed=0, count=2000)
 
     def progress(t: int, b: int) -> None:
         if t % 500 == 0:
@@ -50,8 +50,8 @@ def one_file_ratio() -> None:
 
     def play_plain() -> None:
         plain.batch_neural_ucb(
-            problem.contexts,
-            lambda s, arm: problem.means[s, arm] + problem.noise[s],
+            rounds.contexts,
+            lambda s, arm: rounds.rewards[s, arm],
             scheme="adaptive",
             batches=40,
             log_q=40.0,
@@ -63,7 +63,7 @@ def one_file_ratio() -> None:
         preset: min(
             timed(
                 lambda p=preset: play(
-                    BatchNeuralUCB(10, DeterminantTrigger(**ADAPTIVE), seed=0, preset=p, **PRINTED), problem
+                    BatchNeuralUCB(10, DeterminantTrigger(**ADAPTIVE), seed=0, preset=p, **PRINTED), rounds
                 )
             )
             for _ in range(3)
@@ -79,7 +79,7 @@ def one_file_ratio() -> None:
 def fixed_200() -> None:
     """Fixed B = 200: time over its training operations (4·n·m·d a pass) at the float32 product rate."""
     policy = BatchNeuralUCB(10, FixedGrid(2000, 200), seed=0, **PRINTED)
-    seconds = timed(lambda: play(policy, cosine(0)))
+    seconds = timed(lambda: play(policy, Cosine().rounds(seed=0, count=2000)))
     operations = sum(200 * 4 * u.samples * 200 * 11 for u in policy.updates)
     ideal = operations / product_rate(np.float32)
     print(f"  {seconds:.1f} s for {operations:.2e} training operations: {seconds / ideal:.1f} times the product rate's")
@@ -98,9 +98,10 @@ def peak_bytes() -> int:
 def million_inner() -> dict[str, float]:
     rng = np.random.default_rng(0)
     contexts = rng.normal(size=(500, 4, 20)) / np.sqrt(20)
-    problem = Problem(contexts, np.sin(3 * contexts[:, :, 0]), rng.normal(0, 0.1, 500), 1000, 0.01, 0.01)
+    means = np.sin(3 * contexts[:, :, 0])
+    rounds = Rounds(contexts, means, means + rng.normal(0, 0.1, (500, 1)))
     policy = BatchNeuralUCB(20, FixedGrid(500, 20), hidden=1000, depth=3, preset="paper", seed=0, steps=20)
-    before, seconds = peak_bytes(), timed(lambda: play(policy, problem))
+    before, seconds = peak_bytes(), timed(lambda: play(policy, rounds))
     return {
         "parameters": policy.network.parameters,
         "peak": peak_bytes(),
@@ -161,11 +162,11 @@ def long_run() -> None:
 
 def decision() -> None:
     """One exact decision: K = 4, m = 200, t = 2000 past rounds."""
-    problem = cosine(0)
+    rounds = Cosine().rounds(seed=0, count=2000)
     policy = BatchNeuralUCB(10, FixedGrid(4000, 2), seed=0, **PRINTED | {"steps": 5})
-    policy.observe(policy.select(problem.contexts), problem.means[:, 0])
+    policy.observe(policy.select(rounds.contexts), rounds.means[:, 0])
     policy.update()
-    times = np.array([timed(lambda c=c: policy.select(c)) for c in cosine(1).contexts[:600]][100:])
+    times = np.array([timed(lambda c=c: policy.select(c)) for c in Cosine().rounds(seed=1, count=600).contexts][100:])
     read = np.empty(policy._covariance.rounds * 410 + 2000 * 2000 // 2)  # type: ignore[attr-defined]
     read[:] = 1.0
     scan = min(timed(read.sum) for _ in range(5))

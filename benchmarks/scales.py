@@ -14,11 +14,11 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 
 from machine import describe
-from play import play
-from problems import cosine, quadratic
 from rarely import Affine, BatchNeuralUCB, DeterminantTrigger
+from rarely.lab.catalogue import PROBLEMS
+from rarely.lab.play import play
 
-PROBLEMS = {"cosine": (cosine, 40.0), "quadratic": (quadratic, 25.0)}
+LOG_RATIOS = {"cosine": 40.0, "quadratic": 25.0}
 SCALES = {
     "standardised/√d, learned": lambda d: None,
     "standardised/√d, known": lambda d: Affine(np.full(d, 0.5), np.full(d, np.sqrt(d / 12))),
@@ -28,32 +28,31 @@ SCALES = {
 }
 
 
-def regret(problem: str, scale: str, seed: int) -> float:
-    make, log_ratio = PROBLEMS[problem]
-    game = make(seed)
-    dim = game.contexts.shape[2]
+def regret(name: str, scale: str, seed: int) -> float:
+    problem = PROBLEMS[name]
+    world = problem.world("raw", constant=False)
     policy = BatchNeuralUCB(
-        dim,
-        DeterminantTrigger(2000, 100, log_ratio),
-        hidden=game.hidden,
-        ridge=game.ridge,
-        beta=game.beta,
+        world.dim,
+        DeterminantTrigger(2000, 100, LOG_RATIOS[name]),
+        hidden=problem.hidden,
+        ridge=problem.ridge,
+        beta=problem.beta,
         seed=seed,
-        context_scale=SCALES[scale](dim),
+        context_scale=SCALES[scale](world.dim),
     )
-    return float(play(policy, game).sum())
+    return float(play(policy, world.rounds(seed, 2000)).regrets.sum())
 
 
 def main() -> None:
     """Print a table of mean regrets and their standard deviations over seeds."""
     seeds = range(100, 104)
-    cells = [(p, s, seed) for p in PROBLEMS for s in SCALES for seed in seeds]
+    cells = [(p, s, seed) for p in LOG_RATIOS for s in SCALES for seed in seeds]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         regrets = dict(zip(cells, pool.map(regret, *zip(*cells, strict=True)), strict=True))
     print(describe())
-    print("| contexts | " + " | ".join(PROBLEMS) + " |\n|---|" + "---|" * len(PROBLEMS))
+    print("| contexts | " + " | ".join(LOG_RATIOS) + " |\n|---|" + "---|" * len(LOG_RATIOS))
     for scale in SCALES:
-        values = [[regrets[p, scale, seed] for seed in seeds] for p in PROBLEMS]
+        values = [[regrets[p, scale, seed] for seed in seeds] for p in LOG_RATIOS]
         print(f"| {scale} | " + " | ".join(f"{np.mean(v):.0f} ± {np.std(v, ddof=1):.0f}" for v in values) + " |")
 
 

@@ -57,7 +57,23 @@ class Deadly(Cosine):
 
 class Wrong(Cosine):
     def secret(self, generator: np.random.Generator) -> Any:
-        raise ValueError("this world has no secret")
+        raise ValueError(f"no secret, and {os.environ['OPENBLAS_NUM_THREADS']} thread")
+
+
+class Broken(Cosine):
+    """Can be sent, and not received."""
+
+    def __reduce__(self) -> Any:
+        return unpacked, ()
+
+
+def unpacked() -> Any:
+    raise ModuleNotFoundError("No module named 'mine'")
+
+
+class Unsendable(Cosine):
+    def __reduce__(self) -> Any:
+        raise TypeError("a lock cannot be packed")
 
 
 class AtHome(Dataset):
@@ -102,6 +118,8 @@ def run(ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
         "unlucky": Deadly(times=1, deaths=str(folder / "unlucky")),
         "deadly": Deadly(times=99, deaths=str(folder / "deadly")),
         "wrong": Wrong(),
+        "broken": Broken(),
+        "unsendable": Unsendable(),
         "gone": Dataset("gone", "gone.data", 1, "", 0, (("a", 1), ("b", 1)), (), ""),
         "small": small_dataset(folder),
     }
@@ -117,6 +135,7 @@ def run(ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RARELY_DATA", str(folder))
         patch.setenv("RARELY_CACHE", str(folder))
+        patch.setenv("OPENBLAS_NUM_THREADS", "7")
         patch.setenv("RAY_ADDRESS", "192.0.2.1:6379")  # leads nowhere, and must not be followed
         run.failed = {result.id: result.error for result in reproduce(cells, folder, RayEngine(2), finished=finished)}
     return run
@@ -147,8 +166,14 @@ def test_a_cell_that_kills_every_process_is_reported(run: Run) -> None:
     assert (run.out / "deadly").stat().st_size == 1 + RETRIES
 
 
-def test_an_error_inside_a_cell_is_told(run: Run) -> None:
-    assert run.failed[f"wrong/raw/{LINUCB.id}/seed0"] == "ValueError: this world has no secret"
+def test_an_error_inside_a_cell_is_told_and_a_process_has_one_thread(run: Run) -> None:
+    assert run.failed[f"wrong/raw/{LINUCB.id}/seed0"] == "ValueError: no secret, and 1 thread"
+
+
+def test_a_problem_that_cannot_travel_is_told_in_one_line(run: Run) -> None:
+    assert run.failed[f"broken/raw/{LINUCB.id}/seed0"] == "ModuleNotFoundError: No module named 'mine'"
+    assert run.failed[f"unsendable/raw/{LINUCB.id}/seed0"].startswith("TypeError: Could not serialize")
+    assert not any("\n" in error for error in run.failed.values())
 
 
 def test_data_that_cannot_be_had_are_told(run: Run) -> None:

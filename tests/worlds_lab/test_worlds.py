@@ -414,6 +414,10 @@ def test_numbers_that_lack_some_are_refused_with_their_column(written, marker):
         Table.from_csv(written("width,height,kind\n" + text))
 
 
+def test_a_column_without_any_number_may_have_markers_for_missing_ones(written):
+    assert Table.from_csv(written("1,?,a\n2,?,b\n")).rows.tolist() == [[1, 0], [2, 0]]
+
+
 def test_a_number_that_is_none_is_refused(written):
     for marker in ("nan", "inf"):
         with pytest.raises(InvalidInput, match=r"finite|holds numbers"):

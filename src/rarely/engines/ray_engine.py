@@ -96,7 +96,7 @@ def _start(ray: Any, jobs: int) -> None:
     finally:
         constants.ENABLE_RAY_CLUSTER = before
     if (node := ray.util.get_node_ip_address()) not in ("127.0.0.1", "::1"):
-        raise RarelyError(f"Ray {ray.__version__} listens at {node}, not on loopback alone; use --engine local.")
+        raise RarelyError(f"Ray {ray.__version__} listens at {node}, not on loopback alone; use the local engine.")
 
 
 def _join(ray: Any, address: str) -> None:
@@ -131,9 +131,11 @@ def _outcome(ray: Any, ref: Any, name: str) -> Result:
         return result
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
         return Result(name, None, "every process that played it was killed; is there enough memory?")
+    except ray.exceptions.RayTaskError as error:
+        return Result(name, None, str(error).strip().rpartition("\n")[2])  # the last line of a traceback
     except ray.exceptions.RayError as error:
         return Result(name, None, _say(error))
 
 
 def _say(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"  # of Ray's pages the first line

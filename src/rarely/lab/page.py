@@ -137,7 +137,7 @@ def _claims(judged: Sequence[Judged]) -> str:
     ):
         by_preset = {j.preset: j for j in group}
         name = claim.id if problem in ("all", claim.id.rsplit("-", 1)[0]) else f"{claim.id} ({problem})"
-        cells = [f"<td>{escape(name)}</td><td>{escape(claim.says)}</td>"]
+        cells = [f'<td class="id">{escape(name)}</td><td>{escape(claim.says)}</td>']
         for preset in presets:
             cells.append(_verdict_cell(by_preset.get(preset)))
         body.append(f"<tr>{''.join(cells)}</tr>")
@@ -174,6 +174,8 @@ def _verdict_cell(one: Judged | None) -> str:
 
 def _tally(checks: Sequence[Check]) -> str:
     counts = Counter(check.verdict for check in checks)
+    if not checks:
+        return "not run"
     return f"{counts['holds']} of {len(checks)} hold" + (
         f", {counts['does not hold']} do not" if counts["does not hold"] else ""
     )
@@ -184,7 +186,6 @@ def _problem(name: str, comparisons: Sequence[Comparison], figures: Path) -> str
     for c in comparisons:
         parts.append(f"<h3>{escape(name)}, preset {c.preset}</h3>")
         parts.append(_results(c))
-        parts.append('<div class="pair">')
         for kind, caption in (
             ("box", "Total regret: solid line median, dashed line mean."),
             ("scatter", "Regret against processor time."),
@@ -192,7 +193,6 @@ def _problem(name: str, comparisons: Sequence[Comparison], figures: Path) -> str
             ("logdet", "How log det Z grew, and how much in each batch."),
         ):
             parts.append(_figure(figures, f"{c.problem}-{c.preset}-{kind}", caption))
-        parts.append("</div>")
     return "\n".join(parts)
 
 
@@ -277,8 +277,9 @@ def _evidence(judged: Sequence[Judged]) -> str:
 
 def _figure(folder: Path, name: str, caption: str) -> str:
     data = base64.b64encode((folder / f"{name}.svg").read_bytes()).decode()
+    wide = ' class="wide"' if name == "frontier" else ""
     return (
-        f'<figure><img alt="{escape(caption)}" src="data:image/svg+xml;base64,{data}">'
+        f'<figure{wide}><img alt="{escape(caption)}" src="data:image/svg+xml;base64,{data}">'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 

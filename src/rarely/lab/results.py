@@ -16,7 +16,7 @@ import numpy as np
 
 from rarely.core.policies.neural import Preset
 from rarely.core.types import Array
-from rarely.lab.catalogue import FAIR
+from rarely.lab.catalogue import FAIR, PROBLEMS
 from rarely.lab.config import PRESETS, VIEWS, Configuration, Kind
 from rarely.lab.records import Record
 from rarely.lab.statistics import Estimate, difference, mean, ratio
@@ -136,7 +136,9 @@ def compare(records: Iterable[Record]) -> list[Comparison]:
     for record in records:
         problems[record.problem].append(record)
     comparisons = []
-    for problem, its_records in problems.items():
+    order = list(PROBLEMS)
+    for problem in sorted(problems, key=lambda name: order.index(name) if name in order else len(order)):
+        its_records = problems[problem]
         first = its_records[0]
         table = first.data["asked"]["world"].get("view") is not None
         played = {record.reading for record in its_records}

@@ -1,0 +1,186 @@
+import json
+
+import pytest
+
+from lab_records import record, runs
+from rarely.lab.catalogue import PAPER, PROBLEMS, configurations
+from rarely.lab.claims import CLAIMS, judge
+from rarely.lab.config import VIEWS
+from rarely.lab.results import compare
+from rarely.lab.verdicts import ALIKE, ALMOST, SLIGHTLY, VERY_CLOSE, Bench, Check, all_hold, most_hold, some_hold
+
+NOTES = {
+    "cosine": [f"cosine-{i}" for i in range(1, 5)],
+    "mushroom": [f"mushroom-{i}" for i in range(1, 9)],
+    "quadratic": [f"quadratic-{i}" for i in range(1, 7)],
+    "magic": [f"magic-{i}" for i in range(1, 5)],
+}
+SPREAD = (1.0, 1.01, 0.99)
+
+
+def field(regret_of, seconds_of=lambda c: 1.0, problem="cosine", preset="practical", updates_of=lambda c: 30):
+    """Three runs of every configuration, regrets and times as a function of the configuration."""
+    table = problem in ("mushroom", "magic")
+    records = []
+    for c in configurations(PROBLEMS[problem]):
+        reading = (VIEWS[preset] if table else "raw") if c.linear else preset
+        for seed, noise in enumerate(SPREAD):
+            kind = {"kind": c.kind, "batches": c.batches, "log_ratio": c.log_ratio, "ridge": c.ridge, "beta": c.beta}
+            sizes = {"regret": noise * regret_of(c), "seconds": seconds_of(c), "updates": updates_of(c)}
+            records.append(record(problem, reading, seed=seed, rounds=2000, **kind, **sizes))
+    return records
+
+
+def verdicts(records):
+    return {j.claim.id: j.verdict for j in judge(compare(records))}
+
+
+def test_every_claim_of_the_notes_is_there_by_id():
+    assert {base: [claim.id for claim in claims] for base, claims in CLAIMS.items()} == NOTES
+    assert verdicts(field(lambda c: 1.0))["overall-1"]
+
+
+def test_the_thresholds_are_those_fixed_beforehand():
+    assert (ALMOST, SLIGHTLY, VERY_CLOSE, ALIKE) == (0.8, 1.25, 1.5, 0.1)
+
+
+def as_the_paper_says(c):
+    """A made-up world in which all of the paper is true; a tiny term tells configurations apart."""
+    if c.linear:
+        return 1000.0
+    if c.kind == "neuralucb":
+        return 100.0
+    if c.kind == "fixed":
+        return {40: 149.0, 100: 139.0, 200: 133.0, 250: 131.0}[c.batches]
+    return {40: 118.0, 100: 104.0, 200: 103.0, 250: 102.0}[c.batches]
+
+
+def times_as_the_paper_says(c):
+    return 0.5 if c.linear else 2000.0 if c.kind == "neuralucb" else 50.0
+
+
+def updates_as_the_paper_says(c):
+    return 1999 if c.batches is None else c.batches - 1
+
+
+@pytest.mark.parametrize("problem", PAPER)
+def test_where_the_paper_is_right_every_claim_holds(problem):
+    def regret(c):
+        slightly_worse = c.linear and problem == "magic"
+        return 115.0 if slightly_worse else as_the_paper_says(c)
+
+    found = verdicts(field(regret, times_as_the_paper_says, problem, updates_of=updates_as_the_paper_says))
+    assert set(found) == {"overall-1", *NOTES[problem]}
+    assert {name for name, verdict in found.items() if verdict != "holds"} == set()
+
+
+@pytest.mark.parametrize("problem", PAPER)
+def test_where_the_opposite_is_true_no_claim_holds(problem):
+    """LinUCB best, NeuralUCB worst but for being fast, adaptive worse than fixed, more batches worse."""
+
+    def regret(c):
+        if c.linear:
+            return 10.0
+        if c.kind == "neuralucb":
+            return 100.0
+        return (400.0 if c.kind == "fixed" else 900.0) + c.batches
+
+    found = verdicts(field(regret, lambda c: 1.0, problem, updates_of=lambda c: 1999))
+    lenient = {"mushroom-8"}  # no adaptive configuration has few enough updates to be compared
+    assert {name for name, verdict in found.items() if verdict != "does not hold"} - lenient == set()
+    assert "holds" not in found.values()
+
+
+@pytest.mark.parametrize("problem", PAPER)
+def test_one_run_tells_no_claim(problem):
+    one = [r for r in field(as_the_paper_says, times_as_the_paper_says, problem) if r.seed == 0]
+    assert set(verdicts(one).values()) == {"cannot be told"}
+
+
+def test_wide_intervals_tell_nothing():
+    records = runs([10, 500, 90], kind="neuralucb") + runs([400, 20, 100], kind="fixed", batches=40)
+    bench = Bench(compare(records)[0])
+    assert bench.beats("fixed-B40", "neuralucb").verdict == "cannot be told"
+    assert bench.at_most(2, "regret", "fixed-B40", "neuralucb").verdict == "cannot be told"
+
+
+def test_pairs_by_seed_tell_what_means_do_not():
+    regrets = [10.0, 500.0, 90.0, 1000.0]
+    records = runs([r - 2 for r in regrets], kind="fixed", batches=40) + runs(regrets, kind="neuralucb")
+    assert Bench(compare(records)[0]).beats("fixed-B40", "neuralucb").verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(0.99, "holds"), (1.05, "holds"), (1.2, "does not hold"), (0.8, "does not hold")]
+)
+def test_alike_is_an_interval_within_ten_percent(factor, verdict):
+    base = [100.0, 200.0, 300.0]
+    records = runs([factor * r for r in base], kind="fixed", batches=40) + runs(base, kind="neuralucb")
+    assert Bench(compare(records)[0]).alike("fixed-B40", "neuralucb").verdict == verdict
+
+
+def test_a_configuration_that_was_not_run_is_named():
+    check = Bench(compare(runs([1, 2], kind="neuralucb"))[0]).beats("neuralucb", "fixed-B40")
+    assert check.verdict == "cannot be told"
+    assert "fixed-B40" in check.note
+
+
+def test_the_same_runs_are_said_to_be_the_same():
+    records = runs([10, 20], kind="adaptive", batches=40, log_ratio=20.0)
+    records += runs([10, 20], kind="adaptive", batches=100, log_ratio=20.0)
+    check = Bench(compare(records)[0]).beats("adaptive-B100-logq20", "adaptive-B40-logq20")
+    assert "same decisions" in check.note
+    assert check.verdict == "cannot be told"
+
+
+def test_times_are_compared_on_one_machine_only():
+    slow, fast = runs([1, 1, 1], kind="neuralucb"), runs([1, 1, 1], kind="fixed", batches=40)
+    for other in slow[1:]:
+        other.data["environment"]["machine"] = "another"
+    check = Bench(compare(slow + fast)[0]).at_least(1, "time", "neuralucb", "fixed-B40")
+    assert check.estimate.runs == 1
+
+
+def test_the_best_pair_is_chosen_on_the_runs_and_the_fair_one_is_not():
+    records = runs([5, 7], reading="raw", kind="linucb", ridge=0.1, beta=0.01)
+    records += runs([50, 70], reading="raw", kind="linucb", ridge=1.0, beta=1.0)
+    records += runs([1], reading="raw", kind="linucb", ridge=0.001, beta=0.01)  # fewer runs do not compete
+    series = compare(records + runs([1, 1], kind="neuralucb"))[0].series
+    assert series["linucb-best"].configuration.ridge == 0.1
+    assert series["linucb-fair"].regrets == [50, 70]
+
+
+def check(verdict, counts=True):
+    return Check("", "", None, verdict, counts=counts)
+
+
+H, N, Q = "holds", "does not hold", "cannot be told"
+
+
+@pytest.mark.parametrize(
+    ("judge_all", "given", "verdict"),
+    [
+        (all_hold, [H, H], H),
+        (all_hold, [H, N, Q], N),
+        (all_hold, [H, Q], Q),
+        (all_hold, [], Q),
+        (most_hold, [H, H, N], H),
+        (most_hold, [H, N], N),
+        (most_hold, [H, Q, Q], Q),
+        (most_hold, [], Q),
+        (some_hold, [N, H], H),
+        (some_hold, [N, N], N),
+        (some_hold, [N, Q], Q),
+        (some_hold, [], Q),
+    ],
+)
+def test_how_checks_make_a_verdict(judge_all, given, verdict):
+    assert judge_all([check(v) for v in given]) == verdict
+    assert judge_all([*(check(v) for v in given), check(N, counts=False)]) == verdict
+
+
+def test_claims_are_plain_json():
+    described = [j.describe() for j in judge(compare(field(as_the_paper_says)))]
+    again = json.loads(json.dumps(described, allow_nan=False))
+    assert again[0].keys() >= {"id", "says", "verdict", "checks", "preset", "problem", "rounds", "rule"}
+    assert again[1]["checks"][0].keys() >= {"what", "needs", "value", "low", "high", "runs", "verdict"}

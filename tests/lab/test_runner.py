@@ -1,0 +1,274 @@
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from rarely.lab import records as records_module
+from rarely.lab.catalogue import PROBLEMS, policy_of, world_of
+from rarely.lab.config import Cell, Configuration, Problem
+from rarely.lab.play import play
+from rarely.lab.queue import plan_cells
+from rarely.lab.records import BrokenRecord, MixedRecords, Store
+from rarely.lab.runner import FolderBusy, LocalEngine, Result, _only_here, play_cell, reproduce
+from rarely.worlds import World
+
+SMALL = replace(PROBLEMS["cosine"], hidden=8, steps=5, batches=(3,), log_ratios=(2.0,))
+
+
+def cells(runs=2, rounds=25, patterns=("linucb-r1-*", "fixed-*", "adaptive-*", "neuralucb")):
+    return plan_cells([SMALL], ["code"], runs, rounds, patterns)
+
+
+def here(given):
+    """An engine in this very process."""
+    for cell in given:
+        yield play_cell(cell)
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.glob("records/**/*.json.gz"))}
+
+
+def test_a_record_says_all_that_is_asked_of_it(tmp_path):
+    cell = next(c for c in cells() if c.configuration.kind == "adaptive")
+    assert reproduce([cell], tmp_path, here) == []
+    path = tmp_path / "records" / "cosine" / "code" / "adaptive-B3-logq2" / "seed0.json.gz"
+    data = json.loads(gzip.decompress(path.read_bytes()))
+    assert data["asked"]["configuration"]["log_ratio"] == 2.0
+    assert data["asked"]["seed"] == 0
+    assert len(data["curve"]) == 25
+    assert data["curve"][-1] == pytest.approx(data["regret"], abs=1e-3)
+    assert data["updates"]["cause"] == "determinant"
+    assert len(data["updates"]["rounds"]) == len(data["updates"]["log_det"]) == 2
+    assert data["log_det"][-1][0] == 25
+    assert data["seconds"].keys() == {"selecting", "training"}
+    assert data["peak_memory"] > 2**20
+    assert data["environment"].keys() >= {"machine", "python", "numpy", "rarely"}
+
+
+def test_the_regret_on_record_is_the_worlds():
+    cell = next(c for c in cells() if c.configuration.kind == "fixed")
+    record = play_cell(cell).record
+    rounds = SMALL.source.rounds(0, 25)
+    policy, total = policy_of(cell, world_of(cell)), 0.0
+    for t in range(25):  # the plain loop of the README
+        decision = policy.select(rounds.contexts[t])
+        policy.observe(decision, rounds.rewards[t, decision.arm])
+        total += rounds.means[t].max() - rounds.means[t, decision.arm]
+        if policy.due and t < 24:
+            policy.update()
+    assert record.regret == pytest.approx(total)
+    assert record.updates == [u.round for u in policy.updates]
+
+
+def test_all_policies_of_a_run_see_the_same_world():
+    seen = []
+
+    class Watched:
+        def __init__(self, policy):
+            self.policy = policy
+
+        def __getattr__(self, name):
+            return getattr(self.policy, name)
+
+        def select(self, contexts, **how):
+            decision = self.policy.select(contexts, **how)
+            seen[-1].append(contexts[: len(decision)])
+            return decision
+
+    for cell in cells(runs=1):
+        seen.append([])
+        world = world_of(cell)
+        play(Watched(policy_of(cell, world)), world.rounds(cell.seed, cell.rounds))
+    streams = [np.concatenate(blocks) for blocks in seen]
+    assert all(np.array_equal(stream, streams[0]) for stream in streams)
+
+
+def test_a_second_run_plays_nothing_and_changes_nothing(tmp_path):
+    reproduce(cells(), tmp_path, here)
+    before, started = contents(tmp_path), []
+    reproduce(cells(), tmp_path, here, started=started.append)
+    assert started == [[]]
+    assert contents(tmp_path) == before
+
+
+def test_what_is_missing_is_played_and_nothing_else(tmp_path):
+    reproduce(cells(runs=1), tmp_path, here)
+    before, played = contents(tmp_path), []
+    reproduce(cells(runs=2), tmp_path, here, finished=lambda result: played.append(result.id))
+    assert len(played) == len(before) == len(contents(tmp_path)) / 2
+    assert all(name.endswith("seed1") for name in played)
+    assert before.items() <= contents(tmp_path).items()
+
+
+def test_processes_give_the_records_of_one_process(tmp_path):
+    reproduce(cells(runs=1), tmp_path / "one", here)
+    reproduce(cells(runs=1), tmp_path / "many", LocalEngine(2))
+
+    def told(folder):
+        return [(r.id, r.regret, r.updates, r.data["identity"], r.data["code"]) for r in Store(folder).read()]
+
+    assert told(tmp_path / "one") == told(tmp_path / "many")
+
+
+def test_other_settings_are_refused_and_replaced_when_asked(tmp_path):
+    reproduce(cells(runs=1), tmp_path, here)
+    before = contents(tmp_path)
+    with pytest.raises(MixedRecords, match="other settings"):
+        reproduce(cells(runs=1, rounds=26), tmp_path, here)
+    assert contents(tmp_path) == before
+    reproduce(cells(runs=1, rounds=26), tmp_path, here, replace=True)
+    assert {record.rounds for record in Store(tmp_path).read()} == {26}
+
+
+def test_other_code_is_refused(tmp_path, monkeypatch):
+    reproduce(cells(runs=1), tmp_path, here)
+    monkeypatch.setattr(records_module, "code_fingerprint", lambda: "another")
+    with pytest.raises(MixedRecords, match="other code"):
+        reproduce(cells(runs=2), tmp_path, here)
+
+
+def test_a_report_never_mixes_codes(tmp_path, monkeypatch):
+    reproduce(cells(runs=1), tmp_path, here)
+    store, record = Store(tmp_path), Store(tmp_path).read()[0]
+    store.write(records_module.Record(record.data | {"code": "another"}))
+    with pytest.raises(MixedRecords, match="2 versions of the code"):
+        store.read()
+
+
+def test_a_broken_record_is_named(tmp_path):
+    reproduce(cells(runs=1), tmp_path, here)
+    path = next(iter(contents(tmp_path)))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(BrokenRecord, match=path.name):
+        reproduce(cells(runs=1), tmp_path, here)
+
+
+def test_half_a_record_is_never_seen(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(cells(runs=1), tmp_path, here)
+    assert contents(tmp_path) == {}
+    assert Store(tmp_path).read() == []
+
+
+def test_a_folder_has_one_writer(tmp_path):
+    with _only_here(tmp_path), pytest.raises(FolderBusy, match="another run"):
+        reproduce(cells(runs=1), tmp_path, here)
+
+
+class Broken(World):
+    arms, dim = 2, 1
+
+    def secret(self, generator):
+        return None
+
+    def round(self, t, secret, generator):
+        raise ValueError("the world ends")
+
+
+def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path):
+    bad = Cell(Problem("bad", Broken()), "raw", Configuration("linucb", ridge=1.0, beta=1.0), 0, 5)
+    failures = reproduce([bad, *cells(runs=1)], tmp_path, here)
+    assert [(f.id, f.error) for f in failures] == [(bad.id, "ValueError: the world ends")]
+    assert len(contents(tmp_path)) == len(cells(runs=1))
+
+
+@dataclass(frozen=True)
+class Deadly(World):
+    """Kills the process that asks for its secret, as the system does when memory runs out."""
+
+    arms: int = 2
+    dim: int = 1
+
+    def secret(self, generator):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def round(self, t, secret, generator):
+        return None
+
+
+def test_a_killed_process_is_told_and_the_others_go_on(tmp_path):
+    # By value: the processes that play cells cannot import this file.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    bad = Cell(Problem("bad", Deadly()), "raw", Configuration("linucb", ridge=1.0, beta=1.0), 0, 5)
+    good = cells(runs=1)
+    failures = reproduce([*good[:3], bad, *good[3:]], tmp_path, LocalEngine(2))
+    assert [f.id for f in failures] == [bad.id]
+    assert "killed" in failures[0].error
+    assert len(contents(tmp_path)) == len(good)
+
+
+COMMAND = [sys.executable, "-m", "rarely", "reproduce", "cosine", "--preset", "code", "--rounds", "120", "--jobs", "2"]
+COMMAND += ["--runs", "4", "--only", "linucb-r1-*", "--only", "fixed-*"]
+
+
+def children(pid):
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(status.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see which processes are left")
+def test_kill_9_loses_nothing_and_leaves_nobody_behind(tmp_path):
+    process = subprocess.Popen([*COMMAND, "--out", tmp_path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(contents(tmp_path)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    workers = children(process.pid)
+    process.kill()
+    process.wait()
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    before = contents(tmp_path)
+    assert 3 <= len(before) < 28
+    again = subprocess.run([*COMMAND, "--out", tmp_path], capture_output=True, text=True, check=True)
+    assert f"{28 - len(before)} runs to play, {len(before)} are on record already" in again.stdout
+    assert before.items() <= contents(tmp_path).items()
+    assert len(contents(tmp_path)) == 28
+    assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is a signal on POSIX")
+def test_ctrl_c_leaves_a_folder_that_can_be_resumed(tmp_path):
+    process = subprocess.Popen(
+        [*COMMAND, "--out", tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while len(contents(tmp_path)) < 1 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on" in complaint
+    assert "Traceback" not in complaint
+    assert Store(tmp_path).read()
+    assert not list(tmp_path.glob("records/**/*.part"))
+
+
+def test_results_name_the_cell_and_not_its_data():
+    """A table of megabytes must not travel back with every record."""
+    assert set(Result.__dataclass_fields__) == {"id", "record", "error"}

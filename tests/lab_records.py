@@ -1,0 +1,69 @@
+"""Made-up records, so that what is said of runs can be tested without playing any."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rarely.lab.catalogue import PROBLEMS
+from rarely.lab.config import Cell, Configuration
+from rarely.lab.records import FORMAT, Record
+
+
+def record(
+    problem="cosine",
+    reading="practical",
+    kind="neuralucb",
+    seed=0,
+    regret=100.0,
+    seconds=1.0,
+    updates=3,
+    rounds=60,
+    **c,
+):
+    cell = Cell(PROBLEMS[problem], reading, Configuration(kind, **c), seed, rounds)
+    world = {"world": "X", "arms": 2, "dim": 2} | ({"view": reading} if problem in ("mushroom", "magic") else {})
+    asked = {
+        "problem": {"name": problem, "base": PROBLEMS[problem].base},
+        "world": world,
+        "reading": reading,
+        "configuration": vars(cell.configuration),
+        "seed": seed,
+        "rounds": rounds,
+    }
+    at = np.linspace(1, rounds - 1, updates).astype(int).tolist()
+    return Record(
+        {
+            "format": FORMAT,
+            "id": cell.id,
+            "identity": "x",
+            "code": "y",
+            "asked": asked,
+            "regret": regret,
+            "curve": np.linspace(0, regret, rounds).tolist(),
+            "reward": 1.0,
+            "right": 0.5,
+            "updates": {
+                "cause": "grid",
+                "rounds": at,
+                "log_det": [float(t) for t in at],
+                "attempts": 3,
+                "rejected": [],
+            },
+            "log_det": [[0, 0.0], [rounds, float(rounds)]],
+            "seconds": {"selecting": 0.25 * seconds, "training": 0.75 * seconds},
+            "wall": {"selecting": 0.25 * seconds, "training": 0.75 * seconds, "cell": 1.01 * seconds},
+            "peak_memory": 2**26,
+            "environment": {
+                "machine": "a machine, 2 cores",
+                "system": "Linux",
+                "python": "3",
+                "numpy": "2",
+                "rarely": "0",
+            },
+        }
+    )
+
+
+def runs(regrets, **kind):
+    """One record for each seed."""
+    return [record(seed=seed, regret=regret, **kind) for seed, regret in enumerate(regrets)]

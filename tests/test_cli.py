@@ -1,0 +1,156 @@
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from rarely import __version__
+from rarely.cli import app
+from rarely.worlds import datasets
+
+QUICK = ["reproduce", "cosine", "--preset", "code", "--runs", "2", "--rounds", "40", "--jobs", "1", "--only", "fixed-*"]
+
+
+def call(*arguments, **environment):
+    result = CliRunner().invoke(app, [str(a) for a in arguments], env=environment)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def told(result):
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.output).split())
+
+
+@pytest.mark.parametrize("command", [[], ["reproduce"], ["report"], ["data"]])
+def test_help_has_examples(command):
+    result = call(*command, "--help")
+    assert result.exit_code == 0
+    assert f"rarely {command[0] if command else 'reproduce'}" in told(result)
+
+
+def test_version():
+    assert told(call("--version")) == __version__
+
+
+def test_reproduce_plays_reports_and_resumes(tmp_path):
+    first = call(*QUICK, "--out", tmp_path)
+    assert first.exit_code == 0
+    assert "6 runs to play" in told(first)
+    assert f"report: {tmp_path / 'report.html'}" in told(first)
+    assert len(list(tmp_path.glob("records/cosine/code/*/*.json.gz"))) == 6
+    assert json.loads((tmp_path / "claims.json").read_text())["claims"]
+    again = call(*QUICK, "--out", tmp_path)
+    assert "0 runs to play, 6 are on record already" in told(again)
+
+
+def test_report_redraws_from_records_alone(tmp_path):
+    call(*QUICK, "--out", tmp_path)
+    before = (tmp_path / "report.html").read_bytes()
+    for path in (tmp_path / "report.html", tmp_path / "claims.json", tmp_path / "summary.csv"):
+        path.unlink()
+    result = call("report", tmp_path)
+    assert result.exit_code == 0
+    assert (tmp_path / "report.html").read_bytes() == before
+
+
+def test_a_table_of_ones_own_is_a_problem(tmp_path):
+    table = tmp_path / "mine.csv"
+    table.write_text("x,y,kind\n" + "".join(f"{i % 5},{i % 3},{'ab'[i % 2]}\n" for i in range(50)))
+    arguments = [
+        "--label",
+        "kind",
+        "--preset",
+        "practical",
+        "--runs",
+        "1",
+        "--only",
+        "linucb-r1-b1",
+        "--only",
+        "fixed-B40",
+    ]
+    result = call("reproduce", table, *arguments, "--out", tmp_path / "out")
+    assert result.exit_code == 0
+    assert (tmp_path / "out" / "records" / "mine" / "practical" / "fixed-B40" / "seed0.json.gz").exists()
+    assert "mine" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["reproduce", "nowhere"], "no problem is called 'nowhere'"),
+        (["reproduce", "cosine", "--preset", "best"], "--preset must be one of"),
+        (["reproduce", "cosine", "--only", "nothing-*"], "no configuration is called nothing-*"),
+        (["reproduce", "cosine", "--address", "auto"], "--address is for --engine ray"),
+        (["reproduce", "missing.csv"], "missing.csv cannot be read"),
+        (["report", "nowhere"], "no records to report"),
+        (["data", "iris"], "no dataset is called 'iris'"),
+    ],
+)
+def test_errors_are_one_sentence_and_an_exit_code(arguments, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = call(*arguments)
+    assert result.exit_code == 1
+    assert says in told(result)
+    assert "Traceback" not in result.output
+
+
+def test_wrong_usage_has_its_own_exit_code(tmp_path):
+    assert call("reproduce", "cosine", "--runs", "0").exit_code == 2
+    assert call("nothing").exit_code == 2
+
+
+def test_mixing_is_refused_with_a_way_out(tmp_path):
+    call(*QUICK, "--out", tmp_path)
+    other = [a if a != "40" else "41" for a in QUICK]
+    refused = call(*other, "--out", tmp_path)
+    assert refused.exit_code == 1
+    assert "--replace" in told(refused)
+    assert call(*other, "--out", tmp_path, "--replace").exit_code == 0
+
+
+def test_a_failed_cell_is_told_at_the_end_with_exit_code_1(tmp_path, monkeypatch):
+    def failing(cell):
+        from rarely.lab.runner import Result, play_cell
+
+        return Result(cell.id, None, "it rained") if cell.seed else play_cell(cell)
+
+    monkeypatch.setattr("rarely.cli.LocalEngine", lambda jobs: lambda cells: map(failing, cells))
+    result = call(*QUICK, "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "fixed-B40/seed1: it rained" in told(result)
+    assert "3 of 6 cells failed" in told(result)
+    assert (tmp_path / "report.html").exists()
+
+
+def test_data_lists_what_is_missing_and_where_it_would_come_from(tmp_path):
+    result = call("data", RARELY_DATA="", RARELY_CACHE=str(tmp_path))
+    assert result.exit_code == 1
+    assert told(result).count("not here") == 2
+    assert "archive.ics.uci.edu" in told(result)
+
+
+def test_data_refuses_an_altered_file(tmp_path):
+    (tmp_path / "magic04.data").write_text("1,2,g\n")
+    result = call("data", "magic", "--path", tmp_path)
+    assert result.exit_code == 1
+    assert "not the original" in told(result)
+
+
+def test_data_that_cannot_be_fetched_says_where_to_put_it(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise OSError("no network here")
+
+    monkeypatch.setattr(datasets.urllib.request, "urlopen", refused)
+    result = call("data", "--fetch", RARELY_DATA="", RARELY_CACHE=str(tmp_path))
+    assert result.exit_code == 1
+    assert f"Put the original file into {tmp_path / 'mushroom'}" in told(result)
+
+
+def test_without_the_laboratory_the_command_says_what_to_install():
+    code = "import sys; sys.modules['typer'] = None; import runpy; runpy.run_module('rarely', run_name='__main__')"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "pip install 'rarely[lab]'" in result.stderr
+    assert "Traceback" not in result.stderr
