@@ -84,6 +84,7 @@ def test_a_table_of_ones_own_is_a_problem(tmp_path):
         (["reproduce", "cosine", "--only", "nothing-*"], "no configuration is called nothing-*"),
         (["reproduce", "cosine", "--address", "auto"], "--address is for --engine ray"),
         (["reproduce", "missing.csv"], "missing.csv cannot be read"),
+        (["reproduce", "magic", "--data", "nowhere"], "nowhere has no magic04.data"),
         (["report", "nowhere"], "no records to report"),
         (["data", "iris"], "no dataset is called 'iris'"),
     ],

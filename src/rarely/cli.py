@@ -113,6 +113,10 @@ def reproduce_command(
     if data is not None:
         os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
     wanted = [find_problem(name, label) for name in dict.fromkeys(problems or PAPER)]
+    if data is not None:
+        for problem in wanted:
+            if isinstance(problem.source, Dataset):
+                located(problem.source, data)  # given by hand, it must be there
     for name in preset or ():
         check_choice("--preset", name, PresetName)
     presets = [name for name in PRESETS if name in (preset or PRESETS)]

@@ -1,9 +1,9 @@
 """The UCI files of the paper: found, fetched, and never trusted unseen.
 
-A file is looked for in a path given, in the folder RARELY_DATA, in the cache folder (RARELY_CACHE, else
-the user's), and then downloaded into the cache from the UCI archive. Wherever it comes from, its size and
-SHA-256 must be those of the original, and its rows and classes are counted. This is the only module that
-touches the network.
+A file is looked for in a path given and nowhere else, or in the folder RARELY_DATA, in the cache folder
+(RARELY_CACHE, else the user's), and then downloaded into the cache from the UCI archive. Wherever it comes
+from, its size and SHA-256 must be those of the original, and its rows and classes are counted. This is the
+only module that touches the network.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,8 @@ class Dataset:
             content = path.read_bytes()
         except OSError as error:
             raise DataUnavailable(f"{path} cannot be read: {error.strerror}.") from error
-        self._check(content, str(path))
+        if wrong := self._wrong(content):
+            raise DataUnavailable(f"{path} {wrong}. Remove it, or put the original there.")
         return path
 
     def table(self, path: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Table:
@@ -80,13 +82,15 @@ class Dataset:
             raise DataUnavailable(f"{path} must hold {dict(self.counts)} rows of each class; got {dict(counts)}.")
         return table
 
-    def _check(self, content: bytes, where: str) -> None:
+    def _wrong(self, content: bytes) -> str:
+        """What tells the content from the original's; empty if nothing does."""
         digest = hashlib.sha256(content).hexdigest()
-        if (len(content), digest) != (self.size, self.sha256):
-            raise DataUnavailable(
-                f"{where} is not the original {self.file}: {self.size} bytes with SHA-256 {self.sha256[:12]}… are "
-                f"expected, and it has {len(content)} with {digest[:12]}…. Remove it, or put the original there."
-            )
+        if (len(content), digest) == (self.size, self.sha256):
+            return ""
+        return (
+            f"is not the original {self.file}: {self.size} bytes with SHA-256 {self.sha256[:12]}… are "
+            f"expected, and it has {len(content)} with {digest[:12]}…"
+        )
 
 
 _UCI = "https://archive.ics.uci.edu"
@@ -133,10 +137,9 @@ def cache_folder() -> Path:
 
 def places(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Where the file is looked for, in this order; in a folder, also in one of the dataset's name."""
-    folders = [Path(path)] if path is not None else []
-    if given := os.environ.get("RARELY_DATA"):
-        folders.append(Path(given))
-    for folder in [*folders, cache_folder()]:
+    given = os.environ.get("RARELY_DATA")
+    elsewhere = [*([Path(given)] if given else []), cache_folder()]
+    for folder in elsewhere if path is None else [Path(path)]:
         if folder.is_file():
             yield folder
         else:
@@ -164,10 +167,12 @@ def fetch(dataset: Dataset, progress: Progress | None = None, patience: float = 
     failures = []
     for url in dataset.urls:
         try:
-            content = _member(_download(url, dataset.size, progress, patience), url, dataset.file)
-            dataset._check(content, url)
-        except (OSError, http.client.HTTPException, zipfile.BadZipFile, KeyError, DataUnavailable) as error:
+            content = _member(_download(url, dataset.size, progress, patience), url, dataset)
+        except (OSError, http.client.HTTPException, *_BAD_ZIP, DataUnavailable) as error:
             failures.append(f"{url}: {_said(error)}")
+            continue
+        if wrong := dataset._wrong(content):
+            failures.append(f"{url}: what came {wrong}")
             continue
         return _put(content, cache_folder() / dataset.name / dataset.file)
     raise DataUnavailable(
@@ -179,32 +184,41 @@ def fetch(dataset: Dataset, progress: Progress | None = None, patience: float = 
 def _download(url: str, expected: int, progress: Progress | None, patience: float) -> bytes:
     received = io.BytesIO()
     with urllib.request.urlopen(url, timeout=patience) as answer:
-        promised = answer.headers.get("Content-Length")
+        promised = answer.length  # None where the header is absent, or no number
         while chunk := answer.read1(CHUNK):
             received.write(chunk)
             # Enough for a zip that did not shrink; an endless answer must not fill the memory.
             if received.tell() > 2 * expected + CHUNK:
                 raise DataUnavailable(f"more than twice the expected {expected} bytes came")
             if progress is not None:
-                progress(received.tell(), int(promised) if promised else expected)
-    if promised and received.tell() < int(promised):
+                progress(received.tell(), promised or expected)
+    if promised and received.tell() < promised:
         raise DataUnavailable(f"the connection ended after {received.tell()} of {promised} bytes")
     return received.getvalue()
 
 
-def _member(content: bytes, url: str, file: str) -> bytes:
+_BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError)
+"""What zipfile raises on an archive that is damaged, lacks the member, or packs it in a way unknown to it."""
+
+
+def _member(content: bytes, url: str, dataset: Dataset) -> bytes:
     if not url.endswith(".zip"):
         return content
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return archive.read(file)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(dataset.file) as member:
+        return member.read(dataset.size + 1)  # one byte too many is enough to be refused
 
 
 def _put(content: bytes, path: Path) -> Path:
     """Write under a name of its own first, so that no reader ever meets half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(content)
-    os.replace(file.name, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as own:
+            (Path(own) / path.name).write_bytes(content)
+            os.replace(Path(own) / path.name, path)
+    except OSError as error:
+        raise DataUnavailable(
+            f"{path} cannot be written: {error.strerror}. Set RARELY_CACHE to a folder that can be."
+        ) from error
     return path
 
 
@@ -215,4 +229,6 @@ def _said(error: Exception) -> str:
         return "nothing came for too long"
     if isinstance(error, urllib.error.URLError):
         return str(error.reason)
+    if isinstance(error, KeyError):
+        return str(error.args[0])
     return str(error) or type(error).__name__

@@ -87,7 +87,7 @@ class World(ABC):
         """Contexts (K, d), mean rewards (K,) and the noise of round t; the generator derives from (seed, t)."""
 
     def describe(self) -> dict[str, Any]:
-        """The world as JSON: part of an experiment's identity."""
+        """The world as JSON, part of an experiment's identity: a world with knobs of its own names them here."""
         return {"world": type(self).__name__, "arms": self.arms, "dim": self.dim}
 
     def rounds(self, seed: int, count: int, first: int = 1) -> Rounds:
@@ -97,7 +97,7 @@ class World(ABC):
         check_whole("first", first, 1)
         if self.horizon is not None and first + count - 1 > self.horizon:
             raise InvalidInput(
-                f"{type(self).__name__} has {self.horizon} rounds, for rows are drawn without replacement; "
+                f"{type(self).__name__} has {self.horizon} rounds; "
                 f"got a call for round {first + count - 1}. Ask for fewer rounds."
             )
         secret = self.secret(_generator(seed, 0))
@@ -105,7 +105,13 @@ class World(ABC):
         noise = np.empty(count)
         for i in range(count):
             t = first + i
-            contexts[i], means[i], noise[i] = self.round(t, secret, _generator(seed, t))
+            x, mean, noise[i] = self.round(t, secret, _generator(seed, t))
+            if np.shape(x) != (self.arms, self.dim) or np.shape(mean) != (self.arms,):
+                raise InvalidInput(
+                    f"{type(self).__name__}.round must give contexts of shape {(self.arms, self.dim)} and "
+                    f"{self.arms} means; got {np.shape(x)} and {np.shape(mean)}."
+                )
+            contexts[i], means[i] = x, mean
         return Rounds(contexts, means, means + noise[:, None])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.errors import check_whole
+from rarely.core.errors import InvalidInput, check_whole
 from rarely.core.types import Array
 from rarely.worlds.protocol import World
 
@@ -34,6 +34,8 @@ class _Synthetic(World):
     def __post_init__(self) -> None:
         check_whole("dim", self.dim, 1)
         check_whole("arms", self.arms, 1)
+        if not 0 <= self.noise < np.inf:
+            raise InvalidInput(f"noise is a standard deviation, finite and not negative; got {self.noise!r}.")
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"noise": self.noise}

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rarely.core.blocks import ArmBlocks
-from rarely.core.errors import InvalidInput, check_choice
+from rarely.core.errors import InvalidInput, check_choice, check_whole
 from rarely.core.scaling import Affine
 from rarely.core.types import Array, IntArray
 from rarely.worlds.protocol import World
@@ -47,14 +47,21 @@ class Table:
     @classmethod
     def of(cls, rows: Any, labels: Any) -> Table:
         """Any rows and labels: arrays, lists, columns of a data frame."""
-        numbers = np.asarray(rows, np.float64)
-        names, codes = np.unique(np.asarray(labels), return_inverse=True)
-        if numbers.ndim != 2 or codes.shape != (len(numbers),) or not len(numbers):
+        try:
+            # A copy that stays as it is: the digest is part of an experiment's identity.
+            numbers = np.array(rows, np.float64)
+            names, codes = np.unique(np.asarray(labels), return_inverse=True)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"a table needs rows of numbers and labels of one kind; {error}.") from error
+        numbers.flags.writeable = False
+        if numbers.ndim != 2 or np.shape(labels) != (len(numbers),) or not numbers.size:
             raise InvalidInput(
                 f"a table needs rows of shape (n, r) and n labels; got {numbers.shape} and {np.shape(labels)}."
             )
         if not np.isfinite(numbers).all():
             raise InvalidInput("a table's numbers must be finite; fill in missing ones or drop their rows.")
+        if any(name != name for name in names.tolist()):
+            raise InvalidInput("a table's labels must not be NaN; drop the rows without a label.")
         if len(names) < 2:
             raise InvalidInput(f"a table needs at least two classes to choose between; got {names.tolist()}.")
         return cls(numbers, codes.astype(np.int64), tuple(str(name) for name in names))
@@ -73,18 +80,23 @@ class Table:
     def from_csv(cls, path: str | Path, label: str | int | None = None, delimiter: str = ",") -> Table:
         """A CSV file; `label` is the class's column, by name or number (None: the last).
 
-        A first line without numbers is a header if the second line has some, or if `label` is a name. A
+        A first line without numbers is a header if it names a column of numbers, or if `label` is a name. A
         column of numbers stays so, and must not lack any; any other is coded 0, 1, … in sorted order.
         """
-        with open(path, newline="", encoding="utf-8") as file:
-            lines = [[field.strip() for field in line] for line in csv.reader(file, delimiter=delimiter) if line]
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, delimiter=delimiter)
+            try:
+                numbered = [(reader.line_num, [field.strip() for field in line]) for line in reader if line]
+            except (UnicodeDecodeError, csv.Error) as error:
+                raise InvalidInput(f"{path} is not a CSV file in UTF-8: {error}.") from error
+        lines = [line for _, line in numbered]
         if not lines:
             raise InvalidInput(f"{path} is empty; a table needs rows.")
         header = None
-        if isinstance(label, str) or (len(lines) > 1 and not _has_number(lines[0]) and _has_number(lines[1])):
+        if isinstance(label, str) or _has_header(lines):
             header, lines = lines[0], lines[1:]
         width = len(header or lines[0])
-        for number, line in enumerate(lines, start=2 if header else 1):
+        for number, line in numbered:
             if len(line) != width:
                 raise InvalidInput(f"{path}, line {number}: {width} fields are expected; got {len(line)}.")
         at = _column(path, label, header, width)
@@ -157,15 +169,22 @@ def _is_number(field: str) -> bool:
     return True
 
 
-def _has_number(line: list[str]) -> bool:
-    return any(_is_number(field) for field in line)
+def _has_header(lines: list[list[str]]) -> bool:
+    """Whether a first line without numbers has a name over a column of numbers, some perhaps missing."""
+    if any(map(_is_number, lines[0])):
+        return False
+    for name, *column in zip(*lines, strict=False):
+        known = [field for field in column if field.lower() not in MISSING]
+        if known and all(map(_is_number, known)) and not _is_number(name) and name.lower() not in MISSING:
+            return True
+    return False
 
 
 def _coded(path: str | Path, name: str, column: tuple[str, ...]) -> Array:
-    others = {field for field in column if not _is_number(field)}
+    others = {field for field in column if not (_is_number(field) and np.isfinite(float(field)))}
     if not others:
         return np.array(column, np.float64)
-    if len(others) < len(set(column)) and all(field.lower() in MISSING for field in others):
+    if len(others) < len(set(column)) and all(_is_number(field) or field.lower() in MISSING for field in others):
         raise InvalidInput(
             f"{path}: column {name} holds numbers, but {min(others)!r} in some rows; fill them in or drop those rows."
         )
@@ -181,4 +200,5 @@ def _column(path: str | Path, label: str | int | None, header: list[str] | None,
     at = width - 1 if label is None else label
     if not -width <= at < width:
         raise InvalidInput(f"{path} has {width} columns, numbered from 0; got column {at}.")
+    check_whole("label", at, -width)
     return at % width
