@@ -50,9 +50,12 @@ def test_report_redraws_from_records_alone(tmp_path):
     before = (tmp_path / "report.html").read_bytes()
     for path in (tmp_path / "report.html", tmp_path / "claims.json", tmp_path / "summary.csv"):
         path.unlink()
-    result = call("report", tmp_path)
+    result = call("report", tmp_path, "--markdown", tmp_path / "results.md")
     assert result.exit_code == 0
     assert (tmp_path / "report.html").read_bytes() == before
+    tables = (tmp_path / "results.md").read_text()
+    assert "| cosine-4 | At equal B adaptive beats fixed. |" in tables
+    assert "| fixed B=40 | 2 |" in tables
 
 
 def test_a_table_of_ones_own_is_a_problem(tmp_path):

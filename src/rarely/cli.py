@@ -30,7 +30,7 @@ from rarely.lab.claims import Judged
 from rarely.lab.config import PRESETS, Cell
 from rarely.lab.environment import cores
 from rarely.lab.queue import cost, find_problem, plan_cells
-from rarely.lab.report import write_report
+from rarely.lab.report import write_markdown, write_report
 from rarely.lab.runner import Engine, LocalEngine, Result, reproduce
 from rarely.worlds.datasets import DATASETS, Dataset, fetch, located
 
@@ -136,14 +136,18 @@ def reproduce_command(
 @guarded
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that reproduce wrote.")] = Path("out"),
+    markdown: Annotated[Path | None, typer.Option(help="Also write claims and tables to this file.")] = None,
 ) -> None:
     """Draw figures, judge claims and write the report again, from the records alone.
 
-    **Example**
+    **Examples**
 
     - `rarely report out`
+    - `rarely report out --markdown results.md` — the claims and tables as Markdown too
     """
     _report(folder)
+    if markdown is not None:
+        write_markdown(folder, markdown)
 
 
 @app.command()

@@ -26,6 +26,9 @@ from rarely.lab.records import Store
 from rarely.lab.runner import LocalEngine, Result, reproduce
 from rarely.worlds import Cosine, Dataset
 
+# Ray 2.30 leaves its own log files to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed file .*/ray/session_:ResourceWarning")
+
 ROUNDS = 40
 LINUCB, FIXED = Configuration("linucb", ridge=0.1, beta=0.1), Configuration("fixed", batches=4)
 HEALTHY = [

@@ -150,6 +150,11 @@ def test_the_best_pair_is_chosen_on_the_runs_and_the_fair_one_is_not():
     assert series["linucb-fair"].regrets == [50, 70]
 
 
+def test_linucb_alone_can_be_reported():
+    linear = runs([5, 7], reading="raw", kind="linucb", ridge=0.1, beta=0.01)
+    assert [(c.preset, list(c.series)) for c in compare(linear)] == [("paper", ["linucb-best"])]
+
+
 def check(verdict, counts=True):
     return Check("", "", None, verdict, counts=counts)
 

@@ -14,9 +14,9 @@ from rarely.core.policies.neural import Preset
 from rarely.lab.catalogue import FAIR
 from rarely.lab.claims import PRINTED_ROUNDS, Judged
 from rarely.lab.config import PRESETS
+from rarely.lab.markdown import number
 from rarely.lab.records import Record
 from rarely.lab.results import BEST_LINEAR, Comparison, overhead
-from rarely.lab.statistics import Estimate
 from rarely.lab.summary import rows
 from rarely.lab.verdicts import Check, Verdict
 
@@ -165,7 +165,7 @@ def _verdict_cell(one: Judged | None) -> str:
     if one is None:
         return "<td>—</td>"
     counted = [check for check in one.checks if check.counts]
-    shown = _estimate(counted[0].estimate) if len(counted) == 1 else _tally(counted)
+    shown = number(counted[0].estimate) if len(counted) == 1 else _tally(counted)
     return (
         f'<td><a class="v {_css(one.verdict)}" href="#{_anchor(one)}">{MARKS[one.verdict]} {one.verdict}</a>'
         f'<br><span class="faint">{shown}</span></td>'
@@ -263,7 +263,7 @@ def _evidence(judged: Sequence[Judged]) -> str:
             note = f'<br><span class="faint">{escape(check.note)}</span>' if check.note else ""
             body.append(
                 f"<tr{css}><td>{escape(check.what)}{note}</td><td>{escape(check.needs)}</td>"
-                f'<td class="n">{_estimate(check.estimate)}</td><td>{verdict}</td></tr>'
+                f'<td class="n">{number(check.estimate)}</td><td>{verdict}</td></tr>'
             )
         parts.append(
             f'<details open id="{_anchor(one)}"><summary><strong>{escape(one.claim.id)}</strong> '
@@ -295,14 +295,6 @@ def _table(left: Sequence[str], right: Sequence[str], body: Sequence[str], last:
 def _tr(left: Sequence[str], right: Sequence[str]) -> str:
     cells = "".join(f"<td>{text}</td>" for text in left) + "".join(f'<td class="n">{text}</td>' for text in right)
     return f"<tr>{cells}</tr>"
-
-
-def _estimate(estimate: Estimate | None) -> str:
-    if estimate is None or math.isnan(estimate.value):
-        return "no runs"
-    if not math.isfinite(estimate.low) or not math.isfinite(estimate.high):
-        return f"{estimate.value:.3g} (1 run)"
-    return f"{estimate.value:.3g} [{estimate.low:.3g}, {estimate.high:.3g}]"
 
 
 def _seconds(value: float) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rarely.core.errors import RarelyError
-from rarely.lab import page, plots
+from rarely.lab import markdown, page, plots
 from rarely.lab.claims import Judged, judge
 from rarely.lab.records import Record, Store
 from rarely.lab.results import compare
@@ -27,10 +27,8 @@ def write_report(out: Path, drawn: Callable[[int, int], None] = lambda done, of:
 
     `drawn` hears how many figures of how many are there.
     """
-    records = Store(out).read()
+    records = _records(out)
     comparisons = compare(records)
-    if not comparisons:
-        raise NothingToReport(f"{out / 'records'} holds no records to report; run: rarely reproduce --out {out}.")
     judged = judge(comparisons)
     _put(out / "claims.json", json.dumps(claims_json(judged, records), indent=1, ensure_ascii=False))
     write_csv(comparisons, out / "summary.csv")
@@ -43,6 +41,13 @@ def write_report(out: Path, drawn: Callable[[int, int], None] = lambda done, of:
     return out / "report.html", judged
 
 
+def write_markdown(out: Path, path: Path) -> None:
+    """Claims and tables as Markdown, from the records in `out`."""
+    records = _records(out)
+    comparisons = compare(records)
+    _put(path, markdown.render(records, comparisons, judge(comparisons)))
+
+
 def claims_json(judged: list[Judged], records: list[Record]) -> dict[str, object]:
     """What `claims.json` holds."""
     return {
@@ -50,6 +55,13 @@ def claims_json(judged: list[Judged], records: list[Record]) -> dict[str, object
         "machines": sorted({record.machine for record in records}),
         "code": records[0].data["code"],
     }
+
+
+def _records(out: Path) -> list[Record]:
+    records = Store(out).read()
+    if not compare(records):
+        raise NothingToReport(f"{out / 'records'} holds no records to report; run: rarely reproduce --out {out}.")
+    return records
 
 
 def _put(path: Path, text: str) -> None:

@@ -142,11 +142,11 @@ def compare(records: Iterable[Record]) -> list[Comparison]:
         first = its_records[0]
         table = first.data["asked"]["world"].get("view") is not None
         played = {record.reading for record in its_records}
-        for preset in PRESETS:
-            if preset not in played:
-                continue
-            view = VIEWS[preset] if table else "raw"
-            mine = [r for r in its_records if r.reading == (view if r.configuration.linear else preset)]
+        views = {preset: VIEWS[preset] if table else "raw" for preset in PRESETS}
+        # Where LinUCB alone was played, each view stands for the first preset that sees it.
+        linear = {view: preset for preset, view in reversed(views.items()) if view in played}
+        for preset in [p for p in PRESETS if p in played] or sorted(linear.values(), key=PRESETS.index):
+            mine = [r for r in its_records if r.reading == (views[preset] if r.configuration.linear else preset)]
             series = {s.name: s for s in _series(mine)}
             comparisons.append(Comparison(problem, first.base, preset, first.rounds, series))
     return comparisons
