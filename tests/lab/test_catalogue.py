@@ -193,3 +193,10 @@ def test_a_comment_spoils_no_record_and_a_statement_does(other, same):
 
 def test_docstrings_of_functions_do_not_count():
     assert bare(b"def f():\n    'Says.'\n    return 'a'\n") == bare(b"def f():\n    return 'a'\n")
+
+
+def test_tables_with_the_same_numbers_are_equal():
+    same = Table.of(TABLE.rows.copy(), TABLE.labels)
+    assert same == TABLE
+    assert hash(Problem("own", same)) == hash(OWN)
+    assert Table.of(TABLE.rows + 1, TABLE.labels) != TABLE

@@ -137,6 +137,17 @@ def test_other_code_is_refused(tmp_path, monkeypatch):
         reproduce(cells(runs=2), tmp_path, here)
 
 
+def test_a_record_of_other_code_is_not_kept(tmp_path):
+    def elsewhere(given):
+        for result in here(given):
+            yield replace(result, record=records_module.Record(result.record.data | {"code": "another"}))
+
+    failures = reproduce(cells(runs=1), tmp_path, elsewhere)
+    assert len(failures) == len(cells(runs=1))
+    assert "another version of the code" in failures[0].error
+    assert contents(tmp_path) == {}
+
+
 def test_a_report_never_mixes_codes(tmp_path, monkeypatch):
     reproduce(cells(runs=1), tmp_path, here)
     store, record = Store(tmp_path), Store(tmp_path).read()[0]

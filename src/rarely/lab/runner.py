@@ -24,7 +24,7 @@ from loky.process_executor import BrokenProcessPool
 from rarely.core.errors import RarelyError
 from rarely.lab.catalogue import policy_of, world_of
 from rarely.lab.config import Cell
-from rarely.lab.environment import reset_peak_memory
+from rarely.lab.environment import code_fingerprint, reset_peak_memory
 from rarely.lab.play import play
 from rarely.lab.records import Record, Store, make_record
 from rarely.worlds import Rounds, World
@@ -148,13 +148,20 @@ def reproduce(
     with _only_here(out):
         todo = store.missing(cells, replace=replace)
         started(todo)
-        for result in engine(todo):
+        for result in map(_of_this_code, engine(todo)):
             if result.record is not None:
                 store.write(result.record)
             else:
                 failures.append(result)
             finished(result)
     return failures
+
+
+def _of_this_code(result: Result) -> Result:
+    """A machine of a cluster may have another version installed: its numbers are not ours."""
+    if result.record is None or result.record.data["code"] == code_fingerprint():
+        return result
+    return Result(result.id, None, "it was played by another version of the code; install the same everywhere")
 
 
 @contextmanager

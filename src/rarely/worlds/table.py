@@ -111,8 +111,14 @@ class Table:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the numbers and labels."""
+        """SHA-256 of the numbers and labels; tables with the same one are equal."""
         return hashlib.sha256(self.rows.tobytes() + self.labels.tobytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
 
 @dataclass(frozen=True, eq=False)
