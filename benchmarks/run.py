@@ -13,6 +13,7 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,11 @@ import numpy as np
 
 from machine import describe, product_rate
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid
+from rarely.lab.catalogue import PROBLEMS
 from rarely.lab.play import play
+from rarely.lab.queue import plan_cells
+from rarely.lab.records import Store
+from rarely.lab.runner import LocalEngine, reproduce
 from rarely.worlds import Cosine, Rounds
 
 ADAPTIVE = {"horizon": 2000, "batches": 40, "log_ratio": 40.0}
@@ -176,6 +181,21 @@ def decision() -> None:
     )
 
 
+def runner() -> None:
+    """The runner over the policies' own time: cosine, T = 2000, eight configurations, 2 runs, one process."""
+    patterns = ["fixed-B40", "fixed-B100", "adaptive-B40-*", "adaptive-B100-*"]
+    cells = plan_cells([PROBLEMS["cosine"]], ["practical"], runs=2, patterns=patterns)
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = timed(lambda: reproduce(cells, Path(folder), LocalEngine(1)))
+        walls = [record.data["wall"] for record in Store(Path(folder)).read()]
+    policies = sum(wall["selecting"] + wall["training"] for wall in walls)
+    played = sum(wall["cell"] for wall in walls)
+    print(
+        f"  {len(cells)} runs, {policies:.1f} s of policies; worlds and records {100 * (played / policies - 1):.1f} % more,"
+    )
+    print(f"  with the process's start and the queue {100 * (seconds / policies - 1):.1f} % more")
+
+
 def imports() -> None:
     """`import rarely` against the import of NumPy, and of NumPy with SciPy's linalg where it is installed."""
 
@@ -196,6 +216,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "million": million,
     "long_run": long_run,
     "decision": decision,
+    "runner": runner,
     "imports": imports,
 }
 
