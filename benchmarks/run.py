@@ -190,9 +190,8 @@ def runner() -> None:
         walls = [record.data["wall"] for record in Store(Path(folder)).read()]
     policies = sum(wall["selecting"] + wall["training"] for wall in walls)
     played = sum(wall["cell"] for wall in walls)
-    print(
-        f"  {len(cells)} runs, {policies:.1f} s of policies; worlds and records {100 * (played / policies - 1):.1f} % more,"
-    )
+    print(f"  {len(cells)} runs, {policies:.1f} s of policies;")
+    print(f"  worlds and records {100 * (played / policies - 1):.1f} % more,")
     print(f"  with the process's start and the queue {100 * (seconds / policies - 1):.1f} % more")
 
 
