@@ -37,12 +37,13 @@ def test_version():
 def test_reproduce_plays_reports_and_resumes(tmp_path):
     first = call(*QUICK, "--out", tmp_path)
     assert first.exit_code == 0
-    assert "6 runs to play" in told(first)
+    assert "6 cells to play" in told(first)
     assert f"report: {tmp_path / 'report.html'}" in told(first)
     assert len(list(tmp_path.glob("records/cosine/code/*/*.json.gz"))) == 6
     assert json.loads((tmp_path / "claims.json").read_text())["claims"]
     again = call(*QUICK, "--out", tmp_path)
-    assert "0 runs to play, 6 are on record already" in told(again)
+    assert "0 cells to play" in told(again)
+    assert "6 on record already" in told(again)
 
 
 def test_report_redraws_from_records_alone(tmp_path):
@@ -75,8 +76,26 @@ def test_a_table_of_ones_own_is_a_problem(tmp_path):
     ]
     result = call("reproduce", table, *arguments, "--out", tmp_path / "out")
     assert result.exit_code == 0
+    assert "mine: 50 rows of 2 columns" in told(result)
+    assert "2 classes to choose between: a, b; 50 rounds" in told(result)
     assert (tmp_path / "out" / "records" / "mine" / "practical" / "fixed-B40" / "seed0.json.gz").exists()
-    assert "mine" in (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "on a problem of your own" in page
+    assert "claim" not in page.split("<body>")[1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["1,a", "2,", "3,b"], "for their class"),
+        ([f"{i},c{i}" for i in range(150)], "150 classes"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(lines, says, tmp_path):
+    (tmp_path / "odd.csv").write_text("\n".join(lines) + "\n")
+    result = call("reproduce", tmp_path / "odd.csv", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert says in told(result)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +103,9 @@ def test_a_table_of_ones_own_is_a_problem(tmp_path):
     [
         (["reproduce", "nowhere"], "no problem is called 'nowhere'"),
         (["reproduce", "cosine", "--preset", "best"], "--preset must be one of"),
-        (["reproduce", "cosine", "--only", "nothing-*"], "no configuration is called nothing-*"),
+        (["reproduce", "cosine", "--only", "nothing-*"], "no configuration is called nothing-*; there are neuralucb"),
+        (["reproduce", "cosine", "--label", "x"], "--label is for a table of your own"),
+        (["reproduce", "cosine", "--only", "fixed-B40", "--out", "afile/x"], "afile"),
         (["reproduce", "cosine", "--address", "auto"], "--address is for --engine ray"),
         (["reproduce", "missing.csv"], "missing.csv cannot be read"),
         (["reproduce", "magic", "--data", "nowhere"], "nowhere has no magic04.data"),
@@ -94,6 +115,7 @@ def test_a_table_of_ones_own_is_a_problem(tmp_path):
 )
 def test_errors_are_one_sentence_and_an_exit_code(arguments, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "afile").write_text("")
     result = call(*arguments)
     assert result.exit_code == 1
     assert says in told(result)
@@ -110,6 +132,7 @@ def test_mixing_is_refused_with_a_way_out(tmp_path):
     other = [a if a != "40" else "41" for a in QUICK]
     refused = call(*other, "--out", tmp_path)
     assert refused.exit_code == 1
+    assert "rounds is 40 on record, 41 is asked for" in told(refused)
     assert "--replace" in told(refused)
     assert call(*other, "--out", tmp_path, "--replace").exit_code == 0
 
@@ -140,6 +163,14 @@ def test_data_refuses_an_altered_file(tmp_path):
     result = call("data", "magic", "--path", tmp_path)
     assert result.exit_code == 1
     assert "not the original" in told(result)
+
+
+def test_a_file_is_checked_as_what_it_is_called(tmp_path):
+    (tmp_path / "magic04.data").write_text("1,2,g\n")
+    assert "not the original magic04.data" in told(call("data", "--path", tmp_path / "magic04.data"))
+    (tmp_path / "other.data").write_text("1,2,g\n")
+    assert "Name it" in told(call("data", "--path", tmp_path / "other.data"))
+    assert "does not exist" in told(call("data", RARELY_DATA=str(tmp_path / "nowhere")))
 
 
 def test_data_that_cannot_be_fetched_says_where_to_put_it(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -25,13 +26,16 @@ from rich.progress import (
 from rarely import __version__
 from rarely.core.errors import InvalidInput, RarelyError, check_choice
 from rarely.core.policies.neural import Preset as PresetName
-from rarely.lab.catalogue import PAPER
-from rarely.lab.claims import Judged
-from rarely.lab.config import PRESETS, Cell
+from rarely.lab.catalogue import PAPER, configurations
+from rarely.lab.claims import PRINTED_ROUNDS
+from rarely.lab.config import PRESETS, Cell, Problem
 from rarely.lab.environment import cores
-from rarely.lab.queue import cost, find_problem, plan_cells
+from rarely.lab.problems import find_problem
+from rarely.lab.queue import cost, plan_cells
 from rarely.lab.report import write_markdown, write_report
 from rarely.lab.runner import Engine, LocalEngine, Result, reproduce
+from rarely.lab.tables import tally
+from rarely.worlds import Table
 from rarely.worlds.datasets import DATASETS, Dataset, fetch, located
 
 INTERRUPTED = 130
@@ -57,7 +61,7 @@ def guarded(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         try:
             command(*args, **kwargs)
-        except RarelyError as error:
+        except (RarelyError, OSError) as error:
             complained.print(f"[red]error:[/red] {escape(str(error))}")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
@@ -110,6 +114,8 @@ def reproduce_command(
     """
     if address is not None and engine != "ray":
         raise InvalidInput("--address is for --engine ray; the local engine has none.")
+    if label is not None and not any(name.endswith(".csv") for name in problems or ()):
+        raise InvalidInput("--label is for a table of your own; name a file.csv.")
     if data is not None:
         os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
     wanted = [find_problem(name, label) for name in dict.fromkeys(problems or PAPER)]
@@ -122,7 +128,13 @@ def reproduce_command(
     presets = [name for name in PRESETS if name in (preset or PRESETS)]
     cells = plan_cells(wanted, presets, runs, rounds, only or ["*"])
     if not cells:
-        raise InvalidInput(f"no configuration is called {' or '.join(only or [])}; try --only 'adaptive-*'.")
+        names = ", ".join(c.id for problem in wanted[:1] for c in configurations(problem) if not c.linear)
+        raise InvalidInput(
+            f"no configuration is called {' or '.join(only or [])}; there are {names}, and linucb-rλ-bβ and "
+            "linucb-intercept-rλ-bβ with λ and β of 0.001, 0.01, 0.1, 1."
+        )
+    for problem in wanted:
+        _introduce(problem, rounds)
     failures = _play(cells, out, _engine(engine, jobs, address), replace)
     _report(out)
     for failure in failures:
@@ -155,11 +167,12 @@ def report(
 def data(
     names: Annotated[list[str] | None, typer.Argument(help="mushroom, magic; both where none is named.")] = None,
     fetch_them: Annotated[bool, typer.Option("--fetch", help="Download what is not here.")] = False,
-    path: Annotated[Path | None, typer.Option(help="Look here first: a file, or the folder that holds it.")] = None,
+    path: Annotated[Path | None, typer.Option(help="Look here alone: a file, or the folder that holds it.")] = None,
 ) -> None:
     """List the UCI files, verify them, and fetch those that are missing.
 
-    They are looked for in --path, in the folder RARELY_DATA, and in the cache. Exit code 1 if one is missing.
+    They are looked for in --path alone where it is given, else in the folder RARELY_DATA and in the cache. Exit code 1
+    if one is missing.
 
     **Examples**
 
@@ -168,6 +181,12 @@ def data(
     - `rarely data mushroom --path downloads/agaricus-lepiota.data` — is this the original?
     """
     missing = 0
+    if path is not None and path.is_file() and not names:
+        names = [dataset.name for dataset in DATASETS.values() if dataset.file == path.name]
+        if not names:
+            raise InvalidInput(f"which of {', '.join(DATASETS)} should {path} be? Name it: rarely data magic --path …")
+    if (given := os.environ.get("RARELY_DATA")) and not Path(given).exists():
+        raise InvalidInput(f"RARELY_DATA names {given}, which does not exist.")
     for name in names or DATASETS:
         if name not in DATASETS:
             raise InvalidInput(f"no dataset is called {name!r}; there are {', '.join(DATASETS)}.")
@@ -187,6 +206,19 @@ def data(
         raise typer.Exit(1)
 
 
+def _introduce(problem: Problem, rounds: int) -> None:
+    """How a table of one's own was read."""
+    if isinstance(problem.source, Table):
+        rows, columns = problem.source.rows.shape
+        classes = ", ".join(problem.source.classes)
+        played = min(rounds, rows)
+        fewer = f"; {played} rounds, for each row is played once" if played < rounds else ""
+        told.print(
+            f"{problem.name}: {rows} rows of {columns} columns (text coded as numbers in sorted order), "
+            f"{len(problem.source.classes)} classes to choose between: {escape(classes)}{fewer}"
+        )
+
+
 def _engine(name: str, jobs: int | None, address: str | None) -> Engine:
     if name == "ray":
         from rarely.engines.ray_engine import RayEngine
@@ -201,12 +233,13 @@ def _play(cells: Sequence[Cell], out: Path, engine: Engine, replace: bool) -> li
         SpinnerColumn(),
         TextColumn("{task.description:<12}"),
         BarColumn(),
-        TextColumn("{task.fields[done]:>5} of {task.fields[all]} runs"),
+        TextColumn("{task.fields[done]:>5} of {task.fields[all]} cells"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=told, disable=not live) as progress:
+    # Runs take from a second to minutes: only their average speed tells the time left.
+    with Progress(*columns, console=told, disable=not live, speed_estimate_period=1e9) as progress:
         shown = _Shown(progress, cells, live)
         return reproduce(cells, out, engine, replace=replace, started=shown.started, finished=shown.finished)
 
@@ -219,11 +252,16 @@ class _Shown:
         self.cells = {cell.id: cell for cell in cells}
         self.bars: dict[str, TaskID] = {}
         self.count = self.said = self.all = 0
+        self.start = time.perf_counter()
 
     def started(self, todo: Sequence[Cell]) -> None:
         self.all = len(todo)
         kept = len(self.cells) - len(todo)
-        told.print(f"{len(todo)} runs to play" + (f", {kept} are on record already" if kept else ""))
+        told.print(
+            f"{len(todo)} cells to play (a cell is one configuration on one run)"
+            + (f", {kept} on record already" if kept else "")
+            + f"; very roughly {_span(sum(map(cost, todo)))} of processor time"
+        )
         for problem in dict.fromkeys(cell.problem.name for cell in todo):
             mine = [cell for cell in todo if cell.problem.name == problem]
             self.bars[problem] = self.progress.add_task(problem, total=sum(map(cost, mine)), done=0, all=len(mine))
@@ -236,28 +274,39 @@ class _Shown:
         self.progress.update(bar, advance=cost(cell), done=done)
         if not self.live and (self.count - self.said >= self.all / 40 or self.count == self.all):
             self.said = self.count
-            told.print(f"{self.count} of {self.all} runs, the last: {result.id}")
+            left = sum(task.remaining or 0.0 for task in self.progress.tasks)
+            spent = time.perf_counter() - self.start
+            whole = sum(task.total or 0.0 for task in self.progress.tasks)
+            told.print(
+                f"{self.count} of {self.all} cells, about {_span(spent * left / max(whole - left, 1e-9))} left; "
+                f"the last: {result.id}"
+            )
 
 
 def _report(out: Path) -> None:
     columns = (TextColumn("figures     "), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as progress:
         bar = progress.add_task("figures")
-        if not told.is_terminal:
-            told.print("drawing figures")
-        path, judged = write_report(out, lambda done, of: progress.update(bar, completed=done, total=of))
+
+        def drawn(done: int, of: int) -> None:
+            if done == 1 and not told.is_terminal:
+                told.print(f"drawing {of} figures")
+            progress.update(bar, completed=done, total=of)
+
+        path, judged = write_report(out, drawn)
+    lengths = sorted({j.rounds for j in judged} - {PRINTED_ROUNDS})
+    if lengths:
+        told.print(f"T = {', '.join(map(str, lengths))} here; the paper's claims are about T = {PRINTED_ROUNDS}")
     for preset in dict.fromkeys(j.preset for j in judged):
-        told.print(f"{preset}: {_tally([j for j in judged if j.preset == preset])}")
+        told.print(f"{preset}: {tally([j for j in judged if j.preset == preset])}")
     told.print(f"report: [bold]{escape(str(path))}[/bold]")
 
 
-def _tally(judged: Sequence[Judged]) -> str:
-    verdicts = [j.verdict for j in judged]
-    return f"of {len(verdicts)} claims " + ", ".join(
-        f"{verdicts.count(v)} {words}"
-        for v, words in (("holds", "hold"), ("does not hold", "do not hold"), ("cannot be told", "cannot be told"))
-        if v in verdicts
-    )
+def _span(seconds: float) -> str:
+    """A time in words of the right size."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _fetch(dataset: Dataset) -> Path:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import output_and_gradient, unflatten
-from rarely import BatchNeuralUCB, FixedGrid
+from rarely import BatchNeuralUCB, FixedGrid, load
 from rarely.core.network import Network
 from rarely.core.sgd import train_singly
 from rarely.core.training import Plan
@@ -24,9 +24,9 @@ def flat(weights):
     return np.concatenate([np.ravel(w) for w in weights])
 
 
-def plain(net, start, x, r, ridge, steps, eta):
+def plain(net, start, x, r, ridge, steps, eta, seed=0):
     """The public program's loop: one shuffle, cycled; 2δ∇f and decay; a stop at an epoch's mean loss of 1e-3."""
-    order = np.random.default_rng(len(r)).permutation(len(r))
+    order = np.random.default_rng((seed, len(r))).permutation(len(r))
     theta, taken = flat(start), 0
     while taken < steps:
         losses = []
@@ -99,9 +99,26 @@ def test_the_code_preset_goes_on_from_its_last_weights():
         policy.observe(decision, np.arange(5.0))
         chosen, rewards = policy.history.observed()
         policy.update()
-        truth, _ = plain(policy.network, before, chosen, rewards, 0.01, 3, 0.01)
+        truth, _ = plain(policy.network, before, chosen, rewards, 0.01, 3, 0.01, policy._neural.shuffle_seed)
         np.testing.assert_allclose(flat(policy.weights), truth, rtol=1e-9)
         assert policy.version == batch
+
+
+def test_every_seed_has_an_order_of_its_own_and_keeps_it(tmp_path):
+    made = [BatchNeuralUCB(2, FixedGrid(20, 4), hidden=8, preset="code", seed=seed) for seed in (0, 1)]
+    seeds = [policy._neural.shuffle_seed for policy in made]
+    assert seeds[0] != seeds[1]
+    made[0].save(tmp_path / "policy")
+    assert load(tmp_path / "policy")._neural.shuffle_seed == seeds[0]
+
+
+def test_a_step_of_its_own_is_half_of_what_one_sample_bears():
+    net = Network(2, 4, scaling="standard", initial="uniform")
+    start = net.initial_weights(np.random.default_rng(0))
+    x = np.random.default_rng(1).normal(size=(5, 2))
+    steepest = max(np.sum(output_and_gradient(start, row, output_scale=1.0)[1] ** 2) for row in x)
+    outcome = train_singly(net, start, x, x[:, 0], Plan(ridge=0.3, steps=1, optimiser="sgd"))
+    assert outcome.step_size == pytest.approx(1 / (2 * steepest + 0.3))
 
 
 def test_the_code_preset_is_the_programs_network():
@@ -119,7 +136,7 @@ def test_the_steps_are_those_of_torch():
     x, r = rng.normal(size=(5, 3)), rng.normal(size=5)
     weights = [torch.tensor(w, requires_grad=True) for w in start]
     optimiser = torch.optim.SGD(weights, lr=0.02, weight_decay=0.1)
-    for i in np.tile(np.random.default_rng(5).permutation(5), 4):
+    for i in np.tile(np.random.default_rng((0, 5)).permutation(5), 4):
         optimiser.zero_grad()
         hidden = torch.relu(weights[0] @ torch.tensor([*x[i], 1.0]))
         value = (weights[1] @ torch.cat([hidden, torch.ones(1, dtype=torch.float64)]))[0]

@@ -207,17 +207,24 @@ def test_ray_ends_with_the_run(run: Run, ray: Any) -> None:
 def test_ctrl_c_ends_ray(ray: Any, tmp_path: Path) -> None:
     before = processes()
     code = (
-        "from rarely.engines.ray_engine import RayEngine; from rarely.lab.queue import *\n"
+        "from rarely.engines.ray_engine import RayEngine; from rarely.lab.queue import plan_cells\n"
+        "from rarely.lab.problems import find_problem\n"
         "cells = plan_cells([find_problem('cosine')], ['practical'], rounds=2000, patterns=['neuralucb'])\n"
         "print('playing', flush=True); list(RayEngine(1)(cells))"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # In a script's background job the signal is ignored, and children inherit that.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes, **heard) as process:
         seen = set[int]()
         while process.poll() is None and not any("ray::_play" in command(pid) for pid in seen):
             time.sleep(0.2)
             seen = processes() - before
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert said.strip().endswith(b"KeyboardInterrupt")
     assert gone_within(10.0, seen)
 

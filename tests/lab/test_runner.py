@@ -12,6 +12,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from rarely import InvalidInput
 from rarely.lab import records as records_module
 from rarely.lab.catalogue import PROBLEMS, policy_of, world_of
 from rarely.lab.config import Cell, Configuration, Problem
@@ -81,16 +82,14 @@ def test_all_policies_of_a_run_see_the_same_world():
             return getattr(self.policy, name)
 
         def select(self, contexts, **how):
-            decision = self.policy.select(contexts, **how)
-            seen[-1].append(contexts[: len(decision)])
-            return decision
+            seen[-1].append(contexts)
+            return self.policy.select(contexts, **how)
 
     for cell in cells(runs=1):
         seen.append([])
         world = world_of(cell)
         play(Watched(policy_of(cell, world)), world.rounds(cell.seed, cell.rounds))
-    streams = [np.concatenate(blocks) for blocks in seen]
-    assert all(np.array_equal(stream, streams[0]) for stream in streams)
+    assert all(np.array_equal(stream, seen[0]) for stream in seen)
 
 
 def test_a_second_run_plays_nothing_and_changes_nothing(tmp_path):
@@ -118,6 +117,61 @@ def test_processes_give_the_records_of_one_process(tmp_path):
         return [(r.id, r.regret, r.updates, r.data["identity"], r.data["code"]) for r in Store(folder).read()]
 
     assert told(tmp_path / "one") == told(tmp_path / "many")
+
+
+def test_records_can_be_read_by_others(tmp_path):
+    reproduce(cells(runs=1), tmp_path, here)
+    path = next(iter(contents(tmp_path)))
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    assert path.stat().st_mode == plain.stat().st_mode
+
+
+def test_what_a_killed_run_left_half_written_is_removed(tmp_path):
+    reproduce(cells(runs=1), tmp_path, here)
+    path = next(iter(contents(tmp_path)))
+    half = path.with_name(path.name + ".part")
+    half.write_bytes(b"half")
+    reproduce(cells(runs=1), tmp_path, here)
+    assert not half.exists()
+
+
+def test_two_problems_of_one_name_are_never_mixed(tmp_path):
+    reproduce(cells(runs=1, patterns=["fixed-*"]), tmp_path, here)
+    other = plan_cells([replace(SMALL, hidden=10)], ["code"], 1, 25, ["adaptive-*"])
+    played = []
+    with pytest.raises(MixedRecords, match="two problems called cosine"):
+        reproduce(other, tmp_path, here, finished=played.append)
+    assert not played
+    with pytest.raises(InvalidInput, match="two problems are called cosine"):
+        plan_cells([SMALL, replace(SMALL, hidden=10)], ["code"], 1, 25)
+
+
+def test_runs_of_other_lengths_are_refused_before_anything_is_played(tmp_path):
+    reproduce(cells(runs=1, patterns=["fixed-*"]), tmp_path, here)
+    played = []
+    with pytest.raises(MixedRecords, match="T = 25 and 26"):
+        reproduce(cells(runs=1, rounds=26, patterns=["adaptive-*"]), tmp_path, here, finished=played.append)
+    assert not played
+
+
+def test_replace_never_touches_records_of_other_cells(tmp_path, monkeypatch):
+    reproduce(cells(runs=2), tmp_path, here)
+    before = contents(tmp_path)
+    monkeypatch.setattr(records_module, "code_fingerprint", lambda: "another")
+    with pytest.raises(MixedRecords, match="records of other cells"):
+        reproduce(cells(runs=1), tmp_path, here, replace=True)
+    assert contents(tmp_path) == before
+
+
+def test_lengths_are_not_mixed_in_a_report_either(tmp_path):
+    reproduce(cells(runs=1, patterns=["fixed-*"]), tmp_path, here)
+    record = Store(tmp_path).read()[0]
+    asked = record.data["asked"] | {"seed": 1, "rounds": 26}
+    other = record.data | {"asked": asked, "id": record.id.replace("seed0", "seed1")}
+    Store(tmp_path).write(records_module.Record(other))
+    with pytest.raises(MixedRecords, match="T = 25 and 26"):
+        Store(tmp_path).read()
 
 
 def test_other_settings_are_refused_and_replaced_when_asked(tmp_path):
@@ -178,6 +232,53 @@ def test_half_a_record_is_never_seen(tmp_path, monkeypatch):
 def test_a_folder_has_one_writer(tmp_path):
     with _only_here(tmp_path), pytest.raises(FolderBusy, match="another run"):
         reproduce(cells(runs=1), tmp_path, here)
+
+
+@dataclass
+class Plain(World):
+    """An ordinary dataclass, which cannot be hashed."""
+
+    slope: float = 1.0
+    arms: int = 2
+    dim: int = 1
+
+    def secret(self, generator):
+        return None
+
+    def round(self, t, secret, generator):
+        contexts = generator.random((2, 1))
+        return contexts, self.slope * contexts[:, 0], 0.0
+
+
+def test_a_world_of_ones_own_is_played_and_told_apart_by_its_knobs(tmp_path):
+    def asked(slope):
+        return Cell(Problem("own", Plain(slope)), "raw", Configuration("linucb", ridge=1.0, beta=1.0), 0, 9)
+
+    assert reproduce([asked(1.0)], tmp_path, here) == []
+    with pytest.raises(MixedRecords):
+        reproduce([asked(2.0)], tmp_path, here)
+
+
+@dataclass(frozen=True)
+class Threads(World):
+    """Tells how many BLAS threads the process that plays it may use."""
+
+    arms: int = 2
+    dim: int = 1
+
+    def secret(self, generator):
+        raise ValueError(f"threads: {os.environ.get('OPENBLAS_NUM_THREADS')}")
+
+    def round(self, t, secret, generator):
+        return None
+
+
+def test_every_process_has_one_blas_thread(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    cell = Cell(Problem("threads", Threads()), "raw", Configuration("linucb", ridge=1.0, beta=1.0), 0, 5)
+    (failure,) = reproduce([cell], tmp_path, LocalEngine(1))
+    assert failure.error == "ValueError: threads: 1"
 
 
 class Broken(World):
@@ -253,7 +354,8 @@ def test_kill_9_loses_nothing_and_leaves_nobody_behind(tmp_path):
     before = contents(tmp_path)
     assert 3 <= len(before) < 28
     again = subprocess.run([*COMMAND, "--out", tmp_path], capture_output=True, text=True, check=True)
-    assert f"{28 - len(before)} runs to play, {len(before)} are on record already" in again.stdout
+    assert f"{28 - len(before)} cells to play" in again.stdout
+    assert f"{len(before)} on record already" in again.stdout
     assert before.items() <= contents(tmp_path).items()
     assert len(contents(tmp_path)) == 28
     assert (tmp_path / "report.html").exists()
@@ -267,12 +369,17 @@ def test_ctrl_c_leaves_a_folder_that_can_be_resumed(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # In a script's background job the signal is ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 120
     while len(contents(tmp_path)) < 1 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    _, complaint = process.communicate(timeout=60)
+    try:
+        _, complaint = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "the same command goes on" in complaint
     assert "Traceback" not in complaint

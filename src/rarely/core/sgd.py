@@ -22,8 +22,12 @@ ENOUGH = 1e-3
 """Mean loss of an epoch that ends the training."""
 
 
-def train_singly(network: Network, start: Weights, contexts: Array, rewards: Array, plan: Plan) -> Outcome:
+def train_singly(
+    network: Network, start: Weights, contexts: Array, rewards: Array, plan: Plan, seed: int = 0
+) -> Outcome:
     """J steps on single samples from `start`; the loss on record is Σδ²/2m + λ‖θ‖²/2.
+
+    The shuffle of n samples derives from (seed, n).
 
     >>> net = Network(dim=2, hidden=8, biases=True, scaling="standard", initial="uniform")
     >>> theta = net.initial_weights(np.random.default_rng(0))
@@ -41,7 +45,7 @@ def train_singly(network: Network, start: Weights, contexts: Array, rewards: Arr
     with np.errstate(over="ignore", invalid="ignore"):
         initial_loss = objective.loss(begin)
         for attempt in range(1, ATTEMPTS + 1):
-            weights = _walk(objective, begin, step, plan.steps)
+            weights = _walk(objective, begin, step, plan.steps, seed)
             final_loss = objective.loss(weights)
             if np.isfinite(final_loss) or attempt == ATTEMPTS:
                 break
@@ -51,12 +55,12 @@ def train_singly(network: Network, start: Weights, contexts: Array, rewards: Arr
     return Outcome(done, reason, step, attempt, initial_loss, final_loss, direction=None)
 
 
-def _walk(objective: Objective, start: Weights, step: float, steps: int) -> Weights:
+def _walk(objective: Objective, start: Weights, step: float, steps: int, seed: int) -> Weights:
     weights: Weights = tuple(w.copy() for w in start)
     samples, scale = objective.samples, objective.network.output_scale**2
     if not samples:
         return weights
-    order = np.random.default_rng(samples).permutation(samples)
+    order = np.random.default_rng((seed, samples)).permutation(samples)
     keep, pull = objective.dtype(1 - step * objective.ridge), objective.dtype(-2 * step * scale)
     total = 0.0
     for j in range(steps):

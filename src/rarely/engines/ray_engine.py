@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from rarely.worlds import Dataset
 
 AHEAD = 3
 """Cells handed to Ray for each core: none waits for the next, and thousands do not flood the scheduler."""
+PATIENCE = 10.0
+"""Seconds in which a cluster must answer."""
 RETRIES = 3
 """How often a cell is played again after its process was killed."""
 OPTIONS = {"log_to_driver": False, "logging_level": logging.ERROR, "runtime_env": {"env_vars": ONE_THREAD}}
@@ -100,9 +103,12 @@ def _start(ray: Any, jobs: int) -> None:
 
 
 def _join(ray: Any, address: str) -> None:
+    host, _, port = address.rpartition(":")
     try:
+        if host and "/" not in address:  # of a machine that does not answer Ray says nothing for minutes
+            socket.create_connection((host, int(port)), timeout=PATIENCE).close()
         ray.init(address, **OPTIONS)
-    except (ConnectionError, ImportError, ValueError) as error:
+    except (OSError, ImportError, ValueError) as error:
         raise RarelyError(f"Ray at {address} cannot be joined: {error}") from error
 
 

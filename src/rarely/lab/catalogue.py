@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -103,6 +102,12 @@ def policy_of(cell: Cell, world: World) -> Policy:
     return BatchNeuralUCB(world.dim, trigger, **knobs)
 
 
-@lru_cache(maxsize=16)
+_WORLDS: dict[tuple[str, View, bool], tuple[Problem, World]] = {}
+
+
 def _world(problem: Problem, view: View, constant: bool) -> World:
-    return problem.world(view, constant=constant)
+    """The world, made once for all cells of a problem: a table is read and standardised once."""
+    key = problem.name, view, constant
+    if key not in _WORLDS or _WORLDS[key][0] != problem:
+        _WORLDS[key] = problem, problem.world(view, constant=constant)
+    return _WORLDS[key][1]

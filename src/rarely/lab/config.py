@@ -119,7 +119,8 @@ class Cell:
 
     def describe(self, world: World) -> dict[str, Any]:
         """Everything but the code that its result depends on, as JSON."""
-        problem = {name: value for name, value in vars(self.problem).items() if name != "source"}
+        others = ("source", "batches", "log_ratios")  # the world tells the source; B and log q are the configuration's
+        problem = {name: value for name, value in vars(self.problem).items() if name not in others}
         return {
             "problem": problem,
             "world": world.describe(),

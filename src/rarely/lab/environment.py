@@ -62,24 +62,27 @@ def code_fingerprint() -> str:
 
 
 def bare(source: bytes) -> str:
-    """Source without comments and docstrings.
+    """Source without comments, docstrings and empty lines; the same for every version of Python.
 
-    >>> bare(b"'What it is.'\\nx = 1  # a number\\n") == bare(b"x = 1\\n")
-    True
+    >>> bare(b"'What it is.'\\nx = 1  # a number\\n")
+    'x = 1'
     """
-    words, fresh = [], True
+    lines = source.decode().splitlines()
+    fresh = True
     tokens = list(tokenize.tokenize(io.BytesIO(source).readline))
+    # From the end, so that places found earlier stay where they are.
+    spans = []
     for token, following in itertools.pairwise(tokens):
-        if token.type in (tokenize.ENCODING, tokenize.COMMENT, tokenize.NL):
-            continue
         ends = (tokenize.NEWLINE, tokenize.ENDMARKER, tokenize.COMMENT)
         documents = token.type == tokenize.STRING and fresh and following.type in ends
-        blank = token.type == tokenize.NEWLINE and fresh
-        if not documents and not blank:
-            words.append(token.string)
-        if not documents:
+        if documents or token.type == tokenize.COMMENT:
+            spans.append((token.start, token.end))
+        if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING) and not documents:
             fresh = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-    return " ".join(words)
+    for (row, column), (last_row, last_column) in reversed(spans):
+        kept = lines[row - 1][:column] + lines[last_row - 1][last_column:]
+        lines[row - 1 : last_row] = [kept]
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def reset_peak_memory() -> None:

@@ -1,4 +1,9 @@
-"""Play a policy in a world, and note what happened."""
+"""Play a policy in a world, and note what happened.
+
+Rounds are decided one at a time, as an online system must. `select(…, until_due=True)` decides a whole batch in
+one block of linear algebra and chooses the same arms in less time; but sequential NeuralUCB has batches of
+one round, and times are compared with it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,8 @@ from rarely.core.policy import Policy
 from rarely.core.types import Array
 from rarely.worlds.protocol import Rounds
 
-BLOCK = 64
-"""Rounds decided in one call at most, so that log det is on record at least that often."""
+POINTS = 200
+"""About so many values of log det are on record."""
 
 
 @dataclass
@@ -54,22 +59,20 @@ class Played:
 def play(policy: Policy, rounds: Rounds) -> Played:
     """All rounds, with the rewards of a batch told before its update; an update whenever one is due."""
     selecting, training = Stopwatch(), Stopwatch()
-    regrets, paid, right = np.empty(len(rounds)), 0.0, 0
-    log_dets, t = [(0, 0.0)], 0
-    while t < len(rounds):
+    arms: list[int] = []
+    log_dets, count = [(0, 0.0)], len(rounds)
+    for t in range(1, count + 1):
         with selecting:
-            decision = policy.select(rounds.contexts[t : t + BLOCK], until_due=True)
-        now = rounds[t : t + len(decision)]
-        rewards = now.paid(decision.arm)
+            decision = policy.select(rounds.contexts[t - 1])
+        arms.append(int(decision.arm))
+        reward = rounds.rewards[t - 1, arms[-1]]
         with selecting:
-            policy.observe(decision, rewards)
-        regrets[t : t + len(now)] = now.regrets(decision.arm)
-        paid += float(rewards.sum())
-        right += int(np.sum(regrets[t : t + len(now)] == 0))
-        t += len(now)
-        if t - log_dets[-1][0] >= len(rounds) // 200 or t == len(rounds):
+            policy.observe(decision, reward)
+        if t - log_dets[-1][0] >= count // POINTS or t == count:
             log_dets.append((t, policy.log_det))
-        if policy.due and t < len(rounds):
+        if policy.due and t < count:
             with training:
                 policy.update()
-    return Played(policy, regrets, paid, right / max(t, 1), log_dets, selecting, training)
+    regrets = rounds.regrets(arms)
+    right = float(np.mean(arms == rounds.best)) if count else 0.0
+    return Played(policy, regrets, float(rounds.paid(arms).sum()), right, log_dets, selecting, training)

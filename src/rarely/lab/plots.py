@@ -15,7 +15,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -92,8 +92,9 @@ def box(comparison: Comparison) -> Figure:
         patch.set(facecolor=COLOURS[s.kind] if s.kind != "neuralucb" else "#bbbbbb", alpha=0.55)
     axes.set_yticks(range(1, len(series) + 1), [f"{s.label}  ({len(s.runs)})" for s in series])
     axes.invert_yaxis()
-    if comparison.base == "cosine":
+    if comparison.base == "cosine" and min(min(s.regrets) for s in series) > 0:
         axes.set_xscale("log")
+        _plain_numbers(axes.xaxis)
     axes.set_xlabel("total regret (runs in brackets; solid line median, dashed line mean)")
     axes.set_title(_title(comparison))
     return figure
@@ -117,11 +118,12 @@ def scatter(comparison: Comparison) -> Figure:
             axes.scatter(x, y, s=26, marker=MARKERS[kind], color=COLOURS[kind], alpha=0.75, label=NAMES[kind], lw=0)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    _plain_numbers(axes)
+    _plain_numbers(axes.xaxis, axes.yaxis)
     axes.set_xlabel("processor time of the run, s")
     axes.set_ylabel("total regret")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    axes.set_title(f"{_title(comparison)}: {len(chosen)} of {len(seeds)} runs, picked at random")
+    some = f": {len(chosen)} of {len(seeds)} runs, picked at random" if len(chosen) < len(seeds) else ""
+    axes.set_title(_title(comparison) + some)
     return figure
 
 
@@ -136,16 +138,16 @@ def curves(comparison: Comparison) -> Figure:
         few = np.unique(np.linspace(0, len(rounds) - 1, 200).astype(int))
         style: dict[str, Any] = {"color": COLOURS[series.kind], "linestyle": dash}
         axes.plot(rounds[few], centre[few], label=series.label, lw=1.4, **style)
-        if len(every) > 1:
+        if len(every) > 2:  # of two runs a band would fill the page
             half = t_quantile(len(every) - 1) * every.std(axis=0, ddof=1) / np.sqrt(len(every))
             low, high = (centre - half)[few], (centre + half)[few]
-            axes.fill_between(rounds[few], low, high, color=COLOURS[series.kind], alpha=0.12, lw=0)
+            axes.fill_between(rounds[few], low, high, color=COLOURS[series.kind], alpha=0.08, lw=0)
         updates = next(iter(series.runs.values())).updates
         rug.plot(updates, np.full(len(updates), row), "|", color=COLOURS[series.kind], markersize=5, mew=0.5)
     axes.set_yscale("symlog", linthresh=max(1.0, 0.02 * axes.get_ylim()[1]))
     axes.set_ylim(bottom=0)
-    _plain_numbers(axes)
-    axes.set_ylabel("mean regret so far, 95 % band")
+    _plain_numbers(axes.yaxis)
+    axes.set_ylabel("mean regret so far, 95 % band (log above a start)")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     rug.set_yticks(range(len(shown)), [s.label for s, _ in shown], fontsize=6.5)
     rug.invert_yaxis()
@@ -175,15 +177,16 @@ def log_det(comparison: Comparison) -> Figure:
     for axes in (whole, each):
         axes.set_xlabel("round")
     each.set_yscale("log")
-    _plain_numbers(each)
+    _plain_numbers(each.yaxis)
     whole.set_title(f"{_title(comparison)}: log det Z − log det λI", fontsize=9)
     each.set_title("its growth in each batch, first run", fontsize=9)
-    figure.legend(loc="outside lower center", ncols=2, fontsize=7.5)
+    if each.lines:
+        figure.legend(loc="outside lower center", ncols=2, fontsize=7.5)
     return figure
 
 
 def frontier(comparisons: Sequence[Comparison]) -> Figure:
-    """Regret against the number of updates, a panel for each problem and preset."""
+    """Regret against the number of versions, a panel for each problem and preset."""
     problems = list(dict.fromkeys(c.problem for c in comparisons))
     presets = list(dict.fromkeys(c.preset for c in comparisons))
     figure = Figure(figsize=(max(6.4, 3.0 * len(problems)), 2.7 * len(presets) + 0.5))
@@ -201,15 +204,15 @@ def frontier(comparisons: Sequence[Comparison]) -> Figure:
                 half = min(estimate.high - estimate.value, 0.95 * estimate.value)
                 error = [[half], [estimate.high - estimate.value]]
             mark: dict[str, Any] = {"color": COLOURS[series.kind], "marker": MARKERS[series.kind], "ms": 5, "lw": 0.8}
-            axes.errorbar([series.updates], [estimate.value], yerr=error, alpha=0.8, **mark)
+            axes.errorbar([series.updates + 1], [estimate.value], yerr=error, alpha=0.8, **mark)
         axes.set_xscale("log")
         axes.set_yscale("log")
-        _plain_numbers(axes)
+        _plain_numbers(axes.xaxis, axes.yaxis)
         axes.set_title(_title(comparison))
         if row == len(presets) - 1 or all(
             c.preset != presets[row + 1] for c in comparisons if c.problem == comparison.problem
         ):
-            axes.set_xlabel("updates")
+            axes.set_xlabel("versions (updates + 1)")
     for axes in grid[:, 0]:
         axes.set_ylabel("mean total regret, 95 %")
     present = {series.kind for c in comparisons for series in c.series.values()}
@@ -242,9 +245,9 @@ def _title(comparison: Comparison) -> str:
     return f"{comparison.problem}, {comparison.preset}"
 
 
-def _plain_numbers(axes: Axes) -> None:
+def _plain_numbers(*given: Axis) -> None:
     """30 and 300 on a logarithmic axis, not powers of ten."""
-    for axis in (axes.xaxis, axes.yaxis):
+    for axis in given:
         if axis.get_scale() == "log":
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
             axis.set_minor_formatter(NullFormatter())

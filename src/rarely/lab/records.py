@@ -11,7 +11,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +27,10 @@ from rarely.lab.environment import code_fingerprint, describe, peak_memory
 from rarely.lab.play import Played
 
 FORMAT = 1
+PART = ".part"
+"""What a file is called while it is written."""
+PER_VIEW = ("dim", "view", "constant")
+"""What differs between the views of one world."""
 CAUSES = {"fixed": "grid", "adaptive": "determinant"}
 
 
@@ -96,6 +99,11 @@ class Record:
         return [int(t) for t in self.data["updates"]["rounds"]]
 
     @property
+    def versions(self) -> int:
+        """How many versions decided: one more than there were updates."""
+        return len(self.updates) + 1
+
+    @property
     def seconds(self) -> float:
         """Processor time of the policy: selecting and training."""
         return float(self.data["seconds"]["selecting"] + self.data["seconds"]["training"])
@@ -155,15 +163,15 @@ class Store:
         """Keep a record, whole or not at all."""
         path = self.path(record.id)
         path.parent.mkdir(parents=True, exist_ok=True)
-        packed = gzip.compress(json.dumps(record.data, separators=(",", ":")).encode(), mtime=0)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-            file.write(packed)
+        part = path.with_name(f"{path.name}{PART}")
+        with open(part, "wb") as file:
+            file.write(gzip.compress(json.dumps(record.data, separators=(",", ":")).encode(), mtime=0))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(file.name, path)
+        os.replace(part, path)
 
     def read(self) -> list[Record]:
-        """All records, in the order of their names; they must come from one code."""
+        """All records, in the order of their names; they must belong together."""
         records = list(self._each())
         codes = {record.data["code"] for record in records}
         if len(codes) > 1:
@@ -171,36 +179,54 @@ class Store:
                 f"{self.folder} holds records of {len(codes)} versions of the code ({', '.join(sorted(codes))}), "
                 "whose numbers may differ. Run reproduce with --replace, or keep them in folders of their own."
             )
-        lengths = {(record.problem, record.rounds) for record in records}
-        if len(lengths) > len({problem for problem, _ in lengths}):
-            raise MixedRecords(
-                f"{self.folder} holds runs of different lengths of one problem: {sorted(lengths)}. "
-                "Keep them in folders of their own."
-            )
+        self._check_together(record.data["asked"] for record in records)
         return records
 
     def missing(self, cells: Iterable[Cell], *, replace: bool = False) -> list[Cell]:
-        """The cells without a record; refused where a record answers another question or comes from other code.
+        """The cells without a record; refused, before anything is played, where records would be mixed.
 
-        With `replace` records that do not fit are removed, and their cells are missing.
+        With `replace` the records of these cells that come from other code or answer another question are
+        removed, and their cells are missing. Records of other cells are never touched.
         """
-        asked = {cell.id: cell for cell in cells}
-        misfits, done = [], set()
+        asked = {cell.id: (cell, cell.describe(world_of(cell))) for cell in cells}
+        fitting, misfits = list[Record](), list[Record]()
         for record in self._each():
-            cell = asked.get(record.id)
-            same_code = record.data["code"] == code_fingerprint()
-            if same_code and (cell is None or record.data["identity"] == identity(cell.describe(world_of(cell)))):
-                done.add(record.id)
-            else:
-                misfits.append(record.id)
-        if misfits and not replace:
+            same = record.data["code"] == code_fingerprint()
+            if record.id in asked:
+                same = same and record.data["identity"] == identity(asked[record.id][1])
+            (fitting if same else misfits).append(record)
+        others = [record.id for record in misfits if record.id not in asked]
+        if others:
             raise MixedRecords(
-                f"{self.folder} holds {len(misfits)} records made by other code or with other settings, "
-                f"{misfits[0]} among them. Use another --out, or --replace to remove them and play those cells again."
+                f"{self.folder} holds {len(others)} records of other cells that were made by other code, {others[0]} "
+                "among them. Use another --out, or ask for those cells too, with --replace."
             )
-        for name in misfits:
-            self.path(name).unlink()
-        return [cell for name, cell in asked.items() if name not in done]
+        if misfits and not replace:
+            first = misfits[0]
+            raise MixedRecords(
+                f"{self.folder} holds {len(misfits)} records made by other code or with other settings; {first.id}: "
+                f"{_difference(first.data, asked[first.id][1])}. Use another --out, or --replace to play them again."
+            )
+        self._check_together([*(r.data["asked"] for r in fitting), *(description for _, description in asked.values())])
+        for record in misfits:
+            self.path(record.id).unlink()
+        for part in self.folder.glob(f"**/*{PART}"):
+            part.unlink()  # left behind by a run that was killed
+        done = {record.id for record in fitting}
+        return [cell for name, (cell, _) in asked.items() if name not in done]
+
+    def _check_together(self, asked: Iterable[dict[str, Any]]) -> None:
+        """Under one problem's name there must be one problem, of one length."""
+        known: dict[str, tuple[Any, ...]] = {}
+        for one in asked:
+            world = {name: value for name, value in one["world"].items() if name not in PER_VIEW}
+            own = (one["problem"], world, one["rounds"])
+            name = one["problem"]["name"]
+            if known.setdefault(name, own) != own:
+                raise MixedRecords(
+                    f"{self.folder} would hold two problems called {name}: other data, settings or lengths "
+                    f"(T = {known[name][2]} and {one['rounds']}). Keep them in folders of their own."
+                )
 
     def _each(self) -> Iterator[Record]:
         for path in sorted(self.folder.glob("**/*.json.gz")):
@@ -214,3 +240,20 @@ class Store:
             if not ours:
                 raise BrokenRecord(f"{path} has format {data['format']}; this version reads {FORMAT}.")
             yield Record(data)
+
+
+def _difference(data: dict[str, Any], asked: dict[str, Any]) -> str:
+    """In what a record differs from what is asked for."""
+    on_record, wanted = _flat(data["asked"]), _flat(asked)
+    for name in sorted(on_record.keys() | wanted.keys()):
+        if on_record.get(name) != wanted.get(name):
+            return f"{name} is {on_record.get(name)} on record, {wanted.get(name)} is asked for"
+    return f"code {data['code']} made it, this is {code_fingerprint()}"
+
+
+def _flat(nested: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in nested.items():
+        inner = {f"{name} {key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        flat |= inner
+    return flat

@@ -15,7 +15,7 @@ from rarely.lab import markdown, page, plots
 from rarely.lab.claims import Judged, judge
 from rarely.lab.records import Record, Store
 from rarely.lab.results import compare
-from rarely.lab.summary import write_csv
+from rarely.lab.summary import as_csv
 
 
 class NothingToReport(RarelyError):
@@ -31,7 +31,7 @@ def write_report(out: Path, drawn: Callable[[int, int], None] = lambda done, of:
     comparisons = compare(records)
     judged = judge(comparisons)
     _put(out / "claims.json", json.dumps(claims_json(judged, records), indent=1, ensure_ascii=False))
-    write_csv(comparisons, out / "summary.csv")
+    _put(out / "summary.csv", as_csv(comparisons))
     figures = []
     for figure in plots.draw_all(comparisons, out / "figures"):
         figures.append(figure)

@@ -56,6 +56,16 @@ class Series:
         return float(np.mean([len(record.updates) for record in self.runs.values()]))
 
     @property
+    def right(self) -> float:
+        """Mean share of rounds in which the best arm was chosen."""
+        return float(np.mean([record.data["right"] for record in self.runs.values()]))
+
+    @property
+    def retried(self) -> int:
+        """Trainings that were tried again with a smaller step, over all runs."""
+        return sum(max(0, r.data["updates"]["attempts"] - len(r.updates)) for r in self.runs.values())
+
+    @property
     def rejected(self) -> int:
         """Updates refused by training's own check, over all runs."""
         return sum(len(record.data["updates"]["rejected"]) for record in self.runs.values())
@@ -105,9 +115,14 @@ class Comparison:
         return [(x, y) for x, y in pairs if not same_machine or x.machine == y.machine]
 
     def regret_ratio(self, a: Series, b: Series) -> Estimate:
-        """Regret of a over regret of b."""
+        """Regret of a over regret of b, run by run."""
         pairs = self.paired(a, b)
         return ratio([x.regret for x, _ in pairs], [y.regret for _, y in pairs])
+
+    def ratio_of_means(self, a: Series, b: Series) -> float:
+        """Mean regret of a over mean regret of b, on the runs that both have."""
+        pairs = self.paired(a, b)
+        return sum(x.regret for x, _ in pairs) / sum(y.regret for _, y in pairs)
 
     def regret_difference(self, a: Series, b: Series) -> Estimate:
         """Regret of a less regret of b."""
@@ -119,10 +134,19 @@ class Comparison:
         pairs = self.paired(a, b, same_machine=True)
         return ratio([x.seconds for x, _ in pairs], [y.seconds for _, y in pairs])
 
-    def update_ratio(self, a: Series, b: Series) -> Estimate:
-        """Updates of a over updates of b."""
+    def version_ratio(self, a: Series, b: Series) -> Estimate:
+        """Versions of a over versions of b: one more than its updates, so never 0."""
         pairs = self.paired(a, b)
-        return ratio([len(x.updates) for x, _ in pairs], [len(y.updates) for _, y in pairs])
+        return ratio([x.versions for x, _ in pairs], [y.versions for _, y in pairs])
+
+    def gap_difference(self, a: Series, b: Series, target: Series) -> Estimate:
+        """How much further b's regret is from the target's than a's, run by run."""
+        seeds = sorted(a.runs.keys() & b.runs.keys() & target.runs.keys())
+
+        def gaps(series: Series) -> list[float]:
+            return [abs(series.runs[seed].regret - target.runs[seed].regret) for seed in seeds]
+
+        return difference(gaps(b), gaps(a))
 
     def same_runs(self, a: Series, b: Series) -> bool:
         """Whether both chose alike in every run that both have."""
@@ -178,14 +202,16 @@ def _series(records: Sequence[Record]) -> list[Series]:
 def _linear(kind: Kind, runs: dict[Configuration, dict[int, Record]]) -> list[Series]:
     if not runs:
         return []
-    # Only pairs with the most runs compete: a mean over fewer is not the same thing.
-    most = max(len(of) for of in runs.values())
-    whole = {c: of for c, of in runs.items() if len(of) == most}
-    best = min(whole, key=lambda c: np.mean([record.regret for record in whole[c].values()]))
+    # Pairs compete on the runs that all of them have: a stop in the middle of a run must not decide which is best.
+    common = set.intersection(*(set(of) for of in runs.values()))
     name = "LinUCB" if kind == "linucb" else "LinUCB + 1"
-    out = [Series(f"{kind}-best", f"{name}, best of {len(whole)}", kind, best, whole[best])]
+    out = []
+    if common:
+        best = min(runs, key=lambda c: np.mean([runs[c][seed].regret for seed in sorted(common)]))
+        among = f"best of {len(runs)}" if len(runs) > 1 else "the one pair run"
+        out.append(Series(f"{kind}-best", f"{name}, {among}", kind, best, runs[best]))
     fair = Configuration(kind, ridge=FAIR[0], beta=FAIR[1])
-    if fair in runs:
+    if fair in runs and len(runs) > 1:
         out.append(Series(f"{kind}-fair", f"{name}, λ = β = {FAIR[0]:g}", kind, fair, runs[fair]))
     return out
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -70,10 +69,14 @@ def play_cell(cell: Cell) -> Result:
         return Result(cell.id, None, f"{type(error).__name__}: {error}")
 
 
-@lru_cache(maxsize=4)
+_LAST: list[tuple[World, int, int, Rounds]] = []
+
+
 def _rounds(world: World, seed: int, count: int) -> Rounds:
     """All configurations of a run see the same rounds: they are drawn once for several."""
-    return world.rounds(seed, count)
+    if not _LAST or _LAST[0][0] is not world or _LAST[0][1:3] != (seed, count):
+        _LAST[:] = [(world, seed, count, world.rounds(seed, count))]
+    return _LAST[0][3]
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from rarely.lab.results import NEURAL, Comparison, Series
@@ -16,14 +16,14 @@ def rows(comparison: Comparison) -> list[dict[str, Any]]:
     return [_row(comparison, series) for series in comparison.series.values()]
 
 
-def write_csv(comparisons: Iterable[Comparison], path: Path) -> None:
+def as_csv(comparisons: Iterable[Comparison]) -> str:
     """All rows, one line each; a figure that does not exist is left empty."""
     every = [row for comparison in comparisons for row in rows(comparison)]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        if every:
-            writer = csv.DictWriter(file, fieldnames=list(every[0]))
-            writer.writeheader()
-            writer.writerows({name: _cell(value) for name, value in row.items()} for row in every)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(every[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in every)
+    return text.getvalue()
 
 
 def _row(comparison: Comparison, series: Series) -> dict[str, Any]:
@@ -43,6 +43,7 @@ def _row(comparison: Comparison, series: Series) -> dict[str, Any]:
         "regret_sd": series.deviation,
         "regret_low": regret.low,
         "regret_high": regret.high,
+        "best_arm_share": series.right,
         "updates": series.updates,
         "rejected_updates": series.rejected,
         "seconds": series.seconds(),

@@ -5,22 +5,27 @@
     cannot be told   the interval reaches into both, or there are no runs to tell
 
 "almost N times" is at least 0.8N; "slightly" is up to 25 %; "very close" is up to 50 % more; "cannot be
-told apart" is a paired interval within ±10 %; "beats" is a paired interval of differences above 0.
+told apart" is a paired interval within ±10 %; "beats" is a paired interval of differences above 0. A ratio is
+taken run by run (runs of one problem can differ tenfold), and where the ratio of mean regrets is another it
+stands beside it. Several checks of one claim are not corrected for their number: the more there are, the
+sooner one fails by chance.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from rarely.lab.catalogue import PROBLEMS, configurations
 from rarely.lab.results import Comparison, Series
 from rarely.lab.statistics import Estimate
 
 Verdict = Literal["holds", "does not hold", "cannot be told"]
+SAME = "the same decisions in every run"
 ALMOST, SLIGHTLY, VERY_CLOSE, ALIKE = 0.8, 1.25, 1.5, 0.1
-Quantity = Literal["regret", "time", "updates"]
+Quantity = Literal["regret", "time", "versions"]
 
 
 @dataclass(frozen=True)
@@ -65,30 +70,31 @@ def most_hold(checks: Sequence[Check]) -> Verdict:
     return "does not hold" if verdicts and verdicts.count("does not hold") >= len(verdicts) / 2 else "cannot be told"
 
 
-def some_hold(checks: Sequence[Check]) -> Verdict:
-    """One is enough."""
-    verdicts = [check.verdict for check in checks if check.counts]
-    if "holds" in verdicts:
-        return "holds"
-    return "does not hold" if verdicts and set(verdicts) == {"does not hold"} else "cannot be told"
-
-
 class Bench:
-    """Checks on one comparison, by the names of its series."""
+    """Checks on one comparison, by the names of its series.
+
+    "Every" configuration is every one of the catalogue: one that was not run cannot be told.
+    """
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
-        self.fixed = [series.name for series in comparison.of_kind("fixed")]
-        self.adaptive = [series.name for series in comparison.of_kind("adaptive")]
-        self.batched = self.fixed + self.adaptive
+        known = {c.id: c for c in configurations(PROBLEMS[comparison.problem])}
+        self.fixed = {name: c for name, c in known.items() if c.kind == "fixed"}
+        self.adaptive = {name: c for name, c in known.items() if c.kind == "adaptive"}
+        self.batched = self.fixed | self.adaptive
 
     def adaptive_with(self, *batches: int) -> list[str]:
-        """The adaptive series with these B."""
-        return [s.name for s in self.comparison.of_kind("adaptive") if s.configuration.batches in batches]
+        """The adaptive configurations with these B."""
+        return [name for name, c in self.adaptive.items() if c.batches in batches]
 
     def at_least(self, factor: float, quantity: Quantity, a: str, b: str) -> Check:
         """a is at least `factor` times b."""
-        return self._factor(quantity, a, b, f"at least {factor:g}", lambda e: (e.low >= factor, e.high < factor))
+        check = self._factor(quantity, a, b, f"at least {factor:g}", lambda e: (e.low >= factor, e.high < factor))
+        budget, rounds = self.fixed[b].batches if b in self.fixed else None, self.comparison.rounds
+        if quantity == "versions" and budget is not None and rounds < factor * budget:
+            note = f"cannot be asked: {rounds} rounds are not {factor:g} times a grid of {budget}"
+            return replace(check, verdict="cannot be told", note=note, counts=False)
+        return check
 
     def at_most(self, factor: float, quantity: Quantity, a: str, b: str) -> Check:
         """a is at most `factor` times b."""
@@ -112,9 +118,22 @@ class Bench:
         if pair is None:
             return self._not_run(what, "above 0", a, b)
         x, y = pair
-        estimate = self.comparison.regret_difference(y, x)
-        note = "the same decisions in every run" if self.comparison.same_runs(x, y) else ""
-        return Check(what, "above 0", estimate, _told(estimate, estimate.low > 0, estimate.high < 0), note)
+        return self._above_zero(what, self.comparison.regret_difference(y, x), x, y)
+
+    def nearer(self, a: str, b: str, target: str) -> Check:
+        """a's regret is nearer to the target's than b's."""
+        first, second = self._pair(a, b), self._pair(a, target)
+        labels = [self._label(name) for name in (b, a, target)]
+        what = f"distance of {labels[0]} − distance of {labels[1]}, from the regret of {labels[2]}"
+        if first is None or second is None:
+            return self._not_run(what, "above 0", a, b, target)
+        x, y = first
+        return self._above_zero(what, self.comparison.gap_difference(x, y, second[1]), x, y)
+
+    def _above_zero(self, what: str, estimate: Estimate, x: Series, y: Series) -> Check:
+        same = self.comparison.same_runs(x, y)
+        verdict = _told(estimate, estimate.low > 0, estimate.high < 0 or same)
+        return Check(what, "above 0", estimate, verdict, SAME if same else "")
 
     def _factor(
         self, quantity: Quantity, a: str, b: str, needs: str, rule: Callable[[Estimate], tuple[bool, bool]]
@@ -124,10 +143,12 @@ class Bench:
         if pair is None:
             return self._not_run(what, needs, a, b)
         compare = self.comparison
-        measure = {"regret": compare.regret_ratio, "time": compare.time_ratio, "updates": compare.update_ratio}
+        measure = {"regret": compare.regret_ratio, "time": compare.time_ratio, "versions": compare.version_ratio}
         estimate = measure[quantity](*pair)
-        note = "the same decisions in every run" if compare.same_runs(*pair) else ""
-        return Check(what, needs, estimate, _told(estimate, *rule(estimate)), note)
+        notes = [SAME] if compare.same_runs(*pair) else []
+        if quantity == "regret" and estimate.runs > 1:
+            notes.append(f"ratio of the means {compare.ratio_of_means(*pair):.4g}")
+        return Check(what, needs, estimate, _told(estimate, *rule(estimate)), "; ".join(notes))
 
     def _pair(self, a: str, b: str) -> tuple[Series, Series] | None:
         series = self.comparison.series

@@ -26,6 +26,8 @@ A world of one's own is ten lines:
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -87,8 +89,14 @@ class World(ABC):
         """Contexts (K, d), mean rewards (K,) and the noise of round t; the generator derives from (seed, t)."""
 
     def describe(self) -> dict[str, Any]:
-        """The world as JSON, part of an experiment's identity: a world with knobs of its own names them here."""
-        return {"world": type(self).__name__, "arms": self.arms, "dim": self.dim}
+        """The world as JSON, part of an experiment's identity.
+
+        For a world of one's own these are its plain attributes and the text of its class; one that holds arrays
+        or the like tells them apart here.
+        """
+        plain = {name: value for name, value in vars(self).items() if isinstance(value, str | int | float | None)}
+        own = {} if type(self).__module__.startswith("rarely.") else {"text": _text(type(self))}
+        return {"world": type(self).__name__, "arms": self.arms, "dim": self.dim} | plain | own
 
     def rounds(self, seed: int, count: int, first: int = 1) -> Rounds:
         """Rounds first … first + count − 1 of the run `seed`."""
@@ -118,3 +126,11 @@ class World(ABC):
 def _generator(seed: int, t: int) -> np.random.Generator:
     # NumPy takes (seed, 0) for seed itself, from which a policy may draw its weights: the 1 keeps them apart.
     return np.random.default_rng((seed, t, 1))
+
+
+def _text(kind: type) -> str:
+    """A hash of a class's source, where it is known."""
+    try:
+        return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()[:16]
+    except (OSError, TypeError):
+        return "unknown"

@@ -10,7 +10,6 @@ it is `noise=0.25`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -36,9 +35,6 @@ class _Synthetic(World):
         check_whole("arms", self.arms, 1)
         if not 0 <= self.noise < np.inf:
             raise InvalidInput(f"noise is a standard deviation, finite and not negative; got {self.noise!r}.")
-
-    def describe(self) -> dict[str, Any]:
-        return super().describe() | {"noise": self.noise}
 
 
 @dataclass(frozen=True)

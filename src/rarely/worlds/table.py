@@ -164,7 +164,7 @@ class TableWorld(World):
         return self.blocks(row), (np.arange(self.arms) == label).astype(np.float64), 0.0
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | {"data": self.table.digest, "view": self.view, "constant": self.constant}
+        return super().describe() | {"data": self.table.digest}
 
 
 def _is_number(field: str) -> bool:

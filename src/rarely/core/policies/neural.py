@@ -66,6 +66,8 @@ class NeuralLearner:
     """Which columns of `scale` are fixed."""
     direction: Weights | None = None
     used_step: float | None = None
+    shuffle_seed: int = 0
+    """From which descent on single samples derives their order."""
 
     @property
     def dim(self) -> int:
@@ -106,7 +108,7 @@ class NeuralLearner:
             return Lesson(self, "the rewards are so large that their standard deviation overflows")
         x, y = ready.scale(contexts), (rewards - scale.center) / scale.spread
         if self.plan.optimiser == "sgd":
-            outcome = train_singly(self.network, self.weights, x, y, self.plan)
+            outcome = train_singly(self.network, self.weights, x, y, self.plan, self.shuffle_seed)
         else:
             outcome = train(self.network, self.initial, x, y, self.plan, self.direction)
         learner = replace(
@@ -137,6 +139,7 @@ class NeuralLearner:
             "reward_center": self.rewards.center,
             "reward_spread": self.rewards.spread,
             "constant": self.scale.constant,
+            "shuffle_seed": self.shuffle_seed,
         }
         arrays: Arrays = {f"initial{i}": w for i, w in enumerate(self.initial)}
         arrays |= {f"weights{i}": w for i, w in enumerate(self.weights)}
@@ -164,6 +167,7 @@ class NeuralLearner:
             weights=layers("weights"),
             scale=Affine(arrays["center"], arrays["spread"], numbers["constant"]),
             rewards=RewardScale(numbers["reward_center"], numbers["reward_spread"]),
+            shuffle_seed=numbers.get("shuffle_seed", 0),
             moments=moments,
             direction=layers("direction") if "direction0" in arrays else None,
             settled=np.asarray(arrays.get("settled", np.True_), np.bool_),
@@ -261,6 +265,7 @@ class BatchNeuralUCB(Policy):
             plan=Plan(ridge, steps, step_size, reading.optimiser, reading.precision),
             standardise_rewards=reading.standardise_rewards,
             moments=Moments(dim) if practical and context_scale is None else None,
+            shuffle_seed=int(generator.integers(2**32)) if reading.optimiser == "sgd" else 0,
         )
         super().__init__(
             learner,
