@@ -8,8 +8,8 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .PHONY: run test test-slow bench clean
 
-run: $(VENV)/.installed            ## the cosine problem, all configurations: out/report.html
-	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out
+run: $(VENV)/.installed            ## the cosine problem, all configurations: out/quick/report.html
+	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out/quick
 
 test: $(VENV)/.installed           ## lint, types, arrows, doctests, tests
 	$(BIN)/ruff check .

@@ -116,13 +116,12 @@ def reproduce_command(
         raise InvalidInput("--address is for --engine ray; the local engine has none.")
     if label is not None and not any(name.endswith(".csv") for name in problems or ()):
         raise InvalidInput("--label is for a table of your own; name a file.csv.")
-    if data is not None:
-        os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
     wanted = [find_problem(name, label) for name in dict.fromkeys(problems or PAPER)]
     if data is not None:
         for problem in wanted:
             if isinstance(problem.source, Dataset):
                 located(problem.source, data)  # given by hand, it must be there
+        os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
     for name in preset or ():
         check_choice("--preset", name, PresetName)
     presets = [name for name in PRESETS if name in (preset or PRESETS)]
@@ -185,7 +184,8 @@ def data(
         names = [dataset.name for dataset in DATASETS.values() if dataset.file == path.name]
         if not names:
             raise InvalidInput(f"which of {', '.join(DATASETS)} should {path} be? Name it: rarely data magic --path …")
-    if (given := os.environ.get("RARELY_DATA")) and not Path(given).exists():
+    given = os.environ.get("RARELY_DATA") if path is None else None
+    if given and not Path(given).exists():
         raise InvalidInput(f"RARELY_DATA names {given}, which does not exist.")
     for name in names or DATASETS:
         if name not in DATASETS:

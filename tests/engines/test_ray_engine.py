@@ -123,7 +123,6 @@ def run(ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
         "wrong": Wrong(),
         "broken": Broken(),
         "unsendable": Unsendable(),
-        "gone": Dataset("gone", "gone.data", 1, "", 0, (("a", 1), ("b", 1)), (), ""),
         "small": small_dataset(folder),
     }
     cells = [*(Cell(Problem(name, source), "raw", LINUCB, 0, ROUNDS) for name, source in sources.items()), *HEALTHY]
@@ -179,8 +178,13 @@ def test_a_problem_that_cannot_travel_is_told_in_one_line(run: Run) -> None:
     assert not any("\n" in error for error in run.failed.values())
 
 
-def test_data_that_cannot_be_had_are_told(run: Run) -> None:
-    assert "gone.data could not be fetched" in run.failed[f"gone/raw/{LINUCB.id}/seed0"]
+def test_data_that_cannot_be_had_are_told_before_anything_is_played(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("RARELY_CACHE", str(tmp_path))
+    gone = Problem("gone", Dataset("gone", "gone.data", 1, "", 0, (("a", 1), ("b", 1)), (), ""))
+    with pytest.raises(RarelyError, match=r"gone\.data could not be fetched"):
+        reproduce([Cell(gone, "raw", LINUCB, 0, ROUNDS)], tmp_path, RayEngine())
+    sent = ray_engine._send(SimpleNamespace(put=lambda problem: problem), gone, Dataset.table)
+    assert "gone.data could not be fetched" in str(sent)
 
 
 def test_a_table_travels_and_the_record_is_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
