@@ -181,6 +181,29 @@ def decision() -> None:
     )
 
 
+def blocks() -> None:
+    """Deciding a batch in one call against one round at a time: cosine, preset code, adaptive B = 200, log q = 40."""
+    rounds = Cosine().rounds(seed=0, count=2000)
+
+    def policy() -> BatchNeuralUCB:
+        trigger = DeterminantTrigger(horizon=2000, batches=200, log_ratio=40.0)
+        return BatchNeuralUCB(10, trigger, preset="code", step_size=0.01, seed=0, **PRINTED)
+
+    def in_blocks(policy: BatchNeuralUCB) -> BatchNeuralUCB:
+        while policy.round < len(rounds):
+            now = rounds[policy.round :]
+            decision = policy.select(now.contexts, until_due=True)
+            policy.observe(decision, now[: len(decision)].paid(decision.arm))
+            if policy.due and policy.round < len(rounds):
+                policy.update()
+        return policy
+
+    together, singly = policy(), policy()
+    seconds = timed(lambda: in_blocks(together)), timed(lambda: play(singly, rounds))
+    same = bool(np.array_equal(together.history.arms, singly.history.arms))
+    print(f"  in blocks {seconds[0]:.2f} s, one by one {seconds[1]:.2f} s; the same arms: {same}")
+
+
 def runner() -> None:
     """The runner over the policies' own time: cosine, T = 2000, eight configurations, 2 runs, one process."""
     patterns = ["fixed-B40", "fixed-B100", "adaptive-B40-*", "adaptive-B100-*"]
@@ -215,6 +238,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "million": million,
     "long_run": long_run,
     "decision": decision,
+    "blocks": blocks,
     "runner": runner,
     "imports": imports,
 }
