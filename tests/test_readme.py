@@ -1,7 +1,10 @@
 """What README shows runs as it stands."""
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 README = Path(__file__).parents[1] / "README.md"
@@ -49,11 +52,23 @@ def test_the_picture_of_the_house_is_true():
     assert all((README.parent / link).exists() for link in re.findall(r"\]\(([^):]+)\)", text))
 
 
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, README.parent / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_world_of_ones_own_goes_through_the_laboratory(tmp_path):
+    command = [sys.executable, "-c", "import own_world, pathlib; own_world.main(pathlib.Path('out'), 40, 1)"]
+    environment = os.environ | {"PYTHONPATH": str(README.parent / "examples")}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+    assert "waves" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert len(list((tmp_path / "out" / "records").glob("waves/*/*/seed0.json.gz"))) == 1 + 1 + 2 + 4
+
+
 def test_the_nightly_example_runs(monkeypatch, capsys):
-    path = README.parent / "examples" / "nightly.py"
-    spec = importlib.util.spec_from_file_location("nightly", path)
-    nightly = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(nightly)
+    nightly = example("nightly")
     monkeypatch.setattr(nightly, "DAYS", 4)
     monkeypatch.setattr(nightly, "VISITORS", 100)
     nightly.main()
