@@ -15,12 +15,12 @@ import pytest
 from rarely import InvalidInput
 from rarely.lab import records as records_module
 from rarely.lab.catalogue import PROBLEMS, policy_of, world_of
-from rarely.lab.config import Cell, Configuration, Problem
+from rarely.lab.config import PRESETS, Cell, Configuration, Problem
 from rarely.lab.play import play
 from rarely.lab.queue import plan_cells
 from rarely.lab.records import BrokenRecord, MixedRecords, Store
 from rarely.lab.runner import FolderBusy, LocalEngine, Result, _only_here, play_cell, reproduce
-from rarely.worlds import World
+from rarely.worlds import Table, World
 
 SMALL = replace(PROBLEMS["cosine"], hidden=8, steps=5, batches=(3,), log_ratios=(2.0,))
 
@@ -134,6 +134,15 @@ def test_what_a_killed_run_left_half_written_is_removed(tmp_path):
     half.write_bytes(b"half")
     reproduce(cells(runs=1), tmp_path, here)
     assert not half.exists()
+
+
+def test_all_views_of_a_table_are_one_problem(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    table = Problem("own", Table.of(rows, np.arange(20) % 2), hidden=8, steps=2, batches=(3,), log_ratios=(2.0,))
+    every = plan_cells([table], PRESETS, 1, 20, ["linucb-r1-b1", "linucb-intercept-r1-b1", "fixed-*"])
+    assert reproduce(every, tmp_path, here) == []
+    assert Store(tmp_path).missing(every) == []
+    assert len(Store(tmp_path).read()) == 3 * 3
 
 
 def test_two_problems_of_one_name_are_never_mixed(tmp_path):

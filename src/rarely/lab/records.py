@@ -29,7 +29,7 @@ from rarely.lab.play import Played
 FORMAT = 1
 PART = ".part"
 """What a file is called while it is written."""
-PER_VIEW = ("dim", "view", "constant")
+PER_VIEW = ("dim", "view", "constant", "context_scale")
 """What differs between the views of one world."""
 CAUSES = {"fixed": "grid", "adaptive": "determinant"}
 
