@@ -233,7 +233,7 @@ def _figure(folder: Path, name: str, caption: str) -> str:
 
 def _grid(grid: tables.Grid) -> str:
     body = [f"<tr>{''.join(_cells('td', line, grid.numbers))}</tr>" for line in grid.body]
-    return _scrolled("".join(_cells("th", grid.head, grid.numbers)), body)
+    return _scrolled("".join(_cells("th", grid.head, grid.numbers)), body, "grid")
 
 
 def _table(head: Sequence[str], body: Sequence[str]) -> str:
@@ -246,9 +246,9 @@ def _cells(tag: str, texts: Sequence[str], numbers: int) -> Iterator[str]:
         yield f"<{tag}{css}>{escape(text)}</{tag}>"
 
 
-def _scrolled(head: str, body: Sequence[str]) -> str:
+def _scrolled(head: str, body: Sequence[str], css: str = "") -> str:
     rows = "\n".join(body)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
+    return f'<div class="scroll"><table class="{css}"><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
 
 
 def _css(verdict: Verdict) -> str:
