@@ -248,7 +248,8 @@ def _cells(tag: str, texts: Sequence[str], numbers: int) -> Iterator[str]:
 
 def _scrolled(head: str, body: Sequence[str], css: str = "") -> str:
     rows = "\n".join(body)
-    return f'<div class="scroll"><table class="{css}"><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
+    head = f"<thead><tr>{head}</tr></thead>"
+    return f'<div class="scroll"><table class="{css}">{head}<tbody>\n{rows}\n</tbody></table></div>'
 
 
 def _css(verdict: Verdict) -> str:
