@@ -277,10 +277,8 @@ class _Shown:
             left = sum(task.remaining or 0.0 for task in self.progress.tasks)
             spent = time.perf_counter() - self.start
             whole = sum(task.total or 0.0 for task in self.progress.tasks)
-            told.print(
-                f"{self.count} of {self.all} cells, about {_span(spent * left / max(whole - left, 1e-9))} left; "
-                f"the last: {result.id}"
-            )
+            ahead = max(0.0, spent * left / max(whole - left, 1e-9))
+            told.print(f"{self.count} of {self.all} cells, about {_span(ahead)} left; the last: {result.id}")
 
 
 def _report(out: Path) -> None:

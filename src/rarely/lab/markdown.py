@@ -16,8 +16,8 @@ def render(records: Sequence[Record], comparisons: Sequence[Comparison], judged:
     machines = " and ".join(sorted({record.machine for record in records}))
     hours = sum(record.seconds for record in records) / 3600
     parts = [
-        f"{len(records)} runs, {hours:.1f} hours of processor time on {machines}, Python {facts['python']}, NumPy "
-        f"{facts['numpy']}; code {records[0].data['code']}.",
+        f"{len(records)} records (one configuration on one run each), {hours:.1f} hours of processor time on "
+        f"{machines}, Python {facts['python']}, NumPy {facts['numpy']}; code {records[0].data['code']}.",
         _written(tables.what_was_run(comparisons)),
         "## The claims",
         _claims(judged),
