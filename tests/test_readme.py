@@ -74,3 +74,11 @@ def test_the_nightly_example_runs(monkeypatch, capsys):
     nightly.main()
     printed = capsys.readouterr().out
     assert "<BatchNeuralUCB: version 3, round 400" in printed
+
+
+def test_tests_named_in_the_documents_exist():
+    root = README.parent
+    written = "\n".join(path.read_text(encoding="utf-8") for path in (root / "tests").rglob("*.py"))
+    for document in (*(root / "docs").rglob("*.md"), root / "CONTRIBUTING.md"):
+        for name in set(re.findall(r"`(test_\w+)`", document.read_text(encoding="utf-8"))):
+            assert f"def {name}(" in written, (document.name, name)
