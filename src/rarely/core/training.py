@@ -22,6 +22,7 @@ from typing import Literal
 
 import numpy as np
 
+from rarely.core import compiled
 from rarely.core.errors import check_choice, check_positive, check_whole
 from rarely.core.network import Network, Weights
 from rarely.core.types import Array, Floats
@@ -91,22 +92,28 @@ class Objective:
     ) -> None:
         self.network, self.ridge, self.dtype = network, ridge, dtype
         self.initial: Weights = tuple(w.astype(dtype) for w in initial)
-        self._contexts: Floats = contexts.astype(dtype, copy=False)
-        self._targets: Floats = (rewards / network.output_scale).astype(dtype)
+        self.contexts: Floats = contexts.astype(dtype, copy=False)
+        self.targets: Floats = (rewards / network.output_scale).astype(dtype)
         widest = max(max(shape) for shape in network.shapes)
         rows = max(64, CACHE_BYTES // (widest * np.dtype(dtype).itemsize))
         self._rows = min(rows, max(1, len(contexts)))
         self._work = network.workspace(self._rows, dtype)
 
     @property
+    def fused(self) -> bool:
+        """Whether the compiled descent can take it: one hidden layer without biases, some samples."""
+        plain = self.network.depth == 2 and not self.network.biases
+        return plain and self.samples > 0 and compiled.available()
+
+    @property
     def samples(self) -> int:
         """n."""
-        return len(self._targets)
+        return len(self.targets)
 
     def _tiles(self) -> Iterator[tuple[Floats, Floats]]:
         for start in range(0, self.samples, self._rows):
             tile = slice(start, start + self._rows)
-            yield self._contexts[tile], self._targets[tile]
+            yield self.contexts[tile], self.targets[tile]
 
     def _penalty(self, weights: Weights) -> float:
         moved = sum(float(np.sum(np.square(w - w0))) for w, w0 in zip(weights, self.initial, strict=True))
@@ -133,8 +140,8 @@ class Objective:
     def sample_gradient(self, weights: Weights, sample: int) -> tuple[float, Weights]:
         """u − y of one sample, and (u − y)·φ."""
         gradient = tuple(np.zeros_like(w) for w in weights)
-        residuals = self.network.forward(weights, self._contexts[sample : sample + 1], self._work)
-        residuals = residuals - self._targets[sample]
+        residuals = self.network.forward(weights, self.contexts[sample : sample + 1], self._work)
+        residuals = residuals - self.targets[sample]
         self._add_backward(weights, residuals, gradient)
         return float(residuals[0]), gradient
 
@@ -256,6 +263,10 @@ def _weighted_product(signals: Floats, inputs: Floats, row_weights: Floats) -> F
 
 def _descend(objective: Objective, step: float, steps: int, hopeless: float) -> Weights:
     """J steps from θ_0; stops where the loss has become hopeless or is no number."""
+    if objective.fused:
+        return compiled.descend(
+            objective.initial, objective.contexts, objective.targets, objective.ridge, step, steps, hopeless
+        )
     weights: Weights = tuple(w.copy() for w in objective.initial)
     scale = objective.dtype(step)
     for _ in range(steps):

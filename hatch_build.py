@@ -1,0 +1,35 @@
+"""Builds the compiled training pass where there is a C compiler; without one the package is whole all the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+CORE = Path("src/rarely/core")
+# No -ffast-math: a loss that is no number must be seen. Sums may be reordered.
+FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros", "-Wno-psabi"]
+FLAGS += ["-shared", "-fPIC", "-pthread"]
+
+
+class CompiledPasses(BuildHookInterface):
+    """Runs the compiler, and goes on without it."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        compiler = os.environ.get("CC") or next(filter(shutil.which, ("gcc", "cc", "clang")), None)
+        target = Path(self.root) / CORE / "_passes.so"
+        if self.target_name != "wheel" or compiler is None:
+            return
+        command = [*compiler.split(), *FLAGS, str(Path(self.root) / CORE / "passes.c"), "-o", str(target)]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            target.unlink(missing_ok=True)
+            return
+        build_data["artifacts"].append(f"/{CORE.as_posix()}/_passes.so")
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
