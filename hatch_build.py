@@ -1,10 +1,11 @@
-"""Builds the compiled training pass where there is a C compiler; without one the package is whole all the same."""
+"""Builds the compiled training passes where there is a C compiler; without one the package is whole all the same."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 CORE = Path("src/rarely/core")
 # No -ffast-math: a loss that is no number must be seen. Sums may be reordered.
-FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros", "-Wno-psabi"]
+FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros", "-w"]
 FLAGS += ["-shared", "-fPIC", "-pthread"]
 
 
@@ -24,7 +25,7 @@ class CompiledPasses(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         compiler = os.environ.get("CC") or next(filter(shutil.which, ("gcc", "cc", "clang")), None)
         target = Path(self.root) / CORE / "_passes.so"
-        if self.target_name != "wheel" or compiler is None:
+        if self.target_name != "wheel" or compiler is None or os.name == "nt":
             return
         command = [*compiler.split(), *FLAGS, str(Path(self.root) / CORE / "passes.c"), "-o", str(target)]
         if subprocess.run(command, capture_output=True, check=False).returncode:
@@ -32,4 +33,5 @@ class CompiledPasses(BuildHookInterface):
             return
         build_data["artifacts"].append(f"/{CORE.as_posix()}/_passes.so")
         build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+        # Called through ctypes, so it is the processor that matters, and not the version of Python.
+        build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")

@@ -3,9 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rarely import InvalidInput
+from rarely import BatchNeuralUCB, FixedGrid, InvalidInput
 from rarely.core.network import Network
-from rarely.core.training import Objective, Plan, train
+from rarely.core.objective import Objective
+from rarely.core.training import Plan, train
 
 NET = Network(dim=3, hidden=20)
 THETA = NET.initial_weights(np.random.default_rng(0))
@@ -103,3 +104,36 @@ def test_zero_steps_leave_the_weights_at_their_start():
 def test_impossible_plans_are_refused(bad):
     with pytest.raises(InvalidInput):
         Plan(ridge=0.1, **bad)
+
+
+def test_a_warm_start_is_where_the_descent_begins_and_the_penalty_still_pulls_to_the_initial_weights():
+    rng = np.random.default_rng(4)
+    rewards, plan = rng.normal(size=40), Plan(ridge=0.3, steps=3, step_size=1e-3)
+    last = train(NET, THETA, X, rewards, Plan(ridge=0.3, steps=50)).weights
+    warm = train(NET, THETA, X, rewards, plan, start=last)
+    plain = Objective(NET, THETA, X, rewards, 0.3, np.float64)
+    theirs, loss = plain.descend(last, 1e-3 * NET.output_scale**2, 3, np.inf)
+    for a, b in zip(warm.weights, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+    assert warm.final_loss == pytest.approx(loss)
+    assert warm.initial_loss == pytest.approx(plain.loss(THETA))
+
+
+def test_a_warm_policy_goes_on_from_its_last_weights_and_a_cold_one_does_not():
+    def trained(**settings):
+        policy = BatchNeuralUCB(2, FixedGrid(40, 4), hidden=8, preset="paper", seed=0, **settings)
+        rng = np.random.default_rng(0)
+        for _ in range(2):
+            decision = policy.select(rng.normal(size=(10, 3, 2)))
+            policy.observe(decision, np.linspace(0, 1, 10))
+            policy.update()
+        return policy
+
+    cold, warm, once = trained(steps=20), trained(steps=20, warm_start=True), trained(steps=0, warm_start=True)
+    assert warm.updates[-1].final_loss < cold.updates[-1].final_loss
+    assert all(np.array_equal(a, b) for a, b in zip(once.weights, once.initial_weights, strict=True))
+
+
+def test_a_warm_start_is_not_for_descent_on_single_samples():
+    with pytest.raises(InvalidInput, match="goes on from the last weights"):
+        BatchNeuralUCB(2, FixedGrid(10, 2), preset="code", warm_start=True)

@@ -1,49 +1,83 @@
-/* J steps of full-gradient descent for one hidden layer, fused: activations never leave the cache.
+/* Full-gradient passes over one hidden layer, fused: activations never leave the first cache.
  *
- *   u_i = w2 · relu(W x_i),  e_i = u_i − y_i,  loss = Σ e_i²/2 + λ‖θ − θ_0‖²/2
- *   ∂/∂W  = Σ e_i (w2 ∘ 1[h_i > 0]) x_iᵀ + λ(W − W_0),   ∂/∂w2 = Σ e_i h_i + λ(w2 − w2_0)
+ *   u_i = v · relu(W x_i),   e_i = u_i − y_i,   loss = Σ e_i²/2 + λ‖θ − θ_0‖²/2
+ *   G_j = Σ_i e_i 1[W_j·x_i > 0] x_i,   ∂/∂W_j = v_j G_j + λ(W_j − W_0j),   ∂/∂v_j = W_j·G_j + λ(v_j − v_0j)
  *
- * W is held as d×m (units contiguous), m padded to whole vectors with units that stay 0.
+ * Two passes over the data cost 2·2·n·m·d operations, and everything else is kept below that: the gain v_j
+ * is applied to G and not to n rows, and ∂/∂v needs no sum of its own over rows, for Σ_i e_i h_ij = W_j·G_j.
+ *
+ * Rows are taken ROWS at a time, units WIDE vectors at a time, so that ROWS·WIDE sums stay in registers. Each
+ * thread sweeps its share of the rows into a gradient of its own, then steps its share of the units.
  */
-#include <stdatomic.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS 8
-#define CAT_(a, b) a##b
-#define CAT(a, b) CAT_(a, b)
+#define JOIN_(a, b, c) a##_##b##_##c
+#define JOIN(a, b, c) JOIN_(a, b, c)
+#define NAME(x) JOIN(x, PRECISION, TARGET)
+#define UNROLL _Pragma("GCC unroll 16")
+#define INLINE static inline __attribute__((always_inline))
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define CLONES
-#endif
+/* Threads meet here many thousand times a second: they spin, and yield if another program has the core. */
+typedef struct { atomic_int arrived, turn; int of; } gate;
 
-typedef struct { atomic_int arrived, turn; int of; } barrier;
-
-static void meet(barrier *b) {
-    int turn = atomic_load(&b->turn);
-    if (atomic_fetch_add(&b->arrived, 1) == b->of - 1) {
-        atomic_store(&b->arrived, 0);
-        atomic_store(&b->turn, turn + 1);
-    } else
-        for (int spin = 0; atomic_load(&b->turn) == turn; spin++)
-            if (spin > 2000) sched_yield();
+static void meet(gate *g) {
+    if (g->of == 1) return;
+    int turn = atomic_load(&g->turn);
+    if (atomic_fetch_add(&g->arrived, 1) == g->of - 1) {
+        atomic_store(&g->arrived, 0);
+        atomic_store(&g->turn, turn + 1);
+        return;
+    }
+    for (int spins = 0; atomic_load_explicit(&g->turn, memory_order_acquire) == turn; spins++)
+        if (spins > 4000) sched_yield();
 }
 
-#define REAL float
-#define WHOLE int
-#define LANES 16
-#define NAME(x) CAT(x, _f32)
-#include "pass_body.h"
-#undef REAL
-#undef WHOLE
-#undef LANES
-#undef NAME
-#define REAL double
-#define WHOLE long
-#define LANES 8
-#define NAME(x) CAT(x, _f64)
-#include "pass_body.h"
+static void *lines(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64 + 64); }
+
+/* Every processor's form of the passes, from one text: BYTES in a vector, ROWS and WIDE by its registers. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v4")
+#define TARGET v4
+#define BYTES 64
+#define ROWS 8
+#define WIDE 2
+#include "passes_each.h"
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v3")
+#define TARGET v3
+#define BYTES 32
+#define ROWS 4
+#define WIDE 2
+#include "passes_each.h"
+#pragma GCC pop_options
+#define BEST(x, precision) \
+    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") \
+         && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") ? JOIN(x, precision, v4) \
+     : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") \
+         ? JOIN(x, precision, v3) : JOIN(x, precision, any))
+#else
+#define BEST(x, precision) JOIN(x, precision, any)
+#endif
+#define TARGET any
+#define BYTES 16
+#define ROWS 4
+#define WIDE 2
+#include "passes_each.h"
+
+#define FACE(precision, REAL) \
+    double descend_##precision(long n, long m, long d, const REAL *x, const REAL *y, const REAL *w0, const REAL *v0, \
+                               REAL *w, REAL *v, double ridge, double step, long steps, double hopeless, int threads) { \
+        return BEST(descend, precision)(n, m, d, x, y, w0, v0, w, v, ridge, step, steps, hopeless, threads); \
+    } \
+    double curve_##precision(long n, long m, long d, const REAL *x, const REAL *w0, const REAL *v0, REAL *w, REAL *v, \
+                             int threads) { \
+        return BEST(curve, precision)(n, m, d, x, w0, v0, w, v, threads); \
+    }
+FACE(f32, float)
+FACE(f64, double)

@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from rarely.core.network import Network, Weights
-from rarely.core.training import ATTEMPTS, SHRINK, Objective, Outcome, Plan
+from rarely.core.objective import Objective
+from rarely.core.training import ATTEMPTS, SHRINK, Outcome, Plan
 from rarely.core.types import Array
 
 ENOUGH = 1e-3

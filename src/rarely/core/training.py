@@ -16,16 +16,16 @@ training whose loss did not fall is tried again with a smaller step, and rejecte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from rarely.core import compiled
-from rarely.core.errors import check_choice, check_positive, check_whole
+from rarely.core.errors import InvalidInput, check_choice, check_positive, check_whole
 from rarely.core.network import Network, Weights
-from rarely.core.types import Array, Floats
+from rarely.core.objective import Objective
+from rarely.core.types import Array
 
 STABLE = 1.8
 """A gradient step is stable below 2 over the curvature."""
@@ -34,8 +34,6 @@ ATTEMPTS = 24
 """The smallest step tried is SHRINK**(ATTEMPTS − 1) ≈ 1e-14 of the first: rewards of 1e6 need about 1e-6."""
 HOPELESS = 1e3
 """A loss this many times the initial one ends an attempt early."""
-CACHE_BYTES = 2**18
-"""A tile's widest array should stay in the second-level cache through a pass."""
 
 Optimiser = Literal["gradient_descent", "sgd"]
 Precision = Literal["float32", "float64"]
@@ -54,6 +52,8 @@ class Plan:
     optimiser: Optimiser = "gradient_descent"
     """"gradient_descent" is `train`; "sgd" is `rarely.core.sgd.train_singly`."""
     precision: Precision = "float64"
+    warm_start: bool = False
+    """Whether descent starts at the last version's weights: a deviation from the paper, which starts at θ_0."""
 
     def __post_init__(self) -> None:
         check_whole("steps", self.steps, 0)
@@ -61,6 +61,10 @@ class Plan:
             check_positive("step_size", self.step_size, "or None, which takes it from the curvature")
         check_choice("optimiser", self.optimiser, Optimiser)
         check_choice("precision", self.precision, Precision)
+        if self.warm_start and self.optimiser == "sgd":
+            raise InvalidInput(
+                "warm_start is for optimiser 'gradient_descent'; 'sgd' goes on from the last weights in any case."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,126 +88,6 @@ class Outcome:
         return not self.reason
 
 
-class Objective:
-    """ℒ/m and its gradient over all samples, computed in tiles so that memory does not grow with n."""
-
-    def __init__(
-        self, network: Network, initial: Weights, contexts: Array, rewards: Array, ridge: float, dtype: type
-    ) -> None:
-        self.network, self.ridge, self.dtype = network, ridge, dtype
-        self.initial: Weights = tuple(w.astype(dtype) for w in initial)
-        self.contexts: Floats = contexts.astype(dtype, copy=False)
-        self.targets: Floats = (rewards / network.output_scale).astype(dtype)
-        widest = max(max(shape) for shape in network.shapes)
-        rows = max(64, CACHE_BYTES // (widest * np.dtype(dtype).itemsize))
-        self._rows = min(rows, max(1, len(contexts)))
-        self._work = network.workspace(self._rows, dtype)
-
-    @property
-    def fused(self) -> bool:
-        """Whether the compiled descent can take it: one hidden layer without biases, some samples."""
-        plain = self.network.depth == 2 and not self.network.biases
-        return plain and self.samples > 0 and compiled.available()
-
-    @property
-    def samples(self) -> int:
-        """n."""
-        return len(self.targets)
-
-    def _tiles(self) -> Iterator[tuple[Floats, Floats]]:
-        for start in range(0, self.samples, self._rows):
-            tile = slice(start, start + self._rows)
-            yield self.contexts[tile], self.targets[tile]
-
-    def _penalty(self, weights: Weights) -> float:
-        moved = sum(float(np.sum(np.square(w - w0))) for w, w0 in zip(weights, self.initial, strict=True))
-        return self.ridge * moved / 2
-
-    def loss(self, weights: Weights) -> float:
-        """ℒ/m."""
-        total = self._penalty(weights)
-        for contexts, targets in self._tiles():
-            residuals = self.network.forward(weights, contexts, self._work) - targets
-            total += float(residuals @ residuals) / 2
-        return total
-
-    def loss_and_gradient(self, weights: Weights) -> tuple[float, Weights]:
-        """ℒ/m and ∇ℒ/m."""
-        gradient = tuple(self.ridge * (w - w0) for w, w0 in zip(weights, self.initial, strict=True))
-        total = self._penalty(weights)
-        for contexts, targets in self._tiles():
-            residuals = self.network.forward(weights, contexts, self._work) - targets
-            total += float(residuals @ residuals) / 2
-            self._add_backward(weights, residuals, gradient)
-        return total, gradient
-
-    def sample_gradient(self, weights: Weights, sample: int) -> tuple[float, Weights]:
-        """u − y of one sample, and (u − y)·φ."""
-        gradient = tuple(np.zeros_like(w) for w in weights)
-        residuals = self.network.forward(weights, self.contexts[sample : sample + 1], self._work)
-        residuals = residuals - self.targets[sample]
-        self._add_backward(weights, residuals, gradient)
-        return float(residuals[0]), gradient
-
-    def _add_backward(self, weights: Weights, residuals: Floats, into: Weights) -> None:
-        """Add Φᵀ residuals of the tile that the last forward pass saw: a gradient is weighted features."""
-        rows = len(residuals)
-        self.network.backward(weights, rows, self._work)
-        for layer, (out, a, d) in enumerate(zip(into, self._work.inputs, self._work.signals, strict=True)):
-            product = _weighted_product(d[:rows], a[:rows], residuals)
-            if layer == self.network.depth - 2:
-                product *= self.network.gain(weights)[:, None]
-            out += product
-
-    def top_curvature(self, start: Weights | None) -> tuple[float, Weights | None]:
-        """λ_max(ΦᵀΦ) at θ_0 by power iteration, and its eigenvector; 0 and None where Φ is 0.
-
-        The kernel's entries are mostly positive, so Φᵀ1 is a good start (with a ripple, lest it be
-        orthogonal); later updates start from the last eigenvector and need two or three turns.
-        """
-        if start is None:
-            start = tuple(np.zeros_like(w) for w in self.initial)
-            offset = 0
-            for contexts, targets in self._tiles():
-                self.network.forward(self.initial, contexts, self._work)
-                ripple = 1 + 0.1 * np.cos(np.arange(offset, offset + len(targets)))
-                self._add_backward(self.initial, ripple.astype(self.dtype), start)
-                offset += len(targets)
-        vector: Weights = tuple(w.astype(self.dtype) for w in start)
-        value = 0.0
-        for _ in range(30):
-            length = np.sqrt(sum(float(np.sum(np.square(v))) for v in vector))
-            if not 0 < length < np.inf:
-                return value, None
-            vector = tuple(v / self.dtype(length) for v in vector)
-            previous, (value, vector) = value, self._curvature_times(vector)
-            if abs(value - previous) <= 0.003 * value:
-                break
-        return value, vector
-
-    def largest_sample_curvature(self, weights: Weights) -> float:
-        """max ‖φ_i‖²: what limits a step on one sample."""
-        tiles = (self.network.values_and_factors(weights, np.asarray(x, np.float64)) for x, _ in self._tiles())
-        return max((float(factors.squared_norms().max()) for _, factors in tiles), default=0.0)
-
-    def _curvature_times(self, vector: Weights) -> tuple[float, Weights]:
-        """vᵀΦᵀΦv and ΦᵀΦv, for a unit vector v in the shape of the weights."""
-        product: Weights = tuple(np.zeros_like(v) for v in vector)
-        total = 0.0
-        for contexts, targets in self._tiles():
-            rows = len(targets)
-            self.network.forward(self.initial, contexts, self._work)
-            self.network.backward(self.initial, rows, self._work)
-            slopes: Floats = np.zeros(rows, self.dtype)
-            for layer, (v, a, d) in enumerate(zip(vector, self._work.inputs, self._work.signals, strict=True)):
-                if layer == self.network.depth - 2:
-                    v = self.network.gain(self.initial)[:, None] * v
-                slopes += np.einsum("ij,ij->i", a[:rows] @ v.T, d[:rows])
-            total += float(slopes @ slopes)
-            self._add_backward(self.initial, slopes, product)
-        return total, product
-
-
 def train(
     network: Network,
     initial: Weights,
@@ -211,10 +95,12 @@ def train(
     rewards: Array,
     plan: Plan,
     direction: Weights | None = None,
+    start: Weights | None = None,
 ) -> Outcome:
     """J steps from θ_0 on ℒ; accepted if finite and the final loss is at most the initial one.
 
-    A training that is refused says why. `direction` is where the estimate of the curvature starts.
+    A training that is refused says why. `direction` is where the estimate of the curvature starts. A warm
+    `start` other than θ_0 is not the paper's; the penalty still pulls to θ_0.
 
     >>> net = Network(dim=2, hidden=8)
     >>> theta = net.initial_weights(np.random.default_rng(0))
@@ -222,7 +108,9 @@ def train(
     >>> out.accepted, out.attempts, bool(out.final_loss < 0.1 * out.initial_loss)
     (True, 1, True)
     """
-    objective = Objective(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
+    form = compiled.Fused if compiled.Fused.fits(network) else Objective
+    objective = form(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
+    begin: Weights = objective.initial if start is None else tuple(w.astype(objective.dtype) for w in start)
     curvature, direction = objective.top_curvature(direction)
     scale = network.output_scale**2
     step = plan.step_size * scale if plan.step_size is not None else STABLE / (curvature + plan.ridge)
@@ -232,8 +120,7 @@ def train(
     for attempt in range(1, ATTEMPTS + 1):
         # A step that is too large overflows on its way; the loss tells.
         with np.errstate(over="ignore", invalid="ignore"):
-            weights = _descend(objective, step, plan.steps, HOPELESS * allowed)
-            final_loss = objective.loss(weights)
+            weights, final_loss = objective.descend(begin, step, plan.steps, HOPELESS * allowed)
         if final_loss <= allowed:
             reason = ""
             break
@@ -251,32 +138,6 @@ def train(
         final_loss=final_loss,
         direction=direction,
     )
-
-
-def _weighted_product(signals: Floats, inputs: Floats, row_weights: Floats) -> Floats:
-    """Σ_i w_i δ_i a_iᵀ; the weights go to the narrower side."""
-    column = row_weights[:, None]
-    if signals.shape[1] < inputs.shape[1]:
-        return (signals * column).T @ inputs
-    return signals.T @ (inputs * column)
-
-
-def _descend(objective: Objective, step: float, steps: int, hopeless: float) -> Weights:
-    """J steps from θ_0; stops where the loss has become hopeless or is no number."""
-    if objective.fused:
-        return compiled.descend(
-            objective.initial, objective.contexts, objective.targets, objective.ridge, step, steps, hopeless
-        )
-    weights: Weights = tuple(w.copy() for w in objective.initial)
-    scale = objective.dtype(step)
-    for _ in range(steps):
-        loss, gradient = objective.loss_and_gradient(weights)
-        if not loss <= hopeless:
-            break
-        for w, g in zip(weights, gradient, strict=True):
-            g *= scale
-            w -= g
-    return weights
 
 
 def _rounding_floor(objective: Objective, curvature: float) -> float:

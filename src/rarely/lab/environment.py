@@ -7,13 +7,16 @@ import io
 import itertools
 import os
 import platform
+import re
 import tokenize
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 import rarely
+from rarely.core import compiled
 
 PACKAGE = Path(rarely.__file__).parent
 DECISIVE = (
@@ -46,6 +49,7 @@ def describe() -> dict[str, str]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "rarely": rarely.__version__,
+        "passes": "compiled" if compiled.available() else "numpy",
     }
 
 
@@ -55,9 +59,10 @@ def code_fingerprint() -> str:
     digest = hashlib.sha256()
     for part in DECISIVE:
         path = PACKAGE / part
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.relative_to(PACKAGE).as_posix().encode())
-            digest.update(bare(file.read_bytes()).encode())
+        for file in sorted(path.rglob("*.*")) if path.is_dir() else [path]:
+            if file.suffix in SOURCES:
+                digest.update(file.relative_to(PACKAGE).as_posix().encode())
+                digest.update(SOURCES[file.suffix](file.read_bytes()).encode())
     return digest.hexdigest()[:16]
 
 
@@ -83,6 +88,19 @@ def bare(source: bytes) -> str:
         kept = lines[row - 1][:column] + lines[last_row - 1][last_column:]
         lines[row - 1 : last_row] = [kept]
     return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def bare_c(source: bytes) -> str:
+    """The same of C: it has comments alone.
+
+    >>> bare_c(b"/* What it is. */\\nint x; /* a number */\\n")
+    'int x;'
+    """
+    text = re.sub(r"/\*.*?\*/", "", source.decode(), flags=re.DOTALL)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
+SOURCES: dict[str, Callable[[bytes], str]] = {".py": bare, ".c": bare_c, ".h": bare_c}
 
 
 def reset_peak_memory() -> None:

@@ -110,7 +110,8 @@ class NeuralLearner:
         if self.plan.optimiser == "sgd":
             outcome = train_singly(self.network, self.weights, x, y, self.plan, self.shuffle_seed)
         else:
-            outcome = train(self.network, self.initial, x, y, self.plan, self.direction)
+            start = self.weights if self.plan.warm_start else None
+            outcome = train(self.network, self.initial, x, y, self.plan, self.direction, start)
         learner = replace(
             ready,
             weights=outcome.weights,
@@ -197,7 +198,8 @@ class BatchNeuralUCB(Policy):
     One by one, over the preset: `context_scale` (an `Affine`; `ArmBlocks.scale` for contexts made of blocks),
     `standardise_rewards`, `precision` ("float32", "float64"), `optimiser` ("gradient_descent", "sgd"),
     `biases`, `scaling` ("ntk": f = √m·u as printed; "standard": f = u), `initial` weights ("paired":
-    f(·; θ_0) = 0; "uniform").
+    f(·; θ_0) = 0; "uniform"). And one deviation from the paper: `warm_start`, which starts each training at the
+    last version's weights and not at θ_0, so that fewer steps do; docs/decisions/0011 says what it does to regret.
 
     >>> from rarely import BatchNeuralUCB, FixedGrid
     >>> policy = BatchNeuralUCB(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
@@ -227,6 +229,7 @@ class BatchNeuralUCB(Policy):
         initial: Initial | None = None,
         optimiser: Optimiser | None = None,
         precision: Precision | None = None,
+        warm_start: bool = False,
         ties: Ties = "lowest",
         seed: int | np.random.Generator | None = None,
         memory_limit: int = DEFAULT_LIMIT,
@@ -262,7 +265,7 @@ class BatchNeuralUCB(Policy):
             weights=weights,
             scale=scale,
             rewards=RewardScale(),
-            plan=Plan(ridge, steps, step_size, reading.optimiser, reading.precision),
+            plan=Plan(ridge, steps, step_size, reading.optimiser, reading.precision, warm_start),
             standardise_rewards=reading.standardise_rewards,
             moments=Moments(dim) if practical and context_scale is None else None,
             shuffle_seed=int(generator.integers(2**32)) if reading.optimiser == "sgd" else 0,
