@@ -27,7 +27,7 @@ bench: $(VENV)/.installed          ## every figure in docs/benchmarks.md, as rat
 clean:
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(VENV)/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/core/*.[ch])
+$(VENV)/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/core/native/*.[ch])
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rarely needs Python 3.11 or newer; set PYTHON=python3.12, say")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev]'

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rarely.core import few
 from rarely.core.rows import Rows
 from rarely.core.types import Array
 
@@ -53,6 +54,10 @@ class Factors:
             start += layer.shape[1]
         return out
 
+    def interleaved(self) -> list[Array]:
+        """Inputs and signals of each layer in turn."""
+        return [array for layer in zip(self.inputs, self.signals, strict=True) for array in layer]
+
     def last_layer(self) -> Factors:
         """The part of each feature that belongs to W_L."""
         return Factors(self.inputs[-1:], self.signals[-1:])
@@ -66,6 +71,8 @@ def gram(left: Factors, right: Factors) -> Array:
     array([[1., 0.],
            [0., 1.]])
     """
+    if few.are_few(len(right)):
+        return few.cross(left.interleaved(), right.interleaved())
     total: Array | None = None
     for a, d, b, e in zip(left.inputs, left.signals, right.inputs, right.signals, strict=True):
         product = a @ b.T

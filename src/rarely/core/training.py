@@ -21,8 +21,8 @@ from typing import Literal
 
 import numpy as np
 
-from rarely.core import compiled
 from rarely.core.errors import InvalidInput, check_choice, check_positive, check_whole
+from rarely.core.fused import Fused
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Objective
 from rarely.core.types import Array
@@ -108,7 +108,7 @@ def train(
     >>> out.accepted, out.attempts, bool(out.final_loss < 0.1 * out.initial_loss)
     (True, 1, True)
     """
-    form = compiled.Fused if compiled.Fused.fits(network) else Objective
+    form = Fused if Fused.fits(network) else Objective
     objective = form(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
     begin: Weights = objective.initial if start is None else tuple(w.astype(objective.dtype) for w in start)
     curvature, direction = objective.top_curvature(direction)

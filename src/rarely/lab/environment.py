@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import rarely
-from rarely.core import compiled
+from rarely.core import native
 
 PACKAGE = Path(rarely.__file__).parent
 DECISIVE = (
@@ -49,7 +49,7 @@ def describe() -> dict[str, str]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "rarely": rarely.__version__,
-        "passes": "compiled" if compiled.available() else "numpy",
+        "passes": "compiled" if native.available() else "numpy",
     }
 
 

@@ -15,6 +15,7 @@ import warnings
 
 import numpy as np
 
+from rarely.core import few
 from rarely.core.errors import JitterWarning, NotPositiveDefinite
 from rarely.core.types import Array
 
@@ -92,6 +93,8 @@ class GrowingCholesky:
 
         `known` is the solution's beginning, whole panels of it; rhs is then what follows.
         """
+        if few.are_few(rhs.shape[1]):
+            return few.solve(self._left, self._inverse, rhs, rows, known)
         done = 0 if known is None else len(known)
         out = np.empty((rows, rhs.shape[1]))
         if known is not None:

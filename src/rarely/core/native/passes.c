@@ -15,11 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define JOIN_(a, b, c) a##_##b##_##c
-#define JOIN(a, b, c) JOIN_(a, b, c)
-#define NAME(x) JOIN(x, PRECISION, TARGET)
-#define UNROLL _Pragma("GCC unroll 16")
-#define INLINE static inline __attribute__((always_inline))
+#include "forms.h"
 
 /* Threads meet here many thousand times a second: they spin, and yield if another program has the core. */
 typedef struct { atomic_int arrived, turn; int of; } gate;
@@ -39,7 +35,7 @@ static void meet(gate *g) {
 static void *lines(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64 + 64); }
 
 /* Every processor's form of the passes, from one text: BYTES in a vector, ROWS and WIDE by its registers. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if HAS_FORMS
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v4")
 #define TARGET v4
@@ -56,13 +52,6 @@ static void *lines(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 
 #define WIDE 2
 #include "passes_each.h"
 #pragma GCC pop_options
-#define BEST(x, precision) \
-    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") \
-         && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") ? JOIN(x, precision, v4) \
-     : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") \
-         ? JOIN(x, precision, v3) : JOIN(x, precision, any))
-#else
-#define BEST(x, precision) JOIN(x, precision, any)
 #endif
 #define TARGET any
 #define BYTES 16

@@ -1,4 +1,4 @@
-"""The passes in C against NumPy's, and both against the plain loops of the oracle."""
+"""The loops in C against NumPy's, and both against the plain loops of the oracle."""
 
 import os
 import shutil
@@ -12,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import descend as plain_descend
-from rarely.core import compiled
-from rarely.core.compiled import Fused
+from rarely.core import few, native
+from rarely.core.covariance.cholesky import GrowingCholesky, whole_panels
+from rarely.core.factors import Factors, gram
+from rarely.core.fused import Fused
 from rarely.core.network import Network
 from rarely.core.objective import Objective
 from rarely.core.training import Plan, train
 
 needs_compiler = pytest.mark.skipif(
-    not compiled.available(), reason="the package was built without a C compiler: the compiled passes are not tested"
+    not native.available(), reason="the package was built without a C compiler: the compiled passes are not tested"
 )
 CLOSE = {np.float32: 2e-4, np.float64: 1e-11}
 SHAPES = {
@@ -55,7 +57,8 @@ def test_the_compiled_steps_are_numpys(steps, warm, **shape):
     if warm:
         rng = np.random.default_rng(shape["seed"] + 1)
         start = tuple((w + rng.normal(0, 0.3, w.shape)).astype(plain.dtype) for w in plain.initial)
-    step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
+    # Small against the n of the curvature after a step too, lest the two diverge, each in its own way.
+    step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge + 10 * shape["n"])
     (ours, our_loss), (theirs, loss) = (o.descend(start, step, steps, np.inf) for o in (fused, plain))
     assert_close(ours, theirs, CLOSE[plain.dtype])
     assert our_loss == pytest.approx(loss, rel=CLOSE[plain.dtype])
@@ -74,13 +77,57 @@ def test_the_compiled_curvature_is_numpys(**shape):
     assert_close(ours, theirs, CLOSE[plain.dtype])
 
 
+def features(rng, count, widths):
+    return Factors(
+        tuple(rng.normal(size=(count, i)) for _, i in widths), tuple(rng.normal(size=(count, o)) for o, _ in widths)
+    )
+
+
+@needs_compiler
+@settings(max_examples=60)
+@given(
+    past=st.integers(0, 300),
+    new=st.integers(1, few.MOST),
+    widths=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=3),
+    skip=st.integers(0, 5),
+    seed=st.integers(0, 10**6),
+)
+def test_few_candidates_get_numpys_products(past, new, widths, skip, seed):
+    rng = np.random.default_rng(seed)
+    old, fresh = features(rng, past + skip, widths)[skip:], features(rng, new, widths)
+    np.testing.assert_allclose(gram(old, fresh), old.vectors() @ fresh.vectors().T, rtol=1e-11, atol=1e-11)
+
+
+@needs_compiler
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(1, 300), new=st.integers(1, few.MOST), part=st.floats(0, 1), seed=st.integers(0, 10**6))
+def test_few_candidates_are_solved_as_numpy_solves_them(size, new, part, seed):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(size, size))
+    factor, _ = GrowingCholesky.of(root @ root.T + size * np.eye(size))
+    rows, rhs = max(1, round(part * size)), rng.normal(size=(size, new))
+    ours = factor.solve(rhs[:rows], rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(few, "are_few", lambda candidates: False)
+        theirs = factor.solve(rhs[:rows], rows)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    known = whole_panels(ours)
+    going_on = factor.solve(rhs[len(known) :], size, known)
+    np.testing.assert_allclose(going_on, factor.solve(rhs, size), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("candidates", "said"), [(0, False), (1, True), (few.MOST, True), (few.MOST + 1, False)])
+def test_few_are_at_most_two_vectors(candidates, said):
+    assert few.are_few(candidates) == (said and native.available())
+
+
 @needs_compiler
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 def test_threads_change_nothing_but_rounding(threads, dtype, monkeypatch):
     # Large enough for seven threads: each wants 16384 products of its own.
     fused, plain = both(n=501, half=25, d=9, ridge=0.1, dtype=dtype, seed=3)
-    monkeypatch.setattr(compiled, "threads", lambda: threads)
+    monkeypatch.setattr("rarely.core.fused.threads", lambda: threads)
     step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
     assert_close(
         fused.descend(fused.initial, step, 20, np.inf)[0],
@@ -163,11 +210,11 @@ def test_threads_are_those_of_blas(given, threads, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    assert compiled.threads() == (threads or len(os.sched_getaffinity(0)))
+    assert native.threads() == (threads or len(os.sched_getaffinity(0)))
 
 
 def test_it_can_be_turned_off():
-    code = "from rarely.core import compiled; print(compiled.available())"
+    code = "from rarely.core import native; print(native.available())"
     environment = os.environ | {"RARELY_COMPILED": "0"}
     said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False"
@@ -178,17 +225,14 @@ def test_it_can_be_turned_off():
 @pytest.mark.parametrize("form", ["v3", "any"])
 def test_every_processors_form_gives_the_same(form, tmp_path):
     # The form is chosen by what the processor says it can; here the answer is overruled.
-    source = Path(compiled.__file__).with_name("passes.c").read_text()
-    source = source.replace('__builtin_cpu_supports("avx512f")', "0")
-    if form == "any":
-        source = source.replace('__builtin_cpu_supports("avx2")', "0")
-    (tmp_path / "passes.c").write_text(source)
-    include = f"-I{Path(compiled.__file__).parent}"
-    command = ["gcc", "-O2", "-w", "-shared", "-fPIC", "-pthread", include, "passes.c", "-o", "passes.so"]
+    for source in Path(native.__file__).parent.glob("*.[ch]"):
+        text = source.read_text().replace('HAS("avx512f")', "0")
+        (tmp_path / source.name).write_text(text.replace('HAS("avx2")', "0") if form == "any" else text)
+    command = ["gcc", "-O2", "-w", "-shared", "-fPIC", "-pthread", "passes.c", "few.c", "-o", "native.so"]
     subprocess.run(command, cwd=tmp_path, check=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "LIBRARY", tmp_path / "passes.so")
-        compiled._library.cache_clear()
+        patch.setattr(native, "LIBRARY", tmp_path / "native.so")
+        native.library.cache_clear()
         try:
             for dtype in (np.float32, np.float64):
                 fused, plain = both(n=37, half=11, d=5, ridge=0.1, dtype=dtype, seed=5)
@@ -196,5 +240,13 @@ def test_every_processors_form_gives_the_same(form, tmp_path):
                 ours, theirs = (o.descend(o.initial, step, 9, np.inf)[0] for o in (fused, plain))
                 assert_close(ours, theirs, CLOSE[dtype])
                 assert_close(fused.curvature_times(ours)[1], plain.curvature_times(ours)[1], CLOSE[dtype])
+            rng, widths = np.random.default_rng(1), [(7, 3), (1, 7)]
+            for count in (3, 11):
+                old, fresh = features(rng, 150, widths), features(rng, count, widths)
+                k = gram(old, fresh)
+                np.testing.assert_allclose(k, old.vectors() @ fresh.vectors().T, rtol=1e-11, atol=1e-11)
+                factor, _ = GrowingCholesky.of(gram(old, old) + np.eye(150))
+                left = np.linalg.cholesky(gram(old, old) + np.eye(150)) @ factor.solve(k, 150)
+                np.testing.assert_allclose(left, k, rtol=1e-9, atol=1e-9)
         finally:
-            compiled._library.cache_clear()
+            native.library.cache_clear()

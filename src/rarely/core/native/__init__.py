@@ -1,0 +1,51 @@
+"""The hot loops in C, where the package was built with a compiler: `passes.c` trains, `few.c` scores.
+
+Everything here has a NumPy form that gives the same but for rounding; it serves where the library is not
+there, and is the tests' oracle. `RARELY_COMPILED=0` turns the library off. Integers are C's long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+LIBRARY = Path(__file__).with_name("_native.so")
+_SIZE, _REAL, _WIDE, _AT = ctypes.c_long, ctypes.c_double, ctypes.c_int, ctypes.c_void_p
+_ARGUMENTS = {
+    "descend": [*[_SIZE] * 3, *[_AT] * 6, _REAL, _REAL, _SIZE, _REAL, _WIDE],
+    "curve": [*[_SIZE] * 3, *[_AT] * 5, _WIDE],
+}
+
+
+@cache
+def library() -> Any:
+    """The loaded library with its functions' types, or None."""
+    if os.environ.get("RARELY_COMPILED") == "0" or not LIBRARY.exists():
+        return None
+    try:
+        loaded = ctypes.CDLL(str(LIBRARY))
+    except OSError:
+        return None  # built for another system
+    for name, arguments in _ARGUMENTS.items():
+        for function in (getattr(loaded, f"{name}_f32"), getattr(loaded, f"{name}_f64")):
+            function.argtypes, function.restype = arguments, _REAL
+    loaded.cross.argtypes = [_WIDE, _SIZE, _SIZE, *[_AT] * 4]
+    loaded.solve.argtypes = [_WIDE, _SIZE, _SIZE, *[_AT] * 3]
+    loaded.cross.restype = loaded.solve.restype = None
+    return loaded
+
+
+def available() -> bool:
+    """Whether the library is there."""
+    return library() is not None
+
+
+def threads() -> int:
+    """As many as NumPy's BLAS would take."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        if (given := os.environ.get(name, "")).isdigit() and int(given) > 0:
+            return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
