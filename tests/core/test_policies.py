@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import rarely
 from rarely import (
@@ -19,8 +21,10 @@ from rarely import (
     TooExpensive,
     TrainingRejected,
     Uniform,
+    load,
     prices,
 )
+from rarely.core import archive
 from worlds import HORIZON, contexts, play, rewards, sequential, small
 
 
@@ -517,3 +521,40 @@ def test_log_det_goes_where_det_overflows():
     assert policy.log_det > np.log(np.finfo(float).max)
     with np.errstate(over="ignore"):
         assert np.exp(policy.log_det) == np.inf
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), delay=st.integers(0, 7), intercept=st.booleans())
+def test_linucb_adds_what_is_new_and_gets_the_ridge_estimate_of_everything(seed, delay, intercept):
+    rng = np.random.default_rng(seed)
+    policy = LinUCB(3, ridge=0.5, intercept=intercept, seed=0)
+    waiting = []
+    for _ in range(25):
+        decision = policy.select(rng.normal(size=(4, 3)))
+        waiting.append((decision, rng.normal()))
+        rng.shuffle(waiting)
+        while len(waiting) > delay:
+            policy.observe(*waiting.pop())
+        policy.update()
+    x, r = policy.history.observed()
+    x = np.hstack((x, np.ones((len(x), 1)))) if intercept else x
+    truth = np.linalg.solve(x.T @ x + 0.5 * np.eye(x.shape[1]), x.T @ r)
+    np.testing.assert_allclose(policy.coefficients, truth, rtol=1e-9, atol=1e-12)
+
+
+def test_linucb_from_a_file_of_version_0_1_sums_everything_at_its_next_update(tmp_path):
+    rng = np.random.default_rng(0)
+    policy = LinUCB(3, seed=0)
+    for _ in range(5):
+        policy.observe(policy.select(rng.normal(size=(2, 3))), rng.normal())
+        policy.update()
+    policy.save(tmp_path / "new.npz")
+    header, arrays = archive.read(tmp_path / "new.npz")
+    header["learner"] = {}
+    old = {k: v for k, v in arrays.items() if k not in ("learner.matrix", "learner.moment", "history.arrivals")}
+    archive.write(tmp_path / "old.npz", header, old)
+    again, contexts = load(tmp_path / "old.npz"), rng.normal(size=(2, 3))
+    for p in (policy, again):
+        p.observe(p.select(contexts), 1.0)
+        p.update()
+    np.testing.assert_allclose(again.coefficients, policy.coefficients, rtol=1e-12)

@@ -24,7 +24,8 @@ class History:
     def __init__(self, dim: int) -> None:
         self._contexts, self._rewards = Rows(dim), Rows(None)
         self._arms, self._versions = Rows(None, np.int64), Rows(None, np.int64)
-        self._known = 0
+        self._arrivals = Rows(None, np.int64)
+        """Rows in the order in which their rewards came."""
         self.logged = 0
 
     def __len__(self) -> int:
@@ -58,7 +59,7 @@ class History:
     @property
     def missing(self) -> int:
         """How many rounds have no reward yet."""
-        return len(self) - self._known
+        return len(self) - len(self._arrivals)
 
     def observed(self) -> tuple[Array, Array]:
         """Contexts and rewards of the rows whose rewards are in."""
@@ -68,10 +69,16 @@ class History:
         inside = ~np.isnan(rewards)
         return self._contexts.view[inside], rewards[inside]
 
+    def arrived(self, since: int) -> tuple[Array, Array]:
+        """The same of those alone whose rewards came after the first `since` that came."""
+        rows = np.sort(self._arrivals.view[since:])
+        return self._contexts.view[rows], self._rewards.view[rows]
+
     def add_log(self, contexts: Array, rewards: Array) -> None:
         """Put logged samples before the first round."""
         none = np.full(len(rewards), LOGGED)
         self._append(contexts, rewards, none, none)
+        self._arrivals.append(np.arange(len(rewards)))
         self.logged = len(rewards)
 
     def add_rounds(self, contexts: Array, arms: IntArray, version: int) -> None:
@@ -83,7 +90,6 @@ class History:
         self._rewards.append(rewards)
         self._arms.append(arms)
         self._versions.append(versions)
-        self._known += int(np.count_nonzero(~np.isnan(rewards)))
 
     def observe(self, rounds: Any, rewards: Any) -> None:
         """Take in the rewards of the given rounds: all of them, or none if one is wrong."""
@@ -106,17 +112,19 @@ class History:
                 f"a round has one reward: round {numbers[i]} had {earlier[i]} and now came {values[i]}. "
                 "The same value told twice is fine; to correct a value, start from a corrected log."
             )
-        self._known += int(np.count_nonzero(np.isnan(earlier)))
+        self._arrivals.append(rows[np.isnan(earlier)])
         self._rewards.view[rows] = values
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays, for `restore`."""
         arrays = {"contexts": self.contexts, "rewards": self.rewards, "arms": self.arms, "versions": self.versions}
-        return {"logged": self.logged}, arrays
+        return {"logged": self.logged}, arrays | {"arrivals": _read_only(self._arrivals)}
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         """Take over a saved state."""
         self._append(arrays["contexts"], arrays["rewards"], arrays["arms"], arrays["versions"])
+        # Files of version 0.1 do not know the order; no learner of theirs depends on it.
+        self._arrivals.append(arrays.get("arrivals", np.flatnonzero(~np.isnan(arrays["rewards"]))))
         self.logged = numbers["logged"]
 
 

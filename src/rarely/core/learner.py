@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from rarely.core.covariance import Covariance, Widths
 from rarely.core.factors import Factors
+from rarely.core.history import History
 from rarely.core.radius import Occasion
 from rarely.core.types import Array, Arrays
 
@@ -47,7 +48,7 @@ class Learner(Protocol):
     def scaled(self) -> Learner:
         """The learner with its scale of contexts fitted, as `learn` would fit it."""
 
-    def learn(self, contexts: Array, rewards: Array) -> Lesson:
+    def learn(self, history: History) -> Lesson:
         """The next version, from all rewards that are in."""
 
     def occasion(self, round: int, covariance: Covariance) -> Occasion:

@@ -300,8 +300,7 @@ class Policy(ABC):
                 f"the budget allows {self._budget.batches} versions, and version {self._version} is the last; "
                 "go on with select, or plan more batches."
             )
-        contexts, rewards = self._history.observed()
-        lesson = self._learner.learn(contexts, rewards)
+        lesson = self._learner.learn(self._history)
         accepted = not lesson.reason
         covariance, radius = self._covariance, self._radius
         if accepted:
@@ -317,7 +316,7 @@ class Policy(ABC):
             round=self.round,
             accepted=accepted,
             reason=lesson.reason,
-            samples=len(rewards),
+            samples=len(self._history) - self.missing,
             missing=self.missing,
             log_det=covariance.log_det,
             beta=radius,
@@ -339,14 +338,14 @@ class Policy(ABC):
             part = rows[start : start + covariance.block()]
             proposal = covariance.propose(covariance.measure(learner.assess(part)[1]))
             covariance.accept(proposal, len(part))
-        lesson = learner.learn(rows, values)
+        self._history.add_log(rows, values)
+        lesson = learner.learn(self._history)
         if lesson.reason:
             raise TrainingRejected(f"version 0 could not be trained on the log: {lesson.reason}.")
         covariance.freeze(self._ahead(0))
         self._radius = radius_at(self._beta, lesson.learner.occasion(1, covariance))
         self._learner, self._covariance = lesson.learner, covariance
         self._base_log_det = covariance.log_det
-        self._history.add_log(rows, values)
         return self
 
     # --- keeping

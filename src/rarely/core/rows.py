@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Something = TypeVar("Something")
+
+
+def shallow(original: Something) -> Something:
+    """Another object of the same attributes; what `copy.copy` gives, at a fraction of the time of a decision."""
+    other = object.__new__(type(original))
+    other.__dict__.update(original.__dict__)
+    return other
 
 
 class Rows:
@@ -47,4 +55,4 @@ class Rows:
 
     def fork(self) -> Rows:
         """Another set of rows that starts with these."""
-        return copy.copy(self)
+        return shallow(self)

@@ -8,13 +8,13 @@ Contexts U[0, 1]^d without an intercept are badly conditioned: see docs/decision
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_whole
+from rarely.core.rows import shallow
 from rarely.core.types import Array, BoolArray
 
 FEWEST = 4
@@ -105,7 +105,7 @@ class Moments:
 
     def fork(self) -> Moments:
         """Moments that start with these; `add` replaces arrays and never writes into them."""
-        return copy.copy(self)
+        return shallow(self)
 
     def settled(self) -> BoolArray:
         """Which columns have shown their spread: enough rounds, and not one number all along."""

@@ -10,13 +10,13 @@ matrix products alone (docs/decisions/0003: one BLAS, NumPy's, serves every hot 
 
 from __future__ import annotations
 
-import copy
 import warnings
 
 import numpy as np
 
 from rarely.core import few
 from rarely.core.errors import JitterWarning, NotPositiveDefinite
+from rarely.core.rows import shallow
 from rarely.core.types import Array
 
 PANEL = 128
@@ -145,7 +145,7 @@ class GrowingCholesky:
 
     def fork(self) -> GrowingCholesky:
         """A factor that starts with this one; see `Rows.fork`."""
-        other = copy.copy(self)
+        other = shallow(self)
         other._left, other._inverse = list(self._left), list(self._inverse)
         return other
 

@@ -7,7 +7,6 @@ z   (out_l, in_l) per layer   λ + Σ φ²
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import Candidates, Proposal
 from rarely.core.factors import Factors
+from rarely.core.rows import shallow
 from rarely.core.types import Arrays
 
 
@@ -66,7 +66,7 @@ class Diagonal:
         self._frozen, self.frozen_log_det = self._running, self.log_det
 
     def fork(self) -> Self:
-        return copy.copy(self)
+        return shallow(self)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers = {"rounds": self.rounds, "log_det": self.log_det, "frozen_log_det": self.frozen_log_det}

@@ -11,7 +11,6 @@ running log det. Nothing is copied when a batch begins.
 
 from __future__ import annotations
 
-import copy
 import warnings
 from typing import Any, Self
 
@@ -22,6 +21,7 @@ from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import Candidates, Proposal, prior_variances
 from rarely.core.errors import RoundingWarning
 from rarely.core.factors import FactorRows, Factors, gram
+from rarely.core.rows import shallow
 from rarely.core.types import Arrays
 
 BLOCK_NUMBERS = 2**20
@@ -93,7 +93,7 @@ class Dual:
         self._frozen, self.frozen_log_det = self.rounds, self.log_det
 
     def fork(self) -> Self:
-        other = copy.copy(self)
+        other = shallow(self)
         other.past, other._factor = self.past.fork(), self._factor.fork()
         return other
 

@@ -11,7 +11,6 @@ round, and a full block is absorbed into Z. So memory stays p×p however long th
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +19,7 @@ from rarely.core.covariance.cholesky import GrowingCholesky
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import Candidates, Proposal
 from rarely.core.factors import Factors
-from rarely.core.rows import Rows
+from rarely.core.rows import Rows, shallow
 from rarely.core.types import Array, Arrays
 
 BLOCK_NUMBERS = 2**21
@@ -110,7 +109,7 @@ class Primal:
         self._frozen, self.frozen_log_det = self._running, self.log_det
 
     def fork(self) -> Self:
-        other = copy.copy(self)
+        other = shallow(self)
         other._pending, other._solved = self._pending.fork(), self._solved.fork()
         other._factor = self._factor.fork()
         return other

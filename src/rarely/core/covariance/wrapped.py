@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Self
 
 from rarely.core.covariance.protocol import Candidates, Covariance, Proposal
 from rarely.core.factors import Factors
+from rarely.core.rows import shallow
 from rarely.core.types import Arrays
 
 
@@ -52,7 +52,7 @@ class Wrapped:
         self._inner.freeze(ahead)
 
     def fork(self) -> Self:
-        other = copy.copy(self)
+        other = shallow(self)
         other._inner = self._inner.fork()
         return other
 

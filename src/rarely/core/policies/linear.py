@@ -19,6 +19,7 @@ from rarely.core.covariance.cholesky import cholesky
 from rarely.core.draws import make_generator
 from rarely.core.errors import check_choice
 from rarely.core.factors import Factors
+from rarely.core.history import History
 from rarely.core.learner import Lesson
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion, describe_beta
@@ -34,13 +35,20 @@ class LinearLearner:
     scale: Affine
     ridge: float
     coefficients: Array
+    matrix: Array
+    """λI + Σ xxᵀ over the rewards learned from."""
+    moment: Array
+    """Σ r x."""
+    learned: int = 0
+    """How many of the rewards, in the order in which they came, are in both."""
     reward_spread: float = 1.0
 
     @classmethod
     def start(cls, dim: int, ridge: float, *, intercept: bool) -> LinearLearner:
         """The estimate before any reward, 0."""
         scale = Affine.identity(dim, constant=intercept)
-        return cls(scale, ridge, np.zeros(scale.scaled_dim))
+        zero = np.zeros(scale.scaled_dim)
+        return cls(scale, ridge, zero, ridge * np.eye(len(zero)), zero)
 
     @property
     def dim(self) -> int:
@@ -60,24 +68,29 @@ class LinearLearner:
     def scaled(self) -> LinearLearner:
         return self
 
-    def learn(self, contexts: Array, rewards: Array) -> Lesson:
+    def learn(self, history: History) -> Lesson:
+        contexts, rewards = history.arrived(self.learned)
         x = self.scale(contexts)
-        matrix = x.T @ x
-        matrix.flat[:: len(matrix) + 1] += self.ridge
         with np.errstate(over="ignore", invalid="ignore"):
+            matrix, moment = self.matrix + x.T @ x, self.moment + x.T @ rewards
             factor = cholesky(matrix)[0]
-            solution = np.linalg.solve(factor.T, np.linalg.solve(factor, x.T @ rewards))
+            solution = np.linalg.solve(factor.T, np.linalg.solve(factor, moment))
         reason = "" if np.isfinite(solution).all() else "the ridge estimate overflows: the rewards are too large"
-        return Lesson(replace(self, coefficients=np.asarray(solution, np.float64)), reason)
+        learned = self.learned + len(rewards)
+        return Lesson(replace(self, coefficients=solution, matrix=matrix, moment=moment, learned=learned), reason)
 
     def occasion(self, round: int, covariance: Covariance) -> Occasion:
         return Occasion(round, covariance.rounds, covariance.frozen_log_det, self.ridge, exact=True)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        return {}, {"coefficients": self.coefficients}
+        arrays = {"coefficients": self.coefficients, "matrix": self.matrix, "moment": self.moment}
+        return {"learned": self.learned}, arrays
 
     def restored(self, numbers: dict[str, Any], arrays: Arrays) -> LinearLearner:
-        return replace(self, coefficients=arrays["coefficients"])
+        # A file of version 0.1 has the coefficients alone: the next update sums all rewards again.
+        matrix, moment = arrays.get("matrix", self.matrix), arrays.get("moment", self.moment)
+        learned = numbers.get("learned", 0)
+        return replace(self, coefficients=arrays["coefficients"], matrix=matrix, moment=moment, learned=learned)
 
 
 class LinUCB(Policy):

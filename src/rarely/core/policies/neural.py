@@ -12,6 +12,7 @@ from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths, in_b
 from rarely.core.draws import make_generator
 from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_whole
 from rarely.core.factors import Factors
+from rarely.core.history import History
 from rarely.core.learner import Lesson
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
@@ -101,8 +102,9 @@ class NeuralLearner:
         settled = kept | self.moments.settled()
         return replace(self, scale=scale, settled=settled, moments=None if settled.all() else self.moments)
 
-    def learn(self, contexts: Array, rewards: Array) -> Lesson:
+    def learn(self, history: History) -> Lesson:
         ready = self.scaled()
+        contexts, rewards = history.observed()
         scale = RewardScale.fit(rewards) if self.standardise_rewards else RewardScale()
         if not np.isfinite(scale.spread):
             return Lesson(self, "the rewards are so large that their standard deviation overflows")
