@@ -18,6 +18,9 @@ from rarely.core import few
 from rarely.core.rows import Rows
 from rarely.core.types import Array
 
+TILE_NUMBERS = 2**16
+"""Numbers in a tile of inner products, so that its three arrays stay in the second-level cache."""
+
 
 @dataclass(frozen=True, slots=True)
 class Factors:
@@ -73,13 +76,19 @@ def gram(left: Factors, right: Factors) -> Array:
     """
     if few.are_few(len(right)):
         return few.cross(left.interleaved(), right.interleaved())
-    total: Array | None = None
-    for a, d, b, e in zip(left.inputs, left.signals, right.inputs, right.signals, strict=True):
-        product = a @ b.T
-        product *= d @ e.T
-        total = product if total is None else np.add(total, product, out=total)
-    assert total is not None
-    return total
+    out = np.empty((len(left), len(right)))
+    tile = max(64, TILE_NUMBERS // max(len(right), 1))
+    inputs, signals = (np.empty((min(tile, len(left)), len(right))) for _ in range(2))
+    for start in range(0, len(left), tile):
+        part = left[start : start + tile]
+        total, rows = out[start : start + tile], len(part)
+        for layer, (a, d, b, e) in enumerate(zip(part.inputs, part.signals, right.inputs, right.signals, strict=True)):
+            product = inputs[:rows] if layer else total
+            np.matmul(a, b.T, out=product)
+            product *= np.matmul(d, e.T, out=signals[:rows])
+            if layer:
+                total += product
+    return out
 
 
 def joined(parts: list[Factors]) -> Factors:

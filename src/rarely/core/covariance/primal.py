@@ -54,7 +54,7 @@ class Primal:
 
     def measure(self, factors: Factors) -> Candidates:
         solved = self._frozen.solve(factors.vectors().T, len(self._matrix))
-        return Candidates(factors, np.einsum("ij,ij->j", solved, solved))
+        return Candidates(factors, np.einsum("ij,ij->j", solved, solved), solved)
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors = chosen.factors
@@ -62,7 +62,11 @@ class Primal:
         if waiting and waiting + len(factors) > len(self._matrix):
             self._absorb()
         features = factors.vectors()
-        solved = self._running.solve(features.T, len(self._matrix)).T
+        # Until the batch's first block is absorbed the two matrices have one factor, and scoring has solved it.
+        if self._running is self._frozen and chosen.solved is not None:
+            solved = chosen.solved.T
+        else:
+            solved = self._running.solve(features.T, len(self._matrix)).T
         corner = solved @ solved.T
         corner.flat[:: len(factors) + 1] += 1.0
         rows = self._factor.border(self._solved.view @ solved.T, corner)
@@ -125,11 +129,12 @@ class Primal:
         arrays = {
             "matrix": self._matrix,
             "running": self._running.packed(),
-            "frozen": self._frozen.packed(),
             "pending": self._pending.view,
             "solved": self._solved.view,
             "factor": self._factor.packed(),
         }
+        if self._frozen is not self._running:
+            arrays["frozen"] = self._frozen.packed()
         return numbers, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
@@ -137,7 +142,9 @@ class Primal:
         self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
         self._matrix = arrays["matrix"]
         self._running = GrowingCholesky.unpacked(arrays["running"], len(self._matrix))
-        self._frozen = GrowingCholesky.unpacked(arrays["frozen"], len(self._matrix))
+        self._frozen = self._running
+        if "frozen" in arrays:
+            self._frozen = GrowingCholesky.unpacked(arrays["frozen"], len(self._matrix))
         self._clear_pending()
         self._pending.append(arrays["pending"])
         self._solved.append(arrays["solved"])
