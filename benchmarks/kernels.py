@@ -1,4 +1,4 @@
-"""J steps of full-gradient descent: the library's NumPy passes and what else one could write, side by side.
+"""J steps of full-gradient descent: NumPy's passes, the compiled ones and what else one could write, side by side.
 
 python benchmarks/kernels.py                     # all cases, about 10 minutes on 2 cores
 python benchmarks/kernels.py --quick             # the small cases alone
@@ -11,6 +11,7 @@ environment of its own, `pip install numba threadpoolctl`, with PYTHONPATH=src. 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +22,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from machine import describe, product_rate
-from rarely.core import training
+from rarely.core.fused import Fused
 from rarely.core.network import Network, Weights
-from rarely.core.training import Objective
+from rarely.core.objective import Objective
+from rarely.core.training import STABLE
 from rarely.core.types import Floats
 
 try:
@@ -44,8 +46,14 @@ Competitor = Callable[[Objective, float, int, float, int], Weights]
 
 
 def library(objective: Objective, step: float, steps: int, hopeless: float, threads: int) -> Weights:
-    """What the library does without a compiled kernel."""
-    return training._descend(objective, step, steps, hopeless)
+    """What the library does where its compiled passes are not there, or not made for the network."""
+    return Objective.descend(objective, objective.initial, step, steps, hopeless)[0]
+
+
+def compiled(objective: Objective, step: float, steps: int, hopeless: float, threads: int) -> Weights:
+    """What the library does where they are."""
+    os.environ["OPENBLAS_NUM_THREADS"] = str(threads)  # where the compiled passes look
+    return objective.descend(objective.initial, step, steps, hopeless)[0]
 
 
 def tuned(objective: Objective, step: float, steps: int, hopeless: float, threads: int) -> Weights:
@@ -75,7 +83,7 @@ class _Share:
     def __init__(self, objective: Objective, start: int, stop: int, rows: int) -> None:
         network, kind = objective.network, objective.dtype
         m, d, layers = network.hidden, network.dim, network.depth - 1
-        x, y = objective._contexts, objective._targets
+        x, y = objective.contexts, objective.targets
         at = [slice(s, min(s + rows, stop)) for s in range(start, stop, rows)]
         self.tiles = [(x[t], np.ascontiguousarray(x[t].T), y[t]) for t in at]
         self.units = [np.empty((rows, m), kind) for _ in range(layers)]
@@ -158,7 +166,9 @@ def _tuned(objective: Objective, step: float, steps: int, hopeless: float, rows:
     return (*(w.T for w in hidden), last[None])
 
 
-COMPETITORS: dict[str, Competitor] = {"numpy": library, "numpy, tuned": tuned}
+COMPETITORS: dict[str, Competitor] = {"numpy": library, "numpy, tuned": tuned, "c": compiled}
+HIDDEN_ONE = ("c",)
+"""Made for one hidden layer."""
 
 if numba_passes is not None:
     COMPETITORS["numba"] = partial(numba_passes.descend, tiles=False)
@@ -180,9 +190,10 @@ def problem(network: Network, samples: int, dtype: type) -> tuple[Objective, flo
     generator = np.random.default_rng(0)
     x = generator.normal(size=(samples, network.dim))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    objective = Objective(network, network.initial_weights(generator), x, np.cos(3 * x @ x[0]), 0.01, dtype)
+    form = Fused if Fused.fits(network) else Objective
+    objective = form(network, network.initial_weights(generator), x, np.cos(3 * x @ x[0]), 0.01, dtype)
     curvature, _ = objective.top_curvature(None)
-    return objective, training.STABLE / (curvature + objective.ridge)
+    return objective, STABLE / (curvature + objective.ridge)
 
 
 def best_of(repeats: int, work: Callable[[], object]) -> float:
@@ -205,12 +216,13 @@ def rows_of(network: Network, samples: int, dtype: type, threads: int) -> None:
     objective, step = problem(network, samples, dtype)
     steps, work = steps_for(objective), operations(network, samples)
     reference = library(objective, step, 4, np.inf, threads)
-    for name, competitor in COMPETITORS.items():
+    competitors = {k: v for k, v in COMPETITORS.items() if isinstance(objective, Fused) or k not in HIDDEN_ONE}
+    for name, competitor in competitors.items():
         check(name, competitor(objective, step, 4, 1e30, threads), reference, dtype)
-    product, seconds = 0.0, dict.fromkeys(COMPETITORS, np.inf)
+    product, seconds = 0.0, dict.fromkeys(competitors, np.inf)
     for _ in range(ROUNDS):
         product = max(product, product_rate(dtype, repeats=1))
-        for name, competitor in COMPETITORS.items():
+        for name, competitor in competitors.items():
             once = best_of(1, lambda c=competitor: c(objective, step, steps, 1e30, threads)) / steps
             seconds[name] = min(seconds[name], once)
     for name, best in seconds.items():

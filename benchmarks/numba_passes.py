@@ -22,7 +22,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from rarely.core.network import Weights
-from rarely.core.training import Objective
+from rarely.core.objective import Objective
 from rarely.core.types import Floats
 
 LINE = 64
@@ -255,7 +255,7 @@ def descend(objective: Objective, step: float, steps: int, hopeless: float, thre
     network, kind = objective.network, objective.dtype
     deep, lanes = network.depth == 3, LINE // np.dtype(kind).itemsize
     n, m, d = -(-objective.samples // 8) * 8, -(-network.hidden // lanes) * lanes, -(-network.dim // 4) * 4
-    x, y = padded(objective._contexts, (n, d)), padded(objective._targets, (n,))
+    x, y = padded(objective.contexts, (n, d)), padded(objective.targets, (n,))
     w1, w = padded(objective.initial[0].T, (d, m)), padded(objective.initial[-1][0], (m,))
     w2 = padded(objective.initial[1].T, (m, m)) if deep else zeros((0, m), kind)
     z1, z2 = zeros((threads, BLOCK, m), kind), zeros((threads, 2 * BLOCK, m), kind)
