@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rarely.core.rows import Rows
-from rarely.core.types import Array
+from rarely.core.types import Array, Arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +108,14 @@ class FactorRows:
         other._inputs = tuple(r.fork() for r in self._inputs)
         other._signals = tuple(r.fork() for r in self._signals)
         return other
+
+    def state(self) -> Arrays:
+        """Arrays from which `restore` makes the same rows."""
+        arrays = {f"input{i}": r.view for i, r in enumerate(self._inputs)}
+        return arrays | {f"signal{i}": r.view for i, r in enumerate(self._signals)}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take over what `state` gave; no rows may be here yet."""
+        layers = range(len(self._inputs))
+        inputs, signals = (tuple(arrays[f"{name}{i}"] for i in layers) for name in ("input", "signal"))
+        self.append(Factors(inputs, signals))
