@@ -102,11 +102,11 @@ class FactorRows:
         for rows, new in zip(self._inputs + self._signals, factors.inputs + factors.signals, strict=True):
             rows.append(new)
 
-    def fork(self) -> FactorRows:
-        """Factors that start with these; see `Rows.fork`."""
+    def fork(self, length: int | None = None) -> FactorRows:
+        """Factors that start with these, or with the first of them; see `Rows.fork`."""
         other = FactorRows(())
-        other._inputs = tuple(r.fork() for r in self._inputs)
-        other._signals = tuple(r.fork() for r in self._signals)
+        other._inputs = tuple(r.fork(length) for r in self._inputs)
+        other._signals = tuple(r.fork(length) for r in self._signals)
         return other
 
     def state(self) -> Arrays:

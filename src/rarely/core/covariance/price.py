@@ -10,7 +10,7 @@ dual         8(t²/2 + 128t + ct)          t² + 2ct
 primal       8·(3p² + 2.5p²)              p²           (Z and two factors; a block of pending rounds)
 diagonal     8·3p                         3p
 last_layer   8·5.5m²                      m²
-sketched     8(6r² + 128r + 2cr)          2r² + 2cr    (points; as many lost rounds, for the error bound)
+sketched     8(7.5r² + 2cr)               3r² + 2cr    (points; as many lost rounds, for the error bound)
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def prices(widths: Widths, rounds: int, sketch: Sketch = DEFAULT_SKETCH) -> dict
         "primal": Price("primal", True, 44 * p * p, p * p),
         "diagonal": Price("diagonal", False, 24 * p, 3 * p),
         "last_layer": Price("last_layer", False, 44 * m * m, m * m),
-        "sketched": Price("sketched", False, 8 * r * (6 * r + 128 + 2 * c), 2 * r * (r + c)),
+        "sketched": Price("sketched", False, r * (60 * r + 16 * c), r * (3 * r + 2 * c)),
     }
 
 

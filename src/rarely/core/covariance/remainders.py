@@ -29,7 +29,7 @@ import numpy as np
 
 from rarely.core.covariance.dictionary import Dictionary
 from rarely.core.covariance.price import Widths
-from rarely.core.covariance.protocol import ErrorBound
+from rarely.core.covariance.protocol import EXACT, ErrorBound
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import Rows
 from rarely.core.types import Array, Arrays, IntArray
@@ -49,40 +49,31 @@ class Remainders:
 
     def __init__(self, widths: Widths, size: int) -> None:
         self._widths, self._size = widths, size
-        self.count, self.total = 0, 0.0
-        """n, and τλ."""
-        self._closed = 0.0
+        self._count, self._total, self._closed = 0, 0.0, 0.0
+        """n, τλ, and Σ‖R_b‖² of closed blocks."""
         self._open_block()
 
     def _open_block(self) -> None:
-        self._block, self._points = FactorRows(self._widths), Rows(None, np.int64)
+        self._block, self._points, self._squares = FactorRows(self._widths), Rows(None, np.int64), Rows(None)
 
-    @property
-    def mean(self) -> float:
-        """What a lost round loses."""
-        return self.total / self.count if self.count else 0.0
-
-    def add_rounding(self, squares: Array) -> None:
-        """Add rounds that the dictionary has to rounding; their norms are simply summed."""
-        self._add(squares)
-        self._closed += float(squares.sum())
+    def recent(self) -> tuple[int, float]:
+        """Rounds of the open block, and their Σ‖R_s‖²."""
+        return len(self._block), float(self._squares.view.sum())
 
     def add(self, factors: Factors, squares: Array, points: IntArray, dictionary: Dictionary) -> None:
         """Add lost rounds: ‖R_s‖² of each, and how many of the dictionary's points there were for it."""
-        self._add(squares)
+        self._count += len(squares)
+        self._total += float(squares.sum())
         done = 0
         while done < len(factors):
             upto = done + self._size - len(self._block)
             self._block.append(factors[done:upto])
             self._points.append(points[done:upto])
+            self._squares.append(squares[done:upto])
             done = upto
             if len(self._block) == self._size:
                 self._closed += self._top(dictionary)
                 self._open_block()
-
-    def _add(self, squares: Array) -> None:
-        self.count += len(squares)
-        self.total += float(squares.sum())
 
     def _top(self, dictionary: Dictionary) -> float:
         """‖R‖² of the open block."""
@@ -97,28 +88,29 @@ class Remainders:
 
     def bound(self, dictionary: Dictionary, ridge: float) -> ErrorBound:
         """How far Z~ may be from Z."""
-        if not self.total:
-            return ErrorBound(1.0, 0.0)
-        lost, points = self.total / ridge, max(len(dictionary), 1)
+        if not self._total:
+            return EXACT
+        lost, points = self._total / ridge, max(len(dictionary), 1)
         largest = (self._closed + self._top(dictionary)) / ridge
-        c, rank = excess(lost / points), max(self.count, points)
+        c, rank = excess(lost / points), max(self._count, points)
         log_det = points * math.log1p(c) + rank * math.log1p(c * points / rank)
         return ErrorBound(1 + excess(min(largest, lost)), log_det)
 
     def fork(self) -> Remainders:
         """Remainders that start with these; see `Rows.fork`."""
         other = copy.copy(self)
-        other._block, other._points = self._block.fork(), self._points.fork()
+        other._block, other._points, other._squares = self._block.fork(), self._points.fork(), self._squares.fork()
         return other
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays from which `restore` makes the same sums."""
-        numbers = {"count": self.count, "total": self.total, "closed": self._closed}
-        return numbers, self._block.state() | {"points": self._points.view}
+        numbers = {"count": self._count, "total": self._total, "closed": self._closed}
+        return numbers, self._block.state() | {"points": self._points.view, "squares": self._squares.view}
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         """Take over a saved state."""
-        self.count, self.total, self._closed = numbers["count"], numbers["total"], numbers["closed"]
+        self._count, self._total, self._closed = numbers["count"], numbers["total"], numbers["closed"]
         self._open_block()
         self._block.restore(arrays)
         self._points.append(arrays["points"])
+        self._squares.append(arrays["squares"])

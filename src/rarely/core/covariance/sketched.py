@@ -28,9 +28,6 @@ from rarely.core.covariance.remainders import Remainders
 from rarely.core.factors import Factors, gram
 from rarely.core.types import Array, Arrays, BoolArray
 
-ROUNDING = 1e-10
-"""A remainder below this part of ‖φ‖² is rounding in the making: the feature is in the span, and is no new point."""
-
 
 def places(rounds: int, size: int) -> float:
     """How many points there may be by then: a half for the first rounds, the rest ever more slowly.
@@ -50,12 +47,12 @@ class Projected(Proposal):
     """Rounds on top of the running sketch; `rows` are their coordinates, (n, r)."""
 
     inner: Proposal
+    dictionary: Dictionary
+    """With the points that the rounds would add."""
     kept: BoolArray
     """Which rounds become points."""
     squares: Array
     """ρ of the others, 0 for points."""
-    rounding: BoolArray
-    """Which of the others are in the span to rounding."""
 
 
 class Sketched:
@@ -66,7 +63,7 @@ class Sketched:
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)
         self.ridge, self._size = ridge, limit.sketch.size
-        self._dictionary = Dictionary(widths)
+        self._dictionary = Dictionary(widths, self._size)
         self._remainders = Remainders(widths, self._size)
         self._inner = Primal(((1, self._size),), ridge, limit.unbounded())
         self._frozen = 0
@@ -103,12 +100,13 @@ class Sketched:
     def measure(self, factors: Factors) -> Candidates:
         if not self._frozen:
             return Candidates(factors, prior_variances(factors, self.ridge))
+        # Points that came later would change nothing but the rounding.
         z = self._dictionary.coordinates(factors, self._frozen)
         norms = factors.squared_norms()
         inside = self._inner.measure(self._features(z.T)).variances
         outside = np.maximum(norms - np.einsum("ij,ij->j", z, z), 0.0)
         announce_rounding(outside + self.ridge * inside, norms)
-        return Candidates(factors, outside / self.ridge + inside, z)
+        return Candidates(factors, outside / self.ridge + inside)
 
     def _features(self, coordinates: Array) -> Factors:
         """Coordinates, (n, ·), as features of the inner form."""
@@ -117,42 +115,36 @@ class Sketched:
         return Factors((padded,), (np.ones((len(padded), 1)),))
 
     def propose(self, chosen: Candidates) -> Proposal:
-        factors, before = chosen.factors, self.points
-        known = self._dictionary.coordinates(factors, before, chosen.solved)
-        norms = factors.squared_norms()
-        features = self._features(known.T)
+        factors, points, dictionary = chosen.factors, self.points, self._dictionary.fork()
+        features = self._features(dictionary.coordinates(factors, points).T)
         coordinates = features.inputs[0]
-        # Inner products of what the points so far leave of each round; points of this very block come off below.
-        products = gram(factors, factors) - known.T @ known
-        kept, rounding = np.zeros((2, len(factors)), np.bool_)
-        squares = np.zeros(len(factors))
-        points, count, total = before, self._remainders.count, self._remainders.total
+        among = gram(factors, factors)
+        products = np.vstack((dictionary.products(factors, points), np.empty_like(among)))  # room for new points
+        kept, squares = np.zeros(len(factors), np.bool_), np.zeros(len(factors))
+        count, total = self._remainders.recent()
         for i in range(len(factors)):
-            new = coordinates[i, before:points]
-            square = max(float(products[i, i] - new @ new), 0.0)
-            rounding[i] = square <= ROUNDING * norms[i]
+            z, row = coordinates[i, :points], None
+            square = max(float(among[i, i] - z @ z), 0.0)
             free = places(self.rounds + i + 1, self._size) - points
-            # With more places free a smaller remainder will do, so that early large ones do not shut out all others.
-            kept[i] = not rounding[i] and free >= 1 and square * free * count >= total
-            if kept[i]:
-                column = products[i:, i] - coordinates[i:, before:points] @ new
-                coordinates[i:, points] = column / np.sqrt(square)
-                points += 1
-            else:
+            # A place goes to a round that would lose no less, rounding aside, than rounds lately did.
+            if free >= 1 and square * count >= (1 - 1e-9) * total:
+                row = dictionary.add(factors[[i]], products[:points, i], float(among[i, i]))
+            if row is None:
                 squares[i] = square
-                count, total = count + 1, total + square
+                count, total = (count + 1, total + square) if count + 1 < self._size else (0, 0.0)
+            else:
+                products[points] = among[i]
+                coordinates[i:, points] = row @ products[: points + 1, i:]
+                points += 1
+                kept[i] = True
         inner = self._inner.propose(Candidates(features, chosen.variances))
-        return Projected(factors, inner.log_dets, coordinates, inner, kept, squares, rounding)
+        return Projected(factors, inner.log_dets, coordinates, inner, dictionary, kept, squares)
 
     def accept(self, proposal: Proposal, count: int) -> None:
         assert isinstance(proposal, Projected)
-        kept, rounding = proposal.kept[:count], proposal.rounding[:count]
-        points = self.points + np.cumsum(kept)
-        new = np.flatnonzero(kept)
-        if len(new):
-            self._dictionary.append(proposal.factors[new], proposal.rows[new, : points[-1]])
-        self._remainders.add_rounding(proposal.squares[:count][rounding])
-        lost = np.flatnonzero(~(kept | rounding))
+        points = self.points + np.cumsum(proposal.kept[:count])
+        lost = np.flatnonzero(~proposal.kept[:count])
+        self._dictionary = proposal.dictionary.fork(self.points + int(proposal.kept[:count].sum()))
         self._remainders.add(proposal.factors[lost], proposal.squares[lost], points[lost], self._dictionary)
         self._inner.accept(proposal.inner, count)
 
