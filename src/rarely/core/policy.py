@@ -149,7 +149,10 @@ class Policy(ABC):
 
     @property
     def error_bound(self) -> ErrorBound | None:
-        """How far bonuses² and log det can be from those of the full Z; None where no bound is known."""
+        """How far bonuses² and log det can be from those of the full Z; None where no bound is known.
+
+        A sketch works it out when asked, in about the time of an update of its matrix.
+        """
         return self._covariance.error_bound
 
     @property

@@ -36,9 +36,10 @@ class Dictionary:
         """Φ_Sφ of each feature, (points, n), with the first so many points."""
         return gram(self._points.view[:points], factors)
 
-    def coordinates(self, factors: Factors, points: int) -> Array:
-        """z of each feature, (points, n), as far as the first so many points go."""
-        return np.asarray(self._basis.view[:points, :points] @ self.products(factors, points))
+    def coordinates(self, products: Array) -> Array:
+        """z from Φ_Sφ, of as many points."""
+        points = len(products)
+        return np.asarray(self._basis.view[:points, :points] @ products)
 
     def add(self, factors: Factors, products: Array, square: float) -> Array | None:
         """Make a feature a point, given its Φ_Sφ and ‖φ‖², and return its row of T.

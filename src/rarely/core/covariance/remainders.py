@@ -80,7 +80,7 @@ class Remainders:
         if not len(self._block):
             return 0.0
         factors = self._block.view
-        z = dictionary.coordinates(factors, len(dictionary))
+        z = dictionary.coordinates(dictionary.products(factors, len(dictionary)))
         # Along points that came after a round it has a remainder too.
         later = np.where(np.arange(len(z))[:, None] < self._points.view, 0.0, z)
         products = gram(factors, factors) - z.T @ z + later.T @ later

@@ -101,7 +101,7 @@ class Sketched:
         if not self._frozen:
             return Candidates(factors, prior_variances(factors, self.ridge))
         # Points that came later would change nothing but the rounding.
-        z = self._dictionary.coordinates(factors, self._frozen)
+        z = self._dictionary.coordinates(self._dictionary.products(factors, self._frozen))
         norms = factors.squared_norms()
         inside = self._inner.measure(self._features(z.T)).variances
         outside = np.maximum(norms - np.einsum("ij,ij->j", z, z), 0.0)
@@ -116,10 +116,10 @@ class Sketched:
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors, points, dictionary = chosen.factors, self.points, self._dictionary.fork()
-        features = self._features(dictionary.coordinates(factors, points).T)
-        coordinates = features.inputs[0]
         among = gram(factors, factors)
         products = np.vstack((dictionary.products(factors, points), np.empty_like(among)))  # room for new points
+        features = self._features(dictionary.coordinates(products[:points]).T)
+        coordinates = features.inputs[0]
         kept, squares = np.zeros(len(factors), np.bool_), np.zeros(len(factors))
         count, total = self._remainders.recent()
         for i in range(len(factors)):
@@ -142,9 +142,9 @@ class Sketched:
 
     def accept(self, proposal: Proposal, count: int) -> None:
         assert isinstance(proposal, Projected)
-        points = self.points + np.cumsum(proposal.kept[:count])
-        lost = np.flatnonzero(~proposal.kept[:count])
-        self._dictionary = proposal.dictionary.fork(self.points + int(proposal.kept[:count].sum()))
+        kept = proposal.kept[:count]
+        lost, points = np.flatnonzero(~kept), self.points + np.cumsum(kept)
+        self._dictionary = proposal.dictionary.fork(self.points + int(kept.sum()))
         self._remainders.add(proposal.factors[lost], proposal.squares[lost], points[lost], self._dictionary)
         self._inner.accept(proposal.inner, count)
 
