@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB, Uniform
+from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB, Sketch, Uniform
 
 HORIZON = 24
 
@@ -31,6 +31,7 @@ MAKERS = {
     "primal": lambda schedule=None, **s: small(schedule, **({"covariance": "primal"} | s)),
     "diagonal": lambda schedule=None, **s: small(schedule, **({"covariance": "diagonal"} | s)),
     "last_layer": lambda schedule=None, **s: small(schedule, **({"covariance": "last_layer"} | s)),
+    "sketched": lambda schedule=None, **s: small(schedule, **({"covariance": Sketch(6)} | s)),
     "adaptive": lambda schedule=None, **s: small(schedule or DeterminantTrigger(HORIZON, 4, 2.0), **s),
     "random_ties": lambda schedule=None, **s: small(schedule, **({"ties": "random"} | s)),
     "sgd": lambda schedule=None, **s: small(schedule, **({"optimiser": "sgd", "scaling": "standard"} | s)),

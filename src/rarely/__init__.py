@@ -1,7 +1,7 @@
 """Contextual bandits that decide often and retrain rarely."""
 
 from rarely.core.blocks import ArmBlocks
-from rarely.core.covariance import Price, prices
+from rarely.core.covariance import ErrorBound, Price, Sketch, prices
 from rarely.core.errors import (
     BudgetSpent,
     ConflictingReward,
@@ -48,6 +48,7 @@ __all__ = [
     "ConflictingReward",
     "Decision",
     "DeterminantTrigger",
+    "ErrorBound",
     "EveryRound",
     "FixedGrid",
     "GeometricGrid",
@@ -65,6 +66,7 @@ __all__ = [
     "RoundingWarning",
     "Schedule",
     "Scores",
+    "Sketch",
     "SnapshotError",
     "TheoremRadius",
     "TooExpensive",

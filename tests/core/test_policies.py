@@ -360,7 +360,7 @@ def test_a_radius_survives_a_file_and_a_function_is_asked_for_again(tmp_path):
         rarely.load(tmp_path / "theorem", beta=beta)
 
 
-@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer"])
+@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer", "sketched"])
 def test_a_beta_that_fails_at_an_update_changes_nothing(covariance):
     policy = small(FixedGrid(HORIZON, 4), beta=lambda t: 1.0 if t == 1 else np.nan, covariance=covariance)
     policy.observe(policy.select(contexts()[:6]), np.arange(6.0))
@@ -407,7 +407,7 @@ def test_without_a_horizon_the_price_is_checked_as_rounds_come_and_nothing_chang
 
 
 @pytest.mark.parametrize("ties", ["lowest", "random"])
-@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer"])
+@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer", "sketched"])
 def test_a_block_that_fails_in_its_last_part_changes_nothing(monkeypatch, ties, covariance):
     for form in ("dual", "primal"):
         monkeypatch.setattr(f"rarely.core.covariance.{form}.BLOCK_NUMBERS", 100)
@@ -425,7 +425,7 @@ def test_a_block_that_fails_in_its_last_part_changes_nothing(monkeypatch, ties, 
     assert policy.log_det == twin.log_det
 
 
-@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer"])
+@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer", "sketched"])
 def test_small_blocks_choose_like_large_ones(monkeypatch, covariance):
     large, small_blocks = (small(covariance=covariance) for _ in range(2))
     arms = play(large, contexts(arms=9), block=HORIZON)

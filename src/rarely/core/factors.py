@@ -16,7 +16,7 @@ import numpy as np
 
 from rarely.core import few
 from rarely.core.rows import Rows
-from rarely.core.types import Array
+from rarely.core.types import Array, Arrays
 
 TILE_NUMBERS = 2**16
 """Numbers in a tile of inner products, so that its three arrays stay in the second-level cache."""
@@ -118,9 +118,20 @@ class FactorRows:
         for rows, new in zip(self._inputs + self._signals, factors.inputs + factors.signals, strict=True):
             rows.append(new)
 
-    def fork(self) -> FactorRows:
-        """Factors that start with these; see `Rows.fork`."""
+    def fork(self, length: int | None = None) -> FactorRows:
+        """Factors that start with these, or with the first of them; see `Rows.fork`."""
         other = FactorRows(())
-        other._inputs = tuple(r.fork() for r in self._inputs)
-        other._signals = tuple(r.fork() for r in self._signals)
+        other._inputs = tuple(r.fork(length) for r in self._inputs)
+        other._signals = tuple(r.fork(length) for r in self._signals)
         return other
+
+    def state(self) -> Arrays:
+        """Arrays from which `restore` makes the same rows."""
+        arrays = {f"input{i}": r.view for i, r in enumerate(self._inputs)}
+        return arrays | {f"signal{i}": r.view for i, r in enumerate(self._signals)}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take over what `state` gave; no rows may be here yet."""
+        layers = range(len(self._inputs))
+        inputs, signals = (tuple(arrays[f"{name}{i}"] for i in layers) for name in ("input", "signal"))
+        self.append(Factors(inputs, signals))

@@ -21,7 +21,7 @@ import numpy as np
 from rarely.core import archive
 from rarely.core.choice import Chooser, tolerances
 from rarely.core.contexts import Part, Rounds, read_rounds
-from rarely.core.covariance import FORMS, Auto, Candidates, Covariance, Kind, Limit
+from rarely.core.covariance import DEFAULT_SKETCH, FORMS, Auto, Candidates, Covariance, ErrorBound, Kind, Limit, Sketch
 from rarely.core.covariance.protocol import prior_variances
 from rarely.core.draws import Draws, generator_from
 from rarely.core.errors import (
@@ -59,7 +59,7 @@ class Policy(ABC):
         learner: Learner,
         *,
         schedule: Schedule,
-        covariance: Kind,
+        covariance: Kind | Sketch,
         ridge: float,
         beta: Beta,
         chooser: Chooser,
@@ -68,15 +68,16 @@ class Policy(ABC):
     ) -> None:
         if not isinstance(schedule, Schedule):
             raise InvalidInput(f"schedule must be a Schedule, such as FixedGrid(horizon, batches); got {schedule!r}.")
-        if covariance not in FORMS:
-            raise InvalidInput(f"covariance must be one of {', '.join(FORMS)}; got {covariance!r}.")
+        if not isinstance(covariance, Sketch) and covariance not in FORMS:
+            raise InvalidInput(f"covariance must be one of {', '.join(FORMS)}, or a Sketch; got {covariance!r}.")
         check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
         check_whole("memory_limit", memory_limit, 1)
         self._learner, self._ridge, self._beta, self._chooser = learner, float(ridge), beta, chooser
         self._budget = Budget.around(schedule)
         self._generator = generator
         self._history = History(learner.dim)
-        self._form, self._memory_limit = covariance, memory_limit
+        self._form: Kind | Sketch = covariance
+        self._memory_limit = memory_limit
         self._covariance = self._empty_covariance(self._ahead(0))
         self._version = 0
         self._due = False
@@ -145,6 +146,14 @@ class Policy(ABC):
     def covariance(self) -> str:
         """The form of Z in use."""
         return self._covariance.kind
+
+    @property
+    def error_bound(self) -> ErrorBound | None:
+        """How far bonuses² and log det can be from those of the full Z; None where no bound is known.
+
+        A sketch works it out when asked, in about the time of an update of its matrix.
+        """
+        return self._covariance.error_bound
 
     @property
     def jitters(self) -> int:
@@ -269,11 +278,12 @@ class Policy(ABC):
         return min(left, max(ahead, even))
 
     def _empty_covariance(self, ahead: int) -> Covariance:
-        limit = Limit(self._learner.widths, self._memory_limit, self._budget.horizon)
-        if self._form == "auto":
+        form, sketch = ("sketched", self._form) if isinstance(self._form, Sketch) else (self._form, DEFAULT_SKETCH)
+        limit = Limit(self._learner.widths, self._memory_limit, self._budget.horizon, sketch)
+        if form == "auto":
             return Auto(self._learner.widths, self._ridge, limit, ahead)
-        limit.check_rounds(self._form, self._budget.horizon or 0)
-        return FORMS[self._form](self._learner.widths, self._ridge, limit)
+        limit.check_rounds(form, self._budget.horizon or 0)
+        return FORMS[form](self._learner.widths, self._ridge, limit)
 
     def _first_due(self, round: int, log_dets: Array) -> int | None:
         if self._budget.spent(self._version):

@@ -53,6 +53,8 @@ class Rows:
         self._buffer[self._length : needed] = rows
         self._length = needed
 
-    def fork(self) -> Rows:
-        """Another set of rows that starts with these."""
-        return shallow(self)
+    def fork(self, length: int | None = None) -> Rows:
+        """Another set of rows that starts with these, or with the first of them."""
+        other = shallow(self)
+        other._length = self._length if length is None else length
+        return other

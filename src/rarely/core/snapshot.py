@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from rarely.core import archive, policies
+from rarely.core.covariance import form_from
 from rarely.core.errors import InvalidInput, SnapshotError
 from rarely.core.policy import Policy
 from rarely.core.radius import Beta, beta_from
@@ -31,6 +32,7 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
         settings["schedule"] = schedule_from(settings["schedule"])
     if settings.get("context_scale") is not None:
         settings["context_scale"] = Affine(**settings["context_scale"])
+    settings["covariance"] = form_from(settings["covariance"])
     if "beta" in settings:
         settings["beta"] = _read_beta(settings["beta"], beta)
     policy = _POLICIES[name](**settings)

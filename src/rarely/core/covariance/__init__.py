@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from rarely.core.covariance.auto import Auto
 from rarely.core.covariance.diagonal import Diagonal
@@ -11,32 +10,40 @@ from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.last_layer import LastLayer
 from rarely.core.covariance.price import DEFAULT_LIMIT, Limit, Price, Widths, in_bytes, prices
 from rarely.core.covariance.primal import Primal
-from rarely.core.covariance.protocol import Candidates, Covariance, Proposal
+from rarely.core.covariance.protocol import Candidates, Covariance, ErrorBound, Proposal
+from rarely.core.covariance.sketch import DEFAULT_SKETCH, Kind, Sketch, describe_form, form_from
+from rarely.core.covariance.sketched import Sketched
 
-Kind = Literal["auto", "dual", "primal", "diagonal", "last_layer"]
 FORMS: dict[str, Callable[[Widths, float, Limit], Covariance]] = {
     "dual": Dual,
     "primal": Primal,
     "diagonal": Diagonal,
     "last_layer": LastLayer,
+    "sketched": Sketched,
     "auto": Auto,
 }
 
 __all__ = [
     "DEFAULT_LIMIT",
+    "DEFAULT_SKETCH",
     "FORMS",
     "Auto",
     "Candidates",
     "Covariance",
     "Diagonal",
     "Dual",
+    "ErrorBound",
     "Kind",
     "LastLayer",
     "Limit",
     "Price",
     "Primal",
     "Proposal",
+    "Sketch",
+    "Sketched",
     "Widths",
+    "describe_form",
+    "form_from",
     "in_bytes",
     "prices",
 ]

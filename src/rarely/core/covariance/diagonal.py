@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.price import Limit, Widths
-from rarely.core.covariance.protocol import Candidates, Proposal
+from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal
 from rarely.core.factors import Factors
 from rarely.core.rows import shallow
 from rarely.core.types import Arrays
@@ -23,6 +23,7 @@ class Diagonal:
 
     kind = "diagonal"
     jitters = 0
+    error_bound: ErrorBound | None = None
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)

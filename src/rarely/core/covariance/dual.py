@@ -11,15 +11,13 @@ running log det. Nothing is copied when a batch begins.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
 
 from rarely.core.covariance.cholesky import GrowingCholesky, whole_panels
 from rarely.core.covariance.price import Limit, Widths
-from rarely.core.covariance.protocol import Candidates, Proposal, prior_variances
-from rarely.core.errors import RoundingWarning
+from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import shallow
 from rarely.core.types import Arrays
@@ -27,14 +25,12 @@ from rarely.core.types import Arrays
 BLOCK_NUMBERS = 2**20
 """Numbers in the (t, n) arrays of one scoring; 8 MiB stay in a last-level cache."""
 
-DIGITS_LOST = 1e-13
-"""‖φ‖² − kᵀ(λI + K)⁻¹k below this part of ‖φ‖² is mostly rounding, and may come out negative."""
-
 
 class Dual:
     """The t×t form."""
 
     kind = "dual"
+    error_bound: ErrorBound | None = EXACT
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         self.ridge, self._limit = ridge, limit
@@ -62,13 +58,7 @@ class Dual:
         solved = self._factor.solve(k, self._frozen)
         norms = factors.squared_norms()
         left = norms - np.einsum("ij,ij->j", solved, solved)
-        if (left < DIGITS_LOST * norms).any():
-            warnings.warn(
-                "a bonus is the difference of two numbers that agree to 13 digits: rounding has eaten it. Use a "
-                "larger ridge, contexts of smaller norm, or covariance='primal'.",
-                RoundingWarning,
-                stacklevel=2,
-            )
+        announce_rounding(left, norms)
         return Candidates(factors, np.maximum(left, 0.0) / self.ridge, solved)
 
     def propose(self, chosen: Candidates) -> Proposal:
@@ -98,25 +88,16 @@ class Dual:
         return other
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        past = self.past.view
-        arrays = {f"input{i}": a for i, a in enumerate(past.inputs)}
-        arrays |= {f"signal{i}": d for i, d in enumerate(past.signals)}
         numbers = {
             "frozen": self._frozen,
             "log_det": self.log_det,
             "frozen_log_det": self.frozen_log_det,
             "jitters": self.jitters,
         }
-        return numbers, arrays | {"factor": self._factor.packed()}
+        return numbers, self.past.state() | {"factor": self._factor.packed()}
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        layers = len(self.past.view.inputs)
-        self.past.append(
-            Factors(
-                tuple(arrays[f"input{i}"] for i in range(layers)),
-                tuple(arrays[f"signal{i}"] for i in range(layers)),
-            )
-        )
+        self.past.restore(arrays)
         self._factor = GrowingCholesky.unpacked(arrays["factor"], self.rounds)
         self._factor.jitters = numbers["jitters"]
         self._frozen = numbers["frozen"]

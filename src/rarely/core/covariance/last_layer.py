@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.primal import Primal
-from rarely.core.covariance.protocol import Candidates
+from rarely.core.covariance.protocol import Candidates, ErrorBound
 from rarely.core.covariance.wrapped import Wrapped
 from rarely.core.factors import Factors
 
@@ -22,6 +22,10 @@ class LastLayer(Wrapped):
     @property
     def kind(self) -> str:
         return "last_layer"
+
+    @property
+    def error_bound(self) -> ErrorBound | None:
+        return None
 
     def measure(self, factors: Factors) -> Candidates:
         return self._inner.measure(factors.last_layer())

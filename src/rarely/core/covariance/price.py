@@ -3,19 +3,21 @@
 Bytes are those of the arrays kept; scoring adds blocks of a fixed size, and growing may for a moment
 hold the factors twice.
 
-p  parameters    m  last layer's inputs    t  rounds    c  numbers in one round's factors
+p  parameters    m  last layer's inputs    t  rounds    c  numbers in one round's factors    r  points
 
 form         bytes                        operations for one arm's bonus at round t
 dual         8(t²/2 + 128t + ct)          t² + 2ct
 primal       8·(3p² + 2.5p²)              p²           (Z and two factors; a block of pending rounds)
 diagonal     8·3p                         3p
 last_layer   8·5.5m²                      m²
+sketched     8(7.5r² + 2cr)               3r² + 2cr    (points; as many lost rounds, for the error bound)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from rarely.core.covariance.sketch import DEFAULT_SKETCH, Sketch
 from rarely.core.errors import TooExpensive
 
 Widths = tuple[tuple[int, int], ...]
@@ -36,20 +38,21 @@ class Price:
         return f"{self.kind} ({how}): {in_bytes(self.bytes)}, {self.flops:.2g} operations an arm"
 
 
-def prices(widths: Widths, rounds: int) -> dict[str, Price]:
-    """The price of every form at that many rounds.
+def prices(widths: Widths, rounds: int, sketch: Sketch = DEFAULT_SKETCH) -> dict[str, Price]:
+    """The price of every form at that many rounds; `sketch` where it is one's own.
 
     >>> str(prices(((200, 10), (1, 200)), rounds=2000)["dual"])
     'dual (exact): 24.6 MB, 5.6e+06 operations an arm'
     """
     p = sum(o * i for o, i in widths)
     c = sum(o + i for o, i in widths)
-    m, t = widths[-1][1], rounds
+    m, t, r = widths[-1][1], rounds, sketch.size
     return {
         "dual": Price("dual", True, 8 * (t * t // 2 + 128 * t + c * t), t * t + 2 * c * t),
         "primal": Price("primal", True, 44 * p * p, p * p),
         "diagonal": Price("diagonal", False, 24 * p, 3 * p),
         "last_layer": Price("last_layer", False, 44 * m * m, m * m),
+        "sketched": Price("sketched", False, r * (60 * r + 16 * c), r * (3 * r + 2 * c)),
     }
 
 
@@ -60,17 +63,18 @@ class Limit:
     widths: Widths
     bytes: int = DEFAULT_LIMIT
     horizon: int | None = None
+    sketch: Sketch = DEFAULT_SKETCH
 
     def allows(self, kind: str, rounds: int) -> bool:
         """Whether the form fits at that many rounds."""
-        return prices(self.widths, rounds)[kind].bytes <= self.bytes
+        return prices(self.widths, rounds, self.sketch)[kind].bytes <= self.bytes
 
     def check_rounds(self, kind: str, rounds: int) -> None:
         """Refuse a form that does not fit, with what the others would cost."""
         if self.allows(kind, rounds):
             return
         at = max(rounds, self.horizon or 0)
-        all_prices = prices(self.widths, at)
+        all_prices = prices(self.widths, at, self.sketch)
         others = "; ".join(str(price) for name, price in all_prices.items() if name != kind)
         raise TooExpensive(
             f"covariance {kind!r} must fit memory_limit = {in_bytes(self.bytes)}, but at {at} rounds it needs "

@@ -17,7 +17,7 @@ import numpy as np
 
 from rarely.core.covariance.cholesky import GrowingCholesky
 from rarely.core.covariance.price import Limit, Widths
-from rarely.core.covariance.protocol import Candidates, Proposal
+from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal
 from rarely.core.factors import Factors
 from rarely.core.rows import Rows, shallow
 from rarely.core.types import Array, Arrays
@@ -30,6 +30,7 @@ class Primal:
     """The p×p form."""
 
     kind = "primal"
+    error_bound: ErrorBound | None = EXACT
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)

@@ -12,13 +12,18 @@ the determinant rule. They part when a round is accepted and meet again at `free
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 
+from rarely.core.errors import RoundingWarning
 from rarely.core.factors import Factors
 from rarely.core.types import Array, Arrays
+
+DIGITS_LOST = 1e-13
+"""λv below this part of ‖φ‖² is mostly rounding where it is a difference, and may come out negative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +56,25 @@ class Proposal:
     """What a form wants to keep of the measuring; its own business."""
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorBound:
+    """How far a form can be from the full matrix: it is never farther."""
+
+    ratio: float
+    """1 + c: v lies between v~/(1 + c) and (1 + c)·v~ for every candidate, v~ being what is measured."""
+    log_det: float
+    """The most by which `log_det` can be off."""
+
+
+EXACT = ErrorBound(1.0, 0.0)
+
+
 class Covariance(Protocol):
     """One way of holding Z."""
 
     @property
     def kind(self) -> str:
-        """ "dual", "primal", "diagonal" or "last_layer"."""
+        """ "dual", "primal", "diagonal", "last_layer" or "sketched"."""
 
     @property
     def rounds(self) -> int:
@@ -73,6 +91,10 @@ class Covariance(Protocol):
     @property
     def jitters(self) -> int:
         """How often rounding had to be mended; each was announced by a `JitterWarning`."""
+
+    @property
+    def error_bound(self) -> ErrorBound | None:
+        """Of the running matrix, and so of the frozen one; rounding aside. None where none is known."""
 
     def block(self) -> int:
         """How many candidates are well scored at a time."""
@@ -102,3 +124,14 @@ class Covariance(Protocol):
 def prior_variances(factors: Factors, ridge: float) -> Array:
     """‖φ‖²/λ, the variance before any data; no later one is above it."""
     return np.asarray(factors.squared_norms() / ridge)
+
+
+def announce_rounding(left: Array, norms: Array) -> None:
+    """Warn where λv came from a subtraction from ‖φ‖² that left no digits of it."""
+    if (left < DIGITS_LOST * norms).any():
+        warnings.warn(
+            "a bonus is the difference of two numbers that agree to 13 digits: rounding has eaten it. Use a "
+            "larger ridge, contexts of smaller norm, or covariance='primal'.",
+            RoundingWarning,
+            stacklevel=3,
+        )

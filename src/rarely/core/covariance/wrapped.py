@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from rarely.core.covariance.protocol import Candidates, Covariance, Proposal
+from rarely.core.covariance.protocol import Candidates, Covariance, ErrorBound, Proposal
 from rarely.core.factors import Factors
 from rarely.core.rows import shallow
 from rarely.core.types import Arrays
@@ -35,6 +35,10 @@ class Wrapped:
     @property
     def jitters(self) -> int:
         return self._inner.jitters
+
+    @property
+    def error_bound(self) -> ErrorBound | None:
+        return self._inner.error_bound
 
     def block(self) -> int:
         return self._inner.block()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rarely.core.choice import Coin
-from rarely.core.covariance import DEFAULT_LIMIT, Kind
+from rarely.core.covariance import DEFAULT_LIMIT, Kind, Sketch, describe_form
 from rarely.core.draws import make_generator
 from rarely.core.policies.linear import LinearLearner
 from rarely.core.policy import Policy
@@ -31,7 +31,7 @@ class Uniform(Policy):
         schedule: Schedule | None = None,
         *,
         ridge: float = 1.0,
-        covariance: Kind = "auto",
+        covariance: Kind | Sketch = "auto",
         seed: int | np.random.Generator | None = None,
         memory_limit: int = DEFAULT_LIMIT,
     ) -> None:
@@ -54,6 +54,6 @@ class Uniform(Policy):
             "dim": self.dim,
             "schedule": self._schedule.describe(),
             "ridge": self._ridge,
-            "covariance": self._kind,
+            "covariance": describe_form(self._kind),
             "memory_limit": self._limit,
         }

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rarely.core.choice import Optimist
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths, describe_form
 from rarely.core.covariance.cholesky import cholesky
 from rarely.core.draws import make_generator
 from rarely.core.errors import check_choice
@@ -117,7 +117,7 @@ class LinUCB(Policy):
         intercept: bool = True,
         ridge: float = 1.0,
         beta: Beta = 1.0,
-        covariance: Kind = "auto",
+        covariance: Kind | Sketch = "auto",
         ties: Ties = "lowest",
         seed: int | np.random.Generator | None = None,
         memory_limit: int = DEFAULT_LIMIT,
@@ -151,7 +151,7 @@ class LinUCB(Policy):
             "intercept": self._intercept,
             "ridge": self._ridge,
             "beta": describe_beta(self._beta),
-            "covariance": self._kind,
+            "covariance": describe_form(self._kind),
             "ties": self._ties,
             "memory_limit": self._limit,
         }

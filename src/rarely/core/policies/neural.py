@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rarely.core.choice import Optimist
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Widths, in_bytes
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths, describe_form, in_bytes
 from rarely.core.draws import make_generator
 from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_whole
 from rarely.core.factors import Factors
@@ -186,7 +186,7 @@ class BatchNeuralUCB(Policy):
                           a number, a function of the round, or a `TheoremRadius`
         steps, step_size  J gradient steps per update, of size η; None takes η from the curvature
         covariance        "auto" (the cheaper exact one), "dual" (t×t), "primal" (p×p), or one of the
-                          approximations "diagonal" and "last_layer"
+                          approximations "sketched" (r×r; a `Sketch` sets r), "diagonal" and "last_layer"
         preset            "practical": contexts scaled (fitted at the first update and kept for life from 16
                           rounds on), a constant appended, rewards standardised, training in float32.
                           "paper": the printed algorithm, contexts and rewards as they come, float64.
@@ -222,7 +222,7 @@ class BatchNeuralUCB(Policy):
         beta: Beta = 0.01,
         steps: int = 200,
         step_size: float | None = None,
-        covariance: Kind = "auto",
+        covariance: Kind | Sketch = "auto",
         preset: Preset = "practical",
         context_scale: Affine | None = None,
         standardise_rewards: bool | None = None,
@@ -314,6 +314,7 @@ class BatchNeuralUCB(Policy):
         return self._settings | {
             "schedule": self._settings["schedule"].describe(),
             "beta": describe_beta(self._beta),
+            "covariance": describe_form(self._settings["covariance"]),
             "context_scale": None if scale is None else scale.describe(),
         }
 

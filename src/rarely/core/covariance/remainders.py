@@ -1,0 +1,115 @@
+"""What a sketch of Z has lost, and how far from Z that can make it: a bound that is computed, not estimated.
+
+    F = A + R    (t, p)  features; A_s = P_s φ_s, what the sketch has of round s, P_s the projector of that time
+    Z~                   λI + AᵀA, where Z is λI + FᵀF
+    ε            ()      at least ‖R‖²/λ, in the operator norm
+    τ            ()      Σ_s ‖R_s‖²/λ, so ‖R‖²/λ in Frobenius' norm
+    n, k         ()      lost rounds, those with R_s ≠ 0; points, so that A has rank k at most
+
+Variances. By Young, FᵀF ≼ (1 + c)AᵀA + (1 + 1/c)RᵀR for every c > 0, and RᵀR ≼ ελI. So Z ≼ (1 + c)Z~ where
+c = (1 + 1/c)ε; as A = F − R, Z~ ≼ (1 + c)Z too. Hence v~/(1 + c) ≤ v ≤ (1 + c)v~ for every candidate.
+
+Log det. Young again, in FFᵀ (t, t), with det(I + X + Y) ≤ det(I + X)·det(I + Y) for X, Y ≽ 0:
+log det Z − log det Z~ ≤ k·log(1 + c) + log det(I + (1 + 1/c)RRᵀ/λ), whose last term is at most
+n·log(1 + (1 + 1/c)τ/n) by concavity. The other way, everything is first compressed to the points' span, which
+leaves AᵀA as it is and no determinant larger, and n becomes k. Any c > 0 will do; c = (1 + 1/c)τ/k is near the
+best.
+
+ε is a sum over blocks of rounds, ‖R‖² ≤ Σ_b ‖R_b‖², each block's norm exact: an order of magnitude below τ,
+for remainders point in many directions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rarely.core.covariance.dictionary import Dictionary
+from rarely.core.covariance.price import Widths
+from rarely.core.covariance.protocol import EXACT, ErrorBound
+from rarely.core.factors import FactorRows, Factors, gram
+from rarely.core.rows import Rows, shallow
+from rarely.core.types import Array, Arrays, IntArray
+
+
+def excess(ratio: float) -> float:
+    """The c > 0 with c = (1 + 1/c)·ratio.
+
+    >>> excess(0.5)
+    1.0
+    """
+    return (ratio + math.sqrt(ratio * (ratio + 4))) / 2
+
+
+class Remainders:
+    """The lost rounds: sums over closed blocks, and the factors of a block of at most `size` that is open."""
+
+    def __init__(self, widths: Widths, size: int) -> None:
+        self._widths, self._size = widths, size
+        self._count, self._total, self._closed = 0, 0.0, 0.0
+        """n, τλ, and Σ‖R_b‖² of closed blocks."""
+        self._open_block()
+
+    def _open_block(self) -> None:
+        self._block, self._points, self._squares = FactorRows(self._widths), Rows(None, np.int64), Rows(None)
+
+    def recent(self) -> tuple[int, float]:
+        """Rounds of the open block, and their Σ‖R_s‖²."""
+        return len(self._block), float(self._squares.view.sum())
+
+    def add(self, factors: Factors, squares: Array, points: IntArray, dictionary: Dictionary) -> None:
+        """Add lost rounds: ‖R_s‖² of each, and how many of the dictionary's points there were for it."""
+        self._count += len(squares)
+        self._total += float(squares.sum())
+        done = 0
+        while done < len(factors):
+            upto = done + self._size - len(self._block)
+            self._block.append(factors[done:upto])
+            self._points.append(points[done:upto])
+            self._squares.append(squares[done:upto])
+            done = upto
+            if len(self._block) == self._size:
+                self._closed += self._top(dictionary)
+                self._open_block()
+
+    def _top(self, dictionary: Dictionary) -> float:
+        """‖R‖² of the open block."""
+        if not len(self._block):
+            return 0.0
+        factors = self._block.view
+        z = dictionary.coordinates(dictionary.products(factors, len(dictionary)))
+        # Along points that came after a round it has a remainder too.
+        later = np.where(np.arange(len(z))[:, None] < self._points.view, 0.0, z)
+        products = gram(factors, factors) - z.T @ z + later.T @ later
+        return max(float(np.linalg.eigvalsh(products)[-1]), 0.0)
+
+    def bound(self, dictionary: Dictionary, ridge: float) -> ErrorBound:
+        """How far Z~ may be from Z."""
+        if not self._total:
+            return EXACT
+        lost, points = self._total / ridge, max(len(dictionary), 1)
+        largest = (self._closed + self._top(dictionary)) / ridge
+        c, rank = excess(lost / points), max(self._count, points)
+        log_det = points * math.log1p(c) + rank * math.log1p(c * points / rank)
+        return ErrorBound(1 + excess(min(largest, lost)), log_det)
+
+    def fork(self) -> Remainders:
+        """Remainders that start with these; see `Rows.fork`."""
+        other = shallow(self)
+        other._block, other._points, other._squares = self._block.fork(), self._points.fork(), self._squares.fork()
+        return other
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Numbers and arrays from which `restore` makes the same sums."""
+        numbers = {"count": self._count, "total": self._total, "closed": self._closed}
+        return numbers, self._block.state() | {"points": self._points.view, "squares": self._squares.view}
+
+    def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
+        """Take over a saved state."""
+        self._count, self._total, self._closed = numbers["count"], numbers["total"], numbers["closed"]
+        self._open_block()
+        self._block.restore(arrays)
+        self._points.append(arrays["points"])
+        self._squares.append(arrays["squares"])

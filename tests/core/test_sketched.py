@@ -1,0 +1,314 @@
+"""The sketched form: its own matrix held against the dense one, its error bound against the full Z."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rarely
+from rarely import (
+    BatchNeuralUCB,
+    DeterminantTrigger,
+    ErrorBound,
+    FixedGrid,
+    InvalidInput,
+    LinUCB,
+    NeuralUCB,
+    Sketch,
+    TooExpensive,
+    Uniform,
+    prices,
+)
+from rarely.core.covariance import Dual, Limit, Sketched
+from rarely.core.covariance.remainders import excess
+from rarely.core.factors import Factors, joined
+from rarely.core.network import Network
+from worlds import HORIZON, MAKERS, contexts, play, small
+
+
+def make(net, ridge, size):
+    return Sketched(net.shapes, ridge, Limit(net.shapes, sketch=Sketch(size)))
+
+
+def features(net, rng, n):
+    weights = tuple(rng.normal(size=s) / np.sqrt(s[1]) for s in net.shapes)
+    return net.values_and_factors(weights, rng.normal(size=(n, net.dim)))[1]
+
+
+def record(form, factors, keep=None):
+    proposal = form.propose(form.measure(factors))
+    keep = len(factors) if keep is None else keep
+    form.accept(proposal, keep)
+    return proposal
+
+
+def vectors_as_factors(vectors):
+    return Factors((vectors,), (np.ones((len(vectors), 1)),))
+
+
+class DenseSketch:
+    """λI + Σ(Pφ)(Pφ)ᵀ as a p×p matrix, P by least squares on the points, and the full Z beside it."""
+
+    def __init__(self, p, ridge):
+        self.points, self.ridge = np.empty((0, p)), ridge
+        self.sketched, self.full = ridge * np.eye(p), ridge * np.eye(p)
+
+    def add(self, phi, kept):
+        if kept:
+            self.points = np.vstack((self.points, phi))
+        projected = self.points.T @ np.linalg.lstsq(self.points.T, phi, rcond=None)[0]
+        self.sketched += np.outer(projected, projected)
+        self.full += np.outer(phi, phi)
+
+    def worst_ratio(self):
+        """The largest v/v~ or v~/v of any vector at all."""
+        half = np.linalg.inv(np.linalg.cholesky(self.sketched))
+        ratios = np.linalg.eigvalsh(half @ self.full @ half.T)
+        return max(ratios[-1], 1 / ratios[0])
+
+    def log_dets(self):
+        p = len(self.full)
+        return [np.linalg.slogdet(z)[1] - p * np.log(self.ridge) for z in (self.sketched, self.full)]
+
+
+@st.composite
+def cases(draw):
+    net = Network(draw(st.integers(1, 4)), draw(st.sampled_from([2, 4, 8])), draw(st.integers(2, 4)))
+    ridge, size = 10 ** draw(st.floats(-2, 1)), draw(st.integers(2, 40))
+    batches = draw(st.lists(st.lists(st.integers(1, 9), min_size=0, max_size=4), max_size=4))
+    return net, ridge, size, batches, draw(st.integers(0, 10**6))
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_it_is_its_own_dense_matrix_and_the_full_one_is_within_its_bound(case):
+    """Shapes, depths, ridges, sizes, several weights, blocks of any size cut anywhere."""
+    net, ridge, size, batches, seed = case
+    rng = np.random.default_rng(seed)
+    form, dense = make(net, ridge, size), DenseSketch(net.parameters, ridge)
+    for blocks in batches:
+        weights = tuple(rng.normal(size=s) / np.sqrt(s[1]) for s in net.shapes)
+        candidates = net.values_and_factors(weights, rng.normal(size=(4, net.dim)))[1]
+        for n in blocks:
+            factors = net.values_and_factors(weights, rng.normal(size=(n, net.dim)))[1]
+            keep = int(rng.integers(0, n + 1))
+            proposal = record(form, factors, keep)
+            for phi, kept in zip(factors.vectors()[:keep], proposal.kept, strict=False):
+                dense.add(phi, kept)
+            sketched, full = dense.log_dets()
+            assert form.points == len(dense.points) <= size
+            assert form.log_det == pytest.approx(sketched, rel=1e-5, abs=1e-5)
+            bound = form.error_bound
+            assert abs(full - form.log_det) <= bound.log_det + 1e-5 * (1 + full)
+            assert dense.worst_ratio() <= bound.ratio * (1 + 1e-3)
+        form.freeze()
+        inverse = np.linalg.inv(dense.sketched)
+        truth = [v @ inverse @ v for v in candidates.vectors()]
+        np.testing.assert_allclose(form.measure(candidates).variances, truth, rtol=1e-4, atol=1e-6 / ridge)
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases(), st.integers(1, 20))
+def test_how_rounds_are_cut_into_calls_does_not_matter(case, step):
+    net, ridge, size, batches, seed = case
+    rng = np.random.default_rng(seed)
+    many, single = make(net, ridge, size), make(net, ridge, size)
+    for n in (sum(blocks) for blocks in batches):
+        factors = features(net, rng, n)
+        for start in range(0, n, step):
+            record(many, factors[start : start + step])
+        for i in range(n):
+            record(single, factors[[i, i]], keep=1)
+        assert many.points == single.points
+        many.freeze()
+        single.freeze()
+    candidates = features(net, rng, 3)
+    np.testing.assert_allclose(
+        many.measure(candidates).variances, single.measure(candidates).variances, rtol=1e-5, atol=1e-7 / ridge
+    )
+    assert many.log_det == pytest.approx(single.log_det, rel=1e-6, abs=1e-6)
+    # Bounds grow as the square root of what was lost, and that may be rounding alone.
+    assert many.error_bound.ratio == pytest.approx(single.error_bound.ratio, rel=1e-2)
+    assert many.error_bound.log_det == pytest.approx(single.error_bound.log_det, rel=1e-2, abs=1e-1)
+
+
+def test_with_two_places_for_every_round_it_is_exact():
+    net, rng = Network(5, 20, 3), np.random.default_rng(0)
+    form, exact = make(net, 0.01, 400), Dual(net.shapes, 0.01, Limit(net.shapes))
+    for _ in range(10):
+        factors = features(net, rng, 20)
+        np.testing.assert_allclose(record(form, factors).log_dets, record(exact, factors).log_dets, rtol=1e-9)
+        for f in (form, exact):
+            f.freeze()
+    candidates = joined([factors, features(net, rng, 20)])
+    np.testing.assert_allclose(form.measure(candidates).variances, exact.measure(candidates).variances, rtol=1e-8)
+    assert (form.points, form.error_bound) == (200, ErrorBound(1.0, 0.0))
+
+
+def test_a_linear_model_that_fits_the_places_is_exact_for_life():
+    sketched, exact = (
+        LinUCB(4, DeterminantTrigger(log_ratio=1.0), beta=0.5, covariance=form) for form in (Sketch(10), "primal")
+    )
+    stream = contexts(rounds=600, dim=4)
+    np.testing.assert_array_equal(play(sketched, stream), play(exact, stream))
+    np.testing.assert_allclose(sketched.score(stream[0]).bonuses, exact.score(stream[0]).bonuses, rtol=1e-9)
+    assert sketched.log_det == pytest.approx(exact.log_det, rel=1e-10)
+    assert sketched._covariance.points == 5
+    assert sketched.error_bound.ratio < 1 + 1e-5
+
+
+def test_a_network_with_places_enough_chooses_like_the_exact_one():
+    sketched, exact = (small(covariance=form) for form in (Sketch(2 * HORIZON), "dual"))
+    np.testing.assert_array_equal(play(sketched, contexts()), play(exact, contexts()))
+    np.testing.assert_allclose(sketched.score(contexts()).bonuses, exact.score(contexts()).bonuses, rtol=1e-8)
+
+
+def test_a_good_sketch_knows_that_it_is_good():
+    """Features of 100 numbers that all but lie in 10 of them: 500 rounds, 20 points, variances within 2 %."""
+    rng = np.random.default_rng(0)
+    spread = np.where(np.arange(100) < 10, 1.0, 1e-4)
+    form = Sketched(((1, 100),), 1.0, Limit(((1, 100),), sketch=Sketch(24)))
+    exact = Dual(((1, 100),), 1.0, Limit(((1, 100),)))
+    for _ in range(5):
+        factors = vectors_as_factors(rng.normal(size=(100, 100)) * spread)
+        for f in (form, exact):
+            record(f, factors)
+            f.freeze()
+    bound = form.error_bound
+    assert form.points < 24
+    assert 1 < bound.ratio < 1.02
+    assert 0 < bound.log_det < 0.3
+    candidates = vectors_as_factors(rng.normal(size=(50, 100)) * spread)
+    ratios = exact.measure(candidates).variances / form.measure(candidates).variances
+    assert 1 < max(ratios.max(), 1 / ratios.min()) <= bound.ratio
+
+
+def test_the_bound_is_reached_up_to_a_factor():
+    """One point, and rounds that lean out of its line: half the bound would be wrong."""
+    form, dense = Sketched(((1, 2),), 0.1, Limit(((1, 2),), sketch=Sketch(2))), DenseSketch(2, 0.1)
+    vectors = np.array([[1.0, 0.0]] + [[1.0, 1.0]] * 30)
+    for phi, kept in zip(vectors, record(form, vectors_as_factors(vectors)).kept, strict=True):
+        dense.add(phi, kept)
+    assert form.points == 1
+    assert form.error_bound.ratio / 2 < dense.worst_ratio() <= form.error_bound.ratio
+
+
+def test_the_bound_by_blocks_is_below_the_sum_of_all_that_was_lost():
+    net, rng = Network(5, 20, 3), np.random.default_rng(0)
+    form = make(net, 0.1, 30)
+    record(form, features(net, rng, 200))
+    total = form._remainders._total / 0.1
+    assert form.error_bound.ratio < 1 + excess(total) / 4
+    record(form, features(net, rng, 1))
+    assert form._remainders._total / 0.1 > total
+
+
+def test_scores_against_a_longer_dictionary_are_the_frozen_ones():
+    net, rng = Network(3, 8), np.random.default_rng(0)
+    form, candidates = make(net, 0.1, 80), features(net, rng, 5)
+    record(form, features(net, rng, 10))
+    form.freeze()
+    record(form, features(net, rng, 15))
+    assert form.points > 10 + 10
+    z = form._dictionary.coordinates(form._dictionary.products(candidates, form.points))
+    remainder = candidates.squared_norms() - np.square(z).sum(axis=0)
+    by_hand = remainder / 0.1 + form._inner.measure(form._features(z.T)).variances
+    np.testing.assert_allclose(form.measure(candidates).variances, by_hand, rtol=1e-10)
+
+
+def test_log_det_never_falls_and_places_never_run_out():
+    net, rng = Network(4, 16), np.random.default_rng(0)
+    form, last, points = make(net, 0.1, 16), 0.0, 0
+    for _ in range(6):
+        proposal = record(form, features(net, rng, 100))
+        assert np.all(np.diff([last, *proposal.log_dets]) > 0)
+        last = form.log_det
+        form.freeze()
+        assert form.log_det == pytest.approx(last, rel=1e-10)
+        assert points < form.points < 16 or form.points == 15
+        points = form.points
+
+
+def test_early_large_remainders_do_not_shut_out_later_ones():
+    rng = np.random.default_rng(0)
+    form = Sketched(((1, 50),), 1.0, Limit(((1, 50),), sketch=Sketch(20)))
+    record(form, vectors_as_factors(1e3 * rng.normal(size=(20, 50))))
+    before = form.points
+    record(form, vectors_as_factors(rng.normal(size=(1000, 50))))
+    assert form.points > before
+
+
+def test_features_of_zero_are_in_the_span_of_nothing():
+    policy = LinUCB(2, FixedGrid(6, 2), intercept=False, covariance=Sketch(2))
+    policy.observe(policy.select(np.zeros((3, 2, 2))), np.zeros(3))
+    policy.update()
+    assert policy.log_det == 0
+    assert policy.error_bound == ErrorBound(1.0, 0.0)
+    assert np.all(policy.score(np.ones((1, 2))).bonuses > 0)
+
+
+def test_its_arrays_stop_growing():
+    net, rng = Network(3, 8), np.random.default_rng(0)
+    form, price = make(net, 0.1, 20), prices(net.shapes, 10**9, Sketch(20))["sketched"].bytes
+    for _ in range(40):
+        record(form, features(net, rng, 50))
+        form.freeze()
+        assert sum(array.nbytes for array in form.state()[1].values()) <= price
+
+
+# --- the public face
+
+
+@pytest.mark.parametrize("size", [1, 0, -5, 2.5, "many", None, True])
+def test_impossible_sizes_are_refused(size):
+    with pytest.raises(InvalidInput, match=r"Sketch\.size"):
+        Sketch(size)
+
+
+@pytest.mark.parametrize(
+    "make_policy",
+    [
+        lambda form: BatchNeuralUCB(2, FixedGrid(HORIZON, 4), hidden=8, steps=5, covariance=form, seed=0),
+        lambda form: NeuralUCB(2, hidden=8, steps=5, covariance=form, seed=0),
+        lambda form: LinUCB(2, covariance=form),
+        lambda form: Uniform(2, covariance=form, seed=0),
+    ],
+)
+@pytest.mark.parametrize("form", ["sketched", Sketch(6)])
+def test_every_policy_takes_a_sketch_and_brings_it_back_from_a_file(make_policy, form, tmp_path):
+    policy = make_policy(form)
+    play(policy, contexts()[:15])
+    policy.save(tmp_path / "p")
+    again = rarely.load(tmp_path / "p")
+    assert again.covariance == policy.covariance == "sketched"
+    assert again.settings() == policy.settings()
+    assert again.error_bound == policy.error_bound
+    future = contexts(seed=7)
+    np.testing.assert_array_equal(play(again, future), play(policy, future))
+    assert (again.log_det, again.error_bound) == (policy.log_det, policy.error_bound)
+    assert again.score(future).bonuses.tobytes() == policy.score(future).bonuses.tobytes()
+
+
+def test_too_large_a_sketch_is_refused_before_anything_is_allocated():
+    with pytest.raises(TooExpensive, match=r"covariance 'sketched' must fit .* needs 60 TB"):
+        small(covariance=Sketch(10**6))
+    assert small(covariance=Sketch(50), memory_limit=400_000).covariance == "sketched"
+
+
+def test_a_refused_exact_form_names_the_sketch():
+    with pytest.raises(TooExpensive, match=r"sketched \(approximate\): .* MB"):
+        BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=256, depth=3)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_policy_says_how_far_from_the_full_matrix_it_can_be(name):
+    policy = MAKERS[name]()
+    play(policy, contexts())
+    bound, form = policy.error_bound, policy.covariance
+    if form in ("dual", "primal"):
+        assert bound == ErrorBound(1.0, 0.0)
+    elif form == "sketched":
+        assert bound.ratio > 1
+        assert bound.log_det > 0
+    else:
+        assert bound is None
