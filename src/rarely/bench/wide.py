@@ -16,7 +16,7 @@ from rarely.lab.play import play
 from rarely.worlds import Rounds
 
 
-def wide(_: Tell, *, rounds: int, hidden: int, depth: int, batches: int, steps: int) -> dict[str, Any]:
+def wide(tell: Tell, *, rounds: int, hidden: int, depth: int, batches: int, steps: int) -> dict[str, Any]:
     """A wide and deep network in the dual form; runs in a process of its own."""
     rng = np.random.default_rng(0)
     contexts = rng.normal(size=(rounds, 4, 20)) / np.sqrt(20)
@@ -24,6 +24,7 @@ def wide(_: Tell, *, rounds: int, hidden: int, depth: int, batches: int, steps: 
     world = Rounds(contexts, means, means + rng.normal(0, 0.1, (rounds, 1)))
     schedule = FixedGrid(rounds, batches)
     policy = BatchNeuralUCB(20, schedule, hidden=hidden, depth=depth, preset="paper", seed=0, steps=steps)
+    tell(f"p = {policy.network.parameters:,}")
     seconds = seconds_of(lambda: play(policy, world))
     return {
         "parameters": policy.network.parameters,
