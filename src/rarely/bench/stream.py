@@ -87,27 +87,34 @@ def _play_stream(
     return deciding, training
 
 
-def expected_growth(rounds: int, *, dim: int, arms: int, hidden: int, steps: int, probe: int = 20_000) -> float:
-    """log det Z after T rounds, from a short run: it grows like a logarithm of t, so its slope in log t is carried on.
-
-    The short run trains ten times, for features move with the weights and a new version sees new directions.
-    """
-    probe = min(probe, rounds)
-    schedule = FixedGrid(probe, 10)
+def expected_growth(
+    rounds: int, schedule: Schedule, probe: int, *, dim: int, arms: int, hidden: int, steps: int
+) -> float:
+    """log det Z after T rounds, from so many: it grows like log t, so its late slope in log t is carried on."""
     policy = BatchNeuralUCB(dim, schedule, hidden=hidden, steps=steps, covariance="primal", seed=0)
     _play_stream(policy, chunks(probe, arms, dim), probe, lambda text: None)
-    ends = np.array([(update.round, update.log_det) for update in policy.updates] + [(probe, policy.log_det)])
-    late = ends[len(ends) // 2 :]
+    ends = [(1, 0.0), *((update.round, update.log_det) for update in policy.updates), (probe, policy.log_det)]
+    late = np.array(ends[len(ends) // 2 - 1 :])
     slope = np.polyfit(np.log(late[:, 0]), late[:, 1], 1)[0]
-    return float(late[-1, 1] + slope * np.log(rounds / probe))
+    return float(policy.log_det + slope * np.log(rounds / probe))
+
+
+def fitting_log_ratio(rounds: int, batches: int, probe: int = 20_000, **own: int) -> float:
+    """log q with which about B versions are used in T rounds: the whole growth of log det over B.
+
+    That growth depends on when versions change, for features move with the weights. So a short run on a grid
+    makes a first guess, and a short run under the rule with that guess the second.
+    """
+    probe = min(probe, rounds)
+    guess = expected_growth(rounds, FixedGrid(probe, 10), probe, **own) / batches
+    return expected_growth(rounds, DeterminantTrigger(log_ratio=guess), probe, **own) / batches
 
 
 def million_rounds(tell: Tell, *, rounds: int = 1_000_000, settings: dict[str, Any] = MILLION) -> list[Figure]:
     """T and 2T on a fixed grid, and T under the determinant rule."""
     own = {name: settings[name] for name in ("dim", "arms", "hidden", "steps")}
-    growth = expected_growth(rounds, **own)
-    log_ratio = growth / settings["batches"]
-    tell(f"log det should grow to about {growth:.0f}: log q = {log_ratio:.1f} for {settings['batches']} versions")
+    log_ratio = fitting_log_ratio(rounds, settings["batches"], **own)
+    tell(f"log q = {log_ratio:.1f} should make about {settings['batches']} versions")
     once = alone("stream:stream", tell, rounds=rounds, log_ratio=None, **settings)
     twice = alone("stream:stream", tell, rounds=2 * rounds, log_ratio=None, **settings)
     rule = alone("stream:stream", tell, rounds=rounds, log_ratio=log_ratio, **settings)
