@@ -18,7 +18,7 @@ def heading(session: Session) -> str:
     made, rates = session.made, session.rates
     compiled = "compiled training" if made["compiled"] else "no compiled code"
     return (
-        f"{made['machine']}, Python {made['python']}, NumPy {made['numpy']}, {made['threads']} BLAS threads, "
+        f"{made['machine']}, Python {made['python']}, NumPy {made['numpy']}, BLAS threads: {made['threads']}, "
         f"{compiled}; matrix products {rates['float32'] / 1e9:.0f} GFLOP/s in float32 and "
         f"{rates['float64'] / 1e9:.0f} in float64, reads {rates['read'] / 1e9:.0f} GB/s"
     )
