@@ -12,6 +12,7 @@ from typing import Annotated, Literal, ParamSpec
 
 import typer
 from rich.console import Console
+from rich.live import Live
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -23,6 +24,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from rarely import __version__
 from rarely.bench import baseline as baselines
@@ -275,14 +277,20 @@ def bench(
 
 
 def _measure(session: Session, wanted: Sequence[Benchmark]) -> bool:
-    """Run the benchmarks, with a status line on a terminal and plain lines elsewhere; whether Ctrl-C ended it."""
-    with told.status("measuring") if told.is_terminal else nullcontext() as status:
+    """Run the benchmarks, shown in one changing line on a terminal, in plain lines elsewhere; whether Ctrl-C ended it."""
+    # The line moves only when it is told to: a thread that refreshes it would be measured too.
+    with Live(console=told, auto_refresh=False, transient=True) if told.is_terminal else nullcontext() as live:
+
+        def show(text: str) -> None:
+            if live is None:
+                told.print(text, markup=False)
+            else:
+                live.update(Text(text), refresh=True)
 
         def started(benchmark: Benchmark) -> Tell:
             head = f"{wanted.index(benchmark) + 1} of {len(wanted)}: {benchmark.name}"
-            show = told.print if status is None else status.update
             show(head)
-            return lambda text: show(f"{head}: {escape(text)}")
+            return lambda text: show(f"{head}: {text}")
 
         def finished(benchmark: Benchmark, figures: Sequence[Figure]) -> None:
             for figure in figures:

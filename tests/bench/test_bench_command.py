@@ -1,10 +1,13 @@
 """`rarely bench` from the command line."""
 
+import io
 import json
 import re
+import threading
 from functools import partial
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import rarely.cli
@@ -76,6 +79,16 @@ def test_quick_leaves_out_what_is_long_and_says_so(speed, tmp_path):
     assert {"machine", "python", "numpy", "rarely", "code", "threads", "compiled", "date"} <= set(document["made"])
     assert set(document["rates"]) == {"float32", "float64", "read"}
     assert "changes" not in document
+
+
+def test_a_terminal_gets_one_changing_line_and_no_thread_that_would_be_measured(speed, monkeypatch):
+    screen, threads = io.StringIO(), threading.active_count()
+    monkeypatch.setattr(rarely.cli, "told", Console(file=screen, force_terminal=True, width=100, highlight=False))
+    counted = Benchmark("decision", "One.", lambda tell: tell(f"{threading.active_count() - threads} more") or [])
+    monkeypatch.setitem(rarely.cli.BENCHMARKS, "decision", counted)
+    assert call("speed", "decision").exit_code == 0
+    assert "1 of 2: speed: half [way]" in screen.getvalue()
+    assert "2 of 2: decision: 0 more" in screen.getvalue()
 
 
 def test_the_longest_runs_by_name_or_with_all(speed):
