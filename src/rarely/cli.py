@@ -277,7 +277,7 @@ def bench(
 
 
 def _measure(session: Session, wanted: Sequence[Benchmark]) -> bool:
-    """Run the benchmarks, shown in one changing line on a terminal, in plain lines elsewhere; whether Ctrl-C ended it."""
+    """Run the benchmarks, shown in one line on a terminal and in plain lines elsewhere; whether Ctrl-C ended it."""
     # The line moves only when it is told to: a thread that refreshes it would be measured too.
     with Live(console=told, auto_refresh=False, transient=True) if told.is_terminal else nullcontext() as live:
 
