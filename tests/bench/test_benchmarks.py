@@ -141,16 +141,6 @@ def test_the_better_yardstick_counts():
     assert yardstick.around(lambda: next(rates), lambda: "done") == (3.0, "done")
 
 
-def test_threads_are_those_of_the_environment(monkeypatch):
-    for name in yardstick.THREADS:
-        monkeypatch.delenv(name, raising=False)
-    assert yardstick.blas_threads() >= 1
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert yardstick.blas_threads() == 7
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    assert yardstick.blas_threads() == 3
-
-
 def test_yardsticks_are_positive():
     assert yardstick.product_rate(np.float32, size=8, repeats=1) > 0
     assert yardstick.read_rate(3000, repeats=1) > 0

@@ -14,7 +14,7 @@ from rarely.bench.operations import (
 from rarely.core.covariance.price import prices
 from rarely.core.factors import gram
 from rarely.core.network import Network
-from rarely.core.training import Objective
+from rarely.core.objective import Objective
 
 
 class Counter:

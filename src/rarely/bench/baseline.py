@@ -20,7 +20,8 @@ from rarely.core.errors import RarelyError
 FORMAT = 1
 TOLERANCE = 0.25
 Verdict = Literal["worse", "better", "same", "new", "not measured"]
-MATTERS = {"machine": "machine", "system": "system", "python": "Python", "numpy": "NumPy", "threads": "BLAS threads"}
+MATTERS = {"machine": "machine", "system": "system", "python": "Python", "numpy": "NumPy"}
+MATTERS |= {"passes": "kind of passes", "threads": "number of threads"}
 """Where figures may differ though the library is the same."""
 
 

@@ -48,14 +48,14 @@ def stream(
     deciding, training = _play_stream(policy, chunks(rounds, arms, dim), rounds, tell)
     peak = peak_memory()
     rates = max(rates[0], product_rate(np.float32)), max(rates[1], product_rate(np.float64))
-    shapes, history = policy.network.shapes, policy.history
+    shapes = policy.network.shapes
     trained = sum(steps * training_pass(update.samples, shapes) for update in policy.updates)
     fifth = max(1, len(deciding) // 5)
     return {
         "parameters": policy.network.parameters,
         "versions": policy.version + 1,
         "peak": peak,
-        "history": sum(a.nbytes for a in (history.contexts, history.rewards, history.arms, history.versions)),
+        "history": sum(array.nbytes for array in policy.history.state()[1].values()),
         "deciding": sum(seconds for _, seconds in deciding),
         "training": training,
         "ideal": scoring_primal(rounds * arms, shapes) / rates[1] + trained / rates[0],

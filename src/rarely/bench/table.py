@@ -16,10 +16,9 @@ SIGNS = {"higher": "≥", "lower": "≤"}
 def heading(session: Session) -> str:
     """The machine and its yardsticks, in a line."""
     made, rates = session.made, session.rates
-    compiled = "compiled training" if made["compiled"] else "no compiled code"
     return (
-        f"{made['machine']}, Python {made['python']}, NumPy {made['numpy']}, BLAS threads: {made['threads']}, "
-        f"{compiled}; matrix products {rates['float32'] / 1e9:.0f} GFLOP/s in float32 and "
+        f"{made['machine']}, Python {made['python']}, NumPy {made['numpy']}, {made['passes']} passes, "
+        f"threads: {made['threads']}; matrix products {rates['float32'] / 1e9:.0f} GFLOP/s in float32 and "
         f"{rates['float64'] / 1e9:.0f} in float64, reads {rates['read'] / 1e9:.0f} GB/s"
     )
 

@@ -6,17 +6,16 @@ it measures, in the same process, and the better of the two counts: against us, 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
 
+from rarely.core import native
 from rarely.core.types import Floats
 from rarely.lab import environment
 
-THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 COLUMNS = 1024
 """Of the matrix that is read by a matrix-vector product."""
 Result = TypeVar("Result")
@@ -28,25 +27,9 @@ def describe() -> str:
     return f"{facts['machine']}, Python {facts['python']}, NumPy {facts['numpy']}"
 
 
-def facts() -> dict[str, str | int | bool]:
+def facts() -> dict[str, str | int]:
     """Everything that a figure may depend on."""
-    return {
-        **environment.describe(),
-        "code": environment.code_fingerprint(),
-        "threads": blas_threads(),
-        "compiled": compiled_pass(),
-    }
-
-
-def blas_threads() -> int:
-    """Threads that products may use: as the environment says, else one a core."""
-    given = (os.environ.get(name, "") for name in THREADS)
-    return next((int(value) for value in given if value.isdigit() and int(value)), environment.cores())
-
-
-def compiled_pass() -> bool:
-    """Whether training runs a compiled pass; this version has none."""
-    return False
+    return {**environment.describe(), "code": environment.code_fingerprint(), "threads": native.threads()}
 
 
 def seconds_of(work: Callable[[], object]) -> float:
