@@ -21,8 +21,8 @@ test: $(VENV)/.installed           ## lint, types, arrows, doctests, tests
 test-slow: $(VENV)/.installed      ## the tests that take minutes
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow
 
-bench: $(VENV)/.installed          ## every figure in docs/benchmarks.md, as ratios within one run
-	$(BIN)/python benchmarks/run.py
+bench: $(VENV)/.installed          ## every figure of docs/performance.md but the longest, against docs/baseline.json
+	$(BIN)/rarely bench $(if $(wildcard docs/baseline.json),--baseline docs/baseline.json)
 
 clean:
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from machine import describe, product_rate
+from rarely.bench.yardstick import describe, product_rate
 from rarely.core.fused import Fused
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Objective

@@ -13,8 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from machine import describe
 from rarely import Affine, BatchNeuralUCB, DeterminantTrigger
+from rarely.bench.yardstick import describe
 from rarely.lab.catalogue import PROBLEMS
 from rarely.lab.play import play
 

@@ -14,8 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from machine import describe
 from rarely import BatchNeuralUCB, DeterminantTrigger
+from rarely.bench.yardstick import describe
 from rarely.lab.catalogue import PAPER, PROBLEMS
 from rarely.lab.play import play
 from rarely.lab.statistics import ratio

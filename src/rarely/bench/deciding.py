@@ -1,0 +1,77 @@
+"""Exact decisions at t past rounds: one is bound by the memory that it reads, a block by its matrix products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rarely.bench.measure import Benchmark, Figure, Tell
+from rarely.bench.operations import frozen_numbers, scoring_dual
+from rarely.bench.yardstick import around, best_of, product_rate, read_rate, seconds_of
+from rarely.core.policies import BatchNeuralUCB
+from rarely.core.schedules import FixedGrid
+from rarely.worlds import Cosine
+
+
+def _policy_at(rounds: int, hidden: int) -> BatchNeuralUCB:
+    """A policy that has frozen so many rounds of cosine; how well it was trained matters to no time."""
+    world = Cosine().rounds(seed=0, count=rounds)
+    policy = BatchNeuralUCB(10, FixedGrid(2 * rounds, 2), hidden=hidden, steps=5, covariance="dual", seed=0)
+    decision = policy.select(world.contexts)
+    policy.observe(decision, world.paid(decision.arm))
+    policy.update()
+    return policy
+
+
+def decision(_: Tell, *, rounds: int = 2000, hidden: int = 200, count: int = 300) -> list[Figure]:
+    """One round at a time under a frozen version."""
+    policy, contexts = _policy_at(rounds, hidden), Cosine().rounds(seed=1, count=count).contexts
+    numbers = frozen_numbers(rounds, policy.network.shapes)
+
+    def work() -> list[float]:
+        return [seconds_of(lambda c=c: policy.select(c)) for c in contexts][count // 10 :]  # type: ignore[misc]
+
+    rate, times = around(lambda: read_rate(numbers), work)
+    read, median, worst = numbers / rate, float(np.median(times)), float(np.quantile(times, 0.99))
+    return [
+        Figure(
+            "decision",
+            f"One exact decision at t = {rounds}, K = 4, m = {hidden}: its median time over one read of the frozen "
+            "triangle and factors.",
+            median / read,
+            "times one read",
+            "lower",
+            median,
+            2.0,
+            f"median {1e3 * median:.2f} ms, 99th percentile {1e3 * worst:.2f} ms; a read of "
+            f"{8e-6 * numbers:.1f} MB takes {1e3 * read:.2f} ms",
+        )
+    ]
+
+
+def block(_: Tell, *, rounds: int = 2000, hidden: int = 200, together: int = 64, repeats: int = 7) -> list[Figure]:
+    """Many rounds in one call, scored alone and decided."""
+    policy = _policy_at(rounds, hidden)
+    contexts = Cosine().rounds(seed=1, count=together).contexts
+    operations = scoring_dual(rounds, together * contexts.shape[1], policy.network.shapes)
+
+    def work() -> tuple[float, float]:
+        score = best_of(repeats, lambda: policy.score(contexts))
+        return score, best_of(repeats, lambda: policy.select(contexts))
+
+    rate, (score, select) = around(lambda: product_rate(np.float64), work)
+    where = f"Blocks of {together} rounds at t = {rounds}, K = {contexts.shape[1]}, m = {hidden}"
+
+    def figure(name: str, what: str, seconds: float, asked: float | None) -> Figure:
+        share, note = 100 * operations / (seconds * rate), f"{1e3 * seconds:.1f} ms a block"
+        return Figure(name, f"{where}: {what}", share, "% of product rate", "higher", seconds, asked, note)
+
+    return [
+        figure("blocks-64", "operations of the exact scoring over time, of the float64 product rate.", score, 50.0),
+        figure("blocks-64-select", "the same operations over the time of `select`, which also records.", select, None),
+    ]
+
+
+BENCHMARKS = (
+    Benchmark("decision", "One exact decision at t = 2000 over one read of what it must read.", decision),
+    Benchmark("blocks-64", "Scoring and deciding 64 rounds at once, of the float64 product rate.", block),
+)

@@ -1,0 +1,160 @@
+"""Whole runs on cosine, one round at a time: against the plain p×p file, and against their own training's products."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from rarely.bench.measure import Benchmark, Figure, NotMeasured, Tell
+from rarely.bench.operations import training_pass
+from rarely.bench.yardstick import around, best_of, product_rate, seconds_of
+from rarely.core.policies import BatchNeuralUCB, NeuralUCB
+from rarely.core.policies.neural import Preset
+from rarely.core.schedules import DeterminantTrigger, FixedGrid
+from rarely.lab.environment import PACKAGE
+from rarely.lab.play import play
+from rarely.worlds import Cosine, Rounds
+
+PRINTED: dict[str, Any] = {"hidden": 200, "ridge": 0.01, "beta": 0.001, "steps": 200}
+"""The paper's settings for cosine."""
+ONE_FILE = PACKAGE.parents[1] / "examples" / "one_file.py"
+PLAIN: tuple[Preset, ...] = ("paper", "practical")
+
+
+def one_file(tell: Tell, *, rounds: int = 2000, hidden: int = 200, path: Path = ONE_FILE) -> list[Figure]:
+    """The same adaptive run by `examples/one_file.py` and by the library."""
+    plain, world = _load(path), Cosine().rounds(seed=0, count=rounds)
+    settings = PRINTED | {"hidden": hidden}
+
+    def ours(preset: Preset) -> float:
+        schedule = DeterminantTrigger(horizon=rounds, batches=40, log_ratio=40.0)
+        return best_of(3, lambda: play(BatchNeuralUCB(10, schedule, seed=0, preset=preset, **settings), world))
+
+    def progress(t: int, _: int) -> None:
+        if t % 500 == 0:
+            tell(f"one_file.py: round {t} of {rounds}")
+
+    def theirs() -> None:
+        arguments = settings | {"scheme": "adaptive", "batches": 40, "log_q": 40.0, "progress": progress}
+        plain.batch_neural_ucb(world.contexts, lambda s, arm: world.rewards[s, arm], **arguments)
+
+    times = {preset: ours(preset) for preset in PLAIN}
+    slow = seconds_of(theirs)
+    return [
+        Figure(
+            f"one-file-{preset}",
+            f"Cosine, T = {rounds}, m = {hidden}, adaptive B = 40, log q = 40, J = 200, preset {preset}: "
+            "against examples/one_file.py.",
+            slow / seconds,
+            "times faster",
+            "higher",
+            seconds,
+            60.0,
+            f"{seconds:.2f} s against {slow:.1f} s",
+        )
+        for preset, seconds in times.items()
+    ]
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("one_file", path)
+    if not path.exists() or spec is None or spec.loader is None:
+        raise NotMeasured("examples/one_file.py is not here: it is in the repository, and not in the wheel.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def fixed(tell: Tell, *, rounds: int = 2000, batches: int = 200, hidden: int = 200) -> list[Figure]:
+    """A fixed grid."""
+    policy = BatchNeuralUCB(10, FixedGrid(rounds, batches), seed=0, **PRINTED | {"hidden": hidden})
+    return [_over_training("fixed-200", f"fixed grid, B = {batches}", policy, rounds, tell)]
+
+
+def sequential(tell: Tell, *, rounds: int = 2000, hidden: int = 200) -> list[Figure]:
+    """A training after every round."""
+    policy = NeuralUCB(10, seed=0, **PRINTED | {"hidden": hidden})
+    return [_over_training("sequential", "an update after every round (NeuralUCB)", policy, rounds, tell)]
+
+
+def _over_training(name: str, schedule: str, policy: BatchNeuralUCB, rounds: int, tell: Tell) -> Figure:
+    world = Cosine().rounds(seed=0, count=rounds)
+    size = max(1, rounds // 10)
+
+    def tenth(start: int) -> float:
+        seconds = seconds_of(lambda: _play_on(policy, world[start : start + size], rounds))
+        tell(f"round {policy.round} of {rounds}")
+        return seconds
+
+    def work() -> float:
+        return sum(map(tenth, range(0, rounds, size)))
+
+    rate, seconds = around(lambda: product_rate(np.float32), work)
+    steps = PRINTED["steps"]
+    operations = sum(steps * training_pass(update.samples, policy.network.shapes) for update in policy.updates)
+    ideal = operations / rate
+    hidden = policy.network.hidden
+    return Figure(
+        name,
+        f"Cosine, T = {rounds}, m = {hidden}, preset practical, {schedule}: the whole run, one round at a time, over "
+        "its training's 4nmd operations a pass at the float32 product rate.",
+        seconds / ideal,
+        "times the products' time",
+        "lower",
+        seconds,
+        3.0,
+        f"{seconds:.1f} s for {len(policy.updates)} trainings of {operations:.2e} operations in all",
+    )
+
+
+def _play_on(policy: BatchNeuralUCB, part: Rounds, rounds: int) -> None:
+    """Rounds out of the middle of a run: unlike `play`'s last, the last of these updates."""
+    play(policy, part)
+    if policy.due and policy.round < rounds:
+        policy.update()
+
+
+def blocks(_: Tell, *, rounds: int = 2000, hidden: int = 200) -> list[Figure]:
+    """The same run with a batch's rounds decided in one call."""
+    world = Cosine().rounds(seed=0, count=rounds)
+
+    def fresh() -> BatchNeuralUCB:
+        trigger = DeterminantTrigger(horizon=rounds, batches=200, log_ratio=40.0)
+        return BatchNeuralUCB(10, trigger, preset="code", step_size=0.01, seed=0, **PRINTED | {"hidden": hidden})
+
+    def in_blocks(policy: BatchNeuralUCB) -> None:
+        while policy.round < rounds:
+            now = world[policy.round :]
+            decision = policy.select(now.contexts, until_due=True)
+            policy.observe(decision, now[: len(decision)].paid(decision.arm))
+            if policy.due and policy.round < rounds:
+                policy.update()
+
+    together, singly = fresh(), fresh()
+    quick = seconds_of(lambda: in_blocks(together))
+    slow = seconds_of(lambda: play(singly, world))
+    same = sum(a == b for a, b in zip(together.history.arms, singly.history.arms, strict=True))
+    return [
+        Figure(
+            "blocks",
+            f"Cosine, T = {rounds}, preset code, adaptive B = 200, log q = 40: a batch decided in one call, against "
+            "one round at a time.",
+            slow / quick,
+            "times faster",
+            "higher",
+            quick,
+            note=f"{quick:.2f} s against {slow:.2f} s; {same} of {rounds} arms are the same",
+        )
+    ]
+
+
+BENCHMARKS = (
+    Benchmark("fixed-200", "Cosine with a fixed grid of 200 batches, over its training's products.", fixed),
+    Benchmark("sequential", "NeuralUCB, 2000 trainings, over its training's products.", sequential, "full"),
+    Benchmark("one-file", "Cosine, adaptive B = 40, against examples/one_file.py, in two presets.", one_file, "full"),
+    Benchmark("blocks", "Deciding a batch in one call against one round at a time.", blocks),
+)

@@ -1,0 +1,185 @@
+"""Many rounds: primal runs whose contexts are drawn as they go, each in a process of its own.
+
+T  rounds    B  batches    K  arms    d  dim    m  hidden    p  parameters    J  steps
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from rarely.bench.alone import alone
+from rarely.bench.measure import Benchmark, Figure, Tell
+from rarely.bench.operations import scoring_primal, training_pass
+from rarely.bench.yardstick import product_rate, seconds_of
+from rarely.core.policies import BatchNeuralUCB
+from rarely.core.schedules import DeterminantTrigger, FixedGrid, Schedule
+from rarely.core.types import Array
+from rarely.lab.environment import peak_memory, reset_peak_memory
+
+CHUNK = 2000
+"""Rounds whose contexts are in memory at a time."""
+MILLION: dict[str, Any] = {"batches": 100, "dim": 20, "arms": 10, "hidden": 64, "steps": 20}
+
+
+def chunks(rounds: int, arms: int, dim: int, seed: int = 0) -> Iterator[tuple[Array, Array]]:
+    """Contexts (n, K, d) and rewards (n, K) of a stream, drawn as it goes: memory does not grow with T."""
+    direction = np.random.default_rng(seed).normal(size=dim)
+    for start in range(0, rounds, CHUNK):
+        rng = np.random.default_rng((seed, start, 1))
+        contexts = rng.normal(size=(min(CHUNK, rounds - start), arms, dim))
+        means = np.sin(contexts @ direction / np.sqrt(dim))
+        yield contexts, means + rng.normal(0, 0.1, (len(contexts), 1))
+
+
+def stream(
+    tell: Tell, *, rounds: int, batches: int, dim: int, arms: int, hidden: int, steps: int, log_ratio: float | None
+) -> dict[str, Any]:
+    """A long primal run on a fixed grid, or with `log_ratio` under the determinant rule; in a process of its own."""
+    schedule: Schedule = FixedGrid(rounds, batches)
+    if log_ratio is not None:
+        schedule = DeterminantTrigger(rounds, batches, log_ratio)
+    policy = BatchNeuralUCB(dim, schedule, hidden=hidden, steps=steps, covariance="primal", seed=0)
+    rates = product_rate(np.float32), product_rate(np.float64)
+    reset_peak_memory()  # the yardstick's own arrays are not the run's
+    deciding, training = _play_stream(policy, chunks(rounds, arms, dim), rounds, tell)
+    peak = peak_memory()
+    rates = max(rates[0], product_rate(np.float32)), max(rates[1], product_rate(np.float64))
+    shapes = policy.network.shapes
+    trained = sum(steps * training_pass(update.samples, shapes) for update in policy.updates)
+    fifth = max(1, len(deciding) // 5)
+    return {
+        "parameters": policy.network.parameters,
+        "versions": policy.version + 1,
+        "peak": peak,
+        "history": sum(array.nbytes for array in policy.history.state()[1].values()),
+        "deciding": sum(seconds for _, seconds in deciding),
+        "training": training,
+        "ideal": scoring_primal(rounds * arms, shapes) / rates[1] + trained / rates[0],
+        "start": float(np.median([seconds / n for n, seconds in deciding[:fifth]])),
+        "end": float(np.median([seconds / n for n, seconds in deciding[-fifth:]])),
+    }
+
+
+def _play_stream(
+    policy: BatchNeuralUCB, parts: Iterator[tuple[Array, Array]], rounds: int, tell: Tell
+) -> tuple[list[tuple[int, float]], float]:
+    """Rounds and seconds of deciding, chunk by chunk, and all seconds of training."""
+    deciding, training, told = [], 0.0, 0
+    for contexts, rewards in parts:
+        done, seconds = 0, 0.0
+        while done < len(contexts):
+            start = time.perf_counter()
+            decision = policy.select(contexts[done:], until_due=True)
+            paid = rewards[done:][np.arange(len(decision)), decision.arm]
+            policy.observe(decision, paid)
+            seconds += time.perf_counter() - start
+            done += len(decision)
+            if policy.due and policy.round < rounds:
+                training += seconds_of(policy.update)
+        deciding.append((len(contexts), seconds))
+        if policy.round * 20 // rounds > told:
+            told = policy.round * 20 // rounds
+            tell(f"round {policy.round:,} of {rounds:,}, version {policy.version}")
+    return deciding, training
+
+
+def expected_growth(
+    rounds: int, schedule: Schedule, probe: int, *, dim: int, arms: int, hidden: int, steps: int
+) -> float:
+    """log det Z after T rounds, from so many: it grows like log t, so its late slope in log t is carried on."""
+    policy = BatchNeuralUCB(dim, schedule, hidden=hidden, steps=steps, covariance="primal", seed=0)
+    _play_stream(policy, chunks(probe, arms, dim), probe, lambda text: None)
+    ends = [(1, 0.0), *((update.round, update.log_det) for update in policy.updates), (probe, policy.log_det)]
+    late = np.array(ends[len(ends) // 2 - 1 :])
+    slope = np.polyfit(np.log(late[:, 0]), late[:, 1], 1)[0]
+    return float(policy.log_det + slope * np.log(rounds / probe))
+
+
+def fitting_log_ratio(rounds: int, batches: int, probe: int = 20_000, **own: int) -> float:
+    """log q with which about B versions are used in T rounds: the whole growth of log det over B.
+
+    That growth depends on when versions change, for features move with the weights. So a short run on a grid
+    makes a first guess, and a short run under the rule with that guess the second.
+    """
+    probe = min(probe, rounds)
+    guess = expected_growth(rounds, FixedGrid(probe, 10), probe, **own) / batches
+    return expected_growth(rounds, DeterminantTrigger(log_ratio=guess), probe, **own) / batches
+
+
+def million_rounds(tell: Tell, *, rounds: int = 1_000_000, settings: dict[str, Any] = MILLION) -> list[Figure]:
+    """T and 2T on a fixed grid, and T under the determinant rule."""
+    own = {name: settings[name] for name in ("dim", "arms", "hidden", "steps")}
+    log_ratio = fitting_log_ratio(rounds, settings["batches"], **own)
+    tell(f"log q = {log_ratio:.1f} should make about {settings['batches']} versions")
+    once = alone("stream:stream", tell, rounds=rounds, log_ratio=None, **settings)
+    twice = alone("stream:stream", tell, rounds=2 * rounds, log_ratio=None, **settings)
+    rule = alone("stream:stream", tell, rounds=rounds, log_ratio=log_ratio, **settings)
+    setting = (
+        f"T = {rounds:,}, d = {own['dim']}, K = {own['arms']}, m = {own['hidden']}, p = {once['parameters']}, "
+        f"B = {settings['batches']}, J = {own['steps']}, primal"
+    )
+
+    def over_products(name: str, how: str, out: dict[str, Any]) -> Figure:
+        seconds = out["deciding"] + out["training"]
+        says = (
+            f"{setting}, {how}: the whole time over the products of scoring (p² operations a candidate) and training."
+        )
+        return Figure(name, says, seconds / out["ideal"], "times the products' time", "lower", seconds, note=_note(out))
+
+    seconds = [out["deciding"] + out["training"] for out in (once, twice)]
+    return [
+        over_products("million-rounds-fixed", "fixed grid", once),
+        over_products("million-rounds-determinant", f"determinant rule, log q = {log_ratio:.1f}", rule),
+        Figure(
+            "million-rounds-doubled",
+            f"{setting}, fixed grid: the time of twice as many rounds at the same B over the time of these.",
+            seconds[1] / seconds[0],
+            "times as long",
+            "lower",
+            seconds[1],
+            2.1,
+            _note(twice),
+        ),
+    ]
+
+
+def _note(out: dict[str, Any]) -> str:
+    return (
+        f"{out['deciding']:.0f} s of deciding and {out['training']:.0f} s of training, {out['versions']} versions, "
+        f"peak memory {out['peak'] / 2**20:.0f} MiB, of which the history {out['history'] / 2**20:.0f} MiB"
+    )
+
+
+def long_run(tell: Tell, *, rounds: int = 100_000, batches: int = 50) -> list[Figure]:
+    """Deciding must cost the same at the end as at the start."""
+    settings = {"batches": batches, "dim": 8, "arms": 4, "hidden": 32, "steps": 200, "log_ratio": None}
+    short = alone("stream:stream", tell, rounds=rounds // 4, **settings)
+    long = alone("stream:stream", tell, rounds=rounds, **settings)
+    grown = (long["peak"] - short["peak"]) / 2**20
+    return [
+        Figure(
+            "long-run",
+            f"T = {rounds:,}, d = 8, K = 4, m = 32, B = {batches}, primal: deciding a round in the last fifth of the "
+            "run over the first.",
+            long["end"] / long["start"],
+            "times as long",
+            "lower",
+            long["deciding"] + long["training"],
+            note=f"{_note(long)}; {grown:.0f} MiB more than at a quarter of the rounds",
+        )
+    ]
+
+
+BENCHMARKS = (
+    Benchmark("long-run", "Deciding at the end of 100 000 rounds over deciding at the start.", long_run, "full"),
+    Benchmark(
+        "million-rounds",
+        "A million rounds and two, fixed grid, and a million under the determinant rule (J = 20): an hour or so.",
+        million_rounds,
+        "named",
+    ),
+)

@@ -1,0 +1,66 @@
+"""What this machine can do: its matrix products and its reads of memory are the yardsticks of every figure.
+
+A machine's speed changes from minute to minute. So a yardstick is taken right before and right after what
+it measures, in the same process, and the better of the two counts: against us, never for us.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from rarely.core import native
+from rarely.core.types import Floats
+from rarely.lab import environment
+
+COLUMNS = 1024
+"""Of the matrix that is read by a matrix-vector product."""
+Result = TypeVar("Result")
+
+
+def describe() -> str:
+    """Processor, cores, Python and NumPy."""
+    facts = environment.describe()
+    return f"{facts['machine']}, Python {facts['python']}, NumPy {facts['numpy']}"
+
+
+def facts() -> dict[str, str | int]:
+    """Everything that a figure may depend on."""
+    return {**environment.describe(), "code": environment.code_fingerprint(), "threads": native.threads()}
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """The time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def best_of(repeats: int, work: Callable[[], object]) -> float:
+    """The shortest of a few calls: what is slower is something else on the machine."""
+    return min(seconds_of(work) for _ in range(repeats))
+
+
+def around(rate: Callable[[], float], work: Callable[[], Result]) -> tuple[float, Result]:
+    """What the work gives, and the better of the rates right before and right after it."""
+    before = rate()
+    result = work()
+    return max(before, rate()), result
+
+
+def product_rate(dtype: type, size: int = 2000, repeats: int = 5) -> float:
+    """Operations a second of a large square matrix product, the best of a few."""
+    a: Floats = np.random.default_rng(0).random((size, size)).astype(dtype)
+    a @ a
+    return 2 * size**3 / best_of(repeats, lambda: a @ a)
+
+
+def read_rate(numbers: int, repeats: int = 9) -> float:
+    """float64 numbers read in a second, of so many: by a sum or by a matrix-vector product, the faster of both."""
+    rows = -(-numbers // COLUMNS)
+    matrix, vector = np.ones((rows, COLUMNS)), np.ones(COLUMNS)
+    best = min(best_of(repeats, lambda: matrix.sum()), best_of(repeats, lambda: matrix @ vector))
+    return rows * COLUMNS / best

@@ -1,0 +1,185 @@
+"""Every benchmark at a tiny size: it runs, and its figures have names, units and directions. No time is judged."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from rarely import LinUCB
+from rarely.bench import alone as alone_module
+from rarely.bench import deciding, linear, overheads, runs, stream, training, wide, yardstick
+from rarely.bench.alone import alone
+from rarely.bench.catalogue import BENCHMARKS, chosen
+from rarely.bench.measure import Benchmark, BenchmarkFailed, NotMeasured
+from rarely.bench.session import begin, measure
+from rarely.lab.play import play
+from rarely.worlds import Cosine
+
+SMALL = {"hidden": 8, "steps": 3}
+STREAM = {"batches": 5, "dim": 3, "arms": 2, **SMALL}
+TINY = {
+    "training": partial(training.training, name="training", samples=40, dim=3, repeats=1, **SMALL),
+    "decision": partial(deciding.decision, rounds=30, hidden=8, count=20),
+    "blocks-64": partial(deciding.block, rounds=30, hidden=8, together=4, repeats=1),
+    "update-linucb": partial(linear.update_linucb, rounds=20, repeats=1),
+    "fixed-200": partial(runs.fixed, rounds=25, batches=5, hidden=8),
+    "sequential": partial(runs.sequential, rounds=12, hidden=8),
+    "one-file": partial(runs.one_file, rounds=30, hidden=8),
+    "blocks": partial(runs.blocks, rounds=40, hidden=8),
+    "import": partial(overheads.imports, repeats=1),
+    "runner": partial(overheads.runner, rounds=20, runs=1, patterns=("fixed-B40",)),
+    "million-parameters": partial(wide.million_parameters, rounds=20, batches=4, **SMALL),
+    "long-run": partial(stream.long_run, rounds=400, batches=5),
+    "million-rounds": partial(stream.million_rounds, rounds=600, settings=STREAM),
+}
+
+
+@pytest.fixture
+def fast_yardsticks(monkeypatch):
+    """Products and streams without large matrices and processes."""
+    for module in (training, deciding, runs, stream):
+        monkeypatch.setattr(module, "product_rate", lambda dtype: 1e9)
+    monkeypatch.setattr(stream, "alone", lambda work, tell, **arguments: stream.stream(tell, **arguments))
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_benchmark_gives_figures_of_its_name(name, fast_yardsticks):
+    told = []
+    figures = TINY[name](told.append)
+    assert figures
+    assert all(figure.name.startswith(name) for figure in figures)
+    assert all(figure.value > 0 and figure.seconds > 0 and figure.says.endswith(".") for figure in figures)
+    assert all(isinstance(line, str) for line in told)
+
+
+def test_the_tiny_ones_are_all_there_are():
+    assert {"training" if name.startswith("training-") else name for name in BENCHMARKS} == set(TINY)
+    assert all(name == benchmark.name for name, benchmark in BENCHMARKS.items())
+
+
+def test_a_training_that_needs_a_second_attempt_is_no_measurement(fast_yardsticks, monkeypatch):
+    plan = training.Plan
+    monkeypatch.setattr(
+        training, "Plan", lambda ridge, steps, step=None, **k: plan(ridge, steps, step and 1e6 * step, **k)
+    )
+    with pytest.raises(BenchmarkFailed, match="one attempt was to do"):
+        TINY["training"](print)
+
+
+def test_the_bare_linucb_chooses_the_librarys_arms():
+    world = Cosine().rounds(seed=3, count=120)
+    policy = LinUCB(10, seed=0)
+    play(policy, world)
+    assert linear.bare_linucb(world) == policy.history.arms.tolist()
+
+
+def test_without_the_example_its_figure_is_skipped_aloud(tmp_path):
+    with pytest.raises(NotMeasured, match="not in the wheel"):
+        runs.one_file(print, path=tmp_path / "one_file.py")
+
+
+def test_a_run_in_parts_is_the_run(fast_yardsticks):
+    """The telling every tenth changes nothing: the same updates as in one piece."""
+    policy = runs.BatchNeuralUCB(10, runs.FixedGrid(25, 5), seed=0, **runs.PRINTED | SMALL)
+    play(policy, Cosine().rounds(seed=0, count=25))
+    other = runs.BatchNeuralUCB(10, runs.FixedGrid(25, 5), seed=0, **runs.PRINTED | SMALL)
+    runs._over_training("fixed-200", "", other, 25, lambda text: None)
+    assert [u.describe() for u in other.updates] == [u.describe() for u in policy.updates]
+    np.testing.assert_array_equal(other.history.arms, policy.history.arms)
+
+
+def test_a_stream_has_all_its_rounds_and_is_bounded_in_memory():
+    parts = list(stream.chunks(2 * stream.CHUNK + 5, arms=2, dim=3))
+    assert [len(contexts) for contexts, _ in parts] == [stream.CHUNK, stream.CHUNK, 5]
+    again = list(stream.chunks(stream.CHUNK, arms=2, dim=3))
+    np.testing.assert_array_equal(parts[0][0], again[0][0])
+    assert not np.array_equal(parts[0][0][:5], parts[1][0][:5])
+
+
+def test_streams_keep_their_schedule(fast_yardsticks):
+    fixed = stream.stream(print, rounds=500, log_ratio=None, **STREAM)
+    assert fixed["versions"] == 5
+    assert fixed["parameters"] == 8 * 4 + 8
+    rule = stream.stream(print, rounds=500, log_ratio=2.0, **STREAM | {"batches": 50})
+    assert 5 < rule["versions"] <= 50
+
+
+def test_log_q_is_chosen_from_a_short_run(fast_yardsticks):
+    settings = {"dim": 3, "arms": 2, **SMALL}
+    log_ratio = stream.fitting_log_ratio(6000, 20, probe=600, **settings)
+    out = stream.stream(lambda text: None, rounds=6000, batches=60, log_ratio=log_ratio, **settings)
+    assert 15 <= out["versions"] <= 25
+
+
+def test_a_process_of_its_own_tells_and_answers():
+    told = []
+    out = alone("wide:wide", told.append, rounds=12, hidden=8, depth=3, batches=3, steps=2)
+    assert out["versions"] == 3
+    assert out["parameters"] == 8 * 20 + 64 + 8
+    assert out["peak"] > 0
+    assert told == ["p = 232"]
+
+
+def test_a_process_that_fails_says_why():
+    with pytest.raises(BenchmarkFailed, match=r"wide:wide ended with code 1: .*hidden must be even"):
+        alone("wide:wide", print, rounds=12, hidden=7, depth=3, batches=3, steps=2)
+
+
+def test_the_answers_of_a_process_are_its_lines(capsys):
+    alone_module.main("wide:wide", '{"rounds": 8, "hidden": 4, "depth": 2, "batches": 2, "steps": 1}')
+    answer = alone_module._read(capsys.readouterr().out.splitlines()[-1])
+    assert answer["result"]["versions"] == 2
+    assert alone_module._read("a warning") is None
+    assert alone_module._read("3") is None
+    assert alone_module._read('{"other": 1}') is None
+
+
+def test_the_better_yardstick_counts():
+    rates = iter([2.0, 3.0])
+    assert yardstick.around(lambda: next(rates), lambda: "done") == (3.0, "done")
+    rates = iter([3.0, 2.0])
+    assert yardstick.around(lambda: next(rates), lambda: "done") == (3.0, "done")
+
+
+def test_yardsticks_are_positive():
+    assert yardstick.product_rate(np.float32, size=8, repeats=1) > 0
+    assert yardstick.read_rate(3000, repeats=1) > 0
+    assert "NumPy" in yardstick.describe()
+
+
+def test_names_and_patterns_choose():
+    names = ["fixed-200", "one-*", "million-*"]
+    wanted, left_out = chosen(BENCHMARKS, names, quick=False, everything=False)
+    assert [b.name for b in wanted] == ["fixed-200", "one-file", "million-parameters"]
+    assert list(left_out) == ["million-rounds"]
+    assert [b.name for b in chosen(BENCHMARKS, ["million-rounds"], quick=False, everything=False)[0]] == [
+        "million-rounds"
+    ]
+    assert "million-rounds" in [b.name for b in chosen(BENCHMARKS, [], quick=False, everything=True)[0]]
+    wanted, left_out = chosen(BENCHMARKS, names, quick=True, everything=True)
+    assert [b.name for b in wanted] == ["fixed-200"]
+    assert "--quick" in left_out["one-file"]
+
+
+def test_one_failure_stops_no_other():
+    def fails(tell):
+        raise BenchmarkFailed("it rained")
+
+    def absent(tell):
+        raise NotMeasured("no file")
+
+    def starved(tell):
+        raise MemoryError
+
+    makers = {"a": fails, "b": absent, "c": starved, "import": TINY["import"]}
+    session, ended = begin(size=8, numbers=100), []
+    measure(
+        session,
+        [Benchmark(name, "Something.", maker) for name, maker in makers.items()],
+        started=lambda benchmark: lambda text: None,
+        finished=lambda benchmark, figures: ended.append((benchmark.name, len(figures))),
+    )
+    assert ended == [("a", 0), ("b", 0), ("c", 0), ("import", 1)]
+    assert session.failed == {"a": "it rained", "c": "MemoryError"}
+    assert session.skipped == {"b": "no file"}
+    assert [figure.name for figure in session.figures] == ["import"]
