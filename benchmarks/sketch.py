@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from machine import describe
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, Sketch, prices
+from rarely.bench.yardstick import describe
 from rarely.core.covariance import Dual, Limit, Proposal, in_bytes
 from rarely.core.covariance.wrapped import Wrapped
 from rarely.core.factors import FactorRows

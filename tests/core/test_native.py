@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import descend as plain_descend
-from rarely.core import few, native
+from rarely.core import native, scores
 from rarely.core.covariance.cholesky import GrowingCholesky, whole_panels
 from rarely.core.factors import Factors, gram
 from rarely.core.fused import Fused
@@ -87,12 +87,12 @@ def features(rng, count, widths):
 @settings(max_examples=60)
 @given(
     past=st.integers(0, 300),
-    new=st.integers(1, few.MOST),
+    new=st.integers(1, 70),
     widths=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=3),
     skip=st.integers(0, 5),
     seed=st.integers(0, 10**6),
 )
-def test_few_candidates_get_numpys_products(past, new, widths, skip, seed):
+def test_candidates_get_numpys_products(past, new, widths, skip, seed):
     rng = np.random.default_rng(seed)
     old, fresh = features(rng, past + skip, widths)[skip:], features(rng, new, widths)
     np.testing.assert_allclose(gram(old, fresh), old.vectors() @ fresh.vectors().T, rtol=1e-11, atol=1e-11)
@@ -100,15 +100,15 @@ def test_few_candidates_get_numpys_products(past, new, widths, skip, seed):
 
 @needs_compiler
 @settings(max_examples=40, deadline=None)
-@given(size=st.integers(1, 300), new=st.integers(1, few.MOST), part=st.floats(0, 1), seed=st.integers(0, 10**6))
-def test_few_candidates_are_solved_as_numpy_solves_them(size, new, part, seed):
+@given(size=st.integers(1, 300), new=st.integers(1, 70), part=st.floats(0, 1), seed=st.integers(0, 10**6))
+def test_candidates_are_solved_as_numpy_solves_them(size, new, part, seed):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(size, size))
     factor, _ = GrowingCholesky.of(root @ root.T + size * np.eye(size))
     rows, rhs = max(1, round(part * size)), rng.normal(size=(size, new))
     ours = factor.solve(rhs[:rows], rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(few, "are_few", lambda candidates: False)
+        patch.setattr("rarely.core.covariance.cholesky.available", lambda: False)
         theirs = factor.solve(rhs[:rows], rows)
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
     known = whole_panels(ours)
@@ -116,9 +116,25 @@ def test_few_candidates_are_solved_as_numpy_solves_them(size, new, part, seed):
     np.testing.assert_allclose(going_on, factor.solve(rhs, size), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(("candidates", "said"), [(0, False), (1, True), (few.MOST, True), (few.MOST + 1, False)])
-def test_few_are_at_most_two_vectors(candidates, said):
-    assert few.are_few(candidates) == (said and native.available())
+@needs_compiler
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_threads_share_the_candidates(threads, monkeypatch):
+    # Large enough for seven threads: each wants 2²¹ products and a block of 16 candidates of its own.
+    monkeypatch.setattr(scores, "threads", lambda: threads)
+    rng, widths = np.random.default_rng(0), [(60, 20), (1, 60)]
+    old, fresh = features(rng, 500, widths), features(rng, 250, widths)
+    k = gram(old, fresh)
+    np.testing.assert_allclose(k, old.vectors() @ fresh.vectors().T, rtol=1e-10, atol=1e-10)
+    matrix = gram(old, old) + np.eye(500)
+    solution = GrowingCholesky.of(matrix)[0].solve(k, 500)
+    np.testing.assert_allclose(np.linalg.cholesky(matrix) @ solution, k, rtol=1e-9, atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (4, 11, 200), (100, 30, 7), (33, 200, 65), (0, 5, 3)])
+def test_a_product_is_numpys(shape):
+    (n, k, m), rng = shape, np.random.default_rng(0)
+    a, b = rng.normal(size=(n, k)), rng.normal(size=(m, k))
+    np.testing.assert_allclose(scores.product(a, b), a @ b.T, rtol=1e-12, atol=1e-12)
 
 
 @needs_compiler
@@ -228,7 +244,7 @@ def test_every_processors_form_gives_the_same(form, tmp_path):
     for source in Path(native.__file__).parent.glob("*.[ch]"):
         text = source.read_text().replace('HAS("avx512f")', "0")
         (tmp_path / source.name).write_text(text.replace('HAS("avx2")', "0") if form == "any" else text)
-    command = ["gcc", "-O2", "-w", "-shared", "-fPIC", "-pthread", "passes.c", "few.c", "-o", "native.so"]
+    command = ["gcc", "-O2", "-w", "-shared", "-fPIC", "-pthread", "passes.c", "scores.c", "-o", "native.so"]
     subprocess.run(command, cwd=tmp_path, check=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "LIBRARY", tmp_path / "native.so")
@@ -241,7 +257,7 @@ def test_every_processors_form_gives_the_same(form, tmp_path):
                 assert_close(ours, theirs, CLOSE[dtype])
                 assert_close(fused.curvature_times(ours)[1], plain.curvature_times(ours)[1], CLOSE[dtype])
             rng, widths = np.random.default_rng(1), [(7, 3), (1, 7)]
-            for count in (3, 11):
+            for count in (3, 11, 40):
                 old, fresh = features(rng, 150, widths), features(rng, count, widths)
                 k = gram(old, fresh)
                 np.testing.assert_allclose(k, old.vectors() @ fresh.vectors().T, rtol=1e-11, atol=1e-11)

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core import few
+from rarely.core import scores
+from rarely.core.native import available
 from rarely.core.rows import Rows
 from rarely.core.types import Array, Arrays
 
@@ -74,8 +75,8 @@ def gram(left: Factors, right: Factors) -> Array:
     array([[1., 0.],
            [0., 1.]])
     """
-    if few.are_few(len(right)):
-        return few.cross(left.interleaved(), right.interleaved())
+    if available() and len(right):
+        return scores.cross(left.interleaved(), right.interleaved())
     out = np.empty((len(left), len(right)))
     tile = max(64, TILE_NUMBERS // max(len(right), 1))
     inputs, signals = (np.empty((min(tile, len(left)), len(right))) for _ in range(2))

@@ -15,6 +15,7 @@ A bias is a weight from a unit that is always 1, so it needs no code of its own 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,11 +23,22 @@ import numpy as np
 
 from rarely.core.errors import InvalidInput, check_choice, check_whole
 from rarely.core.factors import Factors
+from rarely.core.scores import product
 from rarely.core.types import Array, Floats
 
 Weights = tuple[Floats, ...]
 Scaling = Literal["ntk", "standard"]
 Initial = Literal["paired", "uniform"]
+Multiply = Callable[[Floats, Floats, Floats], object]
+"""(a, b, out): out becomes a·bᵀ."""
+
+
+def _by_blas(a: Floats, b: Floats, out: Floats) -> None:
+    np.matmul(a, b.T, out=out)
+
+
+def _by_lanes(a: Floats, b: Floats, out: Floats) -> None:
+    out[:] = product(np.asarray(a, np.float64), np.asarray(b, np.float64))
 
 
 @dataclass(frozen=True)
@@ -96,11 +108,11 @@ class Network:
             weights.append(w)
         return tuple(weights)
 
-    def workspace(self, rows: int, dtype: type) -> Workspace:
+    def workspace(self, rows: int, dtype: type, multiply: Multiply = _by_blas) -> Workspace:
         """Room for `rows` contexts at a time, so that a training loop allocates nothing."""
         inputs: Weights = tuple(np.ones((rows, i), dtype) for _, i in self.shapes)
         signals: Weights = tuple(np.empty((rows, o), dtype) for o, _ in self.shapes)
-        return Workspace(inputs, signals, np.empty((rows, 1), dtype))
+        return Workspace(inputs, signals, np.empty((rows, 1), dtype), multiply)
 
     def forward(self, weights: Weights, contexts: Floats, work: Workspace) -> Floats:
         """u of each context, (n,); fills the workspace's inputs a_0 … a_{L−1}."""
@@ -108,9 +120,9 @@ class Network:
         work.inputs[0][:n, : self.dim] = contexts
         for w, a, b in zip(weights, work.inputs, work.inputs[1:], strict=False):
             units = b[:n, : self.hidden]
-            np.matmul(a[:n], w.T, out=units)
+            work.multiply(a[:n], w, units)
             np.maximum(units, 0, out=units)
-        np.matmul(work.inputs[-1][:n], weights[-1].T, out=work.values[:n])
+        work.multiply(work.inputs[-1][:n], weights[-1], work.values[:n])
         return work.values[:n, 0]
 
     def backward(self, weights: Weights, rows: int, work: Workspace) -> None:
@@ -128,7 +140,7 @@ class Network:
             above = weights[layer + 1][:, : self.hidden]
             if layer == self.depth - 3:
                 above = self.gain(weights)[:, None] * above
-            np.matmul(work.signals[layer + 1][:rows], above, out=signal)
+            work.multiply(work.signals[layer + 1][:rows], above.T, signal)
             signal *= active
 
     def gain(self, weights: Weights) -> Floats:
@@ -137,7 +149,7 @@ class Network:
 
     def values_and_factors(self, weights: Weights, contexts: Array) -> tuple[Array, Factors]:
         """f of each context, (n,), and its feature."""
-        work = self.workspace(len(contexts), np.float64)
+        work = self.workspace(len(contexts), np.float64, _by_lanes)
         values = self.output_scale * self.forward(weights, contexts, work)
         self.backward(weights, len(contexts), work)
         work.signals[-2][:] *= self.gain(weights)
@@ -151,6 +163,7 @@ class Workspace:
     inputs: tuple[Floats, ...]
     signals: tuple[Floats, ...]
     values: Floats
+    multiply: Multiply
 
 
 def _as_doubles(arrays: tuple[Floats, ...]) -> tuple[Array, ...]:

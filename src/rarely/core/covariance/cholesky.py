@@ -14,8 +14,9 @@ import warnings
 
 import numpy as np
 
-from rarely.core import few
+from rarely.core import scores
 from rarely.core.errors import JitterWarning, NotPositiveDefinite
+from rarely.core.native import available
 from rarely.core.rows import shallow
 from rarely.core.types import Array
 
@@ -93,8 +94,8 @@ class GrowingCholesky:
 
         `known` is the solution's beginning, whole panels of it; rhs is then what follows.
         """
-        if few.are_few(rhs.shape[1]):
-            return few.solve(self._left, self._inverse, rhs, rows, known)
+        if available() and rhs.shape[1]:
+            return scores.solve(self._left, self._inverse, rhs, rows, known)
         done = 0 if known is None else len(known)
         out = np.empty((rows, rhs.shape[1]))
         if known is not None:
@@ -116,7 +117,7 @@ class GrowingCholesky:
         rows = np.zeros((n, self._size + n))
         if self._size:
             above = self.solve(cross, self._size, known)
-            corner = corner - above.T @ above
+            corner = corner - scores.product(above.T, above.T)
             rows[:, : self._size] = above.T
         factor, jitters = cholesky(corner)
         self.jitters += jitters

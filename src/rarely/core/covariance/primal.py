@@ -20,6 +20,7 @@ from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal
 from rarely.core.factors import Factors
 from rarely.core.rows import Rows, shallow
+from rarely.core.scores import product
 from rarely.core.types import Array, Arrays
 
 BLOCK_NUMBERS = 2**21
@@ -68,9 +69,9 @@ class Primal:
             solved = chosen.solved.T
         else:
             solved = self._running.solve(features.T, len(self._matrix)).T
-        corner = solved @ solved.T
+        corner = product(solved, solved)
         corner.flat[:: len(factors) + 1] += 1.0
-        rows = self._factor.border(self._solved.view @ solved.T, corner)
+        rows = self._factor.border(product(self._solved.view, solved), corner)
         growth = 2 * np.log(np.diagonal(rows, offset=len(self._pending)))
         return Proposal(factors, self.log_det + np.cumsum(growth), np.hstack((features, solved, rows)))
 

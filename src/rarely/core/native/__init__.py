@@ -1,4 +1,4 @@
-"""The hot loops in C, where the package was built with a compiler: `passes.c` trains, `few.c` scores.
+"""The hot loops in C, where the package was built with a compiler: `passes.c` trains, `scores.c` decides.
 
 Everything here has a NumPy form that gives the same but for rounding; it serves where the library is not
 there, and is the tests' oracle. `RARELY_COMPILED=0` turns the library off. Integers are C's long.
@@ -32,9 +32,9 @@ def library() -> Any:
     for name, arguments in _ARGUMENTS.items():
         for function in (getattr(loaded, f"{name}_f32"), getattr(loaded, f"{name}_f64")):
             function.argtypes, function.restype = arguments, _REAL
-    loaded.cross.argtypes = [_WIDE, _SIZE, _SIZE, *[_AT] * 4]
-    loaded.solve.argtypes = [_WIDE, _SIZE, _SIZE, *[_AT] * 3]
-    loaded.cross.restype = loaded.solve.restype = None
+    loaded.cross.argtypes = [_WIDE, _SIZE, _SIZE, _SIZE, *[_AT] * 4, _WIDE]
+    loaded.solve.argtypes = [_WIDE, _SIZE, _SIZE, _SIZE, *[_AT] * 3, _WIDE]
+    loaded.cross.restype = loaded.solve.restype = _WIDE
     return loaded
 
 

@@ -1,0 +1,89 @@
+/* One processor's form: TALL rows at a time, every candidate of a block a lane of one of WIDTH vectors. */
+#define vec NAME(vec)
+typedef double vec __attribute__((vector_size(64), aligned(8)));
+
+/* The products of HIGH rows, `pitch` apart, with `length` rows of lanes. */
+INLINE void NAME(products)(const int HIGH, const int WIDTH, const double *restrict rows, long pitch,
+                           const vec *restrict lanes, long length, vec *restrict out) {
+    vec sums[TALL][WIDTHS];
+    const vec zero = {0};
+    UNROLL for (int r = 0; r < HIGH; r++)
+        UNROLL for (int c = 0; c < WIDTH; c++) sums[r][c] = zero;
+    for (long j = 0; j < length; j++) {
+        /* Rows end before the processor has seen where they go. */
+        if (j % 8 == 0) UNROLL for (int r = 0; r < HIGH; r++) __builtin_prefetch(rows + r * pitch + j + AHEAD);
+        UNROLL for (int r = 0; r < HIGH; r++)
+            UNROLL for (int c = 0; c < WIDTH; c++) sums[r][c] += rows[r * pitch + j] * lanes[j * WIDTH + c];
+    }
+    UNROLL for (int r = 0; r < HIGH; r++)
+        UNROLL for (int c = 0; c < WIDTH; c++) out[r * WIDTH + c] = sums[r][c];
+}
+
+INLINE void NAME(multiply)(const int WIDTH, const double *rows, long count, long pitch, const vec *lanes, long length,
+                           vec *out) {
+    long r = 0;
+    for (; r + TALL <= count; r += TALL)
+        NAME(products)(TALL, WIDTH, rows + r * pitch, pitch, lanes, length, out + r * WIDTH);
+    for (; r < count; r++) NAME(products)(1, WIDTH, rows + r * pitch, pitch, lanes, length, out + r * WIDTH);
+}
+
+INLINE void NAME(cross_of)(const int WIDTH, long blocks, long past, long layers, const long *widths, const double **old,
+                           const double **fresh, double *out, long stride) {
+    vec inputs[PANEL * WIDTHS], signals[PANEL * WIDTHS];
+    for (long start = 0; start < past; start += PANEL) {
+        const long count = past - start < PANEL ? past - start : PANEL;
+        for (long b = 0; b < blocks; b++)
+            for (long l = 0; l < 2 * layers; l += 2) {
+                const long in = widths[l], up = widths[l + 1];
+                const vec *new_in = (const vec *)fresh[l] + b * in * WIDTH;
+                const vec *new_up = (const vec *)fresh[l + 1] + b * up * WIDTH;
+                NAME(multiply)(WIDTH, old[l] + start * in, count, in, new_in, in, inputs);
+                if (up) NAME(multiply)(WIDTH, old[l + 1] + start * up, count, up, new_up, up, signals);
+                for (long r = 0; r < count; r++) {
+                    vec *k = (vec *)(out + (start + r) * stride) + b * WIDTH;
+                    UNROLL for (int c = 0; c < WIDTH; c++) {
+                        vec product = inputs[r * WIDTH + c];
+                        if (up) product *= signals[r * WIDTH + c];
+                        k[c] = l ? k[c] + product : product;
+                    }
+                }
+            }
+    }
+}
+
+/* y is blocks × rows × lanes. A chunk of the triangle's rows stays in the second cache for all blocks. */
+INLINE void NAME(solve_of)(const int WIDTH, long blocks, long done, long rows, const double **left,
+                           const double **inverse, vec *y) {
+    vec sums[PANEL * WIDTHS];
+    for (long start = done; start < rows; start += PANEL) {
+        const long panel = start / PANEL, count = rows - start < PANEL ? rows - start : PANEL;
+        for (long from = 0; from < count; from += CHUNK) {
+            const long part = count - from < CHUNK ? count - from : CHUNK;
+            for (long b = 0; b < blocks; b++) {
+                vec *all = y + b * rows * WIDTH, *here = all + (start + from) * WIDTH;
+                NAME(multiply)(WIDTH, left[panel] + from * start, part, start, all, start, sums);
+                for (long r = 0; r < part * WIDTH; r++) here[r] -= sums[r];
+            }
+        }
+        for (long b = 0; b < blocks; b++) {
+            vec *here = y + (b * rows + start) * WIDTH;
+            NAME(multiply)(WIDTH, inverse[panel], count, PANEL, here, count, sums);
+            memcpy(here, sums, count * WIDTH * sizeof *sums);
+        }
+    }
+}
+
+static void NAME(cross)(int width, long blocks, long past, long layers, const long *widths, const double **old,
+                        const double **fresh, double *out, long stride) {
+    if (width == 1) NAME(cross_of)(1, blocks, past, layers, widths, old, fresh, out, stride);
+    else NAME(cross_of)(2, blocks, past, layers, widths, old, fresh, out, stride);
+}
+
+static void NAME(solve)(int width, long blocks, long done, long rows, const double **left, const double **inverse,
+                        double *y) {
+    if (width == 1) NAME(solve_of)(1, blocks, done, rows, left, inverse, (vec *)y);
+    else NAME(solve_of)(2, blocks, done, rows, left, inverse, (vec *)y);
+}
+#undef vec
+#undef TARGET
+#undef TALL

@@ -1,0 +1,77 @@
+"""Candidates against past rounds in C, each candidate a lane of a vector; see `native/scores.c`.
+
+one decision has K arms: thousands of rows times K columns, a shape on which matrix products spend most of
+their time on preparations, and on waiting for each other's threads. Many columns are products at full
+speed, but their element-wise parts would pass through memory once more for each layer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+
+from rarely.core.native import available, library, threads
+from rarely.core.types import Array
+
+LANES = 8
+"""Of a vector; a block has one vector where that is enough, else two."""
+BLAS_ALONE = 9216
+"""Products of numbers up to which OpenBLAS wakes no thread, be the shape what it may."""
+
+
+def cross(past: Sequence[Array], new: Sequence[Array]) -> Array:
+    """Σ_l (a·b)(δ·ε) of past and new features, (t, n), from (inputs, signals) of each layer in turn."""
+    rows, count = len(past[0]), len(new[0])
+    width, blocks = _blocks(count)
+    old, fresh = [np.ascontiguousarray(array) for array in past], [_lanes(array, width, blocks) for array in new]
+    widths = (ctypes.c_long * len(old))(*(array.shape[1] for array in old))
+    out = np.empty((rows, blocks * width * LANES))
+    arguments = (rows, len(old) // 2, widths, _at(old), _at(fresh), out.ctypes.data, threads())
+    _check(library().cross(width, blocks, *arguments))
+    return out[:, :count]
+
+
+def product(a: Array, b: Array) -> Array:
+    """a·bᵀ, where other loops of ours are near: a large product of BLAS would take a core from them.
+
+    Its threads go on spinning for a while after each product (docs/decisions/0003), and a small one has none.
+    """
+    if len(a) * b.size <= BLAS_ALONE or not available():
+        return np.asarray(a @ b.T)
+    return cross([a, np.empty((len(a), 0))], [b, np.empty((len(b), 0))])
+
+
+def solve(left: list[Array], inverse: list[Array], rhs: Array, rows: int, known: Array | None) -> Array:
+    """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`'s panels."""
+    count, done = rhs.shape[1], 0 if known is None else len(known)
+    width, blocks = _blocks(count)
+    y = np.zeros((rows, blocks * width * LANES))
+    y[done:, :count] = rhs[: rows - done]
+    if known is not None:
+        y[:done, :count] = known
+    _check(library().solve(width, blocks, done, rows, _at(left), _at(inverse), y.ctypes.data, threads()))
+    return y[:, :count]
+
+
+def _blocks(count: int) -> tuple[int, int]:
+    """Vectors in a block, and blocks."""
+    width = 1 if count <= LANES else 2
+    return width, -(-count // (width * LANES))
+
+
+def _lanes(array: Array, width: int, blocks: int) -> Array:
+    """(n, w) → (blocks, w, lanes)."""
+    padded = np.zeros((blocks * width * LANES, array.shape[1]))
+    padded[: len(array)] = array
+    return np.ascontiguousarray(padded.reshape(blocks, width * LANES, -1).transpose(0, 2, 1))
+
+
+def _at(arrays: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+
+
+def _check(failed: int) -> None:
+    if failed:
+        raise MemoryError("the compiled loops found no memory for their buffers")
