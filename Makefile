@@ -11,12 +11,13 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 run: $(VENV)/.installed            ## the cosine problem, all configurations: out/quick/report.html
 	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out/quick
 
-test: $(VENV)/.installed           ## lint, types, arrows, doctests, tests
+test: $(VENV)/.installed           ## lint, types, arrows, doctests, tests; the core's once more without its compiled loops
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
+	$(ONE_THREAD) RARELY_COMPILED=0 $(BIN)/python -m pytest -n auto -q -r fE tests/core tests/contracts
 
 test-slow: $(VENV)/.installed      ## the tests that take minutes
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow

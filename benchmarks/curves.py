@@ -19,7 +19,7 @@ from matplotlib.ticker import NullLocator
 
 from rarely import BatchNeuralUCB, FixedGrid
 from rarely.bench.operations import frozen_numbers, scoring_dual, scoring_primal, training_pass
-from rarely.bench.yardstick import best_of, describe, product_rate, read_rate, seconds_of
+from rarely.bench.yardstick import best_of, describe, product_rate, reader, seconds_of
 from rarely.core.network import Network
 from rarely.core.training import Plan, train
 from rarely.lab.play import play
@@ -95,7 +95,7 @@ def dual_panel(machine: Machine, sizes: Sequence[int], hidden: int = 200, togeth
         numbers, shapes = frozen_numbers(t, policy.network.shapes), policy.network.shapes
         blocks.append(best_of(5, lambda p=policy: p.score(contexts)) / together)
         singles.append(float(np.median([seconds_of(lambda c=c, p=policy: p.select(c)) for c in contexts])))
-        reads.append(numbers / read_rate(numbers))
+        reads.append(best_of(9, reader(numbers)))
         products.append(scoring_dual(t, contexts[:, :, 0].size, shapes) / machine.float64 / together)
     curves = [
         Curve("one at a time: a read of t²/2 + ct numbers", sizes, singles, reads),
@@ -125,7 +125,8 @@ def run_panel(machine: Machine, sizes: Sequence[int], rounds: int = 1000, hidden
         shapes, starts = policy.network.shapes, [0, *(update.round for update in policy.updates), rounds]
         trained = sum(steps * training_pass(n, shapes) for n in starts[1:-1])
         numbers = sum((end - start) * frozen_numbers(start, shapes) for start, end in itertools.pairwise(starts))
-        model.append(trained / machine.float32 + numbers / read_rate(frozen_numbers(rounds, shapes)))
+        last = frozen_numbers(rounds, shapes)
+        model.append(trained / machine.float32 + numbers / last * best_of(9, reader(last)))
     curve = Curve("trainings' products and decisions' reads", sizes, measured, model)
     return Panel(f"A whole run: T = {rounds}, m = {hidden}, J = {steps}", "versions B", [curve])
 

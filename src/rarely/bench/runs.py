@@ -1,8 +1,9 @@
-"""Whole runs on cosine, one round at a time: against the plain p×p file, and against their own training's products."""
+"""Whole runs on cosine: against the plain p×p file, and against their own training's products."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -71,22 +72,32 @@ def _load(path: Path) -> ModuleType:
 
 def fixed(tell: Tell, *, rounds: int = 2000, batches: int = 200, hidden: int = 200) -> list[Figure]:
     """A fixed grid."""
-    policy = BatchNeuralUCB(10, FixedGrid(rounds, batches), seed=0, **PRINTED | {"hidden": hidden})
-    return [_over_training("fixed-200", f"fixed grid, B = {batches}", policy, rounds, tell)]
+
+    def figure(name: str, how: str, play_on: PlayOn, asked: float | None) -> Figure:
+        policy = BatchNeuralUCB(10, FixedGrid(rounds, batches), seed=0, **PRINTED | {"hidden": hidden})
+        return _over_training(name, f"fixed grid, B = {batches}, {how}", policy, rounds, tell, play_on, asked)
+
+    return [
+        figure("fixed-200", "a batch decided in one call", _play_batches, 3.0),
+        figure("fixed-200-singly", "one round at a time", _play_singly, None),
+    ]
 
 
 def sequential(tell: Tell, *, rounds: int = 2000, hidden: int = 200) -> list[Figure]:
     """A training after every round."""
     policy = NeuralUCB(10, seed=0, **PRINTED | {"hidden": hidden})
-    return [_over_training("sequential", "an update after every round (NeuralUCB)", policy, rounds, tell)]
+    how = "an update after every round (NeuralUCB)"
+    return [_over_training("sequential", how, policy, rounds, tell, _play_singly, 3.0)]
 
 
-def _over_training(name: str, schedule: str, policy: BatchNeuralUCB, rounds: int, tell: Tell) -> Figure:
+def _over_training(
+    name: str, how: str, policy: BatchNeuralUCB, rounds: int, tell: Tell, play_on: PlayOn, asked: float | None
+) -> Figure:
     world = Cosine().rounds(seed=0, count=rounds)
     size = max(1, rounds // 10)
 
     def tenth(start: int) -> float:
-        seconds = seconds_of(lambda: _play_on(policy, world[start : start + size], rounds))
+        seconds = seconds_of(lambda: play_on(policy, world[start : start + size], rounds))
         tell(f"round {policy.round} of {rounds}")
         return seconds
 
@@ -100,22 +111,36 @@ def _over_training(name: str, schedule: str, policy: BatchNeuralUCB, rounds: int
     hidden = policy.network.hidden
     return Figure(
         name,
-        f"Cosine, T = {rounds}, m = {hidden}, preset practical, {schedule}: the whole run, one round at a time, over "
-        "its training's 4nmd operations a pass at the float32 product rate.",
+        f"Cosine, T = {rounds}, m = {hidden}, preset practical, {how}: the whole run over its "
+        "training's 4nmd operations a pass at the float32 product rate.",
         seconds / ideal,
         "times the products' time",
         "lower",
         seconds,
-        3.0,
+        asked,
         f"{seconds:.1f} s for {len(policy.updates)} trainings of {operations:.2e} operations in all",
     )
 
 
-def _play_on(policy: BatchNeuralUCB, part: Rounds, rounds: int) -> None:
-    """Rounds out of the middle of a run: unlike `play`'s last, the last of these updates."""
+PlayOn = Callable[[BatchNeuralUCB, Rounds, int], None]
+"""Some rounds out of a run of so many."""
+
+
+def _play_singly(policy: BatchNeuralUCB, part: Rounds, rounds: int) -> None:
+    """One by one; unlike `play`'s last round, the last of these updates."""
     play(policy, part)
     if policy.due and policy.round < rounds:
         policy.update()
+
+
+def _play_batches(policy: BatchNeuralUCB, part: Rounds, rounds: int) -> None:
+    """Each batch decided in one call."""
+    while len(part):
+        decision = policy.select(part.contexts, until_due=True)
+        policy.observe(decision, part[: len(decision)].paid(decision.arm))
+        part = part[len(decision) :]
+        if policy.due and policy.round < rounds:
+            policy.update()
 
 
 def blocks(_: Tell, *, rounds: int = 2000, hidden: int = 200) -> list[Figure]:
@@ -126,16 +151,8 @@ def blocks(_: Tell, *, rounds: int = 2000, hidden: int = 200) -> list[Figure]:
         trigger = DeterminantTrigger(horizon=rounds, batches=200, log_ratio=40.0)
         return BatchNeuralUCB(10, trigger, preset="code", step_size=0.01, seed=0, **PRINTED | {"hidden": hidden})
 
-    def in_blocks(policy: BatchNeuralUCB) -> None:
-        while policy.round < rounds:
-            now = world[policy.round :]
-            decision = policy.select(now.contexts, until_due=True)
-            policy.observe(decision, now[: len(decision)].paid(decision.arm))
-            if policy.due and policy.round < rounds:
-                policy.update()
-
     together, singly = fresh(), fresh()
-    quick = seconds_of(lambda: in_blocks(together))
+    quick = seconds_of(lambda: _play_batches(together, world, rounds))
     slow = seconds_of(lambda: play(singly, world))
     same = sum(a == b for a, b in zip(together.history.arms, singly.history.arms, strict=True))
     return [

@@ -16,9 +16,9 @@ from rarely.core import native
 from rarely.core.types import Floats
 from rarely.lab import environment
 
-COLUMNS = 1024
-"""Of the matrix that is read by a matrix-vector product."""
 Result = TypeVar("Result")
+REST = 0.1
+"""Seconds after which BLAS's threads no longer spin, and what is measured next has the cores."""
 
 
 def describe() -> str:
@@ -55,12 +55,11 @@ def product_rate(dtype: type, size: int = 2000, repeats: int = 5) -> float:
     """Operations a second of a large square matrix product, the best of a few."""
     a: Floats = np.random.default_rng(0).random((size, size)).astype(dtype)
     a @ a
-    return 2 * size**3 / best_of(repeats, lambda: a @ a)
+    best = best_of(repeats, lambda: a @ a)
+    time.sleep(REST)
+    return 2 * size**3 / best
 
 
-def read_rate(numbers: int, repeats: int = 9) -> float:
-    """float64 numbers read in a second, of so many: by a sum or by a matrix-vector product, the faster of both."""
-    rows = -(-numbers // COLUMNS)
-    matrix, vector = np.ones((rows, COLUMNS)), np.ones(COLUMNS)
-    best = min(best_of(repeats, lambda: matrix.sum()), best_of(repeats, lambda: matrix @ vector))
-    return rows * COLUMNS / best
+def reader(numbers: int) -> Callable[[], object]:
+    """One read of so many float64 numbers by one core: their sum."""
+    return np.ones(numbers).sum

@@ -7,7 +7,7 @@
  * is applied to G and not to n rows, and ∂/∂v needs no sum of its own over rows, for Σ_i e_i h_ij = W_j·G_j.
  *
  * Rows are taken ROWS at a time, units WIDE vectors at a time, so that ROWS·WIDE sums stay in registers. Each
- * thread sweeps its share of the rows into a gradient of its own, then steps its share of the units.
+ * thread sweeps its share of the rows into a gradient of its own.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -32,7 +32,7 @@ static void meet(gate *g) {
         if (spins > 4000) sched_yield();
 }
 
-static void *lines(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64 + 64); }
+#define SPAN 4
 
 /* Every processor's form of the passes, from one text: BYTES in a vector, ROWS and WIDE by its registers. */
 #if HAS_FORMS

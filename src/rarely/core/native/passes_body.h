@@ -11,15 +11,18 @@
 typedef REAL vec __attribute__((vector_size(BYTES), aligned(BYTES)));
 typedef WHOLE bits __attribute__((vector_size(BYTES), aligned(BYTES)));
 
+typedef struct { vec *w, *v; } NAME(weights); /* groups×d, groups */
+
 typedef struct {
     long n, groups, d, blocks, steps;
     REAL *x;
     const REAL *y;          /* NULL: the curvature, whose residuals are slopes along (tw, tv) */
-    vec *w, *v, *w0, *v0;   /* groups×d, groups */
+    NAME(weights) *own;     /* for each thread */
+    vec *w0, *v0;
     vec *tw, *tv;           /* the direction of the curvature */
     REAL ridge, step;
-    vec *g, *h;             /* for each thread: groups×d, groups×ROWS */
-    double *sums;           /* for each thread, a cache line: Σe², ‖θ − θ_0‖² of its units */
+    vec *g, *h;             /* for each thread: 2×groups×d, SPAN×groups×ROWS */
+    double *sums;           /* for each thread, a cache line: Σe² by parity */
     double hopeless, loss;
     gate meeting;
     atomic_int begun;       /* once it is known how many threads there are */
@@ -81,30 +84,41 @@ INLINE void NAME(back)(const int WIDTH, long d, const REAL *restrict x, const RE
     }
 }
 
-/* One pass over the blocks [from, to): Σe², and with `learning` G. */
-INLINE double NAME(sweep)(const job *j, const int curved, int learning, long from, long to, vec *restrict g,
-                          vec *restrict h) {
+/* One pass over the blocks [from, to): Σe², and with `learning` G.
+ *
+ * SPAN blocks go together: the weights and G of a group are then read from the nearest cache, and the sums over
+ * units that all of `back` waits for come less often. */
+INLINE double NAME(sweep)(const job *j, const NAME(weights) *at, const int curved, int learning, long from, long to,
+                          vec *restrict g, vec *restrict h) {
     const long d = j->d, groups = j->groups;
     double total = 0;
-    for (long b = from; b < to; b++) {
+    for (long b = from; b < to; b += SPAN) {
+        const int span = to - b < SPAN ? (int)(to - b) : SPAN;
         const REAL *x = j->x + b * d * ROWS;
-        vec u[ROWS];
-        REAL e[ROWS];
+        vec u[SPAN * ROWS];
+        REAL e[SPAN * ROWS];
         long i = 0;
         memset(u, 0, sizeof u);
-        for (; i + WIDE <= groups; i += WIDE)
-            NAME(ahead)(WIDE, curved, d, x, j->w + i * d, j->v + i, j->tw + i * d, j->tv + i, h + i * ROWS, u);
-        for (; i < groups; i++)
-            NAME(ahead)(1, curved, d, x, j->w + i * d, j->v + i, j->tw + i * d, j->tv + i, h + i * ROWS, u);
-        UNROLL for (int a = 0; a < ROWS; a++) {
-            long row = b * ROWS + a;
+#define AHEAD(WIDTH) \
+    for (int s = 0; s < span; s++) \
+        NAME(ahead)(WIDTH, curved, d, x + s * d * ROWS, at->w + i * d, at->v + i, j->tw + i * d, j->tv + i, \
+                    h + (s * groups + i) * ROWS, u + s * ROWS)
+        for (; i + WIDE <= groups; i += WIDE) AHEAD(WIDE);
+        for (; i < groups; i++) AHEAD(1);
+#undef AHEAD
+        for (int a = 0; a < span * ROWS; a++) {
+            const long row = b * ROWS + a;
             e[a] = NAME(lane_sum)(u[a]);
             if (!curved) e[a] = row < j->n ? e[a] - j->y[row] : 0;
             total += (double)e[a] * (double)e[a];
         }
         if (!learning) continue;
-        for (i = 0; i + WIDE <= groups; i += WIDE) NAME(back)(WIDE, d, x, e, h + i * ROWS, g + i * d);
-        for (; i < groups; i++) NAME(back)(1, d, x, e, h + i * ROWS, g + i * d);
+#define BACK(WIDTH) \
+    for (int s = 0; s < span; s++) \
+        NAME(back)(WIDTH, d, x + s * d * ROWS, e + s * ROWS, h + (s * groups + i) * ROWS, g + i * d)
+        for (i = 0; i + WIDE <= groups; i += WIDE) BACK(WIDE);
+        for (; i < groups; i++) BACK(1);
+#undef BACK
     }
     return total;
 }
@@ -115,52 +129,61 @@ INLINE double NAME(squares)(const vec *a, const vec *b, long count) {
     return NAME(lane_sum)(s);
 }
 
-INLINE double NAME(added)(const job *j, int which) {
+INLINE double NAME(added)(const job *j, long parity) {
     double total = 0;
-    for (int t = 0; t < j->meeting.of; t++) total += j->sums[8 * t + which];
+    for (int t = 0; t < j->meeting.of; t++) total += j->sums[8 * t + parity];
     return total;
 }
 
-/* Steps the units of [low, high) down the gradient, which is every thread's G added up. */
-static void NAME(step_down)(job *j, long low, long high) {
-    const long d = j->d, size = j->groups * d;
-    for (long i = low; i < high; i++) {
-        vec slope = {0};
+/* One step down the gradient, which is every thread's G added up; returns ‖θ − θ_0‖² after it. */
+static double NAME(step_down)(const job *j, NAME(weights) *at, const vec *g, long apart) {
+    const long d = j->d;
+    double moved = 0;
+    for (long i = 0; i < j->groups; i++) {
+        vec slope = {0}, squares = {0}, gap;
         for (long k = i * d; k < (i + 1) * d; k++) {
-            vec g = j->g[k];
-            for (int t = 1; t < j->meeting.of; t++) g += j->g[t * size + k];
-            slope += j->w[k] * g;
-            j->w[k] -= j->step * (g * j->v[i] + j->ridge * (j->w[k] - j->w0[k]));
+            vec sum = g[k];
+            for (int t = 1; t < j->meeting.of; t++) sum += g[t * apart + k];
+            slope += at->w[k] * sum;
+            at->w[k] -= j->step * (sum * at->v[i] + j->ridge * (at->w[k] - j->w0[k]));
+            gap = at->w[k] - j->w0[k];
+            squares += gap * gap;
         }
-        j->v[i] -= j->step * (slope + j->ridge * (j->v[i] - j->v0[i]));
+        at->v[i] -= j->step * (slope + j->ridge * (at->v[i] - j->v0[i]));
+        gap = at->v[i] - j->v0[i];
+        moved += NAME(lane_sum)(squares + gap * gap);
     }
+    return moved;
 }
 
+/* Every thread steps weights of its own, all by the same sums: so they meet once a step, and no line of the cache
+ * is written that another thread reads in its sweep. G has two places for each thread, by the parity of the step. */
 static void NAME(descent)(job *j, int me) {
     const int of = j->meeting.of;
-    const long size = j->groups * j->d, from = j->blocks * me / of, to = j->blocks * (me + 1) / of;
-    const long low = j->groups * me / of, high = j->groups * (me + 1) / of;
-    vec *g = j->g + me * size, *h = j->h + me * j->groups * ROWS;
+    const long d = j->d, size = j->groups * d, from = j->blocks * me / of, to = j->blocks * (me + 1) / of;
+    NAME(weights) *at = j->own + me;
+    vec *h = j->h + me * j->groups * ROWS * SPAN;
+    double moved = NAME(squares)(at->w, j->w0, size) + NAME(squares)(at->v, j->v0, j->groups);
     for (long s = 0;; s++) {
-        j->sums[8 * me + 1] = NAME(squares)(j->w + low * j->d, j->w0 + low * j->d, (high - low) * j->d)
-                              + NAME(squares)(j->v + low, j->v0 + low, high - low);
+        const long parity = s % 2;
+        vec *g = j->g + (2 * me + parity) * size;
         memset(g, 0, size * sizeof *g);
-        j->sums[8 * me] = NAME(sweep)(j, 0, s < j->steps, from, to, g, h);
+        j->sums[8 * me + parity] = NAME(sweep)(j, at, 0, s < j->steps, from, to, g, h);
         meet(&j->meeting);
-        double loss = (NAME(added)(j, 0) + (double)j->ridge * NAME(added)(j, 1)) / 2;
+        const double loss = (NAME(added)(j, parity) + (double)j->ridge * moved) / 2;
         if (me == 0) j->loss = loss;
         if (s == j->steps || !(loss <= j->hopeless)) return;
-        NAME(step_down)(j, low, high);
-        meet(&j->meeting);
+        moved = NAME(step_down)(j, at, j->g + parity * size, 2 * size);
     }
 }
 
 static void NAME(curvature)(job *j, int me) {
     const int of = j->meeting.of;
-    vec *g = j->g + me * j->groups * j->d;
-    memset(g, 0, j->groups * j->d * sizeof *g);
-    j->sums[8 * me] = NAME(sweep)(j, 1, 1, j->blocks * me / of, j->blocks * (me + 1) / of, g,
-                                  j->h + me * j->groups * ROWS);
+    const long size = j->groups * j->d;
+    vec *g = j->g + 2 * me * size;
+    memset(g, 0, size * sizeof *g);
+    j->sums[8 * me] = NAME(sweep)(j, j->own, 1, 1, j->blocks * me / of, j->blocks * (me + 1) / of, g,
+                                  j->h + me * j->groups * ROWS * SPAN);
 }
 
 typedef struct { job *job_; int me; } NAME(seat);
@@ -195,15 +218,16 @@ static char *NAME(prepare)(job *j, long n, long m, long d, const REAL *x, int th
     if (threads > j->blocks) threads = (int)j->blocks;
     if (threads < 1) threads = 1;
     j->meeting.of = threads;
-    size_t size = j->groups * d, all = 3 * (size + j->groups) + threads * (size + j->groups * ROWS);
-    size_t for_x = (j->blocks * d * ROWS * sizeof(REAL) + 63) / 64 * 64;
-    char *memory = lines(all * BYTES + for_x + 64 * threads);
+    const size_t size = j->groups * d, one = size + j->groups, for_x = (j->blocks * d * ROWS * sizeof(REAL) + 63) / 64 * 64;
+    const size_t all = 2 * one + threads * (one + 2 * size + j->groups * ROWS * SPAN);
+    char *memory = aligned_alloc(64, (all * BYTES + for_x + threads * (64 + sizeof *j->own) + 63) / 64 * 64);
     if (!memory) return 0;
     vec *at = (vec *)memory;
-    j->w = at, at += size, j->w0 = at, at += size, j->tw = at, at += size;
-    j->v = at, at += j->groups, j->v0 = at, at += j->groups, j->tv = at, at += j->groups;
-    j->g = at, at += threads * size, j->h = at, at += threads * j->groups * ROWS;
-    j->x = (REAL *)at, j->sums = (double *)((char *)at + for_x);
+    j->w0 = at, at += size, j->v0 = at, at += j->groups, j->tw = at, at += size, j->tv = at, at += j->groups;
+    j->g = at, at += 2 * threads * size, j->h = at, at += threads * j->groups * ROWS * SPAN;
+    j->x = (REAL *)(at + threads * one), j->sums = (double *)((char *)j->x + for_x);
+    j->own = (NAME(weights) *)(j->sums + 8 * threads);
+    for (int t = 0; t < threads; t++, at += one) j->own[t] = (NAME(weights)){at, at + size};
     memset(j->x, 0, for_x);
     for (long i = 0; i < n; i++)
         for (long k = 0; k < d; k++) j->x[(i / ROWS * d + k) * ROWS + i % ROWS] = x[i * d + k];
@@ -235,9 +259,10 @@ static double NAME(descend)(long n, long m, long d, const REAL *x, const REAL *y
     char *memory = NAME(prepare)(&j, n, m, d, x, threads);
     if (!memory) return -1;
     NAME(pack)(w0, j.w0, m, d, j.groups), NAME(pack)(v0, j.v0, m, 1, j.groups);
-    NAME(pack)(w, j.w, m, d, j.groups), NAME(pack)(v, j.v, m, 1, j.groups);
+    for (int t = 0; t < j.meeting.of; t++)
+        NAME(pack)(w, j.own[t].w, m, d, j.groups), NAME(pack)(v, j.own[t].v, m, 1, j.groups);
     int done = NAME(together)(&j);
-    NAME(unpack)(j.w, w, m, d), NAME(unpack)(j.v, v, m, 1);
+    NAME(unpack)(j.own->w, w, m, d), NAME(unpack)(j.own->v, v, m, 1);
     free(memory);
     return done ? j.loss : -1;
 }
@@ -248,7 +273,7 @@ static double NAME(curve)(long n, long m, long d, const REAL *x, const REAL *w0,
     job j = {0};
     char *memory = NAME(prepare)(&j, n, m, d, x, threads);
     if (!memory) return -1;
-    NAME(pack)(w0, j.w, m, d, j.groups), NAME(pack)(v0, j.v, m, 1, j.groups);
+    NAME(pack)(w0, j.own->w, m, d, j.groups), NAME(pack)(v0, j.own->v, m, 1, j.groups);
     NAME(pack)(w, j.tw, m, d, j.groups), NAME(pack)(v, j.tv, m, 1, j.groups);
     int done = NAME(together)(&j);
     const long size = j.groups * d;
@@ -256,9 +281,9 @@ static double NAME(curve)(long n, long m, long d, const REAL *x, const REAL *w0,
         vec slope = {0};
         for (long k = i * d; k < (i + 1) * d; k++) {
             vec g = j.g[k];
-            for (int t = 1; t < j.meeting.of; t++) g += j.g[t * size + k];
-            slope += j.w[k] * g;
-            j.g[k] = g * j.v[i];
+            for (int t = 1; t < j.meeting.of; t++) g += j.g[2 * t * size + k];
+            slope += j.own->w[k] * g;
+            j.g[k] = g * j.own->v[i];
         }
         j.tv[i] = slope;
     }
