@@ -75,7 +75,8 @@ def gram(left: Factors, right: Factors) -> Array:
     array([[1., 0.],
            [0., 1.]])
     """
-    if available() and len(right):
+    size = len(left) * len(right)
+    if available() and size * max(max(pair) for pair in left.widths) > scores.BLAS_ALONE:
         return scores.cross(left.interleaved(), right.interleaved())
     out = np.empty((len(left), len(right)))
     tile = max(64, TILE_NUMBERS // max(len(right), 1))

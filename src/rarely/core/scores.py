@@ -8,7 +8,7 @@ speed, but their element-wise parts would pass through memory once more for each
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -28,8 +28,8 @@ def cross(past: Sequence[Array], new: Sequence[Array]) -> Array:
     old, fresh = [np.ascontiguousarray(array) for array in past], [_lanes(array, width, blocks) for array in new]
     widths = (ctypes.c_long * len(old))(*(array.shape[1] for array in old))
     out = np.empty((rows, blocks * width * LANES))
-    arguments = (rows, len(old) // 2, widths, _at(old), _at(fresh), out.ctypes.data, threads())
-    _check(library().cross(width, blocks, *arguments))
+    arguments = (rows, len(old) // 2, widths, _at(map(address, old)), _at(map(address, fresh)), address(out))
+    _check(library().cross(width, blocks, *arguments, _threads(blocks)))
     return out[:, :count]
 
 
@@ -43,15 +43,15 @@ def product(a: Array, b: Array) -> Array:
     return cross([a, np.empty((len(a), 0))], [b, np.empty((len(b), 0))])
 
 
-def solve(left: list[Array], inverse: list[Array], rhs: Array, rows: int, known: Array | None) -> Array:
-    """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`'s panels."""
+def solve(left: list[int], inverse: list[int], rhs: Array, rows: int, known: Array | None) -> Array:
+    """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`'s panels, given by their addresses."""
     count, done = rhs.shape[1], 0 if known is None else len(known)
     width, blocks = _blocks(count)
     y = np.zeros((rows, blocks * width * LANES))
     y[done:, :count] = rhs[: rows - done]
     if known is not None:
         y[:done, :count] = known
-    _check(library().solve(width, blocks, done, rows, _at(left), _at(inverse), y.ctypes.data, threads()))
+    _check(library().solve(width, blocks, done, rows, _at(left), _at(inverse), address(y), _threads(blocks)))
     return y[:, :count]
 
 
@@ -68,8 +68,18 @@ def _lanes(array: Array, width: int, blocks: int) -> Array:
     return np.ascontiguousarray(padded.reshape(blocks, width * LANES, -1).transpose(0, 2, 1))
 
 
-def _at(arrays: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+def _threads(blocks: int) -> int:
+    return threads() if blocks > 1 else 1
+
+
+def address(array: Array) -> int:
+    """Of its first number."""
+    return int(array.__array_interface__["data"][0])
+
+
+def _at(addresses: Iterable[int]) -> ctypes.Array[ctypes.c_void_p]:
+    known = list(addresses)
+    return (ctypes.c_void_p * len(known))(*known)
 
 
 def _check(failed: int) -> None:

@@ -164,11 +164,14 @@ class Store:
         path = self.path(record.id)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}{PART}")
-        with open(part, "wb") as file:
-            file.write(gzip.compress(json.dumps(record.data, separators=(",", ":")).encode(), mtime=0))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        try:
+            with open(part, "wb") as file:
+                file.write(gzip.compress(json.dumps(record.data, separators=(",", ":")).encode(), mtime=0))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)  # there only if Ctrl-C came, or the disk is full
 
     def read(self) -> list[Record]:
         """All records, in the order of their names; they must belong together."""
