@@ -26,7 +26,7 @@ bench: $(VENV)/.installed          ## every figure of docs/performance.md but th
 	$(BIN)/rarely bench $(if $(wildcard docs/baseline.json),--baseline docs/baseline.json)
 
 clean:
-	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) src/rarely/core/native/*.so out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/core/native/*.[ch])
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rarely needs Python 3.11 or newer; set PYTHON=python3.12, say")'

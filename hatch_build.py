@@ -1,11 +1,12 @@
-"""Builds the compiled loops where there is a C compiler; without one the package is whole all the same."""
+"""Builds the compiled loops where there is a compiler for them; without one the package is whole all the same."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import shlex
 import subprocess
 import sysconfig
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,26 @@ class CompiledLoops(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        compiler = os.environ.get("CC") or next(filter(shutil.which, ("gcc", "cc", "clang")), None)
-        folder = Path(self.root) / NATIVE
-        target = folder / "_native.so"
-        if self.target_name != "wheel" or compiler is None or os.name == "nt":
+        if self.target_name != "wheel" or os.name == "nt":
             return
-        command = [*compiler.split(), *FLAGS, *map(str, sorted(folder.glob("*.c"))), "-o", str(target)]
-        if subprocess.run(command, capture_output=True, check=False).returncode:
-            target.unlink(missing_ok=True)
+        folder = Path(self.root) / NATIVE
+        if complaint := self._compile(folder, folder / "_native.so"):
+            self.app.display_warning(f"without compiled loops, NumPy does their work: {complaint}")
             return
         build_data["artifacts"].append(f"/{NATIVE.as_posix()}/_native.so")
         build_data["pure_python"] = False
         # Called through ctypes, so it is the processor that matters, and not the version of Python.
         build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
+
+    def _compile(self, folder: Path, target: Path) -> str:
+        """What went wrong, if something did."""
+        target.unlink(missing_ok=True)
+        sources = sorted(folder.glob("*.[ch]"))
+        checksum = zlib.crc32(b"".join(path.read_bytes() for path in sources))  # native.checksum() asks for it
+        command = shlex.split(os.environ.get("CC", "")) or ["gcc"]
+        command += [*FLAGS, f"-DSOURCES={checksum}u", *(str(s) for s in sources if s.suffix == ".c"), "-o", str(target)]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False, text=True)
+        except OSError as error:
+            return str(error)
+        return done.stderr[-500:] or "the compiler failed" if done.returncode else ""

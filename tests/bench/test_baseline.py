@@ -46,14 +46,14 @@ def test_a_figure_is_a_finite_number_with_a_direction():
 @pytest.mark.parametrize(
     ("better", "value", "verdict"),
     [
-        ("higher", 7.4, "worse"),
-        ("higher", 7.6, "same"),
+        ("higher", 7.9, "worse"),
+        ("higher", 8.1, "same"),
         ("higher", 12.4, "same"),
         ("higher", 12.6, "better"),
         ("lower", 12.6, "worse"),
         ("lower", 12.4, "same"),
-        ("lower", 7.6, "same"),
-        ("lower", 7.4, "better"),
+        ("lower", 8.1, "same"),
+        ("lower", 7.9, "better"),
     ],
 )
 def test_a_figure_has_moved_when_it_left_the_tolerance(better, value, verdict):

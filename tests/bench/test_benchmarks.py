@@ -83,7 +83,7 @@ def test_a_run_in_parts_is_the_run(fast_yardsticks):
     policy = runs.BatchNeuralUCB(10, runs.FixedGrid(25, 5), seed=0, **runs.PRINTED | SMALL)
     play(policy, Cosine().rounds(seed=0, count=25))
     other = runs.BatchNeuralUCB(10, runs.FixedGrid(25, 5), seed=0, **runs.PRINTED | SMALL)
-    runs._over_training("fixed-200", "", other, 25, lambda text: None, runs._play_singly, None)
+    runs._over_training("fixed-200", "", other, 25, lambda text: None, runs._play_singly)
     assert [u.describe() for u in other.updates] == [u.describe() for u in policy.updates]
     np.testing.assert_array_equal(other.history.arms, policy.history.arms)
 

@@ -1,9 +1,13 @@
 """The loops in C against NumPy's, and both against the plain loops of the oracle."""
 
+import copy
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import descend as plain_descend
+from rarely import BatchNeuralUCB, FixedGrid, InvalidInput
 from rarely.core import native, scores
 from rarely.core.covariance.cholesky import GrowingCholesky, whole_panels
 from rarely.core.factors import Factors, gram
@@ -141,8 +146,8 @@ def test_a_product_is_numpys(shape):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 def test_threads_change_nothing_but_rounding(threads, dtype, monkeypatch):
-    # Large enough for seven threads: each wants 16384 products of its own.
-    fused, plain = both(n=501, half=25, d=9, ridge=0.1, dtype=dtype, seed=3)
+    # Large enough for seven threads: each wants 2¹⁸ products of its own.
+    fused, plain = both(n=1001, half=50, d=20, ridge=0.1, dtype=dtype, seed=3)
     monkeypatch.setattr("rarely.core.fused.threads", lambda: threads)
     step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
     assert_close(
@@ -221,12 +226,12 @@ def test_contexts_need_not_be_contiguous():
     assert_close(one.weights, other.weights, 1e-15)
 
 
-@pytest.mark.parametrize(("given", "threads"), [("3", 3), ("0", None), ("many", None)])
+@pytest.mark.parametrize(("given", "threads"), [("3", 3), ("0", None), ("many", None), ("²", None)])
 def test_threads_are_those_of_blas(given, threads, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    assert native.threads() == (threads or len(os.sched_getaffinity(0)))
+    assert native.threads() == (threads or native._cores())
 
 
 def test_it_can_be_turned_off():
@@ -236,33 +241,156 @@ def test_it_can_be_turned_off():
     assert said.stdout.strip() == "False"
 
 
-@needs_compiler
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: the forms for other processors are not tested")
-@pytest.mark.parametrize("form", ["v3", "any"])
-def test_every_processors_form_gives_the_same(form, tmp_path):
-    # The form is chosen by what the processor says it can; here the answer is overruled.
+@contextmanager
+def rebuilt(folder, flags=(), edit=lambda text: text):
+    """The library as it would be with other flags or sources."""
     for source in Path(native.__file__).parent.glob("*.[ch]"):
-        text = source.read_text().replace('HAS("avx512f")', "0")
-        (tmp_path / source.name).write_text(text.replace('HAS("avx2")', "0") if form == "any" else text)
-    command = ["gcc", "-O2", "-w", "-shared", "-fPIC", "-pthread", "passes.c", "scores.c", "-o", "native.so"]
-    subprocess.run(command, cwd=tmp_path, check=True)
+        (folder / source.name).write_text(edit(source.read_text()))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "LIBRARY", tmp_path / "native.so")
+        patch.setattr(native, "LIBRARY", folder / "native.so")
+        command = ["gcc", "-O2", "-w", "-shared", "-fPIC", "-pthread", f"-DSOURCES={native.checksum()}u", *flags]
+        subprocess.run([*command, *sorted(map(str, folder.glob("*.c"))), "-o", folder / "native.so"], check=True)
         native.library.cache_clear()
         try:
-            for dtype in (np.float32, np.float64):
-                fused, plain = both(n=37, half=11, d=5, ridge=0.1, dtype=dtype, seed=5)
-                step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
-                ours, theirs = (o.descend(o.initial, step, 9, np.inf)[0] for o in (fused, plain))
-                assert_close(ours, theirs, CLOSE[dtype])
-                assert_close(fused.curvature_times(ours)[1], plain.curvature_times(ours)[1], CLOSE[dtype])
-            rng, widths = np.random.default_rng(1), [(7, 3), (1, 7)]
-            for count in (3, 11, 40):
-                old, fresh = features(rng, 150, widths), features(rng, count, widths)
-                k = gram(old, fresh)
-                np.testing.assert_allclose(k, old.vectors() @ fresh.vectors().T, rtol=1e-11, atol=1e-11)
-                factor, _ = GrowingCholesky.of(gram(old, old) + np.eye(150))
-                left = np.linalg.cholesky(gram(old, old) + np.eye(150)) @ factor.solve(k, 150)
-                np.testing.assert_allclose(left, k, rtol=1e-9, atol=1e-9)
+            yield
         finally:
             native.library.cache_clear()
+
+
+needs_gcc = pytest.mark.skipif(
+    not native.available() or shutil.which("gcc") is None,
+    reason="no gcc: other builds of the compiled loops are not tested",
+)
+
+
+@needs_gcc
+def test_the_form_for_avx2_gives_the_same(tmp_path):
+    # The form is chosen by what the processor says it can; here the answer is overruled.
+    with rebuilt(tmp_path, edit=lambda text: text.replace('HAS("x86-64-v4")', "0")):
+        assert native.library().form() == 3
+        for dtype in (np.float32, np.float64):
+            fused, plain = both(n=37, half=11, d=5, ridge=0.1, dtype=dtype, seed=5)
+            step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
+            ours, theirs = (o.descend(o.initial, step, 9, np.inf)[0] for o in (fused, plain))
+            assert_close(ours, theirs, CLOSE[dtype])
+            assert_close(fused.curvature_times(ours)[1], plain.curvature_times(ours)[1], CLOSE[dtype])
+        rng, widths = np.random.default_rng(1), [(70, 30), (1, 70)]
+        for count in (3, 11, 40):
+            old, fresh = features(rng, 150, widths), features(rng, count, widths)
+            k, matrix = gram(old, fresh), gram(old, old) + np.eye(150)
+            np.testing.assert_allclose(k, old.vectors() @ fresh.vectors().T, rtol=1e-10, atol=1e-10)
+            solution = GrowingCholesky.of(matrix)[0].solve(k, 150)
+            np.testing.assert_allclose(np.linalg.cholesky(matrix) @ solution, k, rtol=1e-9, atol=1e-8)
+
+
+@needs_gcc
+def test_without_avx2_numpy_does_it(tmp_path):
+    edit = lambda text: text.replace('HAS("x86-64-v4")', "0").replace('HAS("x86-64-v3")', "0")  # noqa: E731
+    with rebuilt(tmp_path, edit=edit):
+        assert not native.available()
+
+
+@needs_gcc
+def test_a_library_of_other_sources_is_not_called(tmp_path):
+    with rebuilt(tmp_path):
+        (tmp_path / "scores.c").write_text("/* another version */")
+        with pytest.warns(RuntimeWarning, match="install the package again"):
+            assert not native.available()
+
+
+@needs_gcc
+def test_a_library_of_before_there_were_checks_is_not_called(tmp_path):
+    with rebuilt(tmp_path, edit=lambda text: text.replace("unsigned sources(void)", "unsigned origin(void)")):
+        assert not native.available()
+
+
+@needs_gcc
+def test_what_no_thread_can_be_had_for_the_caller_does(tmp_path, monkeypatch):
+    (tmp_path / "none.c").write_text("int no_thread() { return 11; }")
+    monkeypatch.setattr(scores, "threads", lambda: 3)
+    monkeypatch.setattr("rarely.core.fused.threads", lambda: 3)
+    with rebuilt(tmp_path, ["-Dpthread_create=no_thread"]):
+        fused, plain = both(n=501, half=50, d=20, ridge=0.1, dtype=np.float64, seed=3)
+        ours, theirs = (o.descend(o.initial, 1e-4, 5, np.inf)[0] for o in (fused, plain))
+        assert_close(ours, theirs, 1e-11)
+        rng, widths = np.random.default_rng(0), [(60, 20), (1, 60)]
+        old, fresh = features(rng, 500, widths), features(rng, 100, widths)
+        np.testing.assert_allclose(gram(old, fresh), old.vectors() @ fresh.vectors().T, rtol=1e-10, atol=1e-10)
+
+
+@needs_gcc
+def test_without_memory_it_says_so(tmp_path):
+    (tmp_path / "none.c").write_text("void *no_memory() { return 0; }")
+    with rebuilt(tmp_path, ["-Daligned_alloc=no_memory"]):
+        fused, _ = both(n=5, half=2, d=2, ridge=0.1, dtype=np.float64, seed=3)
+        with pytest.raises(MemoryError, match="no memory"):
+            fused.loss(fused.initial)
+        with pytest.raises(MemoryError, match="no memory"):
+            fused.curvature_times(fused.initial)
+        factor, _ = GrowingCholesky.of(np.eye(20))
+        with pytest.raises(MemoryError, match="no memory"):
+            factor.solve(np.ones((20, 40)), 20)
+
+
+@needs_compiler
+def test_stretches_are_one_descent(monkeypatch):
+    fused, _ = both(n=30, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0)
+    whole = fused.descend(fused.initial, 1e-3, 17, np.inf)
+    monkeypatch.setattr("rarely.core.fused.STRETCH", 4.0 * 30 * 24 * 5)
+    again = fused.descend(fused.initial, 1e-3, 17, np.inf)
+    assert_close(whole[0], again[0], 1e-14)
+    assert whole[1] == pytest.approx(again[1], rel=1e-14)
+
+
+@needs_compiler
+def test_a_loss_that_is_no_number_ends_the_descent():
+    fused, _ = both(n=30, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0)
+    broken = tuple(np.full_like(w, np.nan) for w in fused.initial)
+    started = time.perf_counter()
+    _, loss = fused.descend(broken, 1e-3, 10**7, np.inf)  # minutes, if it went on
+    assert np.isnan(loss)
+    assert time.perf_counter() - started < 30
+
+
+@needs_compiler
+def test_the_curvature_of_a_dead_unit_is_numpys():
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    initial = net.initial_weights(rng)
+    initial[0][0] = 0.0
+    data = (net, initial, rng.normal(size=(5, 2)), rng.normal(size=5), 0.1, np.float64)
+    vector = tuple(rng.normal(size=w.shape) for w in initial)
+    (value, ours), (truth, theirs) = (o.curvature_times(vector) for o in (Fused(*data), Objective(*data)))
+    assert value == pytest.approx(truth, rel=1e-12)
+    assert_close(ours, theirs, 1e-12)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
+def test_a_copy_of_a_policy_stands_alone(copied):
+    rng = np.random.default_rng(0)
+    policy = BatchNeuralUCB(3, FixedGrid(400, 2), hidden=8, covariance="dual", seed=0)
+    policy.observe(policy.select(rng.normal(size=(200, 4, 3))), rng.normal(size=200))
+    policy.update()
+    contexts = rng.normal(size=(4, 3))
+    before, other = policy.score(contexts), copied(policy)
+    for panel in policy._covariance._factor._left + policy._covariance._factor._inverse:
+        panel[:] = np.nan
+    np.testing.assert_array_equal(other.score(contexts).bonuses, before.bonuses)
+
+
+def test_features_of_single_precision_are_converted():
+    rng = np.random.default_rng(0)
+    old, fresh = features(rng, 300, [(9, 8)]), features(rng, 40, [(9, 8)])
+    small = Factors(*(tuple(a.astype(np.float32) for a in side) for side in (fresh.inputs, fresh.signals)))
+    np.testing.assert_allclose(gram(old, small), gram(old, fresh), rtol=1e-4, atol=1e-4)
+
+
+def test_features_of_other_layers_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"same layers|mismatch|match"):
+        gram(features(rng, 300, [(9, 8)]), features(rng, 40, [(9, 7)]))
+
+
+def test_contexts_without_a_reward_each_are_refused():
+    net = Network(3, 8)
+    with pytest.raises(InvalidInput, match="a row for each reward"):
+        train(net, net.initial_weights(np.random.default_rng(0)), np.ones((4, 3)), np.ones(8), Plan(ridge=0.1))

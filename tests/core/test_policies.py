@@ -558,3 +558,24 @@ def test_linucb_from_a_file_of_version_0_1_sums_everything_at_its_next_update(tm
         p.observe(p.select(contexts), 1.0)
         p.update()
     np.testing.assert_allclose(again.coefficients, policy.coefficients, rtol=1e-12)
+
+
+def test_linucb_with_late_rewards_goes_on_from_a_file_as_if_nothing_had_happened(tmp_path):
+    def learned(policy, decisions, late, save):
+        for k in late[:3]:
+            policy.observe(decisions[k], float(k))
+        policy.update()
+        if save:
+            policy.save(tmp_path / "policy.rarely")
+            policy = load(tmp_path / "policy.rarely")
+        for k in late[3:]:
+            policy.observe(decisions[k], float(k))
+        policy.update()
+        return policy.coefficients
+
+    def decided():
+        rng, policy = np.random.default_rng(0), LinUCB(3, seed=0)
+        return policy, [policy.select(rng.normal(size=(2, 3))) for _ in range(6)]
+
+    late = [5, 2, 4, 0, 3, 1]
+    np.testing.assert_array_equal(*(learned(*decided(), late, save) for save in (True, False)))

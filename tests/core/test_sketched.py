@@ -312,3 +312,52 @@ def test_every_policy_says_how_far_from_the_full_matrix_it_can_be(name):
         assert bound.log_det > 0
     else:
         assert bound is None
+
+
+def lost_rows(form, phi):
+    """R of every round, dense: a round's remainder outside the points of its own time."""
+    rows, points = [], np.empty((0, phi.shape[1]))
+    for row in phi:
+        proposal = form.propose(form.measure(vectors_as_factors(row[None])))
+        form.accept(proposal, 1)
+        points = np.vstack((points, row)) if proposal.kept[0] else points
+        rows.append(row - (points.T @ np.linalg.lstsq(points.T, row, rcond=None)[0] if len(points) else 0))
+    return np.array(rows), len(points)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_norm_of_what_was_lost_is_the_dense_one_and_the_bounds_are_their_formulas(seed):
+    rng, ridge = np.random.default_rng(seed), 0.1
+    form = Sketched(((1, 12),), ridge, Limit(((1, 12),), sketch=Sketch(10)))
+    remainders, points = lost_rows(form, rng.normal(size=(14, 12)))
+    squares = np.square(remainders).sum(axis=1)
+    count, total = int((squares > 1e-12).sum()), float(squares.sum())
+    assert 0 < count < 10, "one open block, with points that came after some of its rounds"
+    truth = np.linalg.norm(remainders, 2) ** 2
+    assert form._remainders._top(form._dictionary) == pytest.approx(truth, rel=1e-9)
+    assert form.error_bound.ratio == pytest.approx(1 + excess(min(truth, total) / ridge), rel=1e-9)
+    c, rank = excess(total / ridge / points), max(count, points)
+    expected = points * np.log1p(c) + rank * np.log1p(c * points / rank)
+    assert form.error_bound.log_det == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_fork_that_is_dropped_leaves_what_was_lost_as_it_was():
+    rng = np.random.default_rng(0)
+    form = Sketched(((1, 12),), 0.1, Limit(((1, 12),), sketch=Sketch(4)))
+    record(form, vectors_as_factors(rng.normal(size=(9, 12))))
+    before, recent = form.error_bound, form._remainders.recent()
+    record(form.fork(), vectors_as_factors(5 * rng.normal(size=(9, 12))))
+    assert form.error_bound == before
+    assert form._remainders.recent() == recent
+
+
+def test_a_place_goes_to_a_round_that_loses_no_less_than_rounds_lately_did():
+    form = Sketched(((1, 12),), 0.1, Limit(((1, 12),), sketch=Sketch(4)))
+    eye = np.eye(12)
+    record(form, vectors_as_factors(eye[:2]))  # the first half of the places
+    record(form, vectors_as_factors(eye[2:3]))  # no place is free yet: lost
+    assert form.points == 2
+    record(form, vectors_as_factors(0.5 * eye[3:4]))  # a place is free, but it loses less than that one did
+    assert form.points == 2
+    record(form, vectors_as_factors(2.0 * eye[4:5]))
+    assert form.points == 3

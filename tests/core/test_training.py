@@ -116,7 +116,8 @@ def test_a_warm_start_is_where_the_descent_begins_and_the_penalty_still_pulls_to
     for a, b in zip(warm.weights, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
     assert warm.final_loss == pytest.approx(loss)
-    assert warm.initial_loss == pytest.approx(plain.loss(THETA))
+    assert warm.initial_loss == pytest.approx(plain.loss(last))
+    assert warm.final_loss < warm.initial_loss < plain.loss(THETA)
 
 
 def test_a_warm_policy_goes_on_from_its_last_weights_and_a_cold_one_does_not():

@@ -1,7 +1,7 @@
 """A session on file, and how another one compares with it.
 
-A figure has moved when it differs from the baseline's by more than the tolerance, a part of the baseline's
-value: machines are noisy by tens of per cent, even in ratios.
+A figure has moved when one of the two is more than 1 + tolerance times the other: machines are noisy by tens
+of per cent, even in ratios.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def _change(now: Figure, then: Figure | None, tolerance: float) -> Change:
     # A figure in another unit is another figure, whatever its name.
     if then is None or (now.unit, now.better) != (then.unit, then.better) or then.value <= 0:
         return Change(now.name, now, then, "new")
-    gain = (now.value - then.value) / then.value * (1 if now.better == "higher" else -1)
-    verdict: Verdict = "worse" if gain < -tolerance else "better" if gain > tolerance else "same"
-    return Change(now.name, now, then, verdict)
+    small, large = sorted((now.value, then.value))
+    if large <= small * (1 + tolerance):
+        return Change(now.name, now, then, "same")
+    return Change(now.name, now, then, "better" if (now.value == large) == (now.better == "higher") else "worse")
 
 
 def differences(now: Session, then: Session) -> list[str]:

@@ -1,7 +1,8 @@
 """What this machine can do: its matrix products and its reads of memory are the yardsticks of every figure.
 
-A machine's speed changes from minute to minute. So a yardstick is taken right before and right after what
-it measures, in the same process, and the better of the two counts: against us, never for us.
+A machine's speed changes from minute to minute. So a product is taken right before and right after what it
+measures, in the same process, and the better of the two counts: against us, never for us. A read is taken in
+turns with what it measures.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rarely.core.types import Floats
 from rarely.lab import environment
 
 Result = TypeVar("Result")
+COLUMNS = 1000
 REST = 0.1
 """Seconds after which BLAS's threads no longer spin, and what is measured next has the cores."""
 
@@ -58,6 +60,14 @@ def product_rate(dtype: type, size: int = 2000, repeats: int = 5) -> float:
     best = best_of(repeats, lambda: a @ a)
     time.sleep(REST)
     return 2 * size**3 / best
+
+
+def all_cores_read_rate(numbers: int, repeats: int = 9) -> float:
+    """float64 numbers read in a second, of so many: by a matrix times a vector, or by a sum if that is faster."""
+    rows = -(-numbers // COLUMNS)
+    matrix, vector = np.ones((rows, COLUMNS)), np.ones(COLUMNS)
+    best = min(best_of(repeats, lambda: matrix @ vector), best_of(repeats, matrix.sum))
+    return rows * COLUMNS / best
 
 
 def reader(numbers: int) -> Callable[[], object]:

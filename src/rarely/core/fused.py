@@ -16,6 +16,9 @@ from rarely.core.network import Network, Weights
 from rarely.core.objective import Objective
 from rarely.core.types import Floats
 
+STRETCH = 2e10
+"""Operations that take some tenths of a second."""
+
 
 class Fused(Objective):
     """What `Objective` computes, in one go over the samples."""
@@ -31,14 +34,20 @@ class Fused(Objective):
 
     def descend(self, start: Weights, step: float, steps: int, hopeless: float) -> tuple[Weights, float]:
         """J steps from `start`, and the loss where they led; none is taken from a loss beyond `hopeless`."""
-        moving = _copied(start)
+        moving = self._copied(start)
         arrays = (self._x, self.targets, *self.initial, *moving)
-        loss = self._call("descend", arrays, self.ridge, step, steps, hopeless)
-        return moving, loss
+        # In stretches, between which Ctrl-C is heard.
+        stretch = max(1, int(STRETCH // (4 * self.samples * moving[0].size + 1)))
+        while True:
+            taken = min(steps, stretch)
+            loss = self._call("descend", arrays, self.ridge, step, taken, hopeless)
+            steps -= taken
+            if not steps or not loss <= hopeless:
+                return moving, loss
 
     def curvature_times(self, vector: Weights) -> tuple[float, Weights]:
         """vᵀΦᵀΦv and ΦᵀΦv, for a unit vector v in the shape of the weights."""
-        product = _copied(vector)
+        product = self._copied(vector)
         return self._call("curve", (self._x, *self.initial, *product)), product
 
     @cached_property
@@ -53,6 +62,5 @@ class Fused(Objective):
             raise MemoryError("the compiled passes found no memory for their buffers")
         return result
 
-
-def _copied(weights: Weights) -> Weights:
-    return tuple(np.array(w, order="C") for w in weights)
+    def _copied(self, weights: Weights) -> Weights:
+        return tuple(np.array(w, self.dtype, order="C") for w in weights)

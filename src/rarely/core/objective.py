@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from rarely.core.errors import InvalidInput
 from rarely.core.network import Network, Weights, Workspace
 from rarely.core.types import Array, Floats
 
@@ -25,6 +26,11 @@ class Objective:
     def __init__(
         self, network: Network, initial: Weights, contexts: Array, rewards: Array, ridge: float, dtype: type
     ) -> None:
+        if contexts.shape != (len(rewards), network.dim):
+            raise InvalidInput(
+                f"training needs contexts of shape ({len(rewards)}, {network.dim}), a row for each reward and a column "
+                f"for each input of the network; got {contexts.shape}."
+            )
         self.network, self.ridge, self.dtype = network, ridge, dtype
         self.initial: Weights = tuple(np.ascontiguousarray(w, dtype) for w in initial)
         self.contexts: Floats = contexts.astype(dtype, copy=False)

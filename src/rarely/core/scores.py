@@ -1,6 +1,6 @@
 """Candidates against past rounds in C, each candidate a lane of a vector; see `native/scores.c`.
 
-one decision has K arms: thousands of rows times K columns, a shape on which matrix products spend most of
+One decision has K arms: thousands of rows times K columns, a shape on which matrix products spend most of
 their time on preparations, and on waiting for each other's threads. Many columns are products at full
 speed, but their element-wise parts would pass through memory once more for each layer.
 """
@@ -8,7 +8,7 @@ speed, but their element-wise parts would pass through memory once more for each
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,10 +25,12 @@ def cross(past: Sequence[Array], new: Sequence[Array]) -> Array:
     """Σ_l (a·b)(δ·ε) of past and new features, (t, n), from (inputs, signals) of each layer in turn."""
     rows, count = len(past[0]), len(new[0])
     width, blocks = _blocks(count)
-    old, fresh = [np.ascontiguousarray(array) for array in past], [_lanes(array, width, blocks) for array in new]
+    old, fresh = [_plain(array) for array in past], [_lanes(array, width, blocks) for array in new]
+    if [a.shape[1:] for a in past] != [a.shape[1:] for a in new] or {len(a) for a in old} != {rows}:
+        raise ValueError("past and new features must have the same layers, and as many rows in each")
     widths = (ctypes.c_long * len(old))(*(array.shape[1] for array in old))
     out = np.empty((rows, blocks * width * LANES))
-    arguments = (rows, len(old) // 2, widths, _at(map(address, old)), _at(map(address, fresh)), address(out))
+    arguments = (rows, len(old) // 2, widths, _at(old), _at(fresh), _address(out))
     _check(library().cross(width, blocks, *arguments, _threads(blocks)))
     return out[:, :count]
 
@@ -40,19 +42,26 @@ def product(a: Array, b: Array) -> Array:
     """
     if len(a) * b.size <= BLAS_ALONE or not available():
         return np.asarray(a @ b.T)
+    if len(a) < len(b):  # the lanes are the fewer
+        return product(b, a).T
     return cross([a, np.empty((len(a), 0))], [b, np.empty((len(b), 0))])
 
 
-def solve(left: list[int], inverse: list[int], rhs: Array, rows: int, known: Array | None) -> Array:
-    """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`'s panels, given by their addresses."""
+def solve(left: list[Array], inverse: list[Array], rhs: Array, rows: int, known: Array | None) -> Array:
+    """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`'s panels."""
     count, done = rhs.shape[1], 0 if known is None else len(known)
     width, blocks = _blocks(count)
     y = np.zeros((rows, blocks * width * LANES))
     y[done:, :count] = rhs[: rows - done]
     if known is not None:
         y[:done, :count] = known
-    _check(library().solve(width, blocks, done, rows, _at(left), _at(inverse), address(y), _threads(blocks)))
+    _check(library().solve(width, blocks, done, rows, _at(left), _at(inverse), _address(y), _threads(blocks)))
     return y[:, :count]
+
+
+def _plain(array: Array) -> Array:
+    """As C takes it for granted."""
+    return np.ascontiguousarray(array, np.float64)
 
 
 def _blocks(count: int) -> tuple[int, int]:
@@ -72,14 +81,12 @@ def _threads(blocks: int) -> int:
     return threads() if blocks > 1 else 1
 
 
-def address(array: Array) -> int:
-    """Of its first number."""
-    return int(array.__array_interface__["data"][0])
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])  # in half the time of array.ctypes.data
 
 
-def _at(addresses: Iterable[int]) -> ctypes.Array[ctypes.c_void_p]:
-    known = list(addresses)
-    return (ctypes.c_void_p * len(known))(*known)
+def _at(arrays: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(arrays))(*map(_address, arrays))
 
 
 def _check(failed: int) -> None:

@@ -100,7 +100,7 @@ def train(
     """J steps from θ_0 on ℒ; accepted if finite and the final loss is at most the initial one.
 
     A training that is refused says why. `direction` is where the estimate of the curvature starts. A warm
-    `start` other than θ_0 is not the paper's; the penalty still pulls to θ_0.
+    `start`, taken where its loss is no higher than θ_0's, is not the paper's; the penalty still pulls to θ_0.
 
     >>> net = Network(dim=2, hidden=8)
     >>> theta = net.initial_weights(np.random.default_rng(0))
@@ -110,11 +110,15 @@ def train(
     """
     form = Fused if Fused.fits(network) else Objective
     objective = form(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
-    begin: Weights = objective.initial if start is None else tuple(w.astype(objective.dtype) for w in start)
     curvature, direction = objective.top_curvature(direction)
     scale = network.output_scale**2
     step = plan.step_size * scale if plan.step_size is not None else STABLE / (curvature + plan.ridge)
-    initial_loss = objective.loss(objective.initial)
+    begin, initial_loss = objective.initial, objective.loss(objective.initial)
+    if start is not None:
+        warm: Weights = tuple(w.astype(objective.dtype) for w in start)
+        warm_loss = objective.loss(warm)
+        if warm_loss <= initial_loss:  # new rewards may have made θ_0 the better start
+            begin, initial_loss = warm, warm_loss
     allowed = initial_loss * (1 + 1e-9) + _rounding_floor(objective, curvature)
     reason, final_loss, weights = "", initial_loss, objective.initial
     for attempt in range(1, ATTEMPTS + 1):

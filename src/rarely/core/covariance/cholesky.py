@@ -74,8 +74,6 @@ class GrowingCholesky:
         """Panel i's entries left of its diagonal block, (P, iP)."""
         self._inverse: list[Array] = []
         """The inverse of its diagonal block, (P, P)."""
-        self._places: tuple[list[int], list[int]] = ([], [])
-        """Where the arrays of both lists lie; a decision has no time to ask."""
         self._size = 0
         self.jitters = 0
 
@@ -97,7 +95,7 @@ class GrowingCholesky:
         `known` is the solution's beginning, whole panels of it; rhs is then what follows.
         """
         if available() and rhs.shape[1]:
-            return scores.solve(*self._places, rhs, rows, known)
+            return scores.solve(self._left, self._inverse, rhs, rows, known)
         done = 0 if known is None else len(known)
         out = np.empty((rows, rhs.shape[1]))
         if known is not None:
@@ -132,7 +130,8 @@ class GrowingCholesky:
         while done < len(rows):
             i, offset = divmod(self._size, PANEL)
             if i == len(self._left):
-                self._add_panel(np.empty((PANEL, i * PANEL)), np.zeros((PANEL, PANEL)))
+                self._left.append(np.empty((PANEL, i * PANEL)))
+                self._inverse.append(np.zeros((PANEL, PANEL)))
             count = min(PANEL - offset, len(rows) - done)
             new, start = rows[done : done + count], i * PANEL
             self._left[i][offset : offset + count] = new[:, :start]
@@ -145,16 +144,10 @@ class GrowingCholesky:
             self._size += count
             done += count
 
-    def _add_panel(self, left: Array, inverse: Array) -> None:
-        for arrays, places, panel in zip((self._left, self._inverse), self._places, (left, inverse), strict=True):
-            arrays.append(panel)
-            places.append(scores.address(panel))
-
     def fork(self) -> GrowingCholesky:
         """A factor that starts with this one; see `Rows.fork`."""
         other = shallow(self)
         other._left, other._inverse = list(self._left), list(self._inverse)
-        other._places = (list(self._places[0]), list(self._places[1]))
         return other
 
     def packed(self) -> Array:
@@ -176,6 +169,7 @@ class GrowingCholesky:
             taken += rows * start
             inverse[:rows, :rows] = packed[taken : taken + rows * rows].reshape(rows, rows)
             taken += rows * rows
-            factor._add_panel(left, inverse)
+            factor._left.append(left)
+            factor._inverse.append(inverse)
         factor._size = size
         return factor

@@ -1,13 +1,15 @@
-"""The hot loops in C, where the package was built with a compiler: `passes.c` trains, `scores.c` decides.
+"""The hot loops in C, where the package was built with GCC for x86-64: `passes.c` trains, `scores.c` decides.
 
 Everything here has a NumPy form that gives the same but for rounding; it serves where the library is not
-there, and is the tests' oracle. `RARELY_COMPILED=0` turns the library off. Integers are C's long.
+there or the processor has no AVX2, and is the tests' oracle. `RARELY_COMPILED=0` turns the library off.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import warnings
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,8 +29,18 @@ def library() -> Any:
         return None
     try:
         loaded = ctypes.CDLL(str(LIBRARY))
-    except OSError:
-        return None  # built for another system
+        fits = loaded.sources() & 0xFFFFFFFF == checksum()
+    except (OSError, AttributeError):
+        return None  # built for another system, or by another version
+    if not fits:
+        warnings.warn(
+            "the compiled loops are not those of this version's sources, so NumPy takes their place; install the "
+            "package again.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    if not fits or not loaded.form():
+        return None
     for name, arguments in _ARGUMENTS.items():
         for function in (getattr(loaded, f"{name}_f32"), getattr(loaded, f"{name}_f64")):
             function.argtypes, function.restype = arguments, _REAL
@@ -38,14 +50,30 @@ def library() -> Any:
     return loaded
 
 
+def checksum() -> int:
+    """Of the sources, as the build took it."""
+    return zlib.crc32(b"".join(path.read_bytes() for path in sorted(LIBRARY.parent.glob("*.[ch]"))))
+
+
 def available() -> bool:
     """Whether the library is there."""
     return library() is not None
 
 
 def threads() -> int:
-    """As many as NumPy's BLAS would take."""
+    """As many as the environment allows BLAS, else as many as there are cores for this process."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        if (given := os.environ.get(name, "")).isdigit() and int(given) > 0:
+        if (given := os.environ.get(name, "")).isdecimal() and int(given) > 0:
             return int(given)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return _cores()
+
+
+@cache
+def _cores() -> int:
+    """Cores by affinity and, in a container, by its quota: threads that spin would use that up for nothing."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(cores, int(quota) // int(period)))
+    except (OSError, ValueError):
+        return cores  # no such file, or no quota

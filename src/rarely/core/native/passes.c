@@ -28,14 +28,14 @@ static void meet(gate *g) {
         atomic_store(&g->turn, turn + 1);
         return;
     }
-    for (int spins = 0; atomic_load_explicit(&g->turn, memory_order_acquire) == turn; spins++)
-        if (spins > 4000) sched_yield();
+    for (int spins = 0; atomic_load_explicit(&g->turn, memory_order_acquire) == turn;)
+        if (spins < 4000) spins++;
+        else sched_yield();
 }
 
 #define SPAN 4
 
-/* Every processor's form of the passes, from one text: BYTES in a vector, ROWS and WIDE by its registers. */
-#if HAS_FORMS
+/* Each processor's form of the passes, from one text: BYTES in a vector, ROWS and WIDE by its registers. */
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v4")
 #define TARGET v4
@@ -52,12 +52,6 @@ static void meet(gate *g) {
 #define WIDE 2
 #include "passes_each.h"
 #pragma GCC pop_options
-#endif
-#define TARGET any
-#define BYTES 16
-#define ROWS 4
-#define WIDE 2
-#include "passes_each.h"
 
 #define FACE(precision, REAL) \
     double descend_##precision(long n, long m, long d, const REAL *x, const REAL *y, const REAL *w0, const REAL *v0, \
@@ -70,3 +64,7 @@ static void meet(gate *g) {
     }
 FACE(f32, float)
 FACE(f64, double)
+
+/* Which form this processor has, 0 for none; and the checksum of the sources that this was built from. */
+int form(void) { return HAS("x86-64-v4") ? 4 : HAS("x86-64-v3") ? 3 : 0; }
+unsigned sources(void) { return SOURCES; }

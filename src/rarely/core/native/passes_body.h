@@ -212,10 +212,11 @@ static void NAME(unpack)(const vec *from_, REAL *to, long m, long d) {
 /* Everything in one piece of memory; 0 without it. */
 static char *NAME(prepare)(job *j, long n, long m, long d, const REAL *x, int threads) {
     j->n = n, j->d = d, j->groups = (m + LANES - 1) / LANES, j->blocks = (n + ROWS - 1) / ROWS;
-    /* A thread is worth its meetings from some ten thousand products on. */
-    long most = n * m * d / 16384;
+    /* A thread is worth its meetings from some hundred thousand products on; and since each adds up every other's
+     * gradient, the more there are the more rows each must have. */
+    long most = n * m * d >> 18;
     if (threads > most) threads = (int)most;
-    if (threads > j->blocks) threads = (int)j->blocks;
+    while (threads > 1 && (long)threads * threads > n) threads--;
     if (threads < 1) threads = 1;
     j->meeting.of = threads;
     const size_t size = j->groups * d, one = size + j->groups, for_x = (j->blocks * d * ROWS * sizeof(REAL) + 63) / 64 * 64;

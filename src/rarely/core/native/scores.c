@@ -16,27 +16,24 @@
 #define PRECISION f64
 #define PANEL 128
 #define CHUNK 64
-#define WIDTHS 2
 #define AHEAD 128
 #define ENOUGH (1L << 21) /* products that are worth a thread */
 
-#if HAS_FORMS
+/* Eight lanes are PARTS vectors. */
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v4")
 #define TARGET v4
+#define PARTS 1
 #define TALL 8
 #include "scores_body.h"
 #pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v3")
 #define TARGET v3
-#define TALL 4
+#define PARTS 2
+#define TALL 3
 #include "scores_body.h"
 #pragma GCC pop_options
-#endif
-#define TARGET any
-#define TALL 2
-#include "scores_body.h"
 
 typedef struct {
     int width, failed;
@@ -65,7 +62,7 @@ static void *solve_share(void *at) {
         BEST(solve, f64)(s->width, 1, s->done, s->rows, s->old, s->fresh, y);
         return NULL;
     }
-    y = aligned_alloc(64, s->blocks * size * sizeof *y);
+    y = aligned_alloc(64, s->blocks * size * sizeof *y + 64);
     if (!y) return s->failed = 1, NULL;
     for (long r = 0; r < s->rows; r++)
         for (long b = 0; b < s->blocks; b++)

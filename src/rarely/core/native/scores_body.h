@@ -1,6 +1,7 @@
 /* One processor's form: TALL rows at a time, every candidate of a block a lane of one of WIDTH vectors. */
 #define vec NAME(vec)
-typedef double vec __attribute__((vector_size(64), aligned(8)));
+#define WIDTHS (2 * PARTS)
+typedef double vec __attribute__((vector_size(64 / PARTS), aligned(8)));
 
 /* The products of HIGH rows, `pitch` apart, with `length` rows of lanes. */
 INLINE void NAME(products)(const int HIGH, const int WIDTH, const double *restrict rows, long pitch,
@@ -75,15 +76,17 @@ INLINE void NAME(solve_of)(const int WIDTH, long blocks, long done, long rows, c
 
 static void NAME(cross)(int width, long blocks, long past, long layers, const long *widths, const double **old,
                         const double **fresh, double *out, long stride) {
-    if (width == 1) NAME(cross_of)(1, blocks, past, layers, widths, old, fresh, out, stride);
-    else NAME(cross_of)(2, blocks, past, layers, widths, old, fresh, out, stride);
+    if (width == 1) NAME(cross_of)(PARTS, blocks, past, layers, widths, old, fresh, out, stride);
+    else NAME(cross_of)(WIDTHS, blocks, past, layers, widths, old, fresh, out, stride);
 }
 
 static void NAME(solve)(int width, long blocks, long done, long rows, const double **left, const double **inverse,
                         double *y) {
-    if (width == 1) NAME(solve_of)(1, blocks, done, rows, left, inverse, (vec *)y);
-    else NAME(solve_of)(2, blocks, done, rows, left, inverse, (vec *)y);
+    if (width == 1) NAME(solve_of)(PARTS, blocks, done, rows, left, inverse, (vec *)y);
+    else NAME(solve_of)(WIDTHS, blocks, done, rows, left, inverse, (vec *)y);
 }
 #undef vec
+#undef WIDTHS
+#undef PARTS
 #undef TARGET
 #undef TALL
