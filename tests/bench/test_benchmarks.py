@@ -18,9 +18,9 @@ from rarely.worlds import Cosine
 SMALL = {"hidden": 8, "steps": 3}
 STREAM = {"batches": 5, "dim": 3, "arms": 2, **SMALL}
 TINY = {
-    "training": partial(training.training, name="training", samples=40, dim=3, repeats=1, **SMALL),
+    "training": partial(training.training, name="training", samples=40, dim=3, turns=1, **SMALL),
     "decision": partial(deciding.decision, rounds=30, hidden=8, count=20),
-    "blocks-64": partial(deciding.block, rounds=30, hidden=8, together=4, repeats=1),
+    "blocks-64": partial(deciding.block, rounds=30, hidden=8, together=4, turns=1),
     "update-linucb": partial(linear.update_linucb, rounds=20, repeats=1),
     "fixed-200": partial(runs.fixed, rounds=25, batches=5, hidden=8),
     "sequential": partial(runs.sequential, rounds=12, hidden=8),
@@ -134,11 +134,17 @@ def test_the_answers_of_a_process_are_its_lines(capsys):
     assert alone_module._read('{"other": 1}') is None
 
 
-def test_the_better_yardstick_counts():
-    rates = iter([2.0, 3.0])
-    assert yardstick.around(lambda: next(rates), lambda: "done") == (3.0, "done")
-    rates = iter([3.0, 2.0])
-    assert yardstick.around(lambda: next(rates), lambda: "done") == (3.0, "done")
+def test_yardstick_and_work_take_turns_and_the_best_of_each_counts(monkeypatch):
+    order, times = [], iter([5.0, 1.0, 4.0, 2.0])
+
+    def rate():
+        order.append("rate")
+        return float(len(order))
+
+    monkeypatch.setattr(yardstick, "best_of", lambda repeats, work: (work(), next(times))[1])
+    found = yardstick.in_turns(rate, lambda: order.append("a"), lambda: order.append("b"), turns=2)
+    assert order == ["rate", "a", "b", "rate", "a", "b"]
+    assert found == (4.0, [4.0, 1.0])
 
 
 def test_yardsticks_are_positive():

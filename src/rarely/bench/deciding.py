@@ -8,7 +8,7 @@ import numpy as np
 
 from rarely.bench.measure import Benchmark, Figure, Tell
 from rarely.bench.operations import frozen_numbers, scoring_dual
-from rarely.bench.yardstick import all_cores_read_rate, around, best_of, product_rate, reader, seconds_of
+from rarely.bench.yardstick import all_cores_read_rate, in_turns, product_rate, reader, seconds_of
 from rarely.core.policies import BatchNeuralUCB
 from rarely.core.schedules import FixedGrid
 from rarely.worlds import Cosine
@@ -54,17 +54,14 @@ def decision(_: Tell, *, rounds: int = 2000, hidden: int = 200, count: int = 110
     ]
 
 
-def block(_: Tell, *, rounds: int = 2000, hidden: int = 200, together: int = 64, repeats: int = 7) -> list[Figure]:
+def block(_: Tell, *, rounds: int = 2000, hidden: int = 200, together: int = 64, turns: int = 9) -> list[Figure]:
     """Many rounds in one call, scored alone and decided."""
     policy = _policy_at(rounds, hidden)
     contexts = Cosine().rounds(seed=1, count=together).contexts
     operations = scoring_dual(rounds, together * contexts.shape[1], policy.network.shapes)
 
-    def work() -> tuple[float, float]:
-        score = best_of(repeats, lambda: policy.score(contexts))
-        return score, best_of(repeats, lambda: policy.select(contexts))
-
-    rate, (score, select) = around(lambda: product_rate(np.float64), work)
+    works = partial(policy.score, contexts), partial(policy.select, contexts)
+    rate, (score, select) = in_turns(lambda: product_rate(np.float64), *works, turns=turns)
     where = f"Blocks of {together} rounds at t = {rounds}, K = {contexts.shape[1]}, m = {hidden}"
 
     def figure(name: str, what: str, seconds: float, asked: float | None) -> Figure:

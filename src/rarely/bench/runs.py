@@ -14,7 +14,7 @@ import numpy as np
 
 from rarely.bench.measure import Benchmark, Figure, NotMeasured, Tell
 from rarely.bench.operations import training_pass
-from rarely.bench.yardstick import around, product_rate, seconds_of
+from rarely.bench.yardstick import product_rate, seconds_of
 from rarely.core.policies import BatchNeuralUCB, NeuralUCB
 from rarely.core.policies.neural import Preset
 from rarely.core.schedules import DeterminantTrigger, FixedGrid
@@ -33,10 +33,10 @@ def one_file(tell: Tell, *, rounds: int = 2000, hidden: int = 200, path: Path = 
     plain, world = _load(path), Cosine().rounds(seed=0, count=rounds)
     settings = PRINTED | {"hidden": hidden}
 
-    def ours(preset: Preset) -> float:
+    def ours(preset: Preset, play_on: PlayOn) -> float:
         schedule = DeterminantTrigger(horizon=rounds, batches=40, log_ratio=40.0)
         runs = [BatchNeuralUCB(10, schedule, seed=0, preset=preset, **settings) for _ in range(3)]
-        return median(seconds_of(partial(play, policy, world)) for policy in runs)
+        return median(seconds_of(partial(play_on, policy, world, rounds)) for policy in runs)
 
     def progress(t: int, _: int) -> None:
         if t % 500 == 0:
@@ -46,12 +46,13 @@ def one_file(tell: Tell, *, rounds: int = 2000, hidden: int = 200, path: Path = 
         arguments = settings | {"scheme": "adaptive", "batches": 40, "log_q": 40.0, "progress": progress}
         plain.batch_neural_ucb(world.contexts, lambda s, arm: world.rewards[s, arm], **arguments)
 
-    times = {preset: ours(preset) for preset in PLAIN}
+    ways: dict[str, PlayOn] = {"a batch decided in one call": _play_batches, "one round at a time": _play_singly}
+    times = {(preset, how): ours(preset, way) for preset in PLAIN for how, way in ways.items()}
     slow = seconds_of(theirs)
     return [
         Figure(
-            f"one-file-{preset}",
-            f"Cosine, T = {rounds}, m = {hidden}, adaptive B = 40, log q = 40, J = 200, preset {preset}: "
+            f"one-file-{preset}" + ("-singly" if ways[how] is _play_singly else ""),
+            f"Cosine, T = {rounds}, m = {hidden}, adaptive B = 40, log q = 40, J = 200, preset {preset}, {how}: "
             "against examples/one_file.py.",
             slow / seconds,
             "times faster",
@@ -60,7 +61,7 @@ def one_file(tell: Tell, *, rounds: int = 2000, hidden: int = 200, path: Path = 
             60.0,
             f"{seconds:.2f} s against {slow:.1f} s",
         )
-        for preset, seconds in times.items()
+        for (preset, how), seconds in times.items()
     ]
 
 
@@ -97,18 +98,20 @@ def _over_training(name: str, how: str, policy: BatchNeuralUCB, rounds: int, tel
     world = Cosine().rounds(seed=0, count=rounds)
     size = max(1, rounds // 10)
 
-    def tenth(start: int) -> float:
-        seconds = seconds_of(lambda: play_on(policy, world[start : start + size], rounds))
+    def done() -> int:
+        passes = (training_pass(update.samples, policy.network.shapes) for update in policy.updates)
+        return int(PRINTED["steps"]) * sum(passes)
+
+    seconds = ideal = 0.0
+    before = product_rate(np.float32)
+    for start in range(0, rounds, size):
+        trained = done()
+        seconds += seconds_of(partial(play_on, policy, world[start : start + size], rounds))
         tell(f"round {policy.round} of {rounds}")
-        return seconds
-
-    def work() -> float:
-        return sum(map(tenth, range(0, rounds, size)))
-
-    rate, seconds = around(lambda: product_rate(np.float32), work)
-    steps = PRINTED["steps"]
-    operations = sum(steps * training_pass(update.samples, policy.network.shapes) for update in policy.updates)
-    ideal = operations / rate
+        after = product_rate(np.float32)
+        ideal += (done() - trained) / max(before, after)
+        before = after
+    operations = done()
     hidden = policy.network.hidden
     return Figure(
         name,

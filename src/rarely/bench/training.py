@@ -9,7 +9,7 @@ import numpy as np
 
 from rarely.bench.measure import Benchmark, BenchmarkFailed, Figure, Tell
 from rarely.bench.operations import training_pass
-from rarely.bench.yardstick import around, best_of, product_rate
+from rarely.bench.yardstick import in_turns, product_rate
 from rarely.core.network import Network
 from rarely.core.training import Plan, Precision, train
 
@@ -28,7 +28,7 @@ def training(
     depth: int = 2,
     precision: Precision = "float32",
     asked: float | None = None,
-    repeats: int = 3,
+    turns: int = 9,
 ) -> list[Figure]:
     """J steps of `train` with a fixed step that needs one attempt.
 
@@ -48,7 +48,7 @@ def training(
             raise BenchmarkFailed(f"one attempt was to do, and {outcome.attempts} were made. {outcome.reason}")
 
     dtype = np.dtype(precision).type
-    rate, seconds = around(lambda: product_rate(dtype), lambda: best_of(repeats, work))
+    rate, (seconds,) = in_turns(lambda: product_rate(dtype), work, turns=turns)
     ideal = steps * training_pass(samples, network.shapes) / rate
     return [
         Figure(

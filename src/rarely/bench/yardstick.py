@@ -1,15 +1,14 @@
 """What this machine can do: its matrix products and its reads of memory are the yardsticks of every figure.
 
-A machine's speed changes from minute to minute. So a product is taken right before and right after what it
-measures, in the same process, and the better of the two counts: against us, never for us. A read is taken in
-turns with what it measures.
+A machine's speed changes from second to second, by as much as a half. So a yardstick takes turns with what it
+measures, in the same process, and the best of either counts; in a run that happens once, each tenth is held to
+the better of the rates right before and right after it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from rarely.core import native
 from rarely.core.types import Floats
 from rarely.lab import environment
 
-Result = TypeVar("Result")
 COLUMNS = 1000
 REST = 0.1
 """Seconds after which BLAS's threads no longer spin, and what is measured next has the cores."""
@@ -46,14 +44,18 @@ def best_of(repeats: int, work: Callable[[], object]) -> float:
     return min(seconds_of(work) for _ in range(repeats))
 
 
-def around(rate: Callable[[], float], work: Callable[[], Result]) -> tuple[float, Result]:
-    """What the work gives, and the better of the rates right before and right after it."""
-    before = rate()
-    result = work()
-    return max(before, rate()), result
+def in_turns(rate: Callable[[], float], *works: Callable[[], object], turns: int = 9) -> tuple[float, list[float]]:
+    """The best rate, and the shortest time of each work, when all take turns; a turn is three calls, as a product's."""
+    rates: list[float] = []
+    seconds: list[list[float]] = [[] for _ in works]
+    for _ in range(turns):
+        rates.append(rate())
+        for times, work in zip(seconds, works, strict=True):
+            times.append(best_of(3, work))
+    return max(rates), [min(times) for times in seconds]
 
 
-def product_rate(dtype: type, size: int = 2000, repeats: int = 5) -> float:
+def product_rate(dtype: type, size: int = 2000, repeats: int = 3) -> float:
     """Operations a second of a large square matrix product, the best of a few."""
     a: Floats = np.random.default_rng(0).random((size, size)).astype(dtype)
     a @ a
