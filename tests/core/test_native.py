@@ -32,6 +32,7 @@ CLOSE = {np.float32: 2e-4, np.float64: 1e-11}
 SHAPES = {
     "n": st.integers(0, 40),
     "half": st.integers(1, 20),
+    "depth": st.integers(2, 4),
     "d": st.integers(1, 9),
     "ridge": st.sampled_from([1e-3, 0.5, 20.0]),
     "dtype": st.sampled_from([np.float32, np.float64]),
@@ -39,10 +40,10 @@ SHAPES = {
 }
 
 
-def both(n, half, d, ridge, dtype, seed):
+def both(n, half, d, ridge, dtype, seed, depth=2):
     """The same objective twice, in C and in NumPy."""
     rng = np.random.default_rng(seed)
-    net = Network(d, 2 * half)
+    net = Network(d, 2 * half, depth)
     data = (net, net.initial_weights(rng), rng.normal(size=(n, d)), rng.normal(size=n), ridge, dtype)
     return Fused(*data), Objective(*data)
 
@@ -145,9 +146,10 @@ def test_a_product_is_numpys(shape):
 @needs_compiler
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_threads_change_nothing_but_rounding(threads, dtype, monkeypatch):
+@pytest.mark.parametrize("depth", [2, 3])
+def test_threads_change_nothing_but_rounding(depth, threads, dtype, monkeypatch):
     # Large enough for seven threads: each wants 2¹⁸ products of its own.
-    fused, plain = both(n=1001, half=50, d=20, ridge=0.1, dtype=dtype, seed=3)
+    fused, plain = both(n=1001, half=50, d=20, ridge=0.1, dtype=dtype, seed=3, depth=depth)
     monkeypatch.setattr("rarely.core.fused.threads", lambda: threads)
     step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
     assert_close(
@@ -200,10 +202,10 @@ def test_a_descent_that_overflows_is_seen():
 
 
 @needs_compiler
-@pytest.mark.parametrize("network", [Network(3, 8, 3), Network(3, 8, biases=True)])
-def test_what_it_is_not_made_for_is_left_to_numpy(network):
-    assert not Fused.fits(network)
+def test_biases_are_left_to_numpy():
+    assert not Fused.fits(Network(3, 8, biases=True))
     assert Fused.fits(Network(3, 8))
+    assert Fused.fits(Network(3, 8, 4))
 
 
 @needs_compiler
@@ -269,11 +271,12 @@ def test_the_form_for_avx2_gives_the_same(tmp_path):
     with rebuilt(tmp_path, edit=lambda text: text.replace('HAS("x86-64-v4")', "0")):
         assert native.library().form() == 3
         for dtype in (np.float32, np.float64):
-            fused, plain = both(n=37, half=11, d=5, ridge=0.1, dtype=dtype, seed=5)
-            step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
-            ours, theirs = (o.descend(o.initial, step, 9, np.inf)[0] for o in (fused, plain))
-            assert_close(ours, theirs, CLOSE[dtype])
-            assert_close(fused.curvature_times(ours)[1], plain.curvature_times(ours)[1], CLOSE[dtype])
+            for depth in (2, 3):
+                fused, plain = both(n=37, half=11, d=5, ridge=0.1, dtype=dtype, seed=5, depth=depth)
+                step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
+                ours, theirs = (o.descend(o.initial, step, 9, np.inf)[0] for o in (fused, plain))
+                assert_close(ours, theirs, CLOSE[dtype])
+                assert_close(fused.curvature_times(ours)[1], plain.curvature_times(ours)[1], CLOSE[dtype])
         rng, widths = np.random.default_rng(1), [(70, 30), (1, 70)]
         for count in (3, 11, 40):
             old, fresh = features(rng, 150, widths), features(rng, count, widths)

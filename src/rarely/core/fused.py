@@ -1,12 +1,13 @@
-"""The objective of one hidden layer without biases, its passes in C; see `native/passes.c`.
+"""The objective of a network without biases, its passes in C; see `native/passes.c`.
 
-    x  (n, d)    y  (n,)    W  (m, d)    v  (1, m)
+    x  (n, d)    y  (n,)    W_1  (m, d)    W_2 … W_{L−1}  (m, m)    W_L  (1, m)
 
-NumPy's passes send the n×m activations through the cache several times; here they stay in registers.
+NumPy's passes send the n×m activations through the cache several times; here they stay in its nearest part.
 """
 
 from __future__ import annotations
 
+import ctypes
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +27,7 @@ class Fused(Objective):
     @staticmethod
     def fits(network: Network) -> bool:
         """Whether the compiled passes are there, and made for it."""
-        return available() and network.depth == 2 and not network.biases
+        return available() and not network.biases
 
     def loss(self, weights: Weights) -> float:
         """ℒ/m."""
@@ -34,33 +35,43 @@ class Fused(Objective):
 
     def descend(self, start: Weights, step: float, steps: int, hopeless: float) -> tuple[Weights, float]:
         """J steps from `start`, and the loss where they led; none is taken from a loss beyond `hopeless`."""
-        moving = self._copied(start)
-        arrays = (self._x, self.targets, *self.initial, *moving)
+        moving, sizes = self._copied(start), (self.samples, self.network.depth - 1, *self._shape)
+        arguments = (self._x.ctypes.data, self.targets.ctypes.data, _at(self.initial), _at(moving), self.ridge, step)
         # In stretches, between which Ctrl-C is heard.
-        stretch = max(1, int(STRETCH // (4 * self.samples * moving[0].size + 1)))
+        stretch = max(1, int(STRETCH // (4 * self.samples * self.network.parameters + 1)))
         while True:
             taken = min(steps, stretch)
-            loss = self._call("descend", arrays, self.ridge, step, taken, hopeless)
+            loss = self._call("descend", *sizes, *arguments, taken, hopeless)
             steps -= taken
             if not steps or not loss <= hopeless:
                 return moving, loss
 
     def curvature_times(self, vector: Weights) -> tuple[float, Weights]:
         """vᵀΦᵀΦv and ΦᵀΦv, for a unit vector v in the shape of the weights."""
+        if self.network.depth > 2:
+            return super().curvature_times(vector)
         product = self._copied(vector)
-        return self._call("curve", (self._x, *self.initial, *product)), product
+        arguments = (self._x.ctypes.data, _at(self.initial), _at(product))
+        return self._call("curve", self.samples, *self._shape, *arguments), product
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self.network.hidden, self.network.dim
 
     @cached_property
     def _x(self) -> Floats:
         return np.ascontiguousarray(self.contexts)
 
-    def _call(self, name: str, arrays: Weights, *numbers: float) -> float:
+    def _copied(self, weights: Weights) -> Weights:
+        return tuple(np.array(w, self.dtype, order="C") for w in weights)
+
+    def _call(self, name: str, *arguments: object) -> float:
         function = getattr(library(), f"{name}_f{8 * np.dtype(self.dtype).itemsize}")
-        sizes = (self.samples, self.network.hidden, self.network.dim)
-        result = float(function(*sizes, *(array.ctypes.data for array in arrays), *numbers, threads()))
+        result = float(function(*arguments, threads()))
         if result < 0:
             raise MemoryError("the compiled passes found no memory for their buffers")
         return result
 
-    def _copied(self, weights: Weights) -> Weights:
-        return tuple(np.array(w, self.dtype, order="C") for w in weights)
+
+def _at(weights: Weights) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(weights))(*(w.ctypes.data for w in weights))

@@ -1,9 +1,10 @@
-/* Full-gradient passes over one hidden layer, fused: activations never leave the first cache.
+/* Full-gradient passes over a network without biases, fused: activations never leave the nearest caches.
  *
- *   u_i = v · relu(W x_i),   e_i = u_i − y_i,   loss = Σ e_i²/2 + λ‖θ − θ_0‖²/2
- *   G_j = Σ_i e_i 1[W_j·x_i > 0] x_i,   ∂/∂W_j = v_j G_j + λ(W_j − W_0j),   ∂/∂v_j = W_j·G_j + λ(v_j − v_0j)
+ *   h_l = relu(W_l h_{l−1}),   u = v · h_{L−1},   e = u − y,   loss = Σ e²/2 + λ‖θ − θ_0‖²/2
+ *   q_{L−1} = e 1[h_{L−1} > 0],   q_{l−1} = 1[h_{l−1} > 0]·(W_lᵀ q_l), the first time with the gain, W_lᵀ(v∘q_l)
+ *   G_l = Σ_i q_l h_{l−1}ᵀ,   ∂/∂W_{L−1} = v∘G + λ(W − W_0), below without v,   ∂/∂v_j = W_j·G_j + λ(v_j − v_0j)
  *
- * Two passes over the data cost 2·2·n·m·d operations, and everything else is kept below that: the gain v_j
+ * With one hidden layer the two products cost 2·2·n·m·d operations, and everything else is kept below that: the gain v
  * is applied to G and not to n rows, and ∂/∂v needs no sum of its own over rows, for Σ_i e_i h_ij = W_j·G_j.
  *
  * Rows are taken ROWS at a time, units WIDE vectors at a time, so that ROWS·WIDE sums stay in registers. Each
@@ -54,13 +55,12 @@ static void meet(gate *g) {
 #pragma GCC pop_options
 
 #define FACE(precision, REAL) \
-    double descend_##precision(long n, long m, long d, const REAL *x, const REAL *y, const REAL *w0, const REAL *v0, \
-                               REAL *w, REAL *v, double ridge, double step, long steps, double hopeless, int threads) { \
-        return BEST(descend, precision)(n, m, d, x, y, w0, v0, w, v, ridge, step, steps, hopeless, threads); \
+    double descend_##precision(long n, long hidden, long m, long d, const REAL *x, const REAL *y, REAL *const *initial, \
+                               REAL *const *theta, double ridge, double step, long steps, double hopeless, int threads) { \
+        return BEST(descend, precision)(n, hidden, m, d, x, y, initial, theta, ridge, step, steps, hopeless, threads); \
     } \
-    double curve_##precision(long n, long m, long d, const REAL *x, const REAL *w0, const REAL *v0, REAL *w, REAL *v, \
-                             int threads) { \
-        return BEST(curve, precision)(n, m, d, x, w0, v0, w, v, threads); \
+    double curve_##precision(long n, long m, long d, const REAL *x, REAL *const *initial, REAL *const *vector, int threads) { \
+        return BEST(curve, precision)(n, m, d, x, initial, vector, threads); \
     }
 FACE(f32, float)
 FACE(f64, double)

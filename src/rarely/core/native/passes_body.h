@@ -1,37 +1,49 @@
 /* One precision, one processor's form.
  *
- *   x   blocks of ROWS rows, d×ROWS each, padded with rows of 0
- *   W   groups of LANES units, d×LANES each, padded with units of 0, which stay 0
+ *   x    blocks of ROWS rows, d×ROWS each, padded with rows of 0
+ *   W_l  groups of LANES units, (numbers in)×LANES each, padded with units of 0, which stay 0
+ *   h_l  activations of a block, groups×ROWS vectors; q_l, its signals, likewise
  */
 #define LANES (BYTES / (int)sizeof(REAL))
 #define vec NAME(vec)
 #define bits NAME(bits)
 #define job NAME(job)
+#define weights NAME(weights)
 
 typedef REAL vec __attribute__((vector_size(BYTES), aligned(BYTES)));
 typedef WHOLE bits __attribute__((vector_size(BYTES), aligned(BYTES)));
 
-typedef struct { vec *w, *v; } NAME(weights); /* groups×d, groups */
+typedef struct {
+    vec *w, *v; /* W_1 … W_{L−1} one after another; W_L */
+    vec *t;     /* the transposes of W_2 … W_{L−1}, the last one's with the gain W_L in it: signals go back by them */
+} weights;
 
 typedef struct {
-    long n, groups, d, blocks, steps;
+    long n, hidden, groups, units, d, blocks, steps; /* hidden layers; groups of a layer, and units with the padding */
     REAL *x;
     const REAL *y;          /* NULL: the curvature, whose residuals are slopes along (tw, tv) */
-    NAME(weights) *own;     /* for each thread */
+    weights *own;           /* for each thread */
     vec *w0, *v0;
     vec *tw, *tv;           /* the direction of the curvature */
     REAL ridge, step;
-    vec *g, *h;             /* for each thread: 2×groups×d, SPAN×groups×ROWS */
+    vec *g, *h, *q;         /* for each thread: 2×(all of W), hidden×SPAN×groups×ROWS twice */
     double *sums;           /* for each thread, a cache line: Σe² by parity */
     double hopeless, loss;
     gate meeting;
     atomic_int begun;       /* once it is known how many threads there are */
 } job;
 
-/* 1[t > 0]·e, lane by lane. */
-INLINE vec NAME(where)(vec t, REAL e) {
+/* Where W_l begins, the first being 0; at `hidden`, how large all of them are. */
+INLINE long NAME(start)(const job *j, long layer) {
+    return layer ? j->groups * (j->d + (layer - 1) * j->units) : 0;
+}
+
+INLINE long NAME(numbers_in)(const job *j, long layer) { return layer ? j->units : j->d; }
+
+/* 1[t > 0]·s, lane by lane. */
+INLINE vec NAME(where)(vec t, vec s) {
     const vec zero = {0};
-    return (vec)((bits)(e + zero) & (bits)(t > zero));
+    return (vec)((bits)s & (bits)(t > zero));
 }
 
 INLINE REAL NAME(lane_sum)(vec u) {
@@ -42,70 +54,93 @@ INLINE REAL NAME(lane_sum)(vec u) {
     return s[0];
 }
 
-/* h = relu(Wx) of WIDTH groups and a block of rows; adds h·v to u. For the curvature adds v·(Tx) 1[h > 0] + h·tv. */
-INLINE void NAME(ahead)(const int WIDTH, const int curved, long d, const REAL *restrict x, const vec *restrict w,
-                        const vec *restrict v, const vec *restrict tw, const vec *restrict tv, vec *restrict h, vec *u) {
+/* Number k of a block's row `a`, in x or, with `deep`, in activations or signals. */
+#define INPUT(k, a) (deep ? in[((k) / LANES * ROWS + (a)) * LANES + (k) % LANES] : in[(k) * ROWS + (a)])
+
+/* sum = W·in of WIDTH groups and a block of rows. */
+INLINE void NAME(multiply)(const int WIDTH, const int deep, long count, const REAL *restrict in, const vec *restrict w,
+                           vec sum[WIDE][ROWS]) {
     const vec zero = {0};
-    vec sum[WIDE][ROWS], along[WIDE][ROWS];
     UNROLL for (int c = 0; c < WIDTH; c++)
         UNROLL for (int a = 0; a < ROWS; a++) sum[c][a] = zero;
-    for (long k = 0; k < d; k++)
+    for (long k = 0; k < count; k++)
         UNROLL for (int a = 0; a < ROWS; a++)
-            UNROLL for (int c = 0; c < WIDTH; c++) sum[c][a] += x[k * ROWS + a] * w[c * d + k];
-    if (curved) {
-        UNROLL for (int c = 0; c < WIDTH; c++)
-            UNROLL for (int a = 0; a < ROWS; a++) along[c][a] = zero;
-        for (long k = 0; k < d; k++)
-            UNROLL for (int a = 0; a < ROWS; a++)
-                UNROLL for (int c = 0; c < WIDTH; c++) along[c][a] += x[k * ROWS + a] * tw[c * d + k];
-    }
+            UNROLL for (int c = 0; c < WIDTH; c++) sum[c][a] += INPUT(k, a) * w[c * count + k];
+}
+
+/* h = relu(W·in), and u += h·v; for the curvature u += v·(T·in) 1[h > 0] + h·tv. */
+INLINE void NAME(ahead)(const int WIDTH, const int deep, const int curved, long count, const REAL *restrict in,
+                        const vec *restrict w, const vec *restrict v, const vec *restrict tw, const vec *restrict tv,
+                        vec *restrict h, vec *u) {
+    const vec zero = {0};
+    vec sum[WIDE][ROWS], along[WIDE][ROWS];
+    NAME(multiply)(WIDTH, deep, count, in, w, sum);
+    if (curved) NAME(multiply)(WIDTH, deep, count, in, tw, along);
     UNROLL for (int c = 0; c < WIDTH; c++)
         UNROLL for (int a = 0; a < ROWS; a++) {
             bits on = (bits)(sum[c][a] > zero);
             vec t = (vec)((bits)sum[c][a] & on);
             h[c * ROWS + a] = t;
             if (curved) u[a] += (vec)((bits)along[c][a] & on) * v[c] + t * tv[c];
-            else u[a] += t * v[c];
+            else if (u) u[a] += t * v[c];
         }
 }
 
-/* Adds e 1[h > 0] xᵀ to G. */
-INLINE void NAME(back)(const int WIDTH, long d, const REAL *restrict x, const REAL *restrict e, const vec *restrict h,
+/* G += q·inᵀ, where q is e 1[h > 0] in the last hidden layer. */
+INLINE void NAME(back)(const int WIDTH, const int deep, long count, const REAL *restrict in, const vec *restrict q,
                        vec *restrict g) {
-    vec q[WIDE][ROWS];
+    vec s[WIDE][ROWS];
     UNROLL for (int c = 0; c < WIDTH; c++)
-        UNROLL for (int a = 0; a < ROWS; a++) q[c][a] = NAME(where)(h[c * ROWS + a], e[a]);
-    for (long k = 0; k < d; k++) {
+        UNROLL for (int a = 0; a < ROWS; a++) s[c][a] = q[c * ROWS + a];
+    for (long k = 0; k < count; k++) {
         vec sum[WIDE];
-        UNROLL for (int c = 0; c < WIDTH; c++) sum[c] = g[c * d + k];
+        UNROLL for (int c = 0; c < WIDTH; c++) sum[c] = g[c * count + k];
         UNROLL for (int a = 0; a < ROWS; a++)
-            UNROLL for (int c = 0; c < WIDTH; c++) sum[c] += x[k * ROWS + a] * q[c][a];
-        UNROLL for (int c = 0; c < WIDTH; c++) g[c * d + k] = sum[c];
+            UNROLL for (int c = 0; c < WIDTH; c++) sum[c] += INPUT(k, a) * s[c][a];
+        UNROLL for (int c = 0; c < WIDTH; c++) g[c * count + k] = sum[c];
     }
 }
+
+/* The signals of the layer below, q' = 1[h' > 0]·(Wᵀq). */
+INLINE void NAME(down)(const int WIDTH, long count, const REAL *restrict q, const vec *restrict t,
+                       const vec *restrict below, vec *restrict out) {
+    vec sum[WIDE][ROWS];
+    NAME(multiply)(WIDTH, 1, count, q, t, sum);
+    UNROLL for (int c = 0; c < WIDTH; c++)
+        UNROLL for (int a = 0; a < ROWS; a++) out[c * ROWS + a] = NAME(where)(below[c * ROWS + a], sum[c][a]);
+}
+
+/* For every group and block of a span, as many groups at a time as stay in registers: `body` has WIDTH, i and s. */
+#define GROUPS(body) \
+    do { \
+        long i = 0; \
+        for (; i + WIDE <= groups; i += WIDE) { const int WIDTH = WIDE; for (int s = 0; s < span; s++) body; } \
+        for (; i < groups; i++) { const int WIDTH = 1; for (int s = 0; s < span; s++) body; } \
+    } while (0)
 
 /* One pass over the blocks [from, to): Σe², and with `learning` G.
  *
  * SPAN blocks go together: the weights and G of a group are then read from the nearest cache, and the sums over
  * units that all of `back` waits for come less often. */
-INLINE double NAME(sweep)(const job *j, const NAME(weights) *at, const int curved, int learning, long from, long to,
-                          vec *restrict g, vec *restrict h) {
-    const long d = j->d, groups = j->groups;
+INLINE double NAME(sweep)(const job *j, const weights *at, const int curved, int learning, long from, long to,
+                          vec *restrict g, vec *h, vec *q) {
+    const long d = j->d, groups = j->groups, units = j->units, last = j->hidden - 1;
+    const long block = groups * ROWS, layer = SPAN * block;
     double total = 0;
     for (long b = from; b < to; b += SPAN) {
         const int span = to - b < SPAN ? (int)(to - b) : SPAN;
         const REAL *x = j->x + b * d * ROWS;
         vec u[SPAN * ROWS];
-        REAL e[SPAN * ROWS];
-        long i = 0;
         memset(u, 0, sizeof u);
-#define AHEAD(WIDTH) \
-    for (int s = 0; s < span; s++) \
-        NAME(ahead)(WIDTH, curved, d, x + s * d * ROWS, at->w + i * d, at->v + i, j->tw + i * d, j->tv + i, \
-                    h + (s * groups + i) * ROWS, u + s * ROWS)
-        for (; i + WIDE <= groups; i += WIDE) AHEAD(WIDE);
-        for (; i < groups; i++) AHEAD(1);
-#undef AHEAD
+        GROUPS(NAME(ahead)(WIDTH, 0, curved, d, x + s * d * ROWS, at->w + i * d, at->v + i, j->tw + i * d, j->tv + i,
+                           h + s * block + i * ROWS, last ? NULL : u + s * ROWS));
+        for (long l = 1; l <= last; l++) {
+            const vec *w = at->w + NAME(start)(j, l), *in = h + (l - 1) * layer;
+            vec *out = h + l * layer;
+            GROUPS(NAME(ahead)(WIDTH, 1, 0, units, (const REAL *)(in + s * block), w + i * units, at->v + i, NULL, NULL,
+                               out + s * block + i * ROWS, l == last ? u + s * ROWS : NULL));
+        }
+        REAL e[SPAN * ROWS];
         for (int a = 0; a < span * ROWS; a++) {
             const long row = b * ROWS + a;
             e[a] = NAME(lane_sum)(u[a]);
@@ -113,12 +148,23 @@ INLINE double NAME(sweep)(const job *j, const NAME(weights) *at, const int curve
             total += (double)e[a] * (double)e[a];
         }
         if (!learning) continue;
-#define BACK(WIDTH) \
-    for (int s = 0; s < span; s++) \
-        NAME(back)(WIDTH, d, x + s * d * ROWS, e + s * ROWS, h + (s * groups + i) * ROWS, g + i * d)
-        for (i = 0; i + WIDE <= groups; i += WIDE) BACK(WIDE);
-        for (; i < groups; i++) BACK(1);
-#undef BACK
+        const vec zero = {0}, *top = h + last * layer;
+        vec *signals = q + last * layer;
+        for (int s = 0; s < span; s++)
+            for (long i = 0; i < groups; i++)
+                UNROLL for (int a = 0; a < ROWS; a++) {
+                    const long k = s * block + i * ROWS + a;
+                    signals[k] = NAME(where)(top[k], e[s * ROWS + a] + zero);
+                }
+        for (long l = last; l > 0; l--) {
+            const vec *in = h + (l - 1) * layer, *t = at->t + (l - 1) * groups * units;
+            vec *gl = g + NAME(start)(j, l), *from_above = q + l * layer, *below = q + (l - 1) * layer;
+            GROUPS(NAME(back)(WIDTH, 1, units, (const REAL *)(in + s * block), from_above + s * block + i * ROWS,
+                              gl + i * units));
+            GROUPS(NAME(down)(WIDTH, units, (const REAL *)(from_above + s * block), t + i * units,
+                              in + s * block + i * ROWS, below + s * block + i * ROWS));
+        }
+        GROUPS(NAME(back)(WIDTH, 0, d, x + s * d * ROWS, q + s * block + i * ROWS, g + i * d));
     }
     return total;
 }
@@ -135,24 +181,47 @@ INLINE double NAME(added)(const job *j, long parity) {
     return total;
 }
 
-/* One step down the gradient, which is every thread's G added up; returns ‖θ − θ_0‖² after it. */
-static double NAME(step_down)(const job *j, NAME(weights) *at, const vec *g, long apart) {
-    const long d = j->d;
-    double moved = 0;
-    for (long i = 0; i < j->groups; i++) {
-        vec slope = {0}, squares = {0}, gap;
-        for (long k = i * d; k < (i + 1) * d; k++) {
-            vec sum = g[k];
-            for (int t = 1; t < j->meeting.of; t++) sum += g[t * apart + k];
-            slope += at->w[k] * sum;
-            at->w[k] -= j->step * (sum * at->v[i] + j->ridge * (at->w[k] - j->w0[k]));
-            gap = at->w[k] - j->w0[k];
-            squares += gap * gap;
-        }
-        at->v[i] -= j->step * (slope + j->ridge * (at->v[i] - j->v0[i]));
-        gap = at->v[i] - j->v0[i];
-        moved += NAME(lane_sum)(squares + gap * gap);
+/* The transposes that signals go back by. */
+static void NAME(transpose)(const job *j, weights *at) {
+    const long groups = j->groups, units = j->units;
+    for (long l = 1; l < j->hidden; l++) {
+        const REAL *w = (const REAL *)(at->w + NAME(start)(j, l)), *gain = (const REAL *)at->v;
+        REAL *t = (REAL *)(at->t + (l - 1) * groups * units);
+        for (long i = 0; i < groups; i++)
+            for (long k = 0; k < units; k++)
+                for (int a = 0; a < LANES; a++) {
+                    REAL number = w[(k / LANES * units + i * LANES + a) * LANES + k % LANES];
+                    t[(i * units + k) * LANES + a] = l == j->hidden - 1 ? gain[k] * number : number;
+                }
     }
+}
+
+/* One step down the gradient, which is every thread's G added up; returns ‖θ − θ_0‖² after it. */
+static double NAME(step_down)(const job *j, weights *at, const vec *g, long apart) {
+    double moved = 0;
+    for (long l = 0; l < j->hidden; l++) {
+        const long count = NAME(numbers_in)(j, l), begin = NAME(start)(j, l);
+        const int last = l == j->hidden - 1;
+        for (long i = 0; i < j->groups; i++) {
+            const vec one = (vec){0} + 1, gain = last ? at->v[i] : one;
+            vec slope = {0}, squares = {0}, gap;
+            for (long k = begin + i * count; k < begin + (i + 1) * count; k++) {
+                vec sum = g[k];
+                for (int t = 1; t < j->meeting.of; t++) sum += g[t * apart + k];
+                slope += at->w[k] * sum;
+                at->w[k] -= j->step * (sum * gain + j->ridge * (at->w[k] - j->w0[k]));
+                gap = at->w[k] - j->w0[k];
+                squares += gap * gap;
+            }
+            if (last) {
+                at->v[i] -= j->step * (slope + j->ridge * (at->v[i] - j->v0[i]));
+                gap = at->v[i] - j->v0[i];
+                squares += gap * gap;
+            }
+            moved += NAME(lane_sum)(squares);
+        }
+    }
+    NAME(transpose)(j, at);
     return moved;
 }
 
@@ -160,15 +229,17 @@ static double NAME(step_down)(const job *j, NAME(weights) *at, const vec *g, lon
  * is written that another thread reads in its sweep. G has two places for each thread, by the parity of the step. */
 static void NAME(descent)(job *j, int me) {
     const int of = j->meeting.of;
-    const long d = j->d, size = j->groups * d, from = j->blocks * me / of, to = j->blocks * (me + 1) / of;
-    NAME(weights) *at = j->own + me;
-    vec *h = j->h + me * j->groups * ROWS * SPAN;
+    const long size = NAME(start)(j, j->hidden), from = j->blocks * me / of, to = j->blocks * (me + 1) / of;
+    const long room = j->hidden * j->groups * ROWS * SPAN;
+    weights *at = j->own + me;
     double moved = NAME(squares)(at->w, j->w0, size) + NAME(squares)(at->v, j->v0, j->groups);
+    NAME(transpose)(j, at);
     for (long s = 0;; s++) {
         const long parity = s % 2;
         vec *g = j->g + (2 * me + parity) * size;
         memset(g, 0, size * sizeof *g);
-        j->sums[8 * me + parity] = NAME(sweep)(j, at, 0, s < j->steps, from, to, g, h);
+        j->sums[8 * me + parity] =
+            NAME(sweep)(j, at, 0, s < j->steps, from, to, g, j->h + me * room, j->q + me * room);
         meet(&j->meeting);
         const double loss = (NAME(added)(j, parity) + (double)j->ridge * moved) / 2;
         if (me == 0) j->loss = loss;
@@ -179,11 +250,11 @@ static void NAME(descent)(job *j, int me) {
 
 static void NAME(curvature)(job *j, int me) {
     const int of = j->meeting.of;
-    const long size = j->groups * j->d;
+    const long size = j->groups * j->d, room = j->groups * ROWS * SPAN;
     vec *g = j->g + 2 * me * size;
     memset(g, 0, size * sizeof *g);
-    j->sums[8 * me] = NAME(sweep)(j, j->own, 1, 1, j->blocks * me / of, j->blocks * (me + 1) / of, g,
-                                  j->h + me * j->groups * ROWS * SPAN);
+    j->sums[8 * me] = NAME(sweep)(j, j->own, 1, 1, j->blocks * me / of, j->blocks * (me + 1) / of, g, j->h + me * room,
+                                  j->q + me * room);
 }
 
 typedef struct { job *job_; int me; } NAME(seat);
@@ -195,40 +266,56 @@ static void *NAME(sit)(void *at) {
     return NULL;
 }
 
-/* (m, d) row by row ↔ groups×d×LANES. */
-static void NAME(pack)(const REAL *from, vec *to_, long m, long d, long groups) {
+/* (m, count) row by row ↔ groups×room×LANES, room ≥ count. */
+static void NAME(pack)(const REAL *from, vec *to_, long m, long count, long groups, long room) {
     REAL *to = (REAL *)to_;
-    memset(to, 0, groups * d * BYTES);
+    memset(to, 0, groups * room * BYTES);
     for (long i = 0; i < m; i++)
-        for (long k = 0; k < d; k++) to[(i / LANES * d + k) * LANES + i % LANES] = from[i * d + k];
+        for (long k = 0; k < count; k++) to[(i / LANES * room + k) * LANES + i % LANES] = from[i * count + k];
 }
 
-static void NAME(unpack)(const vec *from_, REAL *to, long m, long d) {
+static void NAME(unpack)(const vec *from_, REAL *to, long m, long count, long room) {
     const REAL *from = (const REAL *)from_;
     for (long i = 0; i < m; i++)
-        for (long k = 0; k < d; k++) to[i * d + k] = from[(i / LANES * d + k) * LANES + i % LANES];
+        for (long k = 0; k < count; k++) to[i * count + k] = from[(i / LANES * room + k) * LANES + i % LANES];
+}
+
+/* W_1 … W_L, each row by row, into one's own form; and back. */
+static void NAME(pack_all)(const job *j, REAL *const *from, long m, vec *w, vec *v) {
+    for (long l = 0; l < j->hidden; l++)
+        NAME(pack)(from[l], w + NAME(start)(j, l), m, l ? m : j->d, j->groups, NAME(numbers_in)(j, l));
+    NAME(pack)(from[j->hidden], v, m, 1, j->groups, 1);
+}
+
+static void NAME(unpack_all)(const job *j, const vec *w, const vec *v, REAL *const *to, long m) {
+    for (long l = 0; l < j->hidden; l++)
+        NAME(unpack)(w + NAME(start)(j, l), to[l], m, l ? m : j->d, NAME(numbers_in)(j, l));
+    NAME(unpack)(v, to[j->hidden], m, 1, 1);
 }
 
 /* Everything in one piece of memory; 0 without it. */
-static char *NAME(prepare)(job *j, long n, long m, long d, const REAL *x, int threads) {
-    j->n = n, j->d = d, j->groups = (m + LANES - 1) / LANES, j->blocks = (n + ROWS - 1) / ROWS;
+static char *NAME(prepare)(job *j, long n, long hidden, long m, long d, const REAL *x, int threads) {
+    j->n = n, j->hidden = hidden, j->d = d, j->groups = (m + LANES - 1) / LANES, j->units = j->groups * LANES;
+    j->blocks = (n + ROWS - 1) / ROWS;
     /* A thread is worth its meetings from some hundred thousand products on; and since each adds up every other's
      * gradient, the more there are the more rows each must have. */
-    long most = n * m * d >> 18;
+    const long most = n * m * (d + (hidden - 1) * m) >> 18;
     if (threads > most) threads = (int)most;
     while (threads > 1 && (long)threads * threads > n) threads--;
     if (threads < 1) threads = 1;
     j->meeting.of = threads;
-    const size_t size = j->groups * d, one = size + j->groups, for_x = (j->blocks * d * ROWS * sizeof(REAL) + 63) / 64 * 64;
-    const size_t all = 2 * one + threads * (one + 2 * size + j->groups * ROWS * SPAN);
+    const size_t size = NAME(start)(j, hidden), across = (hidden - 1) * j->groups * j->units;
+    const size_t one = size + j->groups, room = hidden * j->groups * ROWS * SPAN;
+    const size_t for_x = (j->blocks * d * ROWS * sizeof(REAL) + 63) / 64 * 64;
+    const size_t all = 2 * one + threads * (one + across + 2 * size + 2 * room);
     char *memory = aligned_alloc(64, (all * BYTES + for_x + threads * (64 + sizeof *j->own) + 63) / 64 * 64);
     if (!memory) return 0;
     vec *at = (vec *)memory;
     j->w0 = at, at += size, j->v0 = at, at += j->groups, j->tw = at, at += size, j->tv = at, at += j->groups;
-    j->g = at, at += 2 * threads * size, j->h = at, at += threads * j->groups * ROWS * SPAN;
-    j->x = (REAL *)(at + threads * one), j->sums = (double *)((char *)j->x + for_x);
-    j->own = (NAME(weights) *)(j->sums + 8 * threads);
-    for (int t = 0; t < threads; t++, at += one) j->own[t] = (NAME(weights)){at, at + size};
+    j->g = at, at += 2 * threads * size, j->h = at, at += threads * room, j->q = at, at += threads * room;
+    j->x = (REAL *)(at + threads * (one + across)), j->sums = (double *)((char *)j->x + for_x);
+    j->own = (weights *)(j->sums + 8 * threads);
+    for (int t = 0; t < threads; t++, at += one + across) j->own[t] = (weights){at, at + size, at + one};
     memset(j->x, 0, for_x);
     for (long i = 0; i < n; i++)
         for (long k = 0; k < d; k++) j->x[(i / ROWS * d + k) * ROWS + i % ROWS] = x[i * d + k];
@@ -253,29 +340,27 @@ static int NAME(together)(job *j) {
     return done;
 }
 
-/* J steps from (w, v), which come out as where they led; the loss there, or −1 without memory. */
-static double NAME(descend)(long n, long m, long d, const REAL *x, const REAL *y, const REAL *w0, const REAL *v0,
-                            REAL *w, REAL *v, double ridge, double step, long steps, double hopeless, int threads) {
+/* J steps from θ, which comes out as where they led; the loss there, or −1 without memory. */
+static double NAME(descend)(long n, long hidden, long m, long d, const REAL *x, const REAL *y, REAL *const *initial,
+                            REAL *const *theta, double ridge, double step, long steps, double hopeless, int threads) {
     job j = {.y = y, .ridge = (REAL)ridge, .step = (REAL)step, .steps = steps, .hopeless = hopeless};
-    char *memory = NAME(prepare)(&j, n, m, d, x, threads);
+    char *memory = NAME(prepare)(&j, n, hidden, m, d, x, threads);
     if (!memory) return -1;
-    NAME(pack)(w0, j.w0, m, d, j.groups), NAME(pack)(v0, j.v0, m, 1, j.groups);
-    for (int t = 0; t < j.meeting.of; t++)
-        NAME(pack)(w, j.own[t].w, m, d, j.groups), NAME(pack)(v, j.own[t].v, m, 1, j.groups);
+    NAME(pack_all)(&j, initial, m, j.w0, j.v0);
+    for (int t = 0; t < j.meeting.of; t++) NAME(pack_all)(&j, theta, m, j.own[t].w, j.own[t].v);
     int done = NAME(together)(&j);
-    NAME(unpack)(j.own->w, w, m, d), NAME(unpack)(j.own->v, v, m, 1);
+    NAME(unpack_all)(&j, j.own->w, j.own->v, theta, m);
     free(memory);
     return done ? j.loss : -1;
 }
 
-/* (w, v) become ΦᵀΦ(w, v), Φ the features at (w0, v0); returns ‖Φ(w, v)‖², or −1 without memory. */
-static double NAME(curve)(long n, long m, long d, const REAL *x, const REAL *w0, const REAL *v0, REAL *w, REAL *v,
-                          int threads) {
+/* One hidden layer: `vector` becomes ΦᵀΦ·vector, Φ the features at θ_0; returns ‖Φ·vector‖², or −1 without memory. */
+static double NAME(curve)(long n, long m, long d, const REAL *x, REAL *const *initial, REAL *const *vector, int threads) {
     job j = {0};
-    char *memory = NAME(prepare)(&j, n, m, d, x, threads);
+    char *memory = NAME(prepare)(&j, n, 1, m, d, x, threads);
     if (!memory) return -1;
-    NAME(pack)(w0, j.own->w, m, d, j.groups), NAME(pack)(v0, j.own->v, m, 1, j.groups);
-    NAME(pack)(w, j.tw, m, d, j.groups), NAME(pack)(v, j.tv, m, 1, j.groups);
+    NAME(pack_all)(&j, initial, m, j.own->w, j.own->v);
+    NAME(pack_all)(&j, vector, m, j.tw, j.tv);
     int done = NAME(together)(&j);
     const long size = j.groups * d;
     for (long i = 0; i < j.groups; i++) {
@@ -289,7 +374,7 @@ static double NAME(curve)(long n, long m, long d, const REAL *x, const REAL *w0,
         j.tv[i] = slope;
     }
     double total = NAME(added)(&j, 0);
-    NAME(unpack)(j.g, w, m, d), NAME(unpack)(j.tv, v, m, 1);
+    NAME(unpack_all)(&j, j.g, j.tv, vector, m);
     free(memory);
     return done ? total : -1;
 }
@@ -297,3 +382,6 @@ static double NAME(curve)(long n, long m, long d, const REAL *x, const REAL *w0,
 #undef vec
 #undef bits
 #undef job
+#undef weights
+#undef INPUT
+#undef GROUPS
