@@ -50,12 +50,15 @@ class Factors:
 
     def vectors(self) -> Array:
         """The features written out, (n, p): vec(W_1), …, vec(W_L) row by row."""
-        out = np.empty((len(self), sum(o * i for o, i in self.widths)))
-        start = 0
-        for a, d in zip(self.inputs, self.signals, strict=True):
-            layer = out[:, start : start + d.shape[1] * a.shape[1]]
-            np.multiply(d[:, :, None], a[:, None, :], out=layer.reshape(len(a), d.shape[1], a.shape[1]))
-            start += layer.shape[1]
+        return np.ascontiguousarray(self.columns().T)
+
+    def columns(self) -> Array:
+        """The same as (p, n), as solving wants them."""
+        out, start = np.empty((sum(o * i for o, i in self.widths), len(self))), 0
+        for (o, i), a, d in zip(self.widths, self.inputs, self.signals, strict=True):
+            layer = out[start : start + o * i].reshape(o, i, len(self))
+            np.multiply(np.ascontiguousarray(d.T)[:, None], np.ascontiguousarray(a.T)[None], out=layer)
+            start += o * i
         return out
 
     def interleaved(self) -> list[Array]:

@@ -55,7 +55,7 @@ class Primal:
         return max(1, min(1024, BLOCK_NUMBERS // len(self._matrix)))
 
     def measure(self, factors: Factors) -> Candidates:
-        solved = self._frozen.solve(factors.vectors().T, len(self._matrix))
+        solved = self._frozen.solve(factors.columns(), len(self._matrix))
         return Candidates(factors, np.einsum("ij,ij->j", solved, solved), solved)
 
     def propose(self, chosen: Candidates) -> Proposal:
@@ -63,17 +63,17 @@ class Primal:
         waiting = len(self._pending)
         if waiting and waiting + len(factors) > len(self._matrix):
             self._absorb()
-        features = factors.vectors()
+        columns = factors.columns()
         # Until the batch's first block is absorbed the two matrices have one factor, and scoring has solved it.
         if self._running is self._frozen and chosen.solved is not None:
             solved = chosen.solved.T
         else:
-            solved = self._running.solve(features.T, len(self._matrix)).T
+            solved = self._running.solve(columns, len(self._matrix)).T
         corner = product(solved, solved)
         corner.flat[:: len(factors) + 1] += 1.0
         rows = self._factor.border(product(self._solved.view, solved), corner)
         growth = 2 * np.log(np.diagonal(rows, offset=len(self._pending)))
-        return Proposal(factors, self.log_det + np.cumsum(growth), np.hstack((features, solved, rows)))
+        return Proposal(factors, self.log_det + np.cumsum(growth), np.hstack((columns.T, solved, rows)))
 
     def accept(self, proposal: Proposal, count: int) -> None:
         if not count:

@@ -86,12 +86,14 @@ INLINE void NAME(ahead)(const int WIDTH, const int deep, const int curved, long 
         }
 }
 
-/* G += q·inᵀ, where q is e 1[h > 0] in the last hidden layer. */
-INLINE void NAME(back)(const int WIDTH, const int deep, long count, const REAL *restrict in, const vec *restrict q,
-                       vec *restrict g) {
+/* G += q·inᵀ; in a last hidden layer q may be h, and is then e 1[h > 0]. */
+INLINE void NAME(back)(const int WIDTH, const int deep, const int top, long count, const REAL *restrict in,
+                       const vec *restrict q, const REAL *restrict e, vec *restrict g) {
+    const vec zero = {0};
     vec s[WIDE][ROWS];
     UNROLL for (int c = 0; c < WIDTH; c++)
-        UNROLL for (int a = 0; a < ROWS; a++) s[c][a] = q[c * ROWS + a];
+        UNROLL for (int a = 0; a < ROWS; a++)
+            s[c][a] = top ? NAME(where)(q[c * ROWS + a], e[a] + zero) : q[c * ROWS + a];
     for (long k = 0; k < count; k++) {
         vec sum[WIDE];
         UNROLL for (int c = 0; c < WIDTH; c++) sum[c] = g[c * count + k];
@@ -148,6 +150,10 @@ INLINE double NAME(sweep)(const job *j, const weights *at, const int curved, int
             total += (double)e[a] * (double)e[a];
         }
         if (!learning) continue;
+        if (!last) {
+            GROUPS(NAME(back)(WIDTH, 0, 1, d, x + s * d * ROWS, h + s * block + i * ROWS, e + s * ROWS, g + i * d));
+            continue;
+        }
         const vec zero = {0}, *top = h + last * layer;
         vec *signals = q + last * layer;
         for (int s = 0; s < span; s++)
@@ -159,12 +165,12 @@ INLINE double NAME(sweep)(const job *j, const weights *at, const int curved, int
         for (long l = last; l > 0; l--) {
             const vec *in = h + (l - 1) * layer, *t = at->t + (l - 1) * groups * units;
             vec *gl = g + NAME(start)(j, l), *from_above = q + l * layer, *below = q + (l - 1) * layer;
-            GROUPS(NAME(back)(WIDTH, 1, units, (const REAL *)(in + s * block), from_above + s * block + i * ROWS,
+            GROUPS(NAME(back)(WIDTH, 1, 0, units, (const REAL *)(in + s * block), from_above + s * block + i * ROWS, NULL,
                               gl + i * units));
             GROUPS(NAME(down)(WIDTH, units, (const REAL *)(from_above + s * block), t + i * units,
                               in + s * block + i * ROWS, below + s * block + i * ROWS));
         }
-        GROUPS(NAME(back)(WIDTH, 0, d, x + s * d * ROWS, q + s * block + i * ROWS, g + i * d));
+        GROUPS(NAME(back)(WIDTH, 0, 0, d, x + s * d * ROWS, q + s * block + i * ROWS, NULL, g + i * d));
     }
     return total;
 }
