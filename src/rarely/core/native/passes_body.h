@@ -68,10 +68,10 @@ INLINE void NAME(multiply)(const int WIDTH, const int deep, long count, const RE
             UNROLL for (int c = 0; c < WIDTH; c++) sum[c][a] += INPUT(k, a) * w[c * count + k];
 }
 
-/* h = relu(W·in), and u += h·v; for the curvature u += v·(T·in) 1[h > 0] + h·tv. */
-INLINE void NAME(ahead)(const int WIDTH, const int deep, const int curved, long count, const REAL *restrict in,
-                        const vec *restrict w, const vec *restrict v, const vec *restrict tw, const vec *restrict tv,
-                        vec *restrict h, vec *u) {
+/* h = relu(W·in), and in the last hidden layer u += h·v; for the curvature u += v·(T·in) 1[h > 0] + h·tv. */
+INLINE void NAME(ahead)(const int WIDTH, const int deep, const int top, const int curved, long count,
+                        const REAL *restrict in, const vec *restrict w, const vec *restrict v, const vec *restrict tw,
+                        const vec *restrict tv, vec *restrict h, vec *restrict u) {
     const vec zero = {0};
     vec sum[WIDE][ROWS], along[WIDE][ROWS];
     NAME(multiply)(WIDTH, deep, count, in, w, sum);
@@ -82,7 +82,7 @@ INLINE void NAME(ahead)(const int WIDTH, const int deep, const int curved, long 
             vec t = (vec)((bits)sum[c][a] & on);
             h[c * ROWS + a] = t;
             if (curved) u[a] += (vec)((bits)along[c][a] & on) * v[c] + t * tv[c];
-            else if (u) u[a] += t * v[c];
+            else if (top) u[a] += t * v[c];
         }
 }
 
@@ -134,14 +134,22 @@ INLINE double NAME(sweep)(const job *j, const weights *at, const int curved, int
         const REAL *x = j->x + b * d * ROWS;
         vec u[SPAN * ROWS];
         memset(u, 0, sizeof u);
-        GROUPS(NAME(ahead)(WIDTH, 0, curved, d, x + s * d * ROWS, at->w + i * d, at->v + i, j->tw + i * d, j->tv + i,
-                           h + s * block + i * ROWS, last ? NULL : u + s * ROWS));
+#define FIRST(top) \
+    GROUPS(NAME(ahead)(WIDTH, 0, top, curved, d, x + s * d * ROWS, at->w + i * d, at->v + i, j->tw + i * d, j->tv + i, \
+                       h + s * block + i * ROWS, u + s * ROWS))
+#define NEXT(top) \
+    GROUPS(NAME(ahead)(WIDTH, 1, top, 0, units, (const REAL *)(in + s * block), w + i * units, at->v + i, NULL, NULL, \
+                       in + layer + s * block + i * ROWS, u + s * ROWS))
+        if (last) FIRST(0);
+        else FIRST(1);
         for (long l = 1; l <= last; l++) {
-            const vec *w = at->w + NAME(start)(j, l), *in = h + (l - 1) * layer;
-            vec *out = h + l * layer;
-            GROUPS(NAME(ahead)(WIDTH, 1, 0, units, (const REAL *)(in + s * block), w + i * units, at->v + i, NULL, NULL,
-                               out + s * block + i * ROWS, l == last ? u + s * ROWS : NULL));
+            const vec *w = at->w + NAME(start)(j, l);
+            vec *in = h + (l - 1) * layer;
+            if (l < last) NEXT(0);
+            else NEXT(1);
         }
+#undef FIRST
+#undef NEXT
         REAL e[SPAN * ROWS];
         for (int a = 0; a < span * ROWS; a++) {
             const long row = b * ROWS + a;
