@@ -17,6 +17,8 @@ from rarely.core.types import Array
 
 LANES = 8
 """Of a vector; a block has one vector where that is enough, else two."""
+FEW = 4
+"""Candidates that are not worth lanes."""
 BLAS_ALONE = 9216
 """Products of numbers up to which OpenBLAS wakes no thread, be the shape what it may."""
 
@@ -29,10 +31,10 @@ def cross(past: Sequence[Array], new: Sequence[Array]) -> Array:
     if [a.shape[1:] for a in past] != [a.shape[1:] for a in new] or {len(a) for a in old} != {rows}:
         raise ValueError("past and new features must have the same layers, and as many rows in each")
     widths = (ctypes.c_long * len(old))(*(array.shape[1] for array in old))
-    out = np.empty((rows, blocks * width * LANES))
+    out = np.empty((rows, blocks * width * LANES) if width else (FEW, rows))
     arguments = (rows, len(old) // 2, widths, _at(old), _at(fresh), _address(out))
     _check(library().cross(width, blocks, *arguments, _threads(blocks)))
-    return out[:, :count]
+    return out[:, :count] if width else out[:count].T
 
 
 def product(a: Array, b: Array) -> Array:
@@ -51,12 +53,13 @@ def solve(left: list[Array], inverse: list[Array], rhs: Array, rows: int, known:
     """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`'s panels."""
     count, done = rhs.shape[1], 0 if known is None else len(known)
     width, blocks = _blocks(count)
-    y = np.zeros((rows, blocks * width * LANES))
-    y[done:, :count] = rhs[: rows - done]
+    whole = np.zeros((rows, blocks * width * LANES)) if width else np.zeros((FEW, rows))
+    y = whole[:, :count] if width else whole[:count].T
+    y[done:] = rhs[: rows - done]
     if known is not None:
-        y[:done, :count] = known
-    _check(library().solve(width, blocks, done, rows, _at(left), _at(inverse), _address(y), _threads(blocks)))
-    return y[:, :count]
+        y[:done] = known
+    _check(library().solve(width, blocks, done, rows, _at(left), _at(inverse), _address(whole), _threads(blocks)))
+    return y
 
 
 def _plain(array: Array) -> Array:
@@ -65,13 +68,19 @@ def _plain(array: Array) -> Array:
 
 
 def _blocks(count: int) -> tuple[int, int]:
-    """Vectors in a block, and blocks."""
+    """Vectors in a block, and blocks; no vectors where candidates stay rows."""
+    if count <= FEW:
+        return 0, 1
     width = 1 if count <= LANES else 2
     return width, -(-count // (width * LANES))
 
 
 def _lanes(array: Array, width: int, blocks: int) -> Array:
-    """(n, w) → (blocks, w, lanes)."""
+    """(n, w) → (blocks, w, lanes), or (4, w)."""
+    if not width:
+        padded = np.zeros((FEW, array.shape[1]))
+        padded[: len(array)] = array
+        return padded
     padded = np.zeros((blocks * width * LANES, array.shape[1]))
     padded[: len(array)] = array
     return np.ascontiguousarray(padded.reshape(blocks, width * LANES, -1).transpose(0, 2, 1))

@@ -6,6 +6,7 @@
  * Each candidate is a lane, in blocks of 8·width lanes, width 1 or 2; unused lanes are 0. So the K columns of one
  * decision cost one read of the factors and of the triangle, where a matrix product spends its time on preparations;
  * and many columns are products at full speed that pass through memory once, with each thread at its own columns.
+ * Four candidates or fewer come row by row instead, width 0, and are read for at the speed of memory.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@
 #define TARGET v4
 #define PARTS 1
 #define TALL 8
+#define STRIPE 4
 #include "scores_body.h"
 #pragma GCC pop_options
 #pragma GCC push_options
@@ -32,6 +34,7 @@
 #define TARGET v3
 #define PARTS 2
 #define TALL 3
+#define STRIPE 2
 #include "scores_body.h"
 #pragma GCC pop_options
 
@@ -105,6 +108,7 @@ int cross(int width, long blocks, long past, long layers, const long *widths, co
           double *out, int threads) {
     long numbers = 0;
     for (long l = 0; l < 2 * layers; l++) numbers += widths[l];
+    if (!width) return BEST(cross_four, f64)(past, layers, widths, old, fresh, out), 0;
     share all = {.width = width, .rows = past, .layers = layers, .stride = blocks * 8 * width, .blocks = blocks,
                  .widths = widths, .old = old, .fresh = fresh, .y = out};
     return share_out(all, cross_share, numbers * past * blocks * 8 * width, threads);
@@ -113,6 +117,7 @@ int cross(int width, long blocks, long past, long layers, const long *widths, co
 /* y, (rows, blocks·lanes), is the solution up to `done`, whole panels, and from there the right side, which it replaces. */
 int solve(int width, long blocks, long done, long rows, const double **left, const double **inverse, double *y,
           int threads) {
+    if (!width) return BEST(solve_four, f64)(done, rows, left, inverse, y), 0;
     share all = {.width = width, .done = done, .rows = rows, .stride = blocks * 8 * width, .blocks = blocks,
                  .old = left, .fresh = inverse, .y = y};
     return share_out(all, solve_share, (rows * rows - done * done) / 2 * blocks * 8 * width, threads);
