@@ -32,7 +32,7 @@ def cross(past: Sequence[Array], new: Sequence[Array]) -> Array:
         raise ValueError("past and new features must have the same layers, and as many rows in each")
     widths = (ctypes.c_long * len(old))(*(array.shape[1] for array in old))
     out = np.empty((rows, blocks * width * LANES) if width else (FEW, rows))
-    arguments = (rows, len(old) // 2, widths, _at(old), _at(fresh), _address(out))
+    arguments = (rows, len(old) // 2, widths, _at(old), _at(fresh), address(out))
     _check(library().cross(width, blocks, *arguments, _threads(blocks)))
     return out[:, :count] if width else out[:count].T
 
@@ -49,8 +49,8 @@ def product(a: Array, b: Array) -> Array:
     return cross([a, np.empty((len(a), 0))], [b, np.empty((len(b), 0))])
 
 
-def solve(left: list[Array], inverse: list[Array], rhs: Array, rows: int, known: Array | None) -> Array:
-    """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`'s panels."""
+def solve(left: list[int], inverse: list[int], rhs: Array, rows: int, known: Array | None) -> Array:
+    """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`, whose panels lie at these addresses."""
     count, done = rhs.shape[1], 0 if known is None else len(known)
     width, blocks = _blocks(count)
     whole = np.zeros((rows, blocks * width * LANES)) if width else np.zeros((FEW, rows))
@@ -58,7 +58,9 @@ def solve(left: list[Array], inverse: list[Array], rhs: Array, rows: int, known:
     y[done:] = rhs[: rows - done]
     if known is not None:
         y[:done] = known
-    _check(library().solve(width, blocks, done, rows, _at(left), _at(inverse), _address(whole), _threads(blocks)))
+    _check(
+        library().solve(width, blocks, done, rows, _places(left), _places(inverse), address(whole), _threads(blocks))
+    )
     return y
 
 
@@ -90,12 +92,17 @@ def _threads(blocks: int) -> int:
     return threads() if blocks > 1 else 1
 
 
-def _address(array: Array) -> int:
+def address(array: Array) -> int:
+    """Of its first number."""
     return int(array.__array_interface__["data"][0])  # in half the time of array.ctypes.data
 
 
 def _at(arrays: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * len(arrays))(*map(_address, arrays))
+    return _places([address(array) for array in arrays])
+
+
+def _places(addresses: list[int]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(addresses))(*addresses)
 
 
 def _check(failed: int) -> None:

@@ -11,6 +11,7 @@ matrix products alone (docs/decisions/0003: one BLAS, NumPy's, serves every hot 
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,8 @@ def cholesky(matrix: Array) -> tuple[Array, int]:
     array([[2., 0.],
            [1., 1.]])
     """
+    if len(matrix) == 1 and matrix[0, 0] > 0:  # one decision; LAPACK's wrapper would be a fair part of its time
+        return np.sqrt(matrix), 0
     try:
         return np.asarray(np.linalg.cholesky(matrix), np.float64), 0
     except np.linalg.LinAlgError:
@@ -74,6 +77,8 @@ class GrowingCholesky:
         """Panel i's entries left of its diagonal block, (P, iP)."""
         self._inverse: list[Array] = []
         """The inverse of its diagonal block, (P, P)."""
+        self._places: tuple[list[int], list[int]] = ([], [])
+        """Where the arrays of both lists lie: asking all of them would be a fair part of a decision's time."""
         self._size = 0
         self.jitters = 0
 
@@ -95,7 +100,7 @@ class GrowingCholesky:
         `known` is the solution's beginning, whole panels of it; rhs is then what follows.
         """
         if available() and rhs.shape[1]:
-            return scores.solve(self._left, self._inverse, rhs, rows, known)
+            return scores.solve(*self._places, rhs, rows, known)
         done = 0 if known is None else len(known)
         out = np.empty((rows, rhs.shape[1]))
         if known is not None:
@@ -130,24 +135,39 @@ class GrowingCholesky:
         while done < len(rows):
             i, offset = divmod(self._size, PANEL)
             if i == len(self._left):
-                self._left.append(np.empty((PANEL, i * PANEL)))
-                self._inverse.append(np.zeros((PANEL, PANEL)))
+                self._add_panel(np.empty((PANEL, i * PANEL)), np.zeros((PANEL, PANEL)))
             count = min(PANEL - offset, len(rows) - done)
             new, start = rows[done : done + count], i * PANEL
             self._left[i][offset : offset + count] = new[:, :start]
             block, width = new[:, start : start + offset + count], offset + count
             # [[L, 0], [M, N]]⁻¹ = [[L⁻¹, 0], [−N⁻¹ML⁻¹, N⁻¹]]
-            corner = np.tril(np.linalg.inv(block[:, offset:]))
+            last = block[:, offset:]
+            corner = 1 / last if count == 1 else np.tril(np.linalg.inv(last))
             inverse = self._inverse[i]
             inverse[offset:width, offset:width] = corner
             inverse[offset:width, :offset] = -corner @ (block[:, :offset] @ inverse[:offset, :offset])
             self._size += count
             done += count
 
+    def _add_panel(self, left: Array, inverse: Array) -> None:
+        self._left.append(left)
+        self._inverse.append(inverse)
+        for places, panel in zip(self._places, (left, inverse), strict=True):
+            places.append(scores.address(panel))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For `pickle` and `copy`: the arrays of a copy lie elsewhere."""
+        return {name: value for name, value in self.__dict__.items() if name != "_places"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._places = ([scores.address(a) for a in self._left], [scores.address(a) for a in self._inverse])
+
     def fork(self) -> GrowingCholesky:
         """A factor that starts with this one; see `Rows.fork`."""
         other = shallow(self)
         other._left, other._inverse = list(self._left), list(self._inverse)
+        other._places = (list(self._places[0]), list(self._places[1]))
         return other
 
     def packed(self) -> Array:
@@ -169,7 +189,6 @@ class GrowingCholesky:
             taken += rows * start
             inverse[:rows, :rows] = packed[taken : taken + rows * rows].reshape(rows, rows)
             taken += rows * rows
-            factor._left.append(left)
-            factor._inverse.append(inverse)
+            factor._add_panel(left, inverse)
         factor._size = size
         return factor
