@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from rarely.bench.yardstick import describe, product_rate
+from rarely.bench.yardstick import REST, describe, product_rate
 from rarely.core.fused import Fused
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Objective
@@ -36,7 +36,7 @@ except ImportError:
 CASES = ((2000, 200, 11), (2000, 100, 45), (20000, 200, 50))
 """(n, m, d)"""
 AGREES = {np.float32: 1e-3, np.float64: 1e-9}
-ROUNDS = 10
+ROUNDS = 5
 WORK = 1e9
 """Operations in one timed call, about; never fewer than 3 steps."""
 TILES = (64, 128, 192, 256, 512)
@@ -167,8 +167,6 @@ def _tuned(objective: Objective, step: float, steps: int, hopeless: float, rows:
 
 
 COMPETITORS: dict[str, Competitor] = {"numpy": library, "numpy, tuned": tuned, "c": compiled}
-HIDDEN_ONE = ("c",)
-"""Made for one hidden layer."""
 
 if numba_passes is not None:
     COMPETITORS["numba"] = partial(numba_passes.descend, tiles=False)
@@ -216,14 +214,14 @@ def rows_of(network: Network, samples: int, dtype: type, threads: int) -> None:
     objective, step = problem(network, samples, dtype)
     steps, work = steps_for(objective), operations(network, samples)
     reference = library(objective, step, 4, np.inf, threads)
-    competitors = {k: v for k, v in COMPETITORS.items() if isinstance(objective, Fused) or k not in HIDDEN_ONE}
-    for name, competitor in competitors.items():
+    for name, competitor in COMPETITORS.items():
         check(name, competitor(objective, step, 4, 1e30, threads), reference, dtype)
-    product, seconds = 0.0, dict.fromkeys(competitors, np.inf)
+    product, seconds = 0.0, dict.fromkeys(COMPETITORS, np.inf)
     for _ in range(ROUNDS):
         product = max(product, product_rate(dtype, repeats=1))
-        for name, competitor in competitors.items():
-            once = best_of(1, lambda c=competitor: c(objective, step, steps, 1e30, threads)) / steps
+        for name, competitor in COMPETITORS.items():
+            time.sleep(REST)
+            once = best_of(3, lambda c=competitor: c(objective, step, steps, 1e30, threads)) / steps
             seconds[name] = min(seconds[name], once)
     for name, best in seconds.items():
         print(
