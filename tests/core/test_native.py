@@ -29,6 +29,8 @@ needs_compiler = pytest.mark.skipif(
     not native.available(), reason="the package was built without a C compiler: the compiled passes are not tested"
 )
 CLOSE = {np.float32: 2e-4, np.float64: 1e-11}
+COUNTS = st.one_of(st.integers(1, 4), st.integers(5, 16), st.integers(17, 70))
+"""Candidates: row by row, in one block of lanes, in several."""
 SHAPES = {
     "n": st.integers(0, 40),
     "half": st.integers(1, 20),
@@ -93,7 +95,7 @@ def features(rng, count, widths):
 @settings(max_examples=60)
 @given(
     past=st.integers(0, 300),
-    new=st.integers(1, 70),
+    new=COUNTS,
     widths=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=3),
     skip=st.integers(0, 5),
     seed=st.integers(0, 10**6),
@@ -106,7 +108,7 @@ def test_candidates_get_numpys_products(past, new, widths, skip, seed):
 
 @needs_compiler
 @settings(max_examples=40, deadline=None)
-@given(size=st.integers(1, 300), new=st.integers(1, 70), part=st.floats(0, 1), seed=st.integers(0, 10**6))
+@given(size=st.integers(1, 300), new=COUNTS, part=st.floats(0, 1), seed=st.integers(0, 10**6))
 def test_candidates_are_solved_as_numpy_solves_them(size, new, part, seed):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(size, size))

@@ -24,8 +24,8 @@ from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.primal import Primal
 from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.covariance.remainders import Remainders
+from rarely.core.covariance.wrapped import Wrapped
 from rarely.core.factors import Factors, gram
-from rarely.core.rows import shallow
 from rarely.core.types import Array, Arrays, BoolArray
 
 
@@ -55,35 +55,21 @@ class Projected(Proposal):
     """ρ of the others, 0 for points."""
 
 
-class Sketched:
+class Sketched(Wrapped):
     """The r×r form."""
-
-    kind = "sketched"
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)
         self.ridge, self._size = ridge, limit.sketch.size
         self._dictionary = Dictionary(widths, self._size)
         self._remainders = Remainders(widths, self._size)
-        self._inner = Primal(((1, self._size),), ridge, limit.unbounded())
+        super().__init__(Primal(((1, self._size),), ridge, limit.unbounded()))
         self._frozen = 0
         """Points of the frozen matrix."""
 
     @property
-    def rounds(self) -> int:
-        return self._inner.rounds
-
-    @property
-    def log_det(self) -> float:
-        return self._inner.log_det
-
-    @property
-    def frozen_log_det(self) -> float:
-        return self._inner.frozen_log_det
-
-    @property
-    def jitters(self) -> int:
-        return self._inner.jitters
+    def kind(self) -> str:
+        return "sketched"
 
     @property
     def points(self) -> int:
@@ -93,9 +79,6 @@ class Sketched:
     @property
     def error_bound(self) -> ErrorBound:
         return self._remainders.bound(self._dictionary, self.ridge)
-
-    def block(self) -> int:
-        return self._inner.block()
 
     def measure(self, factors: Factors) -> Candidates:
         if not self._frozen:
@@ -153,9 +136,8 @@ class Sketched:
         self._frozen = self.points
 
     def fork(self) -> Self:
-        other = shallow(self)
+        other = super().fork()
         other._dictionary, other._remainders = self._dictionary.fork(), self._remainders.fork()
-        other._inner = self._inner.fork()
         return other
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
