@@ -399,3 +399,21 @@ def test_contexts_without_a_reward_each_are_refused():
     net = Network(3, 8)
     with pytest.raises(InvalidInput, match="a row for each reward"):
         train(net, net.initial_weights(np.random.default_rng(0)), np.ones((4, 3)), np.ones(8), Plan(ridge=0.1))
+
+
+@needs_compiler
+@given(order=st.integers(1, 140), seed=st.integers(0, 99))
+def test_small_factors_and_their_inverses_are_lapacks(order, seed):
+    rows = np.random.default_rng(seed).normal(size=(order, order + 2))
+    matrix = rows @ rows.T + 0.1 * np.eye(order)
+    lower = scores.factor(matrix)
+    np.testing.assert_allclose(lower, np.linalg.cholesky(matrix), rtol=1e-7, atol=1e-9 * np.abs(matrix).max())
+    np.testing.assert_allclose(scores.inverse(lower) @ lower, np.eye(order), atol=1e-8)
+    assert not np.triu(scores.inverse(lower), 1).any()
+
+
+@needs_compiler
+@pytest.mark.parametrize("last", [-1.0, 0.0, np.nan])
+def test_a_small_matrix_that_is_not_positive_definite_is_refused(last):
+    with pytest.raises(np.linalg.LinAlgError):
+        scores.factor(np.diag([1.0, last]))

@@ -48,7 +48,7 @@ def test_gram_across_different_weights_is_that_of_the_vectors(net, seed):
     _, left = net.values_and_factors(random_weights(net, rng), rng.normal(size=(4, net.dim)))
     _, right = net.values_and_factors(random_weights(net, rng), rng.normal(size=(3, net.dim)))
     np.testing.assert_allclose(gram(left, right), left.vectors() @ right.vectors().T, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(left.squared_norms(), np.square(left.vectors()).sum(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(left.squared_norms, np.square(left.vectors()).sum(axis=1), rtol=1e-10)
 
 
 @given(st.integers(1, 5), st.sampled_from([2, 6, 40]), st.integers(2, 4), st.booleans(), st.integers(0, 10**6))
@@ -56,7 +56,7 @@ def test_f_is_zero_at_the_initial_weights(dim, hidden, depth, biases, seed):
     net = Network(dim, hidden, depth, biases)
     rng = np.random.default_rng(seed)
     values, factors = net.values_and_factors(net.initial_weights(rng), rng.normal(size=(4, dim)))
-    scale = net.output_scale * np.sqrt(factors.squared_norms())
+    scale = net.output_scale * np.sqrt(factors.squared_norms)
     assert np.all(np.abs(values) <= 1e-13 * scale)
 
 

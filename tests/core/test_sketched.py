@@ -211,7 +211,7 @@ def test_scores_against_a_longer_dictionary_are_the_frozen_ones():
     record(form, features(net, rng, 15))
     assert form.points > 10 + 10
     z = form._dictionary.coordinates(form._dictionary.products(candidates, form.points))
-    remainder = candidates.squared_norms() - np.square(z).sum(axis=0)
+    remainder = candidates.squared_norms - np.square(z).sum(axis=0)
     by_hand = remainder / 0.1 + form._inner.measure(form._features(z.T)).variances
     np.testing.assert_allclose(form.measure(candidates).variances, by_hand, rtol=1e-10)
 

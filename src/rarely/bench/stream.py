@@ -16,6 +16,7 @@ from rarely.bench.measure import Benchmark, Figure, Tell
 from rarely.bench.operations import scoring_primal, training_pass
 from rarely.bench.yardstick import product_rate, seconds_of
 from rarely.core.policies import BatchNeuralUCB
+from rarely.core.scaling import Affine
 from rarely.core.schedules import DeterminantTrigger, FixedGrid, Schedule
 from rarely.core.types import Array
 from rarely.lab.environment import peak_memory, reset_peak_memory
@@ -30,9 +31,15 @@ def chunks(rounds: int, arms: int, dim: int, seed: int = 0) -> Iterator[tuple[Ar
     direction = np.random.default_rng(seed).normal(size=dim)
     for start in range(0, rounds, CHUNK):
         rng = np.random.default_rng((seed, start, 1))
-        contexts = rng.normal(size=(min(CHUNK, rounds - start), arms, dim))
-        means = np.sin(contexts @ direction / np.sqrt(dim))
+        contexts = rng.normal(size=(min(CHUNK, rounds - start), arms, dim)) / np.sqrt(dim)
+        means = np.sin(contexts @ direction)
         yield contexts, means + rng.normal(0, 0.1, (len(contexts), 1))
+
+
+def _primal(dim: int, schedule: Schedule, hidden: int, steps: int) -> BatchNeuralUCB:
+    """Contexts come scaled, and no constant is appended: p is m(d + 1)."""
+    scale = Affine.identity(dim)
+    return BatchNeuralUCB(dim, schedule, hidden=hidden, steps=steps, covariance="primal", context_scale=scale, seed=0)
 
 
 def stream(
@@ -42,7 +49,7 @@ def stream(
     schedule: Schedule = FixedGrid(rounds, batches)
     if log_ratio is not None:
         schedule = DeterminantTrigger(rounds, batches, log_ratio)
-    policy = BatchNeuralUCB(dim, schedule, hidden=hidden, steps=steps, covariance="primal", seed=0)
+    policy = _primal(dim, schedule, hidden, steps)
     rates = product_rate(np.float32), product_rate(np.float64)
     reset_peak_memory()  # the yardstick's own arrays are not the run's
     deciding, training = _play_stream(policy, chunks(rounds, arms, dim), rounds, tell)
@@ -91,7 +98,7 @@ def expected_growth(
     rounds: int, schedule: Schedule, probe: int, *, dim: int, arms: int, hidden: int, steps: int
 ) -> float:
     """log det Z after T rounds, from so many: it grows like log t, so its late slope in log t is carried on."""
-    policy = BatchNeuralUCB(dim, schedule, hidden=hidden, steps=steps, covariance="primal", seed=0)
+    policy = _primal(dim, schedule, hidden, steps)
     _play_stream(policy, chunks(probe, arms, dim), probe, lambda text: None)
     ends = [(1, 0.0), *((update.round, update.log_det) for update in policy.updates), (probe, policy.log_det)]
     late = np.array(ends[len(ends) // 2 - 1 :])

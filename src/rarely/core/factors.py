@@ -10,6 +10,7 @@ a_l−1  inputs[l−1]      (n, in_l)   what layer l receives
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ TILE_NUMBERS = 2**16
 """Numbers in a tile of inner products, so that its three arrays stay in the second-level cache."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Factors:
     """n features, one pair (a, δ) per layer."""
 
@@ -41,6 +42,7 @@ class Factors:
         """(out_l, in_l) of every layer."""
         return tuple((d.shape[1], a.shape[1]) for a, d in zip(self.inputs, self.signals, strict=True))
 
+    @cached_property
     def squared_norms(self) -> Array:
         """‖φ‖² of each, (n,)."""
         total = np.zeros(len(self))
@@ -78,6 +80,8 @@ def gram(left: Factors, right: Factors) -> Array:
     array([[1., 0.],
            [0., 1.]])
     """
+    if left is right and len(left) == 1:  # one decision, whose few products a matrix product would outlast
+        return left.squared_norms[:, None].copy()
     size = len(left) * len(right)
     if available() and size * max(max(pair) for pair in left.widths) > scores.BLAS_ALONE:
         return scores.cross(left.interleaved(), right.interleaved())

@@ -135,7 +135,7 @@ class Objective:
     def largest_sample_curvature(self, weights: Weights) -> float:
         """max ‖φ_i‖²: what limits a step on one sample."""
         tiles = (self.network.values_and_factors(weights, np.asarray(x, np.float64)) for x, _ in self._tiles())
-        return max((float(factors.squared_norms().max()) for _, factors in tiles), default=0.0)
+        return max((float(factors.squared_norms.max()) for _, factors in tiles), default=0.0)
 
     def curvature_times(self, vector: Weights) -> tuple[float, Weights]:
         """vᵀΦᵀΦv and ΦᵀΦv, for a unit vector v in the shape of the weights."""

@@ -64,6 +64,22 @@ def solve(left: list[int], inverse: list[int], rhs: Array, rows: int, known: Arr
     return y
 
 
+def factor(matrix: Array) -> Array:
+    """The lower factor of a small symmetric matrix; `LinAlgError` as `np.linalg.cholesky` has it."""
+    lower = np.array(matrix, np.float64, order="C")
+    if library().factor(len(lower), address(lower)):
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return lower
+
+
+def inverse(lower: Array) -> Array:
+    """Of a small lower triangular matrix."""
+    out = np.zeros((len(lower), len(lower)))
+    given = _plain(lower)
+    library().invert(len(out), address(given), address(out))
+    return out
+
+
 def _plain(array: Array) -> Array:
     """As C takes it for granted."""
     return np.ascontiguousarray(array, np.float64)

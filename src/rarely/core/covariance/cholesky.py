@@ -36,13 +36,13 @@ def cholesky(matrix: Array) -> tuple[Array, int]:
     if len(matrix) == 1 and matrix[0, 0] > 0:  # one decision; LAPACK's wrapper would be a fair part of its time
         return np.sqrt(matrix), 0
     try:
-        return np.asarray(np.linalg.cholesky(matrix), np.float64), 0
+        return _lower(matrix), 0
     except np.linalg.LinAlgError:
         pass
     largest = float(np.max(np.diagonal(matrix), initial=0.0))
     for jitter in JITTERS:
         try:
-            factor = np.asarray(np.linalg.cholesky(matrix + jitter * largest * np.eye(len(matrix))), np.float64)
+            factor = _lower(matrix + jitter * largest * np.eye(len(matrix)))
         except np.linalg.LinAlgError:
             continue
         warnings.warn(
@@ -56,6 +56,15 @@ def cholesky(matrix: Array) -> tuple[Array, int]:
         f"λI + K must be positive definite; a matrix of order {len(matrix)} with diagonal entries up to {largest:.3g} "
         f"is not, even with {JITTERS[-1]:.0e} of that added. Use a larger ridge or scale the contexts down."
     )
+
+
+def _lower(matrix: Array) -> Array:
+    small = len(matrix) <= PANEL and available()
+    return np.asarray(scores.factor(matrix) if small else np.linalg.cholesky(matrix), np.float64)
+
+
+def _inverse(lower: Array) -> Array:
+    return scores.inverse(lower) if available() else np.tril(np.linalg.inv(lower))
 
 
 def whole_panels(solved: Array) -> Array:
@@ -142,10 +151,11 @@ class GrowingCholesky:
             block, width = new[:, start : start + offset + count], offset + count
             # [[L, 0], [M, N]]⁻¹ = [[L⁻¹, 0], [−N⁻¹ML⁻¹, N⁻¹]]
             last = block[:, offset:]
-            corner = 1 / last if count == 1 else np.tril(np.linalg.inv(last))
+            corner = 1 / last if count == 1 else _inverse(last)
             inverse = self._inverse[i]
             inverse[offset:width, offset:width] = corner
-            inverse[offset:width, :offset] = -corner @ (block[:, :offset] @ inverse[:offset, :offset])
+            below = scores.product(inverse[:offset, :offset].T, block[:, :offset])
+            inverse[offset:width, :offset] = -scores.product(corner, below)
             self._size += count
             done += count
 

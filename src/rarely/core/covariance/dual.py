@@ -56,7 +56,7 @@ class Dual:
             return Candidates(factors, prior_variances(factors, self.ridge))
         k = gram(self.past.view[: self._frozen], factors)
         solved = self._factor.solve(k, self._frozen)
-        norms = factors.squared_norms()
+        norms = factors.squared_norms
         left = norms - np.einsum("ij,ij->j", solved, solved)
         announce_rounding(left, norms)
         return Candidates(factors, np.maximum(left, 0.0) / self.ridge, solved)

@@ -123,7 +123,7 @@ class Covariance(Protocol):
 
 def prior_variances(factors: Factors, ridge: float) -> Array:
     """‖φ‖²/λ, the variance before any data; no later one is above it."""
-    return np.asarray(factors.squared_norms() / ridge)
+    return np.asarray(factors.squared_norms / ridge)
 
 
 def announce_rounding(left: Array, norms: Array) -> None:

@@ -85,7 +85,7 @@ class Sketched(Wrapped):
             return Candidates(factors, prior_variances(factors, self.ridge))
         # Points that came later would change nothing but the rounding.
         z = self._dictionary.coordinates(self._dictionary.products(factors, self._frozen))
-        norms = factors.squared_norms()
+        norms = factors.squared_norms
         inside = self._inner.measure(self._features(z.T)).variances
         outside = np.maximum(norms - np.einsum("ij,ij->j", z, z), 0.0)
         announce_rounding(outside + self.ridge * inside, norms)

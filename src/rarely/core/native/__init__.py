@@ -46,7 +46,9 @@ def library() -> Any:
             function.argtypes, function.restype = arguments, _REAL
     loaded.cross.argtypes = [_WIDE, _SIZE, _SIZE, _SIZE, *[_AT] * 4, _WIDE]
     loaded.solve.argtypes = [_WIDE, _SIZE, _SIZE, _SIZE, *[_AT] * 3, _WIDE]
-    loaded.cross.restype = loaded.solve.restype = _WIDE
+    loaded.factor.argtypes, loaded.invert.argtypes = [_SIZE, _AT], [_SIZE, _AT, _AT]
+    loaded.cross.restype = loaded.solve.restype = loaded.factor.restype = _WIDE
+    loaded.invert.restype = None
     return loaded
 
 

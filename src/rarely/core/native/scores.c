@@ -2,12 +2,14 @@
  *
  *   cross   k_ti = Σ_l (a_tl·b_il)(δ_tl·ε_il)
  *   solve   L⁻¹k by panels of PANEL rows: those left of the diagonal block, and the block's inverse
+ *   factor, invert   what a panel's own block needs: LAPACK would wake threads for it, and they go on spinning
  *
  * Each candidate is a lane, in blocks of 8·width lanes, width 1 or 2; unused lanes are 0. So the K columns of one
  * decision cost one read of the factors and of the triangle, where a matrix product spends its time on preparations;
  * and many columns are products at full speed that pass through memory once, with each thread at its own columns.
  * Four candidates or fewer come row by row instead, width 0, and are read for at the speed of memory.
  */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,4 +123,33 @@ int solve(int width, long blocks, long done, long rows, const double **left, con
     share all = {.width = width, .done = done, .rows = rows, .stride = blocks * 8 * width, .blocks = blocks,
                  .old = left, .fresh = inverse, .y = y};
     return share_out(all, solve_share, (rows * rows - done * done) / 2 * blocks * 8 * width, threads);
+}
+
+/* a, symmetric of order n, becomes its lower factor L with a = LLᵀ. Returns 0, or 1 where a is not positive definite. */
+int factor(long n, double *a) {
+    for (long i = 0; i < n; i++) {
+        double *row = a + i * n;
+        for (long j = 0; j <= i; j++) {
+            const double *other = a + j * n;
+            double left = row[j];
+            for (long k = 0; k < j; k++) left -= row[k] * other[k];
+            if (j < i) row[j] = left / other[j];
+            else if (!(left > 0)) return 1; /* NaN too */
+            else row[i] = sqrt(left);
+        }
+        for (long j = i + 1; j < n; j++) row[j] = 0;
+    }
+    return 0;
+}
+
+/* out, zeros of order n, becomes the inverse of the lower factor. */
+void invert(long n, const double *lower, double *out) {
+    for (long i = 0; i < n; i++) {
+        double *row = out + i * n;
+        const double *given = lower + i * n, scale = 1 / given[i];
+        for (long k = 0; k < i; k++)
+            for (long j = 0; j <= k; j++) row[j] -= given[k] * out[k * n + j];
+        for (long j = 0; j < i; j++) row[j] *= scale;
+        row[i] = scale;
+    }
 }
