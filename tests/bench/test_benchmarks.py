@@ -99,7 +99,7 @@ def test_a_stream_has_all_its_rounds_and_is_bounded_in_memory():
 def test_streams_keep_their_schedule(fast_yardsticks):
     fixed = stream.stream(print, rounds=500, log_ratio=None, **STREAM)
     assert fixed["versions"] == 5
-    assert fixed["parameters"] == 8 * 4 + 8
+    assert fixed["parameters"] == 8 * 3 + 8
     rule = stream.stream(print, rounds=500, log_ratio=2.0, **STREAM | {"batches": 50})
     assert 5 < rule["versions"] <= 50
 
