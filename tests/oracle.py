@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 
-def output_and_gradient(weights, x, *, output_scale, biases=False):
+def output_and_gradient(weights, x, *, output_scale, biases=False, skip=0.0):
     """f(x; θ) and g(x; θ) of one context, layer by layer as one would on paper."""
     depth = len(weights)
     inputs, before = [], []
     a = np.asarray(x, float)
     for w in weights:
+        if skip and w is weights[-1]:
+            a = np.append(a, skip * np.asarray(x, float))
         if biases:
             a = np.append(a, 1.0)
         inputs.append(a)
@@ -21,18 +23,18 @@ def output_and_gradient(weights, x, *, output_scale, biases=False):
     for layer in range(depth - 1, -1, -1):
         gradients[layer] = np.outer(delta, inputs[layer])
         if layer:
-            w = weights[layer][:, :-1] if biases else weights[layer]
+            w = weights[layer][:, : len(before[layer - 1])]
             delta = (w.T @ delta) * (before[layer - 1] > 0)
     return f, np.concatenate([g.ravel() for g in gradients])
 
 
-def loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases=False):
+def loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases=False, skip=0.0):
     """∇ of Σ(f − r)²/2 + mλ‖θ − θ_0‖²/2, flat."""
     flat = np.concatenate([w.ravel() for w in weights])
     flat_0 = np.concatenate([w.ravel() for w in initial])
     total = output_scale**2 * ridge * (flat - flat_0)
     for x, r in zip(contexts, rewards, strict=True):
-        f, g = output_and_gradient(weights, x, output_scale=output_scale, biases=biases)
+        f, g = output_and_gradient(weights, x, output_scale=output_scale, biases=biases, skip=skip)
         total = total + (f - r) * g
     return total
 
@@ -45,10 +47,10 @@ def unflatten(flat, like):
     return out
 
 
-def descend(initial, contexts, rewards, ridge, steps, eta, output_scale, biases=False):
+def descend(initial, contexts, rewards, ridge, steps, eta, output_scale, biases=False, skip=0.0):
     weights = [np.array(w) for w in initial]
     for _ in range(steps):
-        gradient = loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases)
+        gradient = loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases, skip)
         weights = [w - eta * g for w, g in zip(weights, unflatten(gradient, weights), strict=True)]
     return weights
 

@@ -37,15 +37,16 @@ SHAPES = {
     "depth": st.integers(2, 4),
     "d": st.integers(1, 9),
     "ridge": st.sampled_from([1e-3, 0.5, 20.0]),
+    "skip": st.sampled_from([0.0, 0.3, 2.0]),
     "dtype": st.sampled_from([np.float32, np.float64]),
     "seed": st.integers(0, 10**6),
 }
 
 
-def both(n, half, d, ridge, dtype, seed, depth=2):
+def both(n, half, d, ridge, dtype, seed, depth=2, skip=0.0):
     """The same objective twice, in C and in NumPy."""
     rng = np.random.default_rng(seed)
-    net = Network(d, 2 * half, depth)
+    net = Network(d, 2 * half, depth, skip=skip)
     data = (net, net.initial_weights(rng), rng.normal(size=(n, d)), rng.normal(size=n), ridge, dtype)
     return Fused(*data), Objective(*data)
 

@@ -18,7 +18,11 @@ shapes = st.builds(
     biases=st.booleans(),
     scaling=st.sampled_from(["ntk", "standard"]),
     initial=st.sampled_from(["paired", "uniform"]),
+    skip=st.sampled_from([0.0, 0.5, 3.0]),
 )
+
+
+SEEDS = st.integers(0, 10**6)
 
 
 def random_weights(net, rng):
@@ -37,7 +41,7 @@ def test_values_and_features_are_those_of_the_plain_network(net, seed):
     vectors = factors.vectors()
     assert vectors.shape == (5, net.parameters)
     for i in range(5):
-        f, g = output_and_gradient(weights, x[i], output_scale=net.output_scale, biases=net.biases)
+        f, g = output_and_gradient(weights, x[i], output_scale=net.output_scale, biases=net.biases, skip=net.skip)
         np.testing.assert_allclose(values[i], f, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(vectors[i], g / net.output_scale, rtol=1e-10, atol=1e-12)
 
@@ -51,9 +55,11 @@ def test_gram_across_different_weights_is_that_of_the_vectors(net, seed):
     np.testing.assert_allclose(left.squared_norms, np.square(left.vectors()).sum(axis=1), rtol=1e-10)
 
 
-@given(st.integers(1, 5), st.sampled_from([2, 6, 40]), st.integers(2, 4), st.booleans(), st.integers(0, 10**6))
-def test_f_is_zero_at_the_initial_weights(dim, hidden, depth, biases, seed):
-    net = Network(dim, hidden, depth, biases)
+@given(
+    st.integers(1, 5), st.sampled_from([2, 6, 40]), st.integers(2, 4), st.booleans(), st.sampled_from([0.0, 2.0]), SEEDS
+)
+def test_f_is_zero_at_the_initial_weights(dim, hidden, depth, biases, skip, seed):
+    net = Network(dim, hidden, depth, biases, skip=skip)
     rng = np.random.default_rng(seed)
     values, factors = net.values_and_factors(net.initial_weights(rng), rng.normal(size=(4, dim)))
     scale = net.output_scale * np.sqrt(factors.squared_norms)
@@ -124,7 +130,7 @@ def test_training_gradient_is_the_plain_one(net, seed, n):
     x, r = rng.normal(size=(n, net.dim)), rng.normal(size=n)
     objective = Objective(net, initial, x, r, 0.3, np.float64)
     _, gradient = objective.loss_and_gradient(weights)
-    truth = loss_gradient(weights, initial, x, r, 0.3, net.output_scale, net.biases)
+    truth = loss_gradient(weights, initial, x, r, 0.3, net.output_scale, net.biases, net.skip)
     np.testing.assert_allclose(flat(gradient) * net.output_scale**2, truth, rtol=1e-8, atol=1e-9)
 
 
@@ -137,7 +143,7 @@ def test_training_takes_the_plain_gradient_steps(net, seed):
     eta = 1e-3 / net.output_scale**2
     outcome = train(net, initial, x, r, Plan(ridge=0.2, steps=5, step_size=eta))
     assume(outcome.attempts == 1)
-    truth = descend(initial, x, r, 0.2, 5, eta, net.output_scale, net.biases)
+    truth = descend(initial, x, r, 0.2, 5, eta, net.output_scale, net.biases, net.skip)
     assert outcome.accepted
     np.testing.assert_allclose(flat(outcome.weights), flat(truth), rtol=1e-8, atol=1e-10)
 

@@ -78,6 +78,15 @@ def check_whole(name: str, value: Any, least: int, error: type[InvalidInput] = I
 
 def check_positive(name: str, value: Any, remark: str) -> None:
     """Refuse a value that is not a positive, finite number."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not 0 < float(value) < float("inf"):
+    if not _is_number(value) or not 0 < float(value) < float("inf"):
         raise InvalidInput(f"{name} must be a positive, finite number, {remark}; got {value!r}.")
+
+
+def check_not_negative(name: str, value: Any, remark: str) -> None:
+    """Refuse a value that is not 0 or a positive, finite number."""
+    if not _is_number(value) or not 0 <= float(value) < float("inf"):
+        raise InvalidInput(f"{name} must be 0 or a positive, finite number, {remark}; got {value!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

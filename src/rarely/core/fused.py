@@ -36,12 +36,12 @@ class Fused(Objective):
     def descend(self, start: Weights, step: float, steps: int, hopeless: float) -> tuple[Weights, float]:
         """J steps from `start`, and the loss where they led; none is taken from a loss beyond `hopeless`."""
         moving, sizes = self._copied(start), (self.samples, self.network.depth - 1, *self._shape)
-        arguments = (self._x.ctypes.data, self.targets.ctypes.data, _at(self.initial), _at(moving), self.ridge, step)
+        arrays = (self._x.ctypes.data, self.targets.ctypes.data, _at(self.initial), _at(moving))
         # In stretches, between which Ctrl-C is heard.
         stretch = max(1, int(STRETCH // (4 * self.samples * self.network.parameters + 1)))
         while True:
             taken = min(steps, stretch)
-            loss = self._call("descend", *sizes, *arguments, taken, hopeless)
+            loss = self._call("descend", *sizes, *arrays, self.network.skip, self.ridge, step, taken, hopeless)
             steps -= taken
             if not steps or not loss <= hopeless:
                 return moving, loss
@@ -52,7 +52,7 @@ class Fused(Objective):
             return super().curvature_times(vector)
         product = self._copied(vector)
         arguments = (self._x.ctypes.data, _at(self.initial), _at(product))
-        return self._call("curve", self.samples, *self._shape, *arguments), product
+        return self._call("curve", self.samples, *self._shape, *arguments, self.network.skip), product
 
     @property
     def _shape(self) -> tuple[int, int]:

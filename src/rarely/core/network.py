@@ -10,7 +10,9 @@ W_1 = [W; W] with entries N(0, 2/m) on plain x, W_l = diag(W, W) with N(0, 4/m) 
 W_L = [w, −w] with N(0, 2/m) are *the same algorithm* without the doubled first layer: the same f, the same
 gradient steps, the same inner products, at any depth (tests/core/test_network.py).
 
-A bias is a weight from a unit that is always 1, so it needs no code of its own beyond that unit.
+A skip path of strength s adds s·c·x to u, so that the model holds the linear one. Its weights c, at first 0, are
+weights of W_L from s·x: the last layer is W_L = [w, c] on [σ(…), s·x], and φ and Z have them without further ado.
+Likewise a bias is a weight from a unit that is always 1, and needs no code of its own beyond that unit.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_choice, check_whole
+from rarely.core.errors import InvalidInput, check_choice, check_not_negative, check_whole
 from rarely.core.factors import Factors
 from rarely.core.scores import product
 from rarely.core.types import Array, Floats
@@ -61,11 +63,15 @@ class Network:
     initial: Initial = "paired"
     """"paired": f(·; θ_0) = 0, biases 0. "uniform": every entry in ±1/√fan-in."""
 
+    skip: float = 0.0
+    """s, the strength of the linear path; 0 for none."""
+
     def __post_init__(self) -> None:
         check_choice("scaling", self.scaling, Scaling)
         check_choice("initial", self.initial, Initial)
         for name, least in (("dim", 1), ("hidden", 1), ("depth", 2)):
             check_whole(name, getattr(self, name), least)
+        check_not_negative("skip", self.skip, "because it is a strength; 0 is no skip path")
         if self.initial == "paired" and self.hidden % 2:
             raise InvalidInput(
                 f"hidden must be even, because paired units start as mirror images so that f(x; θ_0) = 0; "
@@ -82,17 +88,25 @@ class Network:
         """(out, in) of W_1 … W_L; with biases the last column of each is the bias."""
         outs = [self.hidden] * (self.depth - 1) + [1]
         ins = [self.dim] + [self.hidden] * (self.depth - 1)
+        ins[-1] += self._skipped
         return tuple((o, i + self.biases) for o, i in zip(outs, ins, strict=True))
 
     @property
+    def _skipped(self) -> int:
+        """Numbers that the skip path brings to the last layer."""
+        return self.dim if self.skip else 0
+
+    @property
     def parameters(self) -> int:
-        """p = md + m²(L − 2) + m without biases (the paper's text counts one m² too many)."""
+        """p = md + m²(L − 2) + m without biases and skip path (the paper's text counts one m² too many)."""
         return sum(o * i for o, i in self.shapes)
 
     def initial_weights(self, generator: np.random.Generator) -> tuple[Array, ...]:
         """θ_0."""
         if self.initial == "uniform":
-            return tuple(generator.uniform(-1, 1, (o, i)) / np.sqrt(i - self.biases) for o, i in self.shapes)
+            drawn = tuple(generator.uniform(-1, 1, (o, i)) / np.sqrt(i - self.biases) for o, i in self.shapes)
+            drawn[-1][0, self.hidden : self.hidden + self._skipped] = 0
+            return drawn
         half, weights = self.hidden // 2, []
         for layer, (o, i) in enumerate(self.shapes):
             w, fan_in = np.zeros((o, i)), i - self.biases
@@ -122,6 +136,8 @@ class Network:
             units = b[:n, : self.hidden]
             work.multiply(a[:n], w, units)
             np.maximum(units, 0, out=units)
+        if self.skip:
+            np.multiply(contexts, self.skip, out=work.inputs[-1][:n, self.hidden : self.hidden + self.dim])
         work.multiply(work.inputs[-1][:n], weights[-1], work.values[:n])
         return work.values[:n, 0]
 

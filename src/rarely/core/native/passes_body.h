@@ -9,13 +9,16 @@
 #define bits NAME(bits)
 #define job NAME(job)
 #define weights NAME(weights)
+#define rows NAME(rows)
 
 typedef REAL vec __attribute__((vector_size(BYTES), aligned(BYTES)));
 typedef WHOLE bits __attribute__((vector_size(BYTES), aligned(BYTES)));
+typedef REAL rows __attribute__((vector_size(ROWS * sizeof(REAL)), aligned(ROWS * sizeof(REAL)), may_alias));
 
 typedef struct {
     vec *w, *v; /* W_1 … W_{L−1} one after another; W_L */
     vec *t;     /* the transposes of W_2 … W_{L−1}, the last one's with the gain W_L in it: signals go back by them */
+    REAL *c;    /* the skip path's part of W_L */
 } weights;
 
 typedef struct {
@@ -24,9 +27,12 @@ typedef struct {
     const REAL *y;          /* NULL: the curvature, whose residuals are slopes along (tw, tv) */
     weights *own;           /* for each thread */
     vec *w0, *v0;
+    REAL *c0;
     vec *tw, *tv;           /* the direction of the curvature */
-    REAL ridge, step;
+    REAL *tc;
+    REAL ridge, step, skip;
     vec *g, *h, *q;         /* for each thread: 2×(all of W), hidden×SPAN×groups×ROWS twice */
+    rows *k;                /* for each thread: 2×d, Σ e x of the skip path, by the row's place in its block */
     double *sums;           /* for each thread, a cache line: Σe² by parity */
     double hopeless, loss;
     gate meeting;
@@ -125,7 +131,8 @@ INLINE void NAME(down)(const int WIDTH, long count, const REAL *restrict q, cons
  * SPAN blocks go together: the weights and G of a group are then read from the nearest cache, and the sums over
  * units that all of `back` waits for come less often. */
 INLINE double NAME(sweep)(const job *j, const weights *at, const int curved, int learning, long from, long to,
-                          vec *restrict g, vec *h, vec *q) {
+                          vec *restrict g, rows *restrict along_x, vec *h, vec *q) {
+    const REAL *c = curved ? j->tc : at->c;
     const long d = j->d, groups = j->groups, units = j->units, last = j->hidden - 1;
     const long block = groups * ROWS, layer = SPAN * block;
     double total = 0;
@@ -150,14 +157,22 @@ INLINE double NAME(sweep)(const job *j, const weights *at, const int curved, int
         }
 #undef FIRST
 #undef NEXT
-        REAL e[SPAN * ROWS];
+        REAL e[SPAN * ROWS] __attribute__((aligned(BYTES)));
+        rows straight[SPAN];
+        memset(straight, 0, sizeof straight);
+        if (j->skip)
+            for (int s = 0; s < span; s++)
+                for (long i = 0; i < d; i++) straight[s] += j->skip * c[i] * ((const rows *)x)[s * d + i];
         for (int a = 0; a < span * ROWS; a++) {
             const long row = b * ROWS + a;
-            e[a] = NAME(lane_sum)(u[a]);
+            e[a] = NAME(lane_sum)(u[a]) + ((const REAL *)straight)[a];
             if (!curved) e[a] = row < j->n ? e[a] - j->y[row] : 0;
             total += (double)e[a] * (double)e[a];
         }
         if (!learning) continue;
+        if (j->skip)
+            for (int s = 0; s < span; s++)
+                for (long i = 0; i < d; i++) along_x[i] += ((const rows *)e)[s] * ((const rows *)x)[s * d + i];
         if (!last) {
             GROUPS(NAME(back)(WIDTH, 0, 1, d, x + s * d * ROWS, h + s * block + i * ROWS, e + s * ROWS, g + i * d));
             continue;
@@ -210,9 +225,22 @@ static void NAME(transpose)(const job *j, weights *at) {
     }
 }
 
+/* Number i of the skip path's gradient, every thread's added up. */
+INLINE REAL NAME(skip_slope)(const job *j, long i, long parity) {
+    rows sum = {0};
+    for (int t = 0; t < j->meeting.of; t++) sum += j->k[(2 * t + parity) * j->d + i];
+    REAL total = 0;
+    for (int a = 0; a < ROWS; a++) total += sum[a];
+    return j->skip * total;
+}
+
 /* One step down the gradient, which is every thread's G added up; returns ‖θ − θ_0‖² after it. */
-static double NAME(step_down)(const job *j, weights *at, const vec *g, long apart) {
+static double NAME(step_down)(const job *j, weights *at, const vec *g, long apart, long parity) {
     double moved = 0;
+    for (long i = 0; j->skip && i < j->d; i++) {
+        at->c[i] -= j->step * (NAME(skip_slope)(j, i, parity) + j->ridge * (at->c[i] - j->c0[i]));
+        moved += (at->c[i] - j->c0[i]) * (at->c[i] - j->c0[i]);
+    }
     for (long l = 0; l < j->hidden; l++) {
         const long count = NAME(numbers_in)(j, l), begin = NAME(start)(j, l);
         const int last = l == j->hidden - 1;
@@ -247,18 +275,21 @@ static void NAME(descent)(job *j, int me) {
     const long room = j->hidden * j->groups * ROWS * SPAN;
     weights *at = j->own + me;
     double moved = NAME(squares)(at->w, j->w0, size) + NAME(squares)(at->v, j->v0, j->groups);
+    for (long i = 0; j->skip && i < j->d; i++) moved += (at->c[i] - j->c0[i]) * (at->c[i] - j->c0[i]);
     NAME(transpose)(j, at);
     for (long s = 0;; s++) {
         const long parity = s % 2;
         vec *g = j->g + (2 * me + parity) * size;
+        rows *along_x = j->k + (2 * me + parity) * j->d;
         memset(g, 0, size * sizeof *g);
+        memset(along_x, 0, j->d * sizeof *along_x);
         j->sums[8 * me + parity] =
-            NAME(sweep)(j, at, 0, s < j->steps, from, to, g, j->h + me * room, j->q + me * room);
+            NAME(sweep)(j, at, 0, s < j->steps, from, to, g, along_x, j->h + me * room, j->q + me * room);
         meet(&j->meeting);
         const double loss = (NAME(added)(j, parity) + (double)j->ridge * moved) / 2;
         if (me == 0) j->loss = loss;
         if (s == j->steps || !(loss <= j->hopeless)) return;
-        moved = NAME(step_down)(j, at, j->g + parity * size, 2 * size);
+        moved = NAME(step_down)(j, at, j->g + parity * size, 2 * size, parity);
     }
 }
 
@@ -266,9 +297,11 @@ static void NAME(curvature)(job *j, int me) {
     const int of = j->meeting.of;
     const long size = j->groups * j->d, room = j->groups * ROWS * SPAN;
     vec *g = j->g + 2 * me * size;
+    rows *along_x = j->k + 2 * me * j->d;
     memset(g, 0, size * sizeof *g);
-    j->sums[8 * me] = NAME(sweep)(j, j->own, 1, 1, j->blocks * me / of, j->blocks * (me + 1) / of, g, j->h + me * room,
-                                  j->q + me * room);
+    memset(along_x, 0, j->d * sizeof *along_x);
+    j->sums[8 * me] = NAME(sweep)(j, j->own, 1, 1, j->blocks * me / of, j->blocks * (me + 1) / of, g, along_x,
+                                  j->h + me * room, j->q + me * room);
 }
 
 typedef struct { job *job_; int me; } NAME(seat);
@@ -295,16 +328,18 @@ static void NAME(unpack)(const vec *from_, REAL *to, long m, long count, long ro
 }
 
 /* W_1 … W_L, each row by row, into one's own form; and back. */
-static void NAME(pack_all)(const job *j, REAL *const *from, long m, vec *w, vec *v) {
+static void NAME(pack_all)(const job *j, REAL *const *from, long m, vec *w, vec *v, REAL *c) {
     for (long l = 0; l < j->hidden; l++)
         NAME(pack)(from[l], w + NAME(start)(j, l), m, l ? m : j->d, j->groups, NAME(numbers_in)(j, l));
     NAME(pack)(from[j->hidden], v, m, 1, j->groups, 1);
+    if (j->skip) memcpy(c, from[j->hidden] + m, j->d * sizeof *c);
 }
 
-static void NAME(unpack_all)(const job *j, const vec *w, const vec *v, REAL *const *to, long m) {
+static void NAME(unpack_all)(const job *j, const vec *w, const vec *v, const REAL *c, REAL *const *to, long m) {
     for (long l = 0; l < j->hidden; l++)
         NAME(unpack)(w + NAME(start)(j, l), to[l], m, l ? m : j->d, NAME(numbers_in)(j, l));
     NAME(unpack)(v, to[j->hidden], m, 1, 1);
+    if (j->skip) memcpy(to[j->hidden] + m, c, j->d * sizeof *c);
 }
 
 /* Everything in one piece of memory; 0 without it. */
@@ -321,15 +356,19 @@ static char *NAME(prepare)(job *j, long n, long hidden, long m, long d, const RE
     const size_t size = NAME(start)(j, hidden), across = (hidden - 1) * j->groups * j->units;
     const size_t one = size + j->groups, room = hidden * j->groups * ROWS * SPAN;
     const size_t for_x = (j->blocks * d * ROWS * sizeof(REAL) + 63) / 64 * 64;
+    const size_t for_k = (2 * threads * d * sizeof *j->k + 63) / 64 * 64, for_c = (2 + threads) * d * sizeof *j->c0;
     const size_t all = 2 * one + threads * (one + across + 2 * size + 2 * room);
-    char *memory = aligned_alloc(64, (all * BYTES + for_x + threads * (64 + sizeof *j->own) + 63) / 64 * 64);
+    const size_t others = threads * (64 + sizeof *j->own) + for_k + for_c;
+    char *memory = aligned_alloc(64, (all * BYTES + for_x + others + 63) / 64 * 64);
     if (!memory) return 0;
     vec *at = (vec *)memory;
     j->w0 = at, at += size, j->v0 = at, at += j->groups, j->tw = at, at += size, j->tv = at, at += j->groups;
     j->g = at, at += 2 * threads * size, j->h = at, at += threads * room, j->q = at, at += threads * room;
-    j->x = (REAL *)(at + threads * (one + across)), j->sums = (double *)((char *)j->x + for_x);
-    j->own = (weights *)(j->sums + 8 * threads);
-    for (int t = 0; t < threads; t++, at += one + across) j->own[t] = (weights){at, at + size, at + one};
+    j->x = (REAL *)(at + threads * (one + across)), j->k = (rows *)((char *)j->x + for_x);
+    j->sums = (double *)((char *)j->k + for_k), j->own = (weights *)(j->sums + 8 * threads);
+    j->c0 = (REAL *)(j->own + threads), j->tc = j->c0 + d;
+    for (int t = 0; t < threads; t++, at += one + across)
+        j->own[t] = (weights){at, at + size, at + one, j->tc + (t + 1) * d};
     memset(j->x, 0, for_x);
     for (long i = 0; i < n; i++)
         for (long k = 0; k < d; k++) j->x[(i / ROWS * d + k) * ROWS + i % ROWS] = x[i * d + k];
@@ -356,25 +395,27 @@ static int NAME(together)(job *j) {
 
 /* J steps from θ, which comes out as where they led; the loss there, or −1 without memory. */
 static double NAME(descend)(long n, long hidden, long m, long d, const REAL *x, const REAL *y, REAL *const *initial,
-                            REAL *const *theta, double ridge, double step, long steps, double hopeless, int threads) {
-    job j = {.y = y, .ridge = (REAL)ridge, .step = (REAL)step, .steps = steps, .hopeless = hopeless};
+                            REAL *const *theta, double skip, double ridge, double step, long steps, double hopeless,
+                            int threads) {
+    job j = {.y = y, .ridge = (REAL)ridge, .step = (REAL)step, .skip = (REAL)skip, .steps = steps, .hopeless = hopeless};
     char *memory = NAME(prepare)(&j, n, hidden, m, d, x, threads);
     if (!memory) return -1;
-    NAME(pack_all)(&j, initial, m, j.w0, j.v0);
-    for (int t = 0; t < j.meeting.of; t++) NAME(pack_all)(&j, theta, m, j.own[t].w, j.own[t].v);
+    NAME(pack_all)(&j, initial, m, j.w0, j.v0, j.c0);
+    for (int t = 0; t < j.meeting.of; t++) NAME(pack_all)(&j, theta, m, j.own[t].w, j.own[t].v, j.own[t].c);
     int done = NAME(together)(&j);
-    NAME(unpack_all)(&j, j.own->w, j.own->v, theta, m);
+    NAME(unpack_all)(&j, j.own->w, j.own->v, j.own->c, theta, m);
     free(memory);
     return done ? j.loss : -1;
 }
 
 /* One hidden layer: `vector` becomes ΦᵀΦ·vector, Φ the features at θ_0; returns ‖Φ·vector‖², or −1 without memory. */
-static double NAME(curve)(long n, long m, long d, const REAL *x, REAL *const *initial, REAL *const *vector, int threads) {
-    job j = {0};
+static double NAME(curve)(long n, long m, long d, const REAL *x, REAL *const *initial, REAL *const *vector,
+                          double skip, int threads) {
+    job j = {.skip = (REAL)skip};
     char *memory = NAME(prepare)(&j, n, 1, m, d, x, threads);
     if (!memory) return -1;
-    NAME(pack_all)(&j, initial, m, j.own->w, j.own->v);
-    NAME(pack_all)(&j, vector, m, j.tw, j.tv);
+    NAME(pack_all)(&j, initial, m, j.own->w, j.own->v, j.own->c);
+    NAME(pack_all)(&j, vector, m, j.tw, j.tv, j.tc);
     int done = NAME(together)(&j);
     const long size = j.groups * d;
     for (long i = 0; i < j.groups; i++) {
@@ -387,8 +428,9 @@ static double NAME(curve)(long n, long m, long d, const REAL *x, REAL *const *in
         }
         j.tv[i] = slope;
     }
+    for (long i = 0; i < d; i++) j.tc[i] = NAME(skip_slope)(&j, i, 0);
     double total = NAME(added)(&j, 0);
-    NAME(unpack_all)(&j, j.g, j.tv, vector, m);
+    NAME(unpack_all)(&j, j.g, j.tv, j.tc, vector, m);
     free(memory);
     return done ? total : -1;
 }
@@ -397,5 +439,6 @@ static double NAME(curve)(long n, long m, long d, const REAL *x, REAL *const *in
 #undef bits
 #undef job
 #undef weights
+#undef rows
 #undef INPUT
 #undef GROUPS

@@ -182,6 +182,7 @@ class BatchNeuralUCB(Policy):
 
         dim, schedule     d numbers in a context; when updates are due, and how many there may be
         hidden, depth     m units (even) in each of L − 1 hidden layers
+        skip              the strength s of a linear path beside them, which adds s·c·x; 0 for none
         ridge, beta       λ of Z_1 = λI and of the training's penalty; the radius β in bonus = β·√(φᵀZ⁻¹φ):
                           a number, a function of the round, or a `TheoremRadius`
         steps, step_size  J gradient steps per update, of size η; None takes η from the curvature
@@ -218,6 +219,7 @@ class BatchNeuralUCB(Policy):
         *,
         hidden: int = 100,
         depth: int = 2,
+        skip: float = 0.0,
         ridge: float = 0.01,
         beta: Beta = 0.01,
         steps: int = 200,
@@ -253,7 +255,7 @@ class BatchNeuralUCB(Policy):
         if context_scale is not None and (not isinstance(context_scale, Affine) or context_scale.dim != dim):
             raise InvalidInput(f"context_scale must be an Affine for dim = {dim} numbers; got {context_scale!r}.")
         scale = context_scale or Affine.identity(dim, constant=practical)
-        network = Network(scale.scaled_dim, hidden, depth, reading.biases, reading.scaling, reading.initial)
+        network = Network(scale.scaled_dim, hidden, depth, reading.biases, reading.scaling, reading.initial, skip)
         if 8 * network.parameters > memory_limit:
             raise TooExpensive(
                 f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
