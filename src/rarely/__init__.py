@@ -1,6 +1,7 @@
 """Contextual bandits that decide often and retrain rarely."""
 
 from rarely.core.blocks import ArmBlocks
+from rarely.core.choice import Mixture
 from rarely.core.covariance import ErrorBound, Price, Sketch, prices
 from rarely.core.errors import (
     BudgetSpent,
@@ -58,6 +59,7 @@ __all__ = [
     "InvalidSchedule",
     "JitterWarning",
     "LinUCB",
+    "Mixture",
     "NeuralUCB",
     "NotPositiveDefinite",
     "Policy",

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import Affine, ArmBlocks, InvalidContexts, InvalidInput
-from rarely.core.choice import highest, uniform
 from rarely.core.contexts import read_rounds
 from rarely.core.scaling import Moments, RewardScale
 
@@ -111,24 +110,3 @@ def test_blocks_refuse_what_they_cannot_place():
     for bad in ({"arms": 0}, {"arms": 2, "layout": "hybrid2"}):
         with pytest.raises(InvalidInput):
             ArmBlocks(rows=Affine.identity(2), **bad)
-
-
-@given(st.integers(1, 6), st.integers(1, 8), st.integers(0, 10**6))
-def test_the_highest_score_wins_and_ties_stay_among_the_tied(arms, n, seed):
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(0, 3, size=(n, arms)).astype(float)
-    scores[rng.random((n, arms)) < 0.3] = np.nan
-    scores[:, rng.integers(arms)] = 1.0
-    best = np.nanmax(scores, axis=1)
-    lowest = highest(scores, np.zeros(n))
-    drawn = highest(scores, np.zeros(n), rng.random(n))
-    for i in range(n):
-        tied = np.flatnonzero(scores[i] == best[i])
-        assert lowest[i] == tied[0]
-        assert drawn[i] in tied
-
-
-def test_random_ties_are_shared_alike():
-    arms = uniform(np.tile([True, False, True], (6000, 1)), np.random.default_rng(0).random(6000))
-    assert set(arms) == {0, 2}
-    assert abs(np.mean(arms == 0) - 0.5) < 0.035

@@ -1,17 +1,22 @@
-"""From scores to arms.
+"""From scores to arms, by the probability of each.
 
-Scores that differ by rounding alone are a tie, or the order in which a matrix product adds would choose:
-the tolerance is relative, 1e-9·max(s, |score|, β‖φ‖/√λ) with s the scale of rewards (1 unless they
-are standardised) and β‖φ‖/√λ the bonus before any data, which is what the bonus' rounding is relative to.
+    p   (n, K)   the probability of every arm of a round under the frozen version; 0 where no arm is
+
+Every rule says p first, and one uniform number a round then picks from it: so what is logged is what was drawn
+from, to the last bit. Scores that differ by rounding alone are a tie, or the order in which a matrix product
+adds would choose: the tolerance is relative, 1e-9·max(s, |score|, β‖φ‖/√λ) with s the scale of rewards (1 unless
+they are standardised) and β‖φ‖/√λ the bonus before any data, which is what the bonus' rounding is relative to.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from rarely.core.errors import InvalidInput
+from rarely.core.gaussian import highest_of_gaussians
 from rarely.core.types import Array, BoolArray, IntArray
 
 TIE = 1e-9
@@ -23,30 +28,34 @@ def tolerances(scores: Array, prior_bonuses: Array, reward_spread: float) -> Arr
     return np.asarray(TIE * np.maximum(reward_spread, np.nanmax(size, axis=1)))
 
 
-def highest(scores: Array, tolerance: Array, uniforms: Array | None = None) -> IntArray:
-    """The arm of the highest score in each row of (n, K) scores; NaN is never chosen.
+def tied(scores: Array, tolerance: Array) -> BoolArray:
+    """Which arms of (n, K) scores are the best of their round; NaN never is.
 
-    Ties go to the lowest arm or, given one uniform number a round, to any of the tied alike.
-
-    >>> highest(np.array([[1.0, 2.0, 2.0], [np.nan, 0.0, -1.0]]), tolerance=np.zeros(2))
-    array([1, 1])
+    >>> tied(np.array([[1.0, 2.0, 2.0], [np.nan, 0.0, -1.0]]), tolerance=np.zeros(2))
+    array([[False,  True,  True],
+           [False,  True, False]])
     """
-    tied = scores >= (np.nanmax(scores, axis=1) - tolerance)[:, None]
-    return _first(tied) if uniforms is None else uniform(tied, uniforms)
+    return np.asarray(scores >= (np.nanmax(scores, axis=1) - tolerance)[:, None], np.bool_)
 
 
-def uniform(present: BoolArray, uniforms: Array) -> IntArray:
-    """Any of the arms that are there, each alike.
+def alike(allowed: BoolArray) -> Array:
+    """The same probability for all that are allowed.
 
-    >>> uniform(np.array([[True, False, True]]), np.array([0.5]))
-    array([2])
+    >>> alike(np.array([[True, False, True]]))
+    array([[0.5, 0. , 0.5]])
     """
-    rank = np.floor(uniforms * present.sum(axis=1))
-    return _first(present & (np.cumsum(present, axis=1) - 1 == rank[:, None]))
+    return np.asarray(allowed / allowed.sum(axis=1, keepdims=True), np.float64)
 
 
-def _first(allowed: BoolArray) -> IntArray:
-    return np.asarray(np.argmax(allowed, axis=1), np.int64)
+def drawn(probabilities: Array, uniforms: Array) -> IntArray:
+    """An arm of each round, with these probabilities.
+
+    >>> drawn(np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]), np.array([0.5, 0.9]))
+    array([2, 1])
+    """
+    reached = np.cumsum(probabilities, axis=1)
+    # Relative to the last sum: rounding may leave it below 1, and an arm of probability 0 is never reached.
+    return np.asarray((reached <= uniforms[:, None] * reached[:, -1:]).sum(axis=1), np.int64)
 
 
 class Chooser(Protocol):
@@ -54,20 +63,38 @@ class Chooser(Protocol):
 
     @property
     def draws(self) -> bool:
-        """Whether it uses one uniform number a round."""
+        """Whether it uses one uniform number a round; else one arm of each round has probability 1."""
 
-    def __call__(self, scores: Array, tolerance: Array, uniforms: Array | None) -> IntArray:
-        """The arm of each round, (n,)."""
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        """(n, K): of every arm; means and bonuses are NaN where no arm is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimist:
-    """The arm of the highest score; ties to the lowest arm, or to the generator when asked."""
+    """The arm of the highest mean + bonus; ties to the lowest arm, or to the generator when asked."""
 
     draws: bool = False
 
-    def __call__(self, scores: Array, tolerance: Array, uniforms: Array | None) -> IntArray:
-        return highest(scores, tolerance, uniforms)
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        best = tied(means + bonuses, tolerance)
+        if self.draws:
+            return alike(best)
+        out = np.zeros(best.shape)
+        out[np.arange(len(best)), np.argmax(best, axis=1)] = 1.0
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Thompson:
+    """Each arm as often as it would be the best, if rewards were N(mean, bonus²), independent of each other.
+
+    Where every bonus is 0 it is the arm of the highest mean, ties alike.
+    """
+
+    draws: bool = True
+
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        return highest_of_gaussians(means, bonuses, tolerance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +103,50 @@ class Coin:
 
     draws: bool = True
 
-    def __call__(self, scores: Array, tolerance: Array, uniforms: Array | None) -> IntArray:
-        assert uniforms is not None
-        return uniform(~np.isnan(scores), uniforms)
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        return alike(~np.isnan(means))
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """A part ε of all rounds to any arm alike, the others to the policy's own rule.
+
+    So every arm has a probability of at least ε/K, which off-policy estimates need.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float) or not 0 <= self.epsilon <= 1:
+            raise InvalidInput(
+                f"epsilon must be a number from 0 to 1, the part of all rounds that explores; got {self.epsilon!r}."
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """The mixture as JSON: its fields, so `Mixture(**description)` is the inverse."""
+        return {"epsilon": self.epsilon}
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Another rule under a `Mixture`."""
+
+    rule: Chooser
+    mixture: Mixture
+
+    @property
+    def draws(self) -> bool:
+        return self.rule.draws or self.mixture.epsilon > 0
+
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        own, epsilon = self.rule.probabilities(means, bonuses, tolerance), self.mixture.epsilon
+        return epsilon * alike(~np.isnan(means)) + (1 - epsilon) * own
+
+
+def mixed(rule: Chooser, exploration: Mixture | None) -> Chooser:
+    """The rule under the mixture that the user asked for, if any."""
+    if exploration is None:
+        return rule
+    if not isinstance(exploration, Mixture):
+        raise InvalidInput(f"exploration must be a Mixture, such as Mixture(0.05), or None; got {exploration!r}.")
+    return Mixed(rule, exploration)

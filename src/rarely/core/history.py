@@ -24,6 +24,7 @@ class History:
     def __init__(self, dim: int) -> None:
         self._contexts, self._rewards = Rows(dim), Rows(None)
         self._arms, self._versions = Rows(None, np.int64), Rows(None, np.int64)
+        self._propensities = Rows(None)
         self._arrivals = Rows(None, np.int64)
         """Rows in the order in which their rewards came."""
         self.logged = 0
@@ -52,6 +53,11 @@ class History:
         return _read_only(self._versions)
 
     @property
+    def propensities(self) -> Array:
+        """(rows,): the probability with which the arm was chosen, NaN for logged samples."""
+        return _read_only(self._propensities)
+
+    @property
     def rounds(self) -> int:
         """How many decisions are on record."""
         return len(self) - self.logged
@@ -77,15 +83,16 @@ class History:
     def add_log(self, contexts: Array, rewards: Array) -> None:
         """Put logged samples before the first round."""
         none = np.full(len(rewards), LOGGED)
-        self._append(contexts, rewards, none, none)
+        self._append(contexts, rewards, none, none, np.full(len(rewards), np.nan))
         self._arrivals.append(np.arange(len(rewards)))
         self.logged = len(rewards)
 
-    def add_rounds(self, contexts: Array, arms: IntArray, version: int) -> None:
+    def add_rounds(self, contexts: Array, arms: IntArray, version: int, propensities: Array) -> None:
         """Record decisions, whose rewards are to come."""
-        self._append(contexts, np.full(len(arms), np.nan), arms, np.full(len(arms), version))
+        self._append(contexts, np.full(len(arms), np.nan), arms, np.full(len(arms), version), propensities)
 
-    def _append(self, contexts: Array, rewards: Array, arms: IntArray, versions: IntArray) -> None:
+    def _append(self, contexts: Array, rewards: Array, arms: IntArray, versions: IntArray, propensities: Array) -> None:
+        self._propensities.append(propensities)
         self._contexts.append(contexts)
         self._rewards.append(rewards)
         self._arms.append(arms)
@@ -118,13 +125,17 @@ class History:
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays, for `restore`."""
         arrays = {"contexts": self.contexts, "rewards": self.rewards, "arms": self.arms, "versions": self.versions}
-        return {"logged": self.logged}, arrays | {"arrivals": _read_only(self._arrivals)}
+        arrays |= {"arrivals": _read_only(self._arrivals), "propensities": self.propensities}
+        return {"logged": self.logged}, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         """Take over a saved state."""
-        self._append(arrays["contexts"], arrays["rewards"], arrays["arms"], arrays["versions"])
-        # Files of version 0.1 do not know the order; no learner of theirs depends on it.
-        self._arrivals.append(arrays.get("arrivals", np.flatnonzero(~np.isnan(arrays["rewards"]))))
+        rewards = arrays["rewards"]
+        # Files of version 0.1 know neither propensities nor the order; no learner of theirs depends on them.
+        unknown = np.full(len(rewards), np.nan)
+        propensities = arrays.get("propensities", unknown)
+        self._append(arrays["contexts"], rewards, arrays["arms"], arrays["versions"], propensities)
+        self._arrivals.append(arrays.get("arrivals", np.flatnonzero(~np.isnan(rewards))))
         self.logged = numbers["logged"]
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from rarely.core import archive
-from rarely.core.choice import Chooser, tolerances
+from rarely.core.choice import Chooser, drawn, tolerances
 from rarely.core.contexts import Part, Rounds, read_rounds
 from rarely.core.covariance import DEFAULT_SKETCH, FORMS, Auto, Candidates, Covariance, ErrorBound, Kind, Limit, Sketch
 from rarely.core.covariance.protocol import prior_variances
@@ -187,6 +187,13 @@ class Policy(ABC):
             bonuses.append(assessed.bonuses)
         return Scores(_joined(means, rounds), _joined(bonuses, rounds))
 
+    def probabilities(self, contexts: Any, mask: Any = None) -> Array:
+        """The probability of every arm under the frozen version, (K,) or (n, K), 0 where no arm is: pure, no round."""
+        rounds = read_rounds(contexts, mask, self.dim)
+        parts = rounds.parts(lambda: self._rounds_at_once(rounds))
+        chances = [self._assess(part, self._covariance).probabilities(self._chooser) for part in parts]
+        return _joined(chances, rounds)
+
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
         """Decide one round, or n under the frozen version.
 
@@ -203,7 +210,7 @@ class Policy(ABC):
         draws = Draws(self._generator) if self._chooser.draws else None
         start, due = self.round, self._due
         now = start
-        means, bonuses, arms, chosen = [], [], [], []
+        means, bonuses, chances, arms, chosen = [], [], [], [], []
 
         def at_once() -> int:
             most = self._rounds_at_once(rounds)
@@ -214,7 +221,11 @@ class Policy(ABC):
 
         for part in rounds.parts(at_once):
             assessed = self._assess(part, covariance)
-            picked = assessed.choose(self._chooser, None if draws is None else draws.peek(len(part)))
+            probabilities = assessed.probabilities(self._chooser)
+            if draws is None:
+                picked = np.argmax(probabilities, axis=1)
+            else:
+                picked = drawn(probabilities, draws.peek(len(part)))
             rows = part.row_of(picked)
             proposal = covariance.propose(assessed.chosen(rows, covariance))
             end = self._first_due(now, proposal.log_dets)
@@ -226,6 +237,7 @@ class Policy(ABC):
             learner = learner.seen(part.rows_until(keep), keep)
             means.append(assessed.means[:keep])
             bonuses.append(assessed.bonuses[:keep])
+            chances.append(probabilities[:keep])
             arms.append(picked[:keep])
             chosen.append(part.rows[rows[:keep]])
             now += keep
@@ -240,11 +252,13 @@ class Policy(ABC):
             bonuses=_joined(bonuses, rounds),
             version=self._version if rounds.single else np.full(len(arm), self._version),
             round=start + 1 if rounds.single else numbers,
+            probabilities=_joined(chances, rounds),
         )
         self._learner, self._covariance, self._due = learner, covariance, due
         if draws is not None:
             draws.commit()
-        self._history.add_rounds(np.concatenate(chosen), arm, self._version)
+        propensities = np.concatenate(chances)[np.arange(len(arm)), arm]
+        self._history.add_rounds(np.concatenate(chosen), arm, self._version, propensities)
         return decision
 
     def _assess(self, part: Part, covariance: Covariance) -> _Assessed:
@@ -411,9 +425,9 @@ class _Assessed:
     block: int
     reward_spread: float
 
-    def choose(self, chooser: Chooser, uniforms: Array | None) -> IntArray:
-        scores = self.means + self.bonuses
-        return chooser(scores, tolerances(scores, self.prior_bonuses, self.reward_spread), uniforms)
+    def probabilities(self, chooser: Chooser) -> Array:
+        tolerance = tolerances(self.means + self.bonuses, self.prior_bonuses, self.reward_spread)
+        return chooser.probabilities(self.means, self.bonuses, tolerance)
 
     def chosen(self, rows: IntArray, covariance: Covariance) -> Candidates:
         """The chosen rows as candidates; those of several blocks are measured again, together."""

@@ -25,10 +25,10 @@ class Decision:
     """One round's decision, or n of them with a leading axis everywhere.
 
     Rounds are numbered from 1 and versions from 0, as in Algorithm 1. An arm that was not there in a
-    round has NaN for mean and bonus.
+    round has NaN for mean and bonus, and the probability 0.
 
     >>> d = Decision(arm=np.array([1, 0]), means=np.zeros((2, 2)), bonuses=np.ones((2, 2)),
-    ...              version=np.array([0, 0]), round=np.array([1, 2]))
+    ...              version=np.array([0, 0]), round=np.array([1, 2]), probabilities=np.full((2, 2), 0.5))
     >>> len(d), d[1].arm, d[1].round
     (2, 0, 2)
     """
@@ -43,6 +43,15 @@ class Decision:
     """int, or (n,): the frozen policy that decided."""
     round: Any
     """int, or (n,): what `observe` needs to know."""
+    probabilities: Array
+    """(K,) or (n, K): what the arm was drawn from; a rule that does not draw has a single 1."""
+
+    @property
+    def propensity(self) -> Any:
+        """float, or (n,): the probability of the chosen arm."""
+        if self.single:
+            return float(self.probabilities[self.arm])
+        return self.probabilities[np.arange(len(self.arm)), self.arm]
 
     @property
     def single(self) -> bool:
@@ -60,4 +69,4 @@ class Decision:
         arm, version, number = self.arm[rounds], self.version[rounds], self.round[rounds]
         if np.ndim(arm) == 0:
             arm, version, number = int(arm), int(version), int(number)
-        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number)
+        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, self.probabilities[rounds])
