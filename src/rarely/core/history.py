@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rarely.core.errors import ConflictingReward, InvalidContexts, InvalidReward, UnknownRound
 from rarely.core.rows import Rows
-from rarely.core.types import Array, Arrays, IntArray
+from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 LOGGED = -1
 """The version, and the arm, of a row that came from a log."""
@@ -100,26 +100,15 @@ class History:
 
     def observe(self, rounds: Any, rewards: Any) -> None:
         """Take in the rewards of the given rounds: all of them, or none if one is wrong."""
-        numbers = _read_rounds(rounds)
-        values = _read_rewards(rewards, len(numbers))
+        numbers = read_numbers(rounds)
+        values = read_rewards(rewards, len(numbers))
         outside = (numbers < 1) | (numbers > self.rounds)
         if outside.any():
             raise UnknownRound(
                 f"a reward must belong to a decided round, 1 … {self.rounds}; got round {numbers[outside][0]}."
             )
         rows = numbers + (self.logged - 1)
-        order = np.argsort(rows, kind="stable")
-        again = rows[order][1:] == rows[order][:-1]
-        earlier = self._rewards.view[rows]
-        earlier[order[1:][again]] = values[order[:-1][again]]
-        clash = ~np.isnan(earlier) & (earlier != values)
-        if clash.any():
-            i = int(np.flatnonzero(clash)[0])
-            raise ConflictingReward(
-                f"a round has one reward: round {numbers[i]} had {earlier[i]} and now came {values[i]}. "
-                "The same value told twice is fine; to correct a value, start from a corrected log."
-            )
-        self._arrivals.append(rows[np.isnan(earlier)])
+        self._arrivals.append(rows[fresh_rewards(self._rewards.view, rows, numbers, values)])
         self._rewards.view[rows] = values
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -151,10 +140,11 @@ def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
         )
     if not np.isfinite(rows).all():
         raise InvalidContexts("logged contexts must be finite; drop or fill in the rows that are not.")
-    return rows, _read_rewards(rewards, len(rows))
+    return rows, read_rewards(rewards, len(rows))
 
 
-def _read_rounds(rounds: Any) -> IntArray:
+def read_numbers(rounds: Any) -> IntArray:
+    """Check the numbers of rounds that rewards are told for."""
     try:
         numbers = np.atleast_1d(np.asarray(rounds))
     except ValueError as error:
@@ -169,7 +159,8 @@ def _read_rounds(rounds: Any) -> IntArray:
     return numbers.astype(np.int64)
 
 
-def _read_rewards(rewards: Any, count: int) -> Array:
+def read_rewards(rewards: Any, count: int) -> Array:
+    """Check so many rewards."""
     try:
         values = np.atleast_1d(np.asarray(rewards, np.float64))
     except (TypeError, ValueError) as error:
@@ -182,6 +173,22 @@ def _read_rewards(rewards: Any, count: int) -> Array:
             "not observed."
         )
     return values
+
+
+def fresh_rewards(known: Array, rows: IntArray, numbers: IntArray, values: Array) -> BoolArray:
+    """Which of the values tell a row of `known` that is NaN; a second, different one for a round is refused."""
+    order = np.argsort(rows, kind="stable")
+    again = rows[order][1:] == rows[order][:-1]
+    earlier = known[rows]
+    earlier[order[1:][again]] = values[order[:-1][again]]
+    clash = ~np.isnan(earlier) & (earlier != values)
+    if clash.any():
+        i = int(np.flatnonzero(clash)[0])
+        raise ConflictingReward(
+            f"a round has one reward: round {numbers[i]} had {earlier[i]} and now came {values[i]}. "
+            "The same value told twice is fine; to correct a value, start from a corrected log."
+        )
+    return np.isnan(earlier)
 
 
 def _read_only(rows: Rows) -> NDArray[Any]:
