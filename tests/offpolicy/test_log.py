@@ -1,0 +1,201 @@
+"""What goes into a log comes out of it, or is refused aloud."""
+
+import numpy as np
+import pytest
+
+from rarely import (
+    ArmBlocks,
+    ConflictingReward,
+    Decision,
+    InvalidContexts,
+    InvalidInput,
+    InvalidReward,
+    Uniform,
+    UnknownRound,
+)
+from rarely.offpolicy import DecisionLog, InvalidLog
+from worlds import contexts as stream
+from worlds import small
+
+ROUNDS = stream(rounds=6)
+
+
+def recorded(**settings):
+    policy, log = Uniform(2, seed=1), DecisionLog()
+    decision = policy.select(ROUNDS)
+    log.record(ROUNDS, decision, **settings)
+    return log, decision
+
+
+def test_a_log_holds_what_the_policy_decided():
+    policy, log = Uniform(2, seed=1), DecisionLog()
+    block = policy.select(ROUNDS[:4])
+    log.record(ROUNDS[:4], block)
+    single = policy.select(ROUNDS[4])
+    log.record(ROUNDS[4], single)
+    log.observe(single, 7.0)
+    log.observe([2, 1], [2.0, 1.0])
+    assert log.arms.tolist() == [*block.arm, single.arm]
+    assert log.rounds.tolist() == [1, 2, 3, 4, 5]
+    assert log.versions.tolist() == [0] * 5
+    np.testing.assert_array_equal(log.contexts, ROUNDS[:5])
+    np.testing.assert_array_equal(log.probabilities, np.vstack([block.probabilities, single.probabilities]))
+    np.testing.assert_array_equal(log.propensities, [*block.propensity, single.propensity])
+    np.testing.assert_array_equal(log.rewards, [1.0, 2.0, np.nan, np.nan, 7.0])
+    assert log.observed.tolist() == [0, 1, 4]
+    assert log.present.all()
+    assert log.rows is None
+    assert repr(log) == "<DecisionLog: 5 rounds, 2 rewards missing>"
+
+
+def test_block_by_block_and_round_by_round_are_one_log():
+    block, decision = recorded()
+    single = DecisionLog()
+    for t in range(6):
+        single.record(ROUNDS[t], decision[t])
+    for name in ("arms", "rounds", "versions", "contexts", "probabilities", "propensities"):
+        np.testing.assert_array_equal(getattr(block, name), getattr(single, name))
+
+
+def test_rounds_may_be_recorded_in_any_order_and_come_out_in_theirs():
+    _, decision = recorded()
+    log = DecisionLog()
+    log.record(ROUNDS[3:], decision[3:])
+    log.record(ROUNDS[:3], decision[:3])
+    log.observe(decision, np.arange(6.0))
+    assert log.rounds.tolist() == [4, 5, 6, 1, 2, 3]
+    assert log.rewards[log.observed].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_absent_arms_are_known_from_the_decision():
+    mask = np.array([[True, False, True], [False, True, True]])
+    holes = np.where(mask[..., None], ROUNDS[:2], np.nan)
+    policy = Uniform(2, seed=1)
+    masked, listed = DecisionLog(), DecisionLog()
+    decision = policy.select(holes, mask)
+    masked.record(holes, decision)
+    listed.record(list(holes), decision)
+    for log in (masked, listed):
+        np.testing.assert_array_equal(log.present, mask)
+        np.testing.assert_array_equal(log.contexts, holes)
+        np.testing.assert_array_equal(policy.probabilities(log.contexts, mask=log.present), log.probabilities)
+
+
+def test_ragged_rounds_and_slices_of_them_fit_one_log():
+    ragged = [ROUNDS[0, :1], ROUNDS[1], ROUNDS[2, :2]]
+    policy, log = Uniform(2, seed=1), DecisionLog()
+    decision = policy.select(ragged)
+    log.record(ragged[:1], decision[:1])
+    log.record(ragged[1:], decision[1:])
+    assert log.present.sum(axis=1).tolist() == [1, 3, 2]
+    np.testing.assert_array_equal(log.contexts[2, :2], ragged[2])
+    assert np.isnan(log.contexts[2, 2]).all()
+
+
+def test_rounds_of_more_arms_widen_the_log():
+    policy, log = Uniform(2, seed=1), DecisionLog()
+    for arms in (2, 3):
+        log.record(ROUNDS[0, :arms], policy.select(ROUNDS[0, :arms]))
+    assert log.present.tolist() == [[True, True, False], [True, True, True]]
+    assert log.probabilities[0].tolist() == [0.5, 0.5, 0.0]
+
+
+def test_shared_rows_are_kept():
+    rows = np.random.default_rng(0).normal(size=(5, 2))
+    blocks = ArmBlocks.fit(rows, arms=3)
+    policy, log = Uniform(blocks.dim, seed=0), DecisionLog()
+    log.record(blocks(rows[:4]), policy.select(blocks(rows[:4])), rows=rows[:4])
+    log.record(blocks(rows[4]), policy.select(blocks(rows[4])), rows=rows[4])
+    np.testing.assert_array_equal(log.rows, rows)
+
+
+def test_decisions_until_due_are_recorded_with_their_own_rounds():
+    policy, log, many = small(), DecisionLog(), stream(rounds=12)
+    decision = policy.select(many, until_due=True)
+    with pytest.raises(InvalidLog, match=r"contexts\[:len\(decision\)\]"):
+        log.record(many, decision)
+    log.record(many[: len(decision)], decision)
+    assert len(log) == len(decision) == 6
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        (([7], [1.0]), UnknownRound),
+        (([1.5], [1.0]), UnknownRound),
+        (([1], [np.nan]), InvalidReward),
+        (([1, 2], [1.0]), InvalidReward),
+        (([1], ["much"]), InvalidReward),
+        (([2], [3.0]), ConflictingReward),
+        (([1, 1], [3.0, 4.0]), ConflictingReward),
+    ],
+)
+def test_a_wrong_reward_is_refused_as_by_a_policy_and_nothing_is_kept(told, error):
+    log, _ = recorded()
+    log.observe([2], [2.0])
+    with pytest.raises(error):
+        log.observe(*told)
+    assert log.missing == 5
+    log.observe([2], [2.0])
+
+
+def changed(decision, **fields):
+    kept = {name: getattr(decision, name) for name in Decision.__slots__}
+    return Decision(**(kept | fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"probabilities": np.full((6, 3), 0.5)}, InvalidLog, "sum to 1"),
+        ({"probabilities": np.full((6, 3), np.nan)}, InvalidLog, "at least 0"),
+        ({"probabilities": np.array([[1.5, -0.5, 0.0]] * 6)}, InvalidLog, "at least 0"),
+        ({"probabilities": np.full((6, 2), 0.5)}, InvalidLog, "each arm"),
+        ({"probabilities": np.eye(3)[[0] * 6], "arm": np.full(6, 2)}, InvalidLog, "positive probability"),
+        ({"arm": np.full(6, 3)}, InvalidLog, "positive probability"),
+        ({"round": np.full(6, 1)}, InvalidLog, "round 1 came twice"),
+        ({"round": np.arange(5, 11)}, InvalidLog, "round 5 came twice"),
+    ],
+)
+def test_a_decision_that_cannot_be_is_refused_and_nothing_is_kept(fields, error, message):
+    log, decision = recorded()
+    later = changed(decision, **({"round": decision.round + 6} | fields))
+    with pytest.raises(error, match=message):
+        log.record(ROUNDS, later)
+    assert len(log) == 6
+    log.record(ROUNDS, changed(decision, round=decision.round + 6))
+    assert len(log) == 12
+
+
+def test_contexts_of_another_shape_are_refused():
+    _, decision = recorded()
+    log = DecisionLog()
+    with pytest.raises(InvalidLog, match="6 rounds of 3 arms; got 5 rounds of 3"):
+        log.record(ROUNDS[:5], decision)
+    with pytest.raises(InvalidLog, match="got 6 rounds of 2"):
+        log.record(ROUNDS[:, :2], decision)
+    with pytest.raises(InvalidContexts, match="what select was given"):
+        log.record(3.0, decision)
+    with pytest.raises(InvalidContexts, match="finite"):
+        log.record(np.full((6, 3, 2), np.inf), decision)
+    with pytest.raises(InvalidInput, match="the decision that select gave"):
+        log.record(ROUNDS, [1] * 6)
+    log.record(ROUNDS[:3], decision[:3])
+    with pytest.raises(InvalidContexts):
+        log.record(ROUNDS[3:, :, :1], decision[3:])
+    assert len(log) == 3
+
+
+def test_rows_come_with_every_decision_or_with_none():
+    log, decision = recorded(rows=np.ones((6, 1)))
+    later = changed(decision, round=decision.round + 6)
+    for rows, error in [
+        (None, InvalidLog),
+        (np.ones((6, 2)), InvalidContexts),
+        (np.full((6, 1), np.nan), InvalidContexts),
+    ]:
+        with pytest.raises(error):
+            log.record(ROUNDS, later, rows=rows)
+    with pytest.raises(InvalidContexts):
+        DecisionLog().record(ROUNDS, decision, rows=np.ones((5, 1)))
+    assert len(log) == 6
