@@ -222,10 +222,7 @@ class Policy(ABC):
         for part in rounds.parts(at_once):
             assessed = self._assess(part, covariance)
             probabilities = assessed.probabilities(self._chooser)
-            if draws is None:
-                picked = np.argmax(probabilities, axis=1)
-            else:
-                picked = drawn(probabilities, draws.peek(len(part)))
+            picked = _likeliest(probabilities) if draws is None else drawn(probabilities, draws.peek(len(part)))
             rows = part.row_of(picked)
             proposal = covariance.propose(assessed.chosen(rows, covariance))
             end = self._first_due(now, proposal.log_dets)
@@ -436,6 +433,10 @@ class _Assessed:
         return covariance.measure(
             joined([self.candidates[row // self.block].factors[[row % self.block]] for row in rows])
         )
+
+
+def _likeliest(probabilities: Array) -> IntArray:
+    return np.asarray(np.argmax(probabilities, axis=1), np.int64)
 
 
 def _joined(parts: list[Array], rounds: Rounds) -> Array:
