@@ -37,8 +37,9 @@ class ArmBlocks:
     A policy takes its `dim`, and that contexts are scaled already, from `settings`:
 
     >>> from rarely import BatchNeuralUCB, FixedGrid
-    >>> BatchNeuralUCB(schedule=FixedGrid(100, 5), **blocks.settings).select(blocks([3.0])).arm
-    0
+    >>> policy = BatchNeuralUCB(schedule=FixedGrid(100, 5), seed=0, **blocks.settings)
+    >>> policy.select(blocks([3.0])).round
+    1
 
     Arms with a feature each, 7 and 8:
 
