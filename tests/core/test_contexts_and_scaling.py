@@ -106,7 +106,7 @@ def test_shared_blocks_mark_the_arm():
 
 def test_blocks_refuse_what_they_cannot_place():
     blocks = ArmBlocks(arms=2, rows=Affine.identity(2))
-    for bad in ([1.0], [[1.0, np.nan]], np.zeros((1, 1, 2))):
+    for bad in ([1.0], [[1.0, np.nan]], np.zeros((1, 1, 2)), ["a", "b"], [[1.0, 2.0], [1.0]]):
         with pytest.raises(InvalidContexts):
             blocks(bad)
     for bad in ({"arms": 0}, {"arms": 2, "layout": "hybrid2"}):
@@ -168,7 +168,7 @@ def test_features_out_of_place_are_refused():
     rich = ArmBlocks(2, Affine.identity(1), "shared", features=Affine.identity(2))
     with pytest.raises(InvalidContexts, match="without features"):
         plain([1.0], np.zeros((2, 2)))
-    for bad in (None, np.zeros(2), np.zeros((2, 1)), np.zeros((1, 2, 2)), np.full((2, 2), np.nan)):
+    for bad in (None, np.zeros(2), np.zeros((2, 1)), np.zeros((1, 2, 2)), np.full((2, 2), np.nan), "red"):
         with pytest.raises(InvalidContexts, match="features"):
             rich([1.0], bad)
     with pytest.raises(InvalidInput, match="'disjoint' has none"):
@@ -179,7 +179,7 @@ def test_features_out_of_place_are_refused():
 
 @pytest.mark.parametrize("features", [None, [[0.1], [1 / 3], [7.0]]])
 def test_blocks_survive_json(features):
-    blocks = ArmBlocks.fit([[0.1, 1 / 3], [2.0, 5.0]], 3, layout="hybrid", features=features)
+    blocks = ArmBlocks.fit([[0.1, 1 / 3], [2.0, 5.0]], np.int64(3), layout="hybrid", features=features)
     again = ArmBlocks.from_description(json.loads(json.dumps(blocks.describe())))
     assert again.describe() == blocks.describe()
     np.testing.assert_array_equal(again([1.0, 2.0], features), blocks([1.0, 2.0], features))

@@ -106,7 +106,7 @@ class ArmBlocks:
     def describe(self) -> dict[str, Any]:
         """The blocks as JSON, for `from_description`."""
         own = None if self.features is None else self.features.describe()
-        return {"arms": self.arms, "rows": self.rows.describe(), "layout": self.layout, "features": own}
+        return {"arms": int(self.arms), "rows": self.rows.describe(), "layout": self.layout, "features": own}
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> ArmBlocks:
@@ -117,7 +117,7 @@ class ArmBlocks:
 
     def __call__(self, rows: Any, features: Any = None) -> Array:
         """(r,) → (K, dim), or (n, r) → (n, K, dim); features are (K, f), or (n, K, f) for n rows."""
-        given = np.asarray(rows, np.float64)
+        given = read_numbers(rows, "rows")
         scaled = self.rows(_read(given, self.rows.dim))
         own_features = self._read_features(features, None if given.ndim == 1 else len(scaled))
         out = np.zeros((len(scaled), self.arms, self.dim))
@@ -142,7 +142,7 @@ class ArmBlocks:
                 )
             return np.empty((self.arms, 0))
         each = (self.arms, self.features.dim)
-        array = None if features is None else np.asarray(features, np.float64)
+        array = None if features is None else read_numbers(features, "features")
         if array is None or array.shape not in ((each,) if rounds is None else (each, (rounds, *each))):
             wanted = f"{each}" if rounds is None else f"{each} or {(rounds, *each)}"
             came = "none" if array is None else f"shape {array.shape}"
@@ -151,8 +151,16 @@ class ArmBlocks:
         return self.features(array.reshape(-1, each[1])).reshape(*array.shape[:-1], self.features.scaled_dim)
 
 
+def read_numbers(values: Any, name: str) -> Array:
+    """Whatever came as an array of numbers, if it can be one."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidContexts(f"{name} must be numbers, as many in each; {error}.") from None
+
+
 def _read(rows: Any, width: int | None, name: str = "rows") -> Array:
-    array = np.atleast_2d(np.asarray(rows, np.float64))
+    array = np.atleast_2d(read_numbers(rows, name))
     if array.ndim != 2 or (width is not None and array.shape[1] != width):
         wanted = "r" if width is None else width
         raise InvalidContexts(f"{name} must have shape ({wanted},) or (n, {wanted}); got {np.shape(rows)}.")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely.core.blocks import ArmBlocks
+from rarely.core.blocks import ArmBlocks, read_numbers
 from rarely.core.errors import InvalidContexts, InvalidInput, RosterFull, UnknownArm, check_whole
 from rarely.core.types import Array, BoolArray, Decision
 
@@ -175,7 +175,7 @@ class Roster:
                     "with features=, and layout 'hybrid' or 'shared'."
                 )
             return np.empty(0)
-        array = np.asarray([] if features is None else features, np.float64)
+        array = read_numbers([] if features is None else features, f"features of {name!r}")
         if array.shape != (self.blocks.features.dim,) or not np.isfinite(array).all():
             came = "none" if features is None else repr(features)
             raise InvalidInput(
