@@ -86,13 +86,15 @@ class Policy(ABC):
         self._updates: list[UpdateRecord] = []
 
     @classmethod
-    def from_log(cls, contexts: Any, rewards: Any, **settings: Any) -> Self:
+    def from_log(cls, contexts: Any, rewards: Any, *, dim: int | None = None, **settings: Any) -> Self:
         """A policy whose version 0 is already trained on (n, d) logged contexts and their rewards.
 
-        `settings` are the constructor's, less `dim`. The log counts in Z, with features at the initial
-        weights, and in the history, before round 1; the schedule counts from round 1 on.
+        `settings` are the constructor's, and `dim` the log's if it is given. The log counts in Z, with features at the
+        initial weights, and in the history, before round 1; the schedule counts from round 1 on.
         """
         rows, values = read_log(contexts, rewards)
+        if dim not in (None, rows.shape[1]):
+            raise InvalidContexts(f"logged contexts must have shape (n, {dim}), because dim={dim}; got {rows.shape}.")
         make: Any = cls
         policy: Self = make(dim=rows.shape[1], **settings)
         return policy._start_from_log(rows, values)
