@@ -68,7 +68,7 @@ def play(make: type[rarely.Policy], settings: Callable[[ArmBlocks], dict[str, An
 
 def main() -> None:
     """Compare three policies, each with five updates."""
-    neural = play(BatchNeuralUCB, settings=lambda blocks: {"context_scale": blocks.scale, "hidden": 100})
+    neural = play(BatchNeuralUCB, settings=lambda blocks: {**blocks.settings, "hidden": 100})
     linear = play(LinUCB, settings=lambda blocks: {"intercept": False, "beta": 0.3})
     chosen_blindly = play(Uniform, settings=lambda blocks: {})
     print("share of the best possible, day by day")

@@ -13,10 +13,12 @@ from rarely.core.errors import (
     JitterWarning,
     NotPositiveDefinite,
     RarelyError,
+    RosterFull,
     RoundingWarning,
     SnapshotError,
     TooExpensive,
     TrainingRejected,
+    UnknownArm,
     UnknownRound,
     UpdateDue,
 )
@@ -24,6 +26,7 @@ from rarely.core.policies import BatchNeuralUCB, LinUCB, NeuralUCB, Uniform
 from rarely.core.policy import Policy, Scores
 from rarely.core.radius import TheoremRadius
 from rarely.core.records import UpdateRecord
+from rarely.core.roster import Offer, Roster
 from rarely.core.scaling import Affine
 from rarely.core.schedules import (
     AtRounds,
@@ -62,9 +65,12 @@ __all__ = [
     "Mixture",
     "NeuralUCB",
     "NotPositiveDefinite",
+    "Offer",
     "Policy",
     "Price",
     "RarelyError",
+    "Roster",
+    "RosterFull",
     "RoundingWarning",
     "Schedule",
     "Scores",
@@ -74,6 +80,7 @@ __all__ = [
     "TooExpensive",
     "TrainingRejected",
     "Uniform",
+    "UnknownArm",
     "UnknownRound",
     "UpdateDue",
     "UpdateRecord",

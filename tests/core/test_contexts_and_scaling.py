@@ -1,9 +1,11 @@
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rarely import Affine, ArmBlocks, InvalidContexts, InvalidInput
+from rarely import Affine, ArmBlocks, BatchNeuralUCB, FixedGrid, InvalidContexts, InvalidInput
 from rarely.core.contexts import read_rounds
 from rarely.core.scaling import Moments, RewardScale
 
@@ -104,9 +106,99 @@ def test_shared_blocks_mark_the_arm():
 
 def test_blocks_refuse_what_they_cannot_place():
     blocks = ArmBlocks(arms=2, rows=Affine.identity(2))
-    for bad in ([1.0], [[1.0, np.nan]], np.zeros((1, 1, 2))):
+    for bad in ([1.0], [[1.0, np.nan]], np.zeros((1, 1, 2)), ["a", "b"], [[1.0, 2.0], [1.0]]):
         with pytest.raises(InvalidContexts):
             blocks(bad)
     for bad in ({"arms": 0}, {"arms": 2, "layout": "hybrid2"}):
         with pytest.raises(InvalidInput):
             ArmBlocks(rows=Affine.identity(2), **bad)
+
+
+@given(
+    st.sampled_from(["disjoint", "shared", "hybrid"]),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.integers(0, 3),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+def test_every_layout_is_the_plain_loop(layout, arms, width, own, rounds, constant, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(rounds or 1, width))
+    with_features = own > 0 and layout != "disjoint"
+    sample = rng.normal(3, 2, size=(5, own)) if with_features else None
+    blocks = ArmBlocks.fit(5 + rng.normal(size=(9, width)), arms, layout=layout, constant=constant, features=sample)
+    features = rng.normal(size=(len(rows), arms, own)) if with_features else None
+    if rounds == 0:
+        contexts = blocks(rows[0], None if features is None else features[0])[None]
+    else:
+        contexts = blocks(rows, features)
+    assert contexts.shape == (len(rows), arms, blocks.dim)
+    for i, row in enumerate(rows):
+        x = [(v - c) / s for v, c, s in zip(row, blocks.rows.center, blocks.rows.spread, strict=True)]
+        x += [1.0] * constant
+        for k in range(arms):
+            z = []
+            if features is not None:
+                scale = blocks.features
+                z = [(v - c) / s for v, c, s in zip(features[i, k], scale.center, scale.spread, strict=True)]
+            block = [value for j in range(arms) for value in (x if j == k else [0.0] * len(x))]
+            mark = [float(j == k) for j in range(arms)]
+            plain = {"disjoint": block, "shared": x + z + mark, "hybrid": x + z + block}[layout]
+            np.testing.assert_allclose(contexts[i, k], plain, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["disjoint", "shared", "hybrid"])
+def test_a_context_padded_with_zeros_is_the_same_arm_among_more(layout):
+    few, many = (ArmBlocks(arms, Affine.identity(2, constant=True), layout) for arms in (2, 5))
+    padded = np.pad(few([3.0, 4.0]), ((0, 0), (0, many.dim - few.dim)))
+    np.testing.assert_array_equal(padded, many([3.0, 4.0])[:2])
+
+
+def test_features_of_all_rounds_may_be_given_once():
+    blocks = ArmBlocks(2, Affine.identity(1), "hybrid", features=Affine.identity(2))
+    rows, features = np.arange(3.0)[:, None], np.array([[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(blocks(rows, features), blocks(rows, np.stack([features] * 3)))
+    np.testing.assert_array_equal(blocks(rows[1], features), blocks(rows, features)[1])
+
+
+def test_features_out_of_place_are_refused():
+    plain = ArmBlocks(2, Affine.identity(1))
+    rich = ArmBlocks(2, Affine.identity(1), "shared", features=Affine.identity(2))
+    with pytest.raises(InvalidContexts, match="without features"):
+        plain([1.0], np.zeros((2, 2)))
+    for bad in (None, np.zeros(2), np.zeros((2, 1)), np.zeros((1, 2, 2)), np.full((2, 2), np.nan), "red"):
+        with pytest.raises(InvalidContexts, match="features"):
+            rich([1.0], bad)
+    with pytest.raises(InvalidInput, match="'disjoint' has none"):
+        ArmBlocks(2, Affine.identity(1), features=Affine.identity(2))
+    with pytest.raises(InvalidInput, match="must be the Affine"):
+        ArmBlocks(2, Affine.identity(1), "shared", features=np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("features", [None, [[0.1], [1 / 3], [7.0]]])
+def test_blocks_survive_json(features):
+    blocks = ArmBlocks.fit([[0.1, 1 / 3], [2.0, 5.0]], np.int64(3), layout="hybrid", features=features)
+    again = ArmBlocks.from_description(json.loads(json.dumps(blocks.describe())))
+    assert again.describe() == blocks.describe()
+    np.testing.assert_array_equal(again([1.0, 2.0], features), blocks([1.0, 2.0], features))
+
+
+@pytest.mark.parametrize("preset", ["practical", "paper", "code"])
+def test_a_policy_with_the_blocks_settings_leaves_contexts_alone(preset):
+    rows = np.random.default_rng(0).normal(10, 3, size=(40, 2))
+    blocks = ArmBlocks.fit(rows, arms=2)
+    contexts = blocks(rows)
+    policy = BatchNeuralUCB(schedule=FixedGrid(40, 2), hidden=8, preset=preset, **blocks.settings)
+    policy.observe(policy.select(contexts), rows[:, 0])
+    policy.update()
+    np.testing.assert_array_equal(policy.context_scale(contexts[0]), contexts[0])
+
+
+def test_a_log_of_other_blocks_is_refused():
+    blocks, wider = (ArmBlocks(arms, Affine.identity(1)) for arms in (2, 3))
+    settings = {"schedule": FixedGrid(10, 2), "hidden": 8}
+    assert BatchNeuralUCB.from_log(np.eye(2), [0.0, 1.0], **settings, **blocks.settings).dim == 2
+    with pytest.raises(InvalidContexts, match="dim=3"):
+        BatchNeuralUCB.from_log(np.eye(2), [0.0, 1.0], **settings, **wider.settings)

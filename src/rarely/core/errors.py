@@ -32,12 +32,20 @@ class ConflictingReward(InvalidInput):
     """A second, different reward for one round."""
 
 
+class UnknownArm(InvalidInput):
+    """A name that is not on the roster, or an arm that no name of it has."""
+
+
 class UpdateDue(RarelyError, RuntimeError):
     """`select(..., until_due=True)` while the batch has already ended."""
 
 
 class BudgetSpent(RarelyError, RuntimeError):
     """An update past the last version that the budget allows."""
+
+
+class RosterFull(RarelyError, RuntimeError):
+    """A name beyond the last slot: slots are kept for life."""
 
 
 class TrainingRejected(RarelyError, RuntimeError):

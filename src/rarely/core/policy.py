@@ -86,13 +86,15 @@ class Policy(ABC):
         self._updates: list[UpdateRecord] = []
 
     @classmethod
-    def from_log(cls, contexts: Any, rewards: Any, **settings: Any) -> Self:
+    def from_log(cls, contexts: Any, rewards: Any, *, dim: int | None = None, **settings: Any) -> Self:
         """A policy whose version 0 is already trained on (n, d) logged contexts and their rewards.
 
-        `settings` are the constructor's, less `dim`. The log counts in Z, with features at the initial
-        weights, and in the history, before round 1; the schedule counts from round 1 on.
+        `settings` are the constructor's, and `dim` the log's if it is given. The log counts in Z, with features at the
+        initial weights, and in the history, before round 1; the schedule counts from round 1 on.
         """
         rows, values = read_log(contexts, rewards)
+        if dim not in (None, rows.shape[1]):
+            raise InvalidContexts(f"logged contexts must have shape (n, {dim}), because dim={dim}; got {rows.shape}.")
         make: Any = cls
         policy: Self = make(dim=rows.shape[1], **settings)
         return policy._start_from_log(rows, values)
@@ -222,10 +224,7 @@ class Policy(ABC):
         for part in rounds.parts(at_once):
             assessed = self._assess(part, covariance)
             probabilities = assessed.probabilities(self._chooser)
-            if draws is None:
-                picked = np.argmax(probabilities, axis=1)
-            else:
-                picked = drawn(probabilities, draws.peek(len(part)))
+            picked = _likeliest(probabilities) if draws is None else drawn(probabilities, draws.peek(len(part)))
             rows = part.row_of(picked)
             proposal = covariance.propose(assessed.chosen(rows, covariance))
             end = self._first_due(now, proposal.log_dets)
@@ -436,6 +435,10 @@ class _Assessed:
         return covariance.measure(
             joined([self.candidates[row // self.block].factors[[row % self.block]] for row in rows])
         )
+
+
+def _likeliest(probabilities: Array) -> IntArray:
+    return np.asarray(np.argmax(probabilities, axis=1), np.int64)
 
 
 def _joined(parts: list[Array], rounds: Rounds) -> Array:

@@ -198,7 +198,7 @@ class BatchNeuralUCB(Policy):
         ties              "lowest" arm, or "random"
         memory_limit      bytes that the covariance may take; what needs more is refused with the alternatives
 
-    One by one, over the preset: `context_scale` (an `Affine`; `ArmBlocks.scale` for contexts made of blocks),
+    One by one, over the preset: `context_scale` (an `Affine`; `**blocks.settings` has it for contexts made of blocks),
     `standardise_rewards`, `precision` ("float32", "float64"), `optimiser` ("gradient_descent", "sgd"),
     `biases`, `scaling` ("ntk": f = √m·u as printed; "standard": f = u), `initial` weights ("paired":
     f(·; θ_0) = 0; "uniform"). And one deviation from the paper: `warm_start`, which starts each training at the
