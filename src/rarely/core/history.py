@@ -100,7 +100,7 @@ class History:
 
     def observe(self, rounds: Any, rewards: Any) -> None:
         """Take in the rewards of the given rounds: all of them, or none if one is wrong."""
-        numbers = read_numbers(rounds)
+        numbers = read_round_numbers(rounds)
         values = read_rewards(rewards, len(numbers))
         outside = (numbers < 1) | (numbers > self.rounds)
         if outside.any():
@@ -143,7 +143,7 @@ def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
     return rows, read_rewards(rewards, len(rows))
 
 
-def read_numbers(rounds: Any) -> IntArray:
+def read_round_numbers(rounds: Any) -> IntArray:
     """Check the numbers of rounds that rewards are told for."""
     try:
         numbers = np.atleast_1d(np.asarray(rounds))

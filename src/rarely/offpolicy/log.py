@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rarely.core.blocks import read_numbers
 from rarely.core.contexts import read_rounds
 from rarely.core.errors import InvalidContexts, InvalidInput, UnknownRound
-from rarely.core.history import fresh_rewards, read_numbers, read_rewards
+from rarely.core.history import fresh_rewards, read_round_numbers, read_rewards
 from rarely.core.rows import Rows
 from rarely.core.types import Array, BoolArray, Decision, IntArray
 from rarely.offpolicy.errors import InvalidLog
@@ -68,7 +69,7 @@ class DecisionLog:
         several = _with_axis(decision)
         present = ~np.isnan(several.means)
         given = _read_contexts(contexts, present, None if self._contexts is None else self._contexts.view.shape[1])
-        numbers = read_numbers(several.round)
+        numbers = read_round_numbers(several.round)
         self._check_new(numbers)
         _check_probabilities(several, present)
         shared = self._read_shared(rows, len(numbers))
@@ -93,7 +94,7 @@ class DecisionLog:
 
     def observe(self, decision: Decision | Any, rewards: Any) -> None:
         """Tell rewards, as to a policy: of a decision, or of round numbers; now, later, in any order."""
-        numbers = read_numbers(decision.round if isinstance(decision, Decision) else decision)
+        numbers = read_round_numbers(decision.round if isinstance(decision, Decision) else decision)
         values = read_rewards(rewards, len(numbers))
         unknown = [number for number in numbers.tolist() if number not in self._place]
         if unknown:
@@ -185,7 +186,7 @@ class DecisionLog:
             raise InvalidLog("rows must come with every decision of a log, or with none.")
         if rows is None:
             return None
-        array = np.atleast_2d(np.asarray(rows, np.float64))
+        array = np.atleast_2d(read_numbers(rows, "rows"))
         if array.ndim != 2 or len(array) != count or (wanted is not None and array.shape[1] != wanted):
             raise InvalidContexts(f"rows must have shape ({count}, {wanted or 'r'}); got {np.shape(rows)}.")
         if not np.isfinite(array).all():
