@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decision_logs import made
 from rarely import Decision, InvalidInput
 from rarely.offpolicy import (
     DecisionLog,
@@ -20,27 +21,6 @@ from rarely.offpolicy import (
 )
 
 NAMES = ("rounds", "versions", "arms", "rewards", "propensities", "probabilities", "present", "contexts", "rows")
-
-
-def made(seed, rounds=5, arms=3, dim=2, width=0, holes=True, told=0.6):
-    """A log of any policy's: probabilities at random, arms that are not there, rewards that never came."""
-    rng = np.random.default_rng(seed)
-    log = DecisionLog()
-    if not rounds:
-        return log
-    present = rng.random((rounds, arms)) < 0.7 if holes else np.ones((rounds, arms), bool)
-    present[np.arange(rounds), rng.integers(arms, size=rounds)] = True
-    chances = rng.random((rounds, arms)) * present
-    chances /= chances.sum(axis=1, keepdims=True)
-    picked = np.array([rng.choice(arms, p=p / p.sum()) for p in chances])
-    blank = np.where(present, 0.0, np.nan)
-    numbers, versions = 10 + rng.permutation(rounds), rng.integers(3, size=rounds)
-    contexts = np.where(present[..., None], rng.normal(size=(rounds, arms, dim)), np.nan)
-    rows = rng.normal(size=(rounds, width)) if width else None
-    log.record(contexts, Decision(picked, blank, blank, versions, numbers, chances), rows=rows)
-    inside = rng.random(rounds) < told
-    log.observe(numbers[inside], rng.normal(size=inside.sum()) * 10.0 ** rng.integers(-20, 20))
-    return log
 
 
 logs = st.builds(
@@ -152,6 +132,20 @@ def test_parquet_gives_back_every_bit(log, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "log.parquet"
     write_parquet(log, path)
     same(log, read_parquet(path))
+
+
+@pytest.mark.parametrize(("name", "values"), [("arm", [0.0]), ("reward", ["much"])])
+def test_a_parquet_column_of_another_kind_is_refused(name, values, tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rarely[parquet]'")
+    from pyarrow.parquet import write_table
+
+    columns = {"round": [1], "version": [0], "arm": [0], "reward": [1.0], "propensity": [1.0]}
+    columns |= {"probability_0": [1], "context_0_0": [2]}
+    write_table(arrow.table(columns), tmp_path / "log.parquet")
+    assert read_parquet(tmp_path / "log.parquet").rewards.tolist() == [1.0]
+    write_table(arrow.table(columns | {name: values}), tmp_path / "log.parquet")
+    with pytest.raises(InvalidLog, match=f"{name} must be a column of"):
+        read_parquet(tmp_path / "log.parquet")
 
 
 def test_without_pyarrow_an_error_says_what_to_install(monkeypatch, tmp_path):

@@ -145,6 +145,13 @@ class _Sample:
     weights: Array
     note: str
 
+    def __post_init__(self) -> None:
+        if not self.weights.any():
+            raise NotIdentified(
+                f"the target must agree with the log at least once; in none of {len(self.weights)} rounds with rewards "
+                "did the log choose an arm that the target would. Log more rounds."
+            )
+
     @classmethod
     def of(cls, log: DecisionLog, target: Target) -> _Sample:
         places = log.observed
@@ -174,11 +181,6 @@ class _Sample:
         if not isinstance(level, float) or not 0 < level < 1:
             raise InvalidInput(f"level must be a number between 0 and 1, such as 0.95; got {level!r}.")
         n, total = len(self.weights), float(self.weights.sum())
-        if total == 0.0:
-            raise NotIdentified(
-                f"the target must agree with the log at least once; in none of {n} rounds with rewards did the log "
-                "choose an arm that the target would. Log more rounds."
-            )
         error = math.sqrt(float(np.square(influence).sum()) / (n * (n - 1))) if n > 1 else math.inf
         half = NormalDist().inv_cdf((1 + level) / 2) * error
         effective = total**2 / float(np.square(self.weights).sum())
@@ -197,6 +199,6 @@ def _read_predictions(model: Any, log: DecisionLog) -> Array:
     if q.shape != present.shape or not np.isfinite(q[present]).all():
         raise InvalidInput(
             f"model must be a function that fits, such as Ridge(), or finite rewards of shape {present.shape}, one for "
-            f"each arm of each round; got {type(model).__name__} of shape {np.shape(model)}."
+            f"each arm of each round; got {type(model).__name__} of shape {q.shape}."
         )
     return np.where(present, q, 0.0)

@@ -106,7 +106,7 @@ def read_csv(path: str | os.PathLike[str]) -> DecisionLog:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_csv(log, folder + "/log.csv")
     ...     read_csv(folder + "/log.csv")
-    <DecisionLog: 1 rounds, 1 reward missing>
+    <DecisionLog: 1 rounds, 1 rewards missing>
     """
     with open(path, newline="", encoding="utf-8") as file:
         header, *lines = list(csv.reader(file)) or [[]]
@@ -169,6 +169,10 @@ def _log(columns: Arrays) -> DecisionLog:
             "a table must have the columns round, version, arm, reward, propensity, probability_k, row_j if any, and "
             f"context_k_j for every arm k; {odd} is {'missing' if odd in wanted else 'not one of them'}."
         )
+    for name, values in columns.items():
+        if values.dtype.kind not in ("iu" if name in WHOLE else "iuf"):
+            kind = "whole numbers" if name in WHOLE else "numbers"
+            raise InvalidLog(f"{name} must be a column of {kind}; got {values.dtype}.")
     log, rounds = DecisionLog(), columns["round"]
     if not len(rounds):
         return log

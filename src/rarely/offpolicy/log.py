@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rarely.core.blocks import read_numbers
 from rarely.core.contexts import read_rounds
 from rarely.core.errors import InvalidContexts, InvalidInput, UnknownRound
-from rarely.core.history import fresh_rewards, read_round_numbers, read_rewards
+from rarely.core.history import fresh_rewards, read_rewards, read_round_numbers
 from rarely.core.rows import Rows
 from rarely.core.types import Array, BoolArray, Decision, IntArray
 from rarely.offpolicy.errors import InvalidLog
@@ -34,7 +34,7 @@ class DecisionLog:
     >>> log.record(contexts, decision)
     >>> log.observe(decision[1], 5.0)
     >>> log, log.arms, log.propensities, log.rewards
-    (<DecisionLog: 2 rounds, 1 reward missing>, array([1, 0]), array([0.5, 0.5]), array([nan,  5.]))
+    (<DecisionLog: 2 rounds, 1 rewards missing>, array([1, 0]), array([0.5, 0.5]), array([nan,  5.]))
     """
 
     def __init__(self) -> None:
@@ -53,8 +53,7 @@ class DecisionLog:
         return len(self._rounds)
 
     def __repr__(self) -> str:
-        rewards = "reward" if self.missing == 1 else "rewards"
-        return f"<DecisionLog: {len(self)} rounds, {self.missing} {rewards} missing>"
+        return f"<DecisionLog: {len(self)} rounds, {self.missing} rewards missing>"
 
     # --- writing
 

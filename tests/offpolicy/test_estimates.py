@@ -1,0 +1,298 @@
+"""Each estimate is what a plain loop says, and what it must be where the answer is known."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from decision_logs import made, target_for
+from rarely import Decision, InvalidInput, LinUCB, Uniform
+from rarely.offpolicy import DecisionLog, InvalidLog, InvalidTarget, NotIdentified, Ridge, dr, ips, snips
+from rarely.offpolicy.models import stages
+
+logs = st.builds(
+    made,
+    st.integers(0, 10**6),
+    rounds=st.integers(3, 12),
+    arms=st.integers(1, 4),
+    dim=st.integers(1, 3),
+    told=st.sampled_from([0.6, 1.0]),
+)
+seeds = st.integers(0, 10**6)
+
+
+def oracle(log, target, q=None):
+    """(value, error) of ips, of snips and of dr, one round after another."""
+    rounds = []
+    for place in np.argsort(log.rounds):
+        if not math.isnan(log.rewards[place]):
+            arm = log.arms[place]
+            weight = target[place][arm] / log.probabilities[place][arm]
+            model = [0.0] * len(target[place]) if q is None else q[place]
+            direct = sum(t * m for t, m in zip(target[place], model, strict=True) if t > 0)
+            rounds.append((weight, log.rewards[place], direct, model[arm]))
+    n, total = len(rounds), sum(w for w, *_ in rounds)
+
+    def error(influence):
+        return math.sqrt(sum(x * x for x in influence) / (n * (n - 1)))
+
+    plain = sum(w * r for w, r, *_ in rounds) / n
+    normalised = sum(w * r for w, r, *_ in rounds) / total
+    doubly = sum(d + w * (r - m) for w, r, d, m in rounds) / n
+    return (
+        (plain, error([w * r - plain for w, r, *_ in rounds])),
+        (normalised, error([w * (r - normalised) / (total / n) for w, r, *_ in rounds])),
+        (doubly, error([d + w * (r - m) - doubly for w, r, d, m in rounds])),
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(log=logs, seed=seeds)
+def test_estimates_are_what_a_plain_loop_says(log, seed):
+    assume(len(log.observed) > 1)
+    target, q = target_for(log, seed), np.random.default_rng(seed).normal(size=log.present.shape)
+    estimates = ips(log, target), snips(log, target), dr(log, target, model=q)
+    for estimate, (value, error) in zip(estimates, oracle(log, target, q), strict=True):
+        scale = 1e-9 * (1 + abs(value) + np.nanmax(np.abs(log.rewards)) * estimate.largest_weight)
+        assert estimate.value == pytest.approx(value, rel=1e-9, abs=scale)
+        assert estimate.error == pytest.approx(error, rel=1e-9, abs=scale)
+        assert estimate.high - estimate.value == pytest.approx(1.959964 * error, rel=1e-6, abs=scale)
+        assert estimate.value - estimate.low == pytest.approx(1.959964 * error, rel=1e-6, abs=scale)
+        assert (estimate.rounds, estimate.level) == (len(log.observed), 0.95)
+
+
+@settings(max_examples=40, deadline=None)
+@given(log=logs, seed=seeds)
+def test_a_fitted_model_sees_earlier_rounds_alone(log, seed):
+    assume(len(log.observed) > 2)
+    target, kept, seen = target_for(log, seed), log.observed, []
+
+    def fit(contexts, rewards):
+        seen.append(len(rewards))
+        np.testing.assert_array_equal(rewards, log.rewards[kept[: len(rewards)]])
+        np.testing.assert_array_equal(contexts, log.contexts[kept, log.arms[kept]][: len(rewards)])
+        return lambda rows: rewards.mean() + rows.sum(axis=1)
+
+    estimate = dr(log, target, model=fit)
+    assert seen == [start for start, _ in stages(len(kept))]
+    q = np.zeros(log.present.shape)
+    for start, end in stages(len(kept)):
+        for place in kept[start:end]:
+            q[place] = log.rewards[kept[:start]].mean() + log.contexts[place].sum(axis=1)
+    later = DecisionLog()
+    order = kept[1:]
+    blank = np.where(log.present, 0.0, np.nan)[order]
+    facts = (log.arms[order], blank, blank, log.versions[order], log.rounds[order], log.probabilities[order])
+    later.record(log.contexts[order], Decision(*facts))
+    later.observe(log.rounds[order], log.rewards[order])
+    same = dr(later, target[order], model=q[order])
+    assert estimate.value == pytest.approx(same.value, rel=1e-9, abs=1e-9)
+    assert estimate.error == pytest.approx(same.error, rel=1e-6, abs=1e-9)
+    assert estimate.rounds == len(kept) - 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(log=logs)
+def test_the_logging_policy_has_earned_the_mean_reward(log):
+    assume(len(log.observed) > 1)
+    mean = log.rewards[log.observed].mean()
+    for estimate in (ips(log, log.probabilities), snips(log, log.probabilities)):
+        assert estimate.value == mean
+        assert estimate.largest_weight == 1.0
+        assert estimate.effective_rounds == pytest.approx(estimate.rounds)
+        assert estimate.error == pytest.approx(np.std(log.rewards[log.observed], ddof=1) / math.sqrt(estimate.rounds))
+
+
+@settings(max_examples=40, deadline=None)
+@given(log=logs, seed=seeds)
+def test_without_a_model_doubly_robust_is_inverse_propensity(log, seed):
+    assume(len(log.observed) > 0)
+    target = target_for(log, seed)
+    assert dr(log, target, model=np.zeros(log.present.shape)) == ips(log, target)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_a_perfect_model_leaves_nothing_to_correct(seed):
+    log = made(seed, rounds=12, told=0.0)
+    q = np.where(log.present, np.nansum(log.contexts, axis=2), np.nan)
+    log.observe(log.rounds, q[np.arange(12), log.arms])
+    target = target_for(log, seed)
+    direct = (target * np.nan_to_num(q)).sum(axis=1)
+    estimate = dr(log, target, model=q)
+    assert estimate.value == pytest.approx(direct.mean(), rel=1e-12, abs=1e-12)
+    assert estimate.error == pytest.approx(direct.std(ddof=1) / math.sqrt(12), rel=1e-9, abs=1e-12)
+
+
+def test_shifting_rewards_shifts_snips_and_not_its_error():
+    log, other = made(1, rounds=12, told=1.0), made(1, rounds=12, told=0.0)
+    other.observe(log.rounds, log.rewards + 1000.0)
+    target = target_for(log, 2)
+    one, two = snips(log, target), snips(other, target)
+    assert two.value == pytest.approx(one.value + 1000)
+    assert two.error == pytest.approx(one.error)
+
+
+def test_probabilities_arms_and_policies_are_one_target():
+    log = made(1, rounds=12, told=1.0)
+    arms = log.probabilities.argmax(axis=1)
+    assert ips(log, arms) == ips(log, np.eye(3)[arms])
+    alike = log.present / log.present.sum(axis=1, keepdims=True)
+    assert ips(log, Uniform(2)) == ips(log, alike)
+    greedy = LinUCB(2)
+    chances = greedy.probabilities(log.contexts, mask=log.present)
+    assert snips(log, greedy) == snips(log, chances)
+
+
+@pytest.mark.parametrize("estimator", [ips, snips, dr])
+def test_a_target_outside_the_log_is_not_identified(estimator):
+    greedy, log = LinUCB(1), DecisionLog()
+    contexts = [[[1.0], [2.0]], [[1.0], [2.0]]]
+    decision = greedy.select(contexts)
+    log.record(contexts, decision)
+    log.observe(decision, [1.0, 2.0])
+    assert decision.arm.tolist() == [1, 1]
+    with pytest.raises(NotIdentified, match=r"round 2 the target chooses arm 0 with probability 0\.25"):
+        estimator(log, [[0.0, 1.0], [0.25, 0.75]])
+
+
+@pytest.mark.parametrize("estimator", [ips, snips, dr])
+def test_a_target_that_the_log_never_met_is_not_estimated(estimator):
+    log = made(1, rounds=6, told=1.0)
+    only = np.ones((6, 2)) / 2
+    other = DecisionLog()
+    blank = np.zeros((6, 2))
+    other.record(np.ones((6, 2, 1)), Decision(np.zeros(6, int), blank, blank, log.versions, log.rounds, only))
+    other.observe(log.rounds, log.rewards)
+    with pytest.raises(NotIdentified, match="agree with the log at least once"):
+        estimator(other, np.ones(6, int))
+
+
+def test_missing_rewards_and_few_effective_rounds_are_said_aloud():
+    log = made(5, rounds=12, told=0.6)
+    note = ips(log, target_for(log, 0)).note
+    assert f"{log.missing} of 12 rounds have no reward" in note
+    assert "effective rounds" in note
+    policy, long = Uniform(1, seed=0), DecisionLog()
+    contexts = np.ones((60, 2, 1))
+    decision = policy.select(contexts)
+    long.record(contexts, decision)
+    long.observe(decision, np.ones(60))
+    assert ips(long, policy).note == ""
+
+
+def test_effective_rounds_and_largest_weight_are_the_weights_own():
+    log = made(7, rounds=12, told=1.0)
+    target = target_for(log, 1)
+    w = (target / np.where(log.probabilities > 0, log.probabilities, 1))[np.arange(12), log.arms]
+    estimate = snips(log, target)
+    assert estimate.effective_rounds == pytest.approx(w.sum() ** 2 / (w**2).sum())
+    assert estimate.largest_weight == pytest.approx(w.max())
+
+
+def test_a_single_round_has_no_error():
+    log = made(1, rounds=1, told=1.0)
+    estimate = ips(log, log.probabilities)
+    assert (estimate.error, estimate.low, estimate.high) == (math.inf, -math.inf, math.inf)
+    with pytest.raises(InvalidLog, match="two rounds"):
+        dr(log, log.probabilities)
+
+
+def test_a_wider_level_is_a_wider_interval():
+    log = made(1, rounds=12, told=1.0)
+    narrow, wide = (ips(log, log.probabilities, level=level) for level in (0.5, 0.99))
+    assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
+    assert (narrow.high - narrow.value) / narrow.error == pytest.approx(0.6744898)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95, "0.95", float("nan")])
+def test_a_level_that_is_none_is_refused(level):
+    log = made(1, rounds=4, told=1.0)
+    with pytest.raises(InvalidInput, match="level must be"):
+        ips(log, log.probabilities, level=level)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ([0, 1], "whole numbers of shape"),
+        ([0.0] * 6, "whole numbers of shape"),
+        ([[0.5, 0.5]] * 6, "whole numbers of shape"),
+        ([[1.0, 0.0, 0.0], [1.0]], "must be a Policy"),
+        ("greedy", "must be a Policy"),
+        ([3] * 6, "arms must be 0 … 2"),
+        ([-1] * 6, "arms must be 0 … 2"),
+        ([[0.5, 0.5, 0.5]] * 6, "sum to 1"),
+        ([[1.5, -0.5, 0.0]] * 6, "at least 0"),
+        ([[np.nan, 0.5, 0.5]] * 6, "at least 0"),
+    ],
+)
+def test_a_target_that_is_none_is_refused(target, message):
+    policy, log = Uniform(1, seed=0), DecisionLog()
+    contexts = np.ones((6, 3, 1))
+    decision = policy.select(contexts)
+    log.record(contexts, decision)
+    log.observe(decision, np.ones(6))
+    with pytest.raises(InvalidTarget, match=message):
+        ips(log, target)
+
+
+def test_a_target_chooses_no_arm_that_was_not_there():
+    log = made(1, rounds=12, told=1.0)
+    assert not log.present.all()
+    with pytest.raises(InvalidTarget, match="0 where no arm is"):
+        ips(log, np.full((12, 3), 1 / 3))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (np.zeros((3, 3)), "function that fits"),
+        (np.full((12, 3), np.inf), "function that fits"),
+        ("ridge", "function that fits"),
+        ([[1.0], [1.0, 2.0]], "function that fits"),
+        (lambda contexts, rewards: lambda rows: np.zeros(2), "one finite reward"),
+        (lambda contexts, rewards: lambda rows: np.full(len(rows), np.nan), "not all finite"),
+    ],
+)
+def test_a_model_that_is_none_is_refused(model, message):
+    log = made(1, rounds=12, told=1.0)
+    with pytest.raises(InvalidInput, match=message):
+        dr(log, log.probabilities, model=model)
+
+
+def test_a_log_without_rewards_says_so():
+    with pytest.raises(InvalidLog, match="the log has 4 without"):
+        ips(made(1, rounds=4, told=0.0), [0] * 4)
+    with pytest.raises(InvalidLog):
+        ips(DecisionLog(), [])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=seeds,
+    rows=st.integers(16, 40),
+    dim=st.integers(1, 30),
+    strength=st.floats(1e-3, 1e3),
+    scale=st.sampled_from([1e-4, 1.0, 1e4]),
+)
+def test_ridge_is_least_squares_with_its_penalty(seed, rows, dim, strength, scale):
+    """Against lstsq on rows with the penalty below them; and on any scale of contexts the predictions are the same."""
+    rng = np.random.default_rng(seed)
+    x, r, new = rng.normal(size=(rows, dim)), rng.normal(size=rows), rng.normal(size=(5, dim))
+    penalty = strength * x.var(axis=0).mean()
+    stacked = np.vstack([x - x.mean(axis=0), math.sqrt(penalty) * np.eye(dim)])
+    theta = np.linalg.lstsq(stacked, np.concatenate([r - r.mean(), np.zeros(dim)]), rcond=None)[0]
+    expected = r.mean() + (new - x.mean(axis=0)) @ theta
+    predict = Ridge(strength)(scale * x + 3 * scale, r)
+    np.testing.assert_allclose(predict(scale * new + 3 * scale), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_ridge_of_a_handful_or_of_still_contexts_is_the_mean():
+    new = np.array([[100.0]])
+    assert Ridge()(np.arange(15.0)[:, None], np.arange(15.0))(new).tolist() == [7.0]
+    assert Ridge()(np.ones((20, 1)), np.arange(20.0))(new).tolist() == [9.5]
+    with pytest.raises(InvalidInput, match="strength"):
+        Ridge(0.0)
