@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 
-def output_and_gradient(weights, x, *, output_scale, biases=False, skip=0.0):
+def output_and_gradient(weights, x, *, output_scale, biases=False, skip=None):
     """f(x; θ) and g(x; θ) of one context, layer by layer as one would on paper."""
     depth = len(weights)
     inputs, before = [], []
     a = np.asarray(x, float)
     for w in weights:
-        if skip and w is weights[-1]:
+        if skip is not None and w is weights[-1]:
             a = np.append(a, skip * np.asarray(x, float))
         if biases:
             a = np.append(a, 1.0)
@@ -28,7 +28,7 @@ def output_and_gradient(weights, x, *, output_scale, biases=False, skip=0.0):
     return f, np.concatenate([g.ravel() for g in gradients])
 
 
-def loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases=False, skip=0.0):
+def loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases=False, skip=None):
     """∇ of Σ(f − r)²/2 + mλ‖θ − θ_0‖²/2, flat."""
     flat = np.concatenate([w.ravel() for w in weights])
     flat_0 = np.concatenate([w.ravel() for w in initial])
@@ -47,7 +47,7 @@ def unflatten(flat, like):
     return out
 
 
-def descend(initial, contexts, rewards, ridge, steps, eta, output_scale, biases=False, skip=0.0):
+def descend(initial, contexts, rewards, ridge, steps, eta, output_scale, biases=False, skip=None):
     weights = [np.array(w) for w in initial]
     for _ in range(steps):
         gradient = loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases, skip)

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB, Sketch, Uniform
+from rarely import (
+    BatchNeuralUCB,
+    DeterminantTrigger,
+    Discount,
+    FixedGrid,
+    LinTS,
+    LinUCB,
+    Mixture,
+    NeuralEpsilonGreedy,
+    NeuralLinear,
+    NeuralTS,
+    NeuralUCB,
+    Sketch,
+    Uniform,
+    Window,
+)
 
 HORIZON = 24
 
@@ -19,9 +34,9 @@ def rewards(rows):
     return np.sin(rows.sum(axis=1)) + 0.1 * np.cos(100 * rows[:, 0])
 
 
-def small(schedule=None, **settings):
+def small(schedule=None, kind=BatchNeuralUCB, **settings):
     defaults = {"hidden": 16, "steps": 20, "ridge": 0.1, "beta": 0.5, "preset": "paper", "seed": 3}
-    return BatchNeuralUCB(2, schedule or FixedGrid(HORIZON, 4), **(defaults | settings))
+    return kind(2, schedule or FixedGrid(HORIZON, 4), **(defaults | settings))
 
 
 MAKERS = {
@@ -40,9 +55,25 @@ MAKERS = {
     "no_intercept": lambda schedule=None, **s: LinUCB(
         2, schedule or DeterminantTrigger(HORIZON, 4, 1.0), intercept=False, **s
     ),
+    "tuned": lambda schedule=None, **s: small(schedule, **({"preset": "practical", "steps": None} | s)),
+    "window": lambda schedule=None, **s: small(schedule, **({"forgetting": Window(9)} | s)),
+    "discount": lambda schedule=None, **s: small(schedule, **({"forgetting": Discount(0.9)} | s)),
+    "linear_discount": lambda schedule=None, **s: LinUCB(
+        2, schedule or FixedGrid(HORIZON, 4), **({"forgetting": Discount(0.8)} | s)
+    ),
+    "mixture": lambda schedule=None, **s: small(schedule, **({"exploration": Mixture(0.3)} | s)),
+    "thompson": lambda schedule=None, **s: small(schedule, NeuralTS, **s),
+    "epsilon_greedy": lambda schedule=None, **s: NeuralEpsilonGreedy(
+        2, schedule or FixedGrid(HORIZON, 4), **({"hidden": 16, "steps": 20, "epsilon": 0.3, "seed": 3} | s)
+    ),
+    "neural_linear": lambda schedule=None, **s: small(schedule, NeuralLinear, **({"preset": "practical"} | s)),
+    "linear_thompson": lambda schedule=None, **s: LinTS(2, schedule or FixedGrid(HORIZON, 4), **({"seed": 4} | s)),
     "uniform": lambda schedule=None, **s: Uniform(2, schedule or FixedGrid(HORIZON, 4), **({"seed": 5} | s)),
 }
-DETERMINISTIC = [name for name in MAKERS if name not in ("uniform", "random_ties")]
+DRAWN = ("uniform", "random_ties", "mixture", "thompson", "epsilon_greedy", "neural_linear", "linear_thompson")
+REBUILT = ("window", "discount", "linear_discount", "neural_linear")
+"""Whose matrix is built again at updates."""
+DETERMINISTIC = [name for name in MAKERS if name not in DRAWN]
 
 
 def sequential(**settings):

@@ -22,9 +22,19 @@ from rarely.core.errors import (
     UnknownRound,
     UpdateDue,
 )
-from rarely.core.policies import BatchNeuralUCB, LinUCB, NeuralUCB, Uniform
+from rarely.core.forgetting import Discount, Window
+from rarely.core.policies import (
+    BatchNeuralUCB,
+    LinTS,
+    LinUCB,
+    NeuralEpsilonGreedy,
+    NeuralLinear,
+    NeuralTS,
+    NeuralUCB,
+    Uniform,
+)
 from rarely.core.policy import Policy, Scores
-from rarely.core.radius import TheoremRadius
+from rarely.core.radius import NoiseRadius, TheoremRadius
 from rarely.core.records import UpdateRecord
 from rarely.core.roster import Offer, Roster
 from rarely.core.scaling import Affine
@@ -52,6 +62,7 @@ __all__ = [
     "ConflictingReward",
     "Decision",
     "DeterminantTrigger",
+    "Discount",
     "ErrorBound",
     "EveryRound",
     "FixedGrid",
@@ -61,9 +72,14 @@ __all__ = [
     "InvalidReward",
     "InvalidSchedule",
     "JitterWarning",
+    "LinTS",
     "LinUCB",
     "Mixture",
+    "NeuralEpsilonGreedy",
+    "NeuralLinear",
+    "NeuralTS",
     "NeuralUCB",
+    "NoiseRadius",
     "NotPositiveDefinite",
     "Offer",
     "Policy",
@@ -84,6 +100,7 @@ __all__ = [
     "UnknownRound",
     "UpdateDue",
     "UpdateRecord",
+    "Window",
     "load",
     "prices",
 ]

@@ -22,7 +22,7 @@ from rarely.core.covariance.cholesky import GrowingCholesky, whole_panels
 from rarely.core.factors import Factors, gram
 from rarely.core.fused import Fused
 from rarely.core.network import Network
-from rarely.core.objective import Objective
+from rarely.core.objective import Motion, Objective
 from rarely.core.training import Plan, train
 
 needs_compiler = pytest.mark.skipif(
@@ -37,13 +37,13 @@ SHAPES = {
     "depth": st.integers(2, 4),
     "d": st.integers(1, 9),
     "ridge": st.sampled_from([1e-3, 0.5, 20.0]),
-    "skip": st.sampled_from([0.0, 0.3, 2.0]),
+    "skip": st.sampled_from([None, 0.0, 0.3, 2.0]),
     "dtype": st.sampled_from([np.float32, np.float64]),
     "seed": st.integers(0, 10**6),
 }
 
 
-def both(n, half, d, ridge, dtype, seed, depth=2, skip=0.0):
+def both(n, half, d, ridge, dtype, seed, depth=2, skip=None):
     """The same objective twice, in C and in NumPy."""
     rng = np.random.default_rng(seed)
     net = Network(d, 2 * half, depth, skip=skip)
@@ -72,6 +72,45 @@ def test_the_compiled_steps_are_numpys(steps, warm, **shape):
     assert_close(ours, theirs, CLOSE[plain.dtype])
     assert our_loss == pytest.approx(loss, rel=CLOSE[plain.dtype])
     assert fused.loss(start) == pytest.approx(plain.loss(start), rel=CLOSE[plain.dtype])
+
+
+@needs_compiler
+@settings(max_examples=60)
+@given(stretches=st.lists(st.integers(0, 4), min_size=1, max_size=3), **SHAPES)
+def test_the_compiled_steps_with_momentum_are_numpys(stretches, **shape):
+    fused, plain = both(**shape)
+    step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge + 10 * shape["n"])
+    ours = theirs = Motion.at_rest(plain.initial)
+    for steps in stretches:
+        (ours, our_loss), (theirs, loss) = (
+            fused.glide(ours, step, steps, np.inf),
+            plain.glide(theirs, step, steps, np.inf),
+        )
+        assert our_loss == pytest.approx(loss, rel=CLOSE[plain.dtype])
+        assert ours.steps == theirs.steps
+        assert_close(ours.weights + ours.ago, theirs.weights + theirs.ago, CLOSE[plain.dtype])
+
+
+@needs_compiler
+def test_stretches_of_momentum_are_one_motion():
+    fused, _ = both(n=30, half=8, d=5, ridge=0.1, dtype=np.float64, seed=0, skip=2.0)
+    whole, _ = fused.glide(Motion.at_rest(fused.initial), 1e-3, 20, np.inf)
+    part, _ = fused.glide(Motion.at_rest(fused.initial), 1e-3, 7, np.inf)
+    part, _ = fused.glide(part, 1e-3, 13, np.inf)
+    assert_close(part.weights, whole.weights, 1e-12)
+
+
+def test_momentum_is_nesterovs():
+    """Against the three lines of the textbook."""
+    _, plain = both(n=20, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0)
+    now = ago = plain.initial
+    for k in range(6):
+        ahead = tuple(w + k / (k + 3) * (w - b) for w, b in zip(now, ago, strict=True))
+        gradient = plain.loss_and_gradient(ahead)[1]
+        now, ago = tuple(w - 1e-3 * g for w, g in zip(ahead, gradient, strict=True)), now
+    moved, loss = plain.glide(Motion.at_rest(plain.initial), 1e-3, 6, np.inf)
+    assert_close(moved.weights, now, 1e-13)
+    assert loss == pytest.approx(plain.loss(now))
 
 
 @needs_compiler

@@ -18,7 +18,7 @@ shapes = st.builds(
     biases=st.booleans(),
     scaling=st.sampled_from(["ntk", "standard"]),
     initial=st.sampled_from(["paired", "uniform"]),
-    skip=st.sampled_from([0.0, 0.5, 3.0]),
+    skip=st.sampled_from([None, 0.0, 0.5, 3.0]),
 )
 
 
@@ -56,7 +56,12 @@ def test_gram_across_different_weights_is_that_of_the_vectors(net, seed):
 
 
 @given(
-    st.integers(1, 5), st.sampled_from([2, 6, 40]), st.integers(2, 4), st.booleans(), st.sampled_from([0.0, 2.0]), SEEDS
+    st.integers(1, 5),
+    st.sampled_from([2, 6, 40]),
+    st.integers(2, 4),
+    st.booleans(),
+    st.sampled_from([None, 0.0, 2.0]),
+    SEEDS,
 )
 def test_f_is_zero_at_the_initial_weights(dim, hidden, depth, biases, skip, seed):
     net = Network(dim, hidden, depth, biases, skip=skip)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from rarely import FixedGrid, LinUCB, Mixture, Uniform
-from rarely.core.choice import mixed
 from rarely.offpolicy import DecisionLog, dr, ips, snips
 
 REPLICATIONS, ROUNDS, ARMS = 400, 500, 3
@@ -36,9 +35,7 @@ def fixed(seed):
 
 
 def learning(seed):
-    policy = LinUCB(2, FixedGrid(ROUNDS, 5), seed=seed)
-    policy._chooser = mixed(policy._chooser, Mixture(0.3))
-    return policy
+    return LinUCB(2, FixedGrid(ROUNDS, 5), exploration=Mixture(0.3), seed=seed)
 
 
 def play(policy, seed):

@@ -67,6 +67,13 @@ class Factors:
         """Inputs and signals of each layer in turn."""
         return [array for layer in zip(self.inputs, self.signals, strict=True) for array in layer]
 
+    def weighted(self, weights: Array | None) -> Factors:
+        """√w·φ, so that each counts w times in Σφφᵀ."""
+        if weights is None:
+            return self
+        root = np.sqrt(weights)[:, None]
+        return Factors(self.inputs, tuple(d * root for d in self.signals))
+
     def last_layer(self) -> Factors:
         """The part of each feature that belongs to W_L."""
         return Factors(self.inputs[-1:], self.signals[-1:])

@@ -14,7 +14,7 @@ import numpy as np
 
 from rarely.core.native import available, library, threads
 from rarely.core.network import Network, Weights
-from rarely.core.objective import Objective
+from rarely.core.objective import Motion, Objective
 from rarely.core.types import Floats
 
 STRETCH = 2e10
@@ -35,16 +35,30 @@ class Fused(Objective):
 
     def descend(self, start: Weights, step: float, steps: int, hopeless: float) -> tuple[Weights, float]:
         """J steps from `start`, and the loss where they led; none is taken from a loss beyond `hopeless`."""
-        moving, sizes = self._copied(start), (self.samples, self.network.depth - 1, *self._shape)
+        moving = self._copied(start)
+        return moving, self._descend(moving, None, 0, step, steps, hopeless)
+
+    def glide(self, start: Motion, step: float, steps: int, hopeless: float) -> tuple[Motion, float]:
+        """The same with Nesterov's momentum."""
+        now, ago = self._copied(start.weights), self._copied(start.ago)
+        loss = self._descend(now, ago, start.steps, step, steps, hopeless)
+        return Motion(now, ago, start.steps + steps), loss
+
+    def _descend(
+        self, moving: Weights, ago: Weights | None, done: int, step: float, steps: int, hopeless: float
+    ) -> float:
+        sizes = (self.samples, self.network.depth - 1, *self._shape)
         arrays = (self._x.ctypes.data, self.targets.ctypes.data, _at(self.initial), _at(moving))
+        momentum = None if ago is None else _at(ago)
         # In stretches, between which Ctrl-C is heard.
         stretch = max(1, int(STRETCH // (4 * self.samples * self.network.parameters + 1)))
         while True:
             taken = min(steps, stretch)
-            loss = self._call("descend", *sizes, *arrays, self.network.skip, self.ridge, step, taken, hopeless)
-            steps -= taken
+            numbers = (self._skip, self.ridge, step)
+            loss = self._call("descend", *sizes, *arrays, momentum, done, *numbers, taken, hopeless)
+            steps, done = steps - taken, done + taken
             if not steps or not loss <= hopeless:
-                return moving, loss
+                return loss
 
     def curvature_times(self, vector: Weights) -> tuple[float, Weights]:
         """vᵀΦᵀΦv and ΦᵀΦv, for a unit vector v in the shape of the weights."""
@@ -52,7 +66,11 @@ class Fused(Objective):
             return super().curvature_times(vector)
         product = self._copied(vector)
         arguments = (self._x.ctypes.data, _at(self.initial), _at(product))
-        return self._call("curve", self.samples, *self._shape, *arguments, self.network.skip), product
+        return self._call("curve", self.samples, *self._shape, *arguments, self._skip), product
+
+    @property
+    def _skip(self) -> float:
+        return -1.0 if self.network.skip is None else self.network.skip
 
     @property
     def _shape(self) -> tuple[int, int]:

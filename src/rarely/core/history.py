@@ -5,12 +5,13 @@ Row i is a logged sample for i < logged, and round i − logged + 1 from there o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rarely.core.errors import ConflictingReward, InvalidContexts, InvalidReward, UnknownRound
+from rarely.core.forgetting import Forgetting
 from rarely.core.rows import Rows
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
@@ -18,13 +19,25 @@ LOGGED = -1
 """The version, and the arm, of a row that came from a log."""
 
 
+class Samples(NamedTuple):
+    """What an update learns from."""
+
+    rows: IntArray
+    """(n,): where they stand in the history."""
+    contexts: Array
+    rewards: Array
+    weights: Array | None
+    """(n,), or None where nothing is forgotten."""
+
+
 class History:
     """Contexts of the chosen arms as they came, and their rewards; a reward that is not in is NaN."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, forgetting: Forgetting | None = None) -> None:
+        self.forgetting = forgetting
         self._contexts, self._rewards = Rows(dim), Rows(None)
         self._arms, self._versions = Rows(None, np.int64), Rows(None, np.int64)
-        self._propensities = Rows(None)
+        self._propensities, self._means, self._bonuses = Rows(None), Rows(None), Rows(None)
         self._arrivals = Rows(None, np.int64)
         """Rows in the order in which their rewards came."""
         self.logged = 0
@@ -58,6 +71,16 @@ class History:
         return _read_only(self._propensities)
 
     @property
+    def means(self) -> Array:
+        """(rows,): the reward that was predicted, NaN for logged samples."""
+        return _read_only(self._means)
+
+    @property
+    def bonuses(self) -> Array:
+        """(rows,): the bonus of the chosen arm, NaN for logged samples."""
+        return _read_only(self._bonuses)
+
+    @property
     def rounds(self) -> int:
         """How many decisions are on record."""
         return len(self) - self.logged
@@ -68,12 +91,32 @@ class History:
         return len(self) - len(self._arrivals)
 
     def observed(self) -> tuple[Array, Array]:
-        """Contexts and rewards of the rows whose rewards are in."""
-        rewards = self._rewards.view
-        if not self.missing:
-            return self._contexts.view, rewards
+        """Contexts and rewards of the rows that count and whose rewards are in."""
+        samples = self.samples()
+        return samples.contexts, samples.rewards
+
+    def samples(self) -> Samples:
+        """The same with all that training wants to know."""
+        rewards, weights = self._rewards.view, self._weights()
+        if not self.missing and weights is None:
+            return Samples(np.arange(len(self)), self._contexts.view, rewards, None)
         inside = ~np.isnan(rewards)
-        return self._contexts.view[inside], rewards[inside]
+        if weights is not None:
+            inside &= weights > 0
+            weights = weights[inside]
+        return Samples(np.flatnonzero(inside), self._contexts.view[inside], rewards[inside], weights)
+
+    def remembered(self) -> tuple[Array, Array | None]:
+        """Contexts and weights of all rows that count, whether their rewards are in or not."""
+        weights = self._weights()
+        if weights is None:
+            return self._contexts.view, None
+        return self._contexts.view[weights > 0], weights[weights > 0]
+
+    def _weights(self) -> Array | None:
+        if self.forgetting is None:
+            return None
+        return self.forgetting.weights(np.arange(len(self) - 1.0, -1.0, -1.0))
 
     def arrived(self, since: int) -> tuple[Array, Array]:
         """The same of those alone whose rewards came after the first `since` that came."""
@@ -82,17 +125,18 @@ class History:
 
     def add_log(self, contexts: Array, rewards: Array) -> None:
         """Put logged samples before the first round."""
-        none = np.full(len(rewards), LOGGED)
-        self._append(contexts, rewards, none, none, np.full(len(rewards), np.nan))
+        none, unknown = np.full(len(rewards), LOGGED), np.full((len(rewards), 3), np.nan)
+        self._append(contexts, rewards, none, none, unknown)
         self._arrivals.append(np.arange(len(rewards)))
         self.logged = len(rewards)
 
-    def add_rounds(self, contexts: Array, arms: IntArray, version: int, propensities: Array) -> None:
-        """Record decisions, whose rewards are to come."""
-        self._append(contexts, np.full(len(arms), np.nan), arms, np.full(len(arms), version), propensities)
+    def add_rounds(self, contexts: Array, arms: IntArray, version: int, known: Array) -> None:
+        """Record decisions, whose rewards are to come; `known` is (n, 3): propensity, mean and bonus of each."""
+        self._append(contexts, np.full(len(arms), np.nan), arms, np.full(len(arms), version), known)
 
-    def _append(self, contexts: Array, rewards: Array, arms: IntArray, versions: IntArray, propensities: Array) -> None:
-        self._propensities.append(propensities)
+    def _append(self, contexts: Array, rewards: Array, arms: IntArray, versions: IntArray, known: Array) -> None:
+        for rows, values in zip((self._propensities, self._means, self._bonuses), known.T, strict=True):
+            rows.append(values)
         self._contexts.append(contexts)
         self._rewards.append(rewards)
         self._arms.append(arms)
@@ -115,15 +159,16 @@ class History:
         """Numbers and arrays, for `restore`."""
         arrays = {"contexts": self.contexts, "rewards": self.rewards, "arms": self.arms, "versions": self.versions}
         arrays |= {"arrivals": _read_only(self._arrivals), "propensities": self.propensities}
+        arrays |= {"means": self.means, "bonuses": self.bonuses}
         return {"logged": self.logged}, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         """Take over a saved state."""
         rewards = arrays["rewards"]
-        # Files of version 0.1 know neither propensities nor the order; no learner of theirs depends on them.
+        # Files of version 0.1 know neither these three nor the order; no learner of theirs depends on them.
         unknown = np.full(len(rewards), np.nan)
-        propensities = arrays.get("propensities", unknown)
-        self._append(arrays["contexts"], rewards, arrays["arms"], arrays["versions"], propensities)
+        known = np.stack([arrays.get(name, unknown) for name in ("propensities", "means", "bonuses")], axis=1)
+        self._append(arrays["contexts"], rewards, arrays["arms"], arrays["versions"], known)
         self._arrivals.append(arrays.get("arrivals", np.flatnonzero(~np.isnan(rewards))))
         self.logged = numbers["logged"]
 

@@ -22,10 +22,21 @@ class Lesson:
     attempts: int = 0
     initial_loss: float | None = None
     final_loss: float | None = None
+    steps: int | None = None
+    skip: float | None = None
+    tuning: str = ""
 
 
 class Learner(Protocol):
     """A frozen model of rewards: a value, of which `learn` makes the next."""
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether Z is built again at every update, from all rounds at the new weights."""
+
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation of rewards around its predictions, in reward units; None where it has no estimate."""
 
     @property
     def dim(self) -> int:

@@ -63,15 +63,16 @@ class Network:
     initial: Initial = "paired"
     """"paired": f(·; θ_0) = 0, biases 0. "uniform": every entry in ±1/√fan-in."""
 
-    skip: float = 0.0
-    """s, the strength of the linear path; 0 for none."""
+    skip: float | None = None
+    """s, the strength of the linear path; None where there is none, 0 where it is there but idle."""
 
     def __post_init__(self) -> None:
         check_choice("scaling", self.scaling, Scaling)
         check_choice("initial", self.initial, Initial)
         for name, least in (("dim", 1), ("hidden", 1), ("depth", 2)):
             check_whole(name, getattr(self, name), least)
-        check_not_negative("skip", self.skip, "because it is a strength; 0 is no skip path")
+        if self.skip is not None:
+            check_not_negative("skip", self.skip, "or None for no skip path")
         if self.initial == "paired" and self.hidden % 2:
             raise InvalidInput(
                 f"hidden must be even, because paired units start as mirror images so that f(x; θ_0) = 0; "
@@ -94,7 +95,7 @@ class Network:
     @property
     def _skipped(self) -> int:
         """Numbers that the skip path brings to the last layer."""
-        return self.dim if self.skip else 0
+        return 0 if self.skip is None else self.dim
 
     @property
     def parameters(self) -> int:
@@ -136,7 +137,7 @@ class Network:
             units = b[:n, : self.hidden]
             work.multiply(a[:n], w, units)
             np.maximum(units, 0, out=units)
-        if self.skip:
+        if self.skip is not None:
             np.multiply(contexts, self.skip, out=work.inputs[-1][:n, self.hidden : self.hidden + self.dim])
         work.multiply(work.inputs[-1][:n], weights[-1], work.values[:n])
         return work.values[:n, 0]
@@ -162,6 +163,11 @@ class Network:
     def gain(self, weights: Weights) -> Floats:
         """What the last hidden layer's signal lacks: W_L without its bias, (m,)."""
         return weights[-1][0, : self.hidden]
+
+    def values(self, weights: Weights, contexts: Array) -> Array:
+        """f of each context, (n,)."""
+        work = self.workspace(len(contexts), np.float64, _by_lanes)
+        return np.asarray(self.output_scale * self.forward(weights, contexts, work), np.float64)
 
     def values_and_factors(self, weights: Weights, contexts: Array) -> tuple[Array, Factors]:
         """f of each context, (n,), and its feature."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,21 @@ from rarely.core.types import Array, Floats
 
 CACHE_BYTES = 2**18
 """A tile's widest array should stay in the second-level cache through a pass."""
+
+
+class Motion(NamedTuple):
+    """Where a descent with momentum is."""
+
+    weights: Weights
+    ago: Weights
+    """The weights one step before."""
+    steps: int = 0
+    """Taken so far."""
+
+    @classmethod
+    def at_rest(cls, weights: Weights) -> Motion:
+        """Before the first step."""
+        return cls(weights, weights)
 
 
 class Objective:
@@ -87,6 +103,20 @@ class Objective:
                 g *= scale
                 w -= g
         return weights, self.loss(weights)
+
+    def glide(self, start: Motion, step: float, steps: int, hopeless: float) -> tuple[Motion, float]:
+        """The same with Nesterov's momentum: each gradient is taken at θ_k + k/(k + 3)·(θ_k − θ_{k−1})."""
+        now, ago, taken = start
+        scale = self.dtype(step)
+        for _ in range(steps):
+            onward = self.dtype(taken / (taken + 3))
+            ahead = tuple(w + onward * (w - b) for w, b in zip(now, ago, strict=True))
+            loss, gradient = self.loss_and_gradient(ahead)
+            if not loss <= hopeless:
+                return Motion(now, ago, taken), loss
+            now, ago = tuple(w - scale * g for w, g in zip(ahead, gradient, strict=True)), now
+            taken += 1
+        return Motion(now, ago, taken), self.loss(now)
 
     def sample_gradient(self, weights: Weights, sample: int) -> tuple[float, Weights]:
         """u − y of one sample, and (u − y)·φ."""

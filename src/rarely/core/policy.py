@@ -34,6 +34,7 @@ from rarely.core.errors import (
     check_whole,
 )
 from rarely.core.factors import joined
+from rarely.core.forgetting import Forgetting, check_forgetting
 from rarely.core.history import History, read_log
 from rarely.core.learner import Learner
 from rarely.core.radius import Beta, radius_at
@@ -42,6 +43,10 @@ from rarely.core.schedules import FAR, Budget, Schedule, schedule_from
 from rarely.core.types import Array, Arrays, Decision, IntArray
 
 Ties = Literal["lowest", "random"]
+
+
+BOTH_SIDES = 1.959963984540054
+"""Standard deviations that leave 2.5 % of a Gaussian on either side."""
 
 
 class Scores(NamedTuple):
@@ -65,6 +70,7 @@ class Policy(ABC):
         chooser: Chooser,
         generator: np.random.Generator,
         memory_limit: int,
+        forgetting: Forgetting | None = None,
     ) -> None:
         if not isinstance(schedule, Schedule):
             raise InvalidInput(f"schedule must be a Schedule, such as FixedGrid(horizon, batches); got {schedule!r}.")
@@ -72,10 +78,11 @@ class Policy(ABC):
             raise InvalidInput(f"covariance must be one of {', '.join(FORMS)}, or a Sketch; got {covariance!r}.")
         check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
         check_whole("memory_limit", memory_limit, 1)
+        check_forgetting(forgetting)
         self._learner, self._ridge, self._beta, self._chooser = learner, float(ridge), beta, chooser
         self._budget = Budget.around(schedule)
         self._generator = generator
-        self._history = History(learner.dim)
+        self._history = History(learner.dim, forgetting)
         self._form: Kind | Sketch = covariance
         self._memory_limit = memory_limit
         self._covariance = self._empty_covariance(self._ahead(0))
@@ -256,8 +263,8 @@ class Policy(ABC):
         self._learner, self._covariance, self._due = learner, covariance, due
         if draws is not None:
             draws.commit()
-        propensities = np.concatenate(chances)[np.arange(len(arm)), arm]
-        self._history.add_rounds(np.concatenate(chosen), arm, self._version, propensities)
+        known = [np.concatenate(of_all)[np.arange(len(arm)), arm] for of_all in (chances, means, bonuses)]
+        self._history.add_rounds(np.concatenate(chosen), arm, self._version, np.stack(known, axis=1))
         return decision
 
     def _assess(self, part: Part, covariance: Covariance) -> _Assessed:
@@ -323,12 +330,11 @@ class Policy(ABC):
                 f"the budget allows {self._budget.batches} versions, and version {self._version} is the last; "
                 "go on with select, or plan more batches."
             )
-        lesson = self._learner.learn(self._history)
+        coverage, lesson = self._coverage(), self._learner.learn(self._history)
         accepted = not lesson.reason
         covariance, radius = self._covariance, self._radius
         if accepted:
-            covariance = self._covariance.fork()
-            covariance.freeze(self._ahead(self._version + 1))
+            covariance = self._next_covariance(lesson.learner)
             radius = radius_at(self._beta, lesson.learner.occasion(self.round + 1, covariance))
             self._learner, self._covariance, self._radius = lesson.learner, covariance, radius
             self._version += 1
@@ -349,22 +355,54 @@ class Policy(ABC):
             attempts=lesson.attempts,
             initial_loss=lesson.initial_loss,
             final_loss=lesson.final_loss,
+            steps=lesson.steps,
+            skip=lesson.skip,
+            tuning=lesson.tuning,
+            noise=self._learner.noise,
+            coverage=coverage,
         )
         self._updates.append(record)
         return record
 
+    def _coverage(self) -> float | None:
+        """How many of this version's rewards lie within two deviations of what it predicted, as `UpdateRecord` says."""
+        noise, history = self._learner.noise, self._history
+        own = (history.versions == self._version) & ~np.isnan(history.rewards) & ~np.isnan(history.means)
+        if noise is None or not own.any():
+            return None
+        off = np.abs(history.rewards[own] - history.means[own])
+        return float(np.mean(off <= BOTH_SIDES * np.hypot(noise, history.bonuses[own])))
+
+    def _next_covariance(self, learner: Learner) -> Covariance:
+        """The frozen matrix of the next version: the running one or, where features or weights changed, a new one."""
+        ahead = self._ahead(self._version + 1)
+        if self._history.forgetting is None and not learner.rebuilds:
+            covariance = self._covariance.fork()
+        else:
+            contexts, weights = self._history.remembered()
+            covariance = self._covariance_of(learner, contexts, weights, ahead)
+        covariance.freeze(ahead)
+        return covariance
+
+    def _covariance_of(self, learner: Learner, contexts: Array, weights: Array | None, ahead: int) -> Covariance:
+        """λI + Σ w φφᵀ over these contexts, features at the learner's weights."""
+        covariance = self._empty_covariance(len(contexts) + ahead)
+        for start in range(0, len(contexts), covariance.block()):
+            part = slice(start, start + covariance.block())
+            factors = learner.assess(contexts[part])[1].weighted(None if weights is None else weights[part])
+            covariance.accept(covariance.propose(covariance.measure(factors)), len(factors))
+        return covariance
+
     def _start_from_log(self, rows: Array, values: Array) -> Self:
         """Make version 0 a trained one: the log is in the history and in Z, features taken at θ_0."""
         learner = self._learner.seen(rows, len(rows)).scaled()
-        covariance = self._empty_covariance(len(rows) + self._ahead(0))
-        for start in range(0, len(rows), covariance.block()):
-            part = rows[start : start + covariance.block()]
-            proposal = covariance.propose(covariance.measure(learner.assess(part)[1]))
-            covariance.accept(proposal, len(part))
+        covariance = self._covariance_of(learner, rows, None, self._ahead(0))
         self._history.add_log(rows, values)
         lesson = learner.learn(self._history)
         if lesson.reason:
             raise TrainingRejected(f"version 0 could not be trained on the log: {lesson.reason}.")
+        if learner.rebuilds:
+            covariance = self._covariance_of(lesson.learner, rows, None, self._ahead(0))
         covariance.freeze(self._ahead(0))
         self._radius = radius_at(self._beta, lesson.learner.occasion(1, covariance))
         self._learner, self._covariance = lesson.learner, covariance

@@ -1,4 +1,4 @@
-"""β, the confidence radius: a number, a function of the round, or Theorem 1's β_t.
+"""β, the confidence radius: a number, a function of the round, Theorem 1's β_t, or a part of the noise.
 
 It is evaluated once per version, at t_b and the frozen log det: Algorithm 1's β_{t_b}.
 """
@@ -29,6 +29,8 @@ class Occasion:
     steps: int = 0
     step: float | None = None
     """ηm, the step on ℒ/m; None before any training took it from the curvature."""
+    noise: float | None = None
+    """Estimated standard deviation of rewards around their predictions; None where there is no estimate."""
     exact: bool = False
     """Whether the estimate is the minimiser itself, so that no steps leave anything undone."""
 
@@ -80,7 +82,33 @@ class TheoremRadius:
         return float((ridge + t * now.depth) * undone * math.sqrt(t / ridge))
 
 
-Beta = float | Callable[[int], float] | TheoremRadius
+@dataclass(frozen=True)
+class NoiseRadius:
+    """β in units of the noise: `factor` times its estimated standard deviation, whatever units rewards come in.
+
+    For policies that estimate it: `BatchNeuralUCB` and its kin where they tune themselves.
+
+    >>> NoiseRadius(0.02)(Occasion(round=9, features=8, log_det=1.0, ridge=1.0, noise=50.0))
+    1.0
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.factor) and self.factor >= 0):
+            raise InvalidInput(f"NoiseRadius.factor must be finite and at least 0; got {self.factor}.")
+
+    def __call__(self, now: Occasion) -> float:
+        """β of the version frozen now."""
+        if now.noise is None:
+            raise InvalidInput(
+                "a NoiseRadius needs a policy that estimates the noise, BatchNeuralUCB with steps=None; give beta as a "
+                "number, or let the policy tune itself."
+            )
+        return self.factor * now.noise
+
+
+Beta = float | Callable[[int], float] | TheoremRadius | NoiseRadius
 
 
 def radius_at(beta: Beta, now: Occasion) -> float:
@@ -99,20 +127,21 @@ def radius_at(beta: Beta, now: Occasion) -> float:
 
 
 def _ask(beta: Beta, now: Occasion) -> float:
-    if isinstance(beta, TheoremRadius):
+    if isinstance(beta, TheoremRadius | NoiseRadius):
         return beta(now)
     return beta(now.round) if callable(beta) else beta
 
 
 def describe_beta(beta: Beta) -> Any:
     """β as JSON; None for a function, which `load` asks for again."""
-    if isinstance(beta, TheoremRadius):
-        return {"kind": "TheoremRadius", **asdict(beta)}
+    if isinstance(beta, TheoremRadius | NoiseRadius):
+        return {"kind": type(beta).__name__, **asdict(beta)}
     return None if callable(beta) else float(beta)
 
 
 def beta_from(description: Any) -> Beta:
     """The inverse of `describe_beta`, functions aside."""
     if isinstance(description, dict):
-        return TheoremRadius(**{k: v for k, v in description.items() if k != "kind"})
+        fields = {k: v for k, v in description.items() if k != "kind"}
+        return NoiseRadius(**fields) if description["kind"] == "NoiseRadius" else TheoremRadius(**fields)
     return float(description)

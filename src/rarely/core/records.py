@@ -34,6 +34,16 @@ class UpdateRecord:
     attempts: int = 0
     initial_loss: float | None = None
     final_loss: float | None = None
+    steps: int | None = None
+    """J, and the strength s of the skip path, where there was a training."""
+    skip: float | None = None
+    tuning: str = ""
+    """Why these, where the policy chose them itself."""
+    noise: float | None = None
+    """Standard deviation of held-out rewards around their predictions, in reward units, where it is estimated."""
+    coverage: float | None = None
+    """Of the rewards of the version before: how many lay within 1.96·√(noise² + bonus²) of their mean, as both were
+    when it decided. A calibrated policy has about 0.95."""
 
     def describe(self) -> dict[str, Any]:
         """The record as JSON."""

@@ -131,8 +131,8 @@ class RewardScale:
     spread: float = 1.0
 
     @classmethod
-    def fit(cls, rewards: Array) -> RewardScale:
-        """Mean and standard deviation; rewards that never varied are only centred.
+    def fit(cls, rewards: Array, weights: Array | None = None) -> RewardScale:
+        """Mean and standard deviation, weighted if so; rewards that never varied are only centred.
 
         >>> RewardScale.fit(np.array([1.0, 3.0]))
         RewardScale(center=2.0, spread=1.0)
@@ -140,6 +140,7 @@ class RewardScale:
         if not len(rewards):
             return cls()
         with np.errstate(over="ignore", invalid="ignore"):
-            center, spread = float(np.mean(rewards)), float(np.std(rewards))
+            center = float(np.average(rewards, weights=weights))
+            spread = float(np.sqrt(np.average(np.square(rewards - center), weights=weights)))
         still = spread <= 1e-12 * abs(center)
         return cls(center, 1.0 if still or spread == 0.0 else spread)

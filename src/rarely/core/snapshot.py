@@ -6,16 +6,16 @@ import os
 from typing import Any
 
 from rarely.core import archive, policies
+from rarely.core.choice import Mixture
 from rarely.core.covariance import form_from
 from rarely.core.errors import InvalidInput, SnapshotError
+from rarely.core.forgetting import forgetting_from
 from rarely.core.policy import Policy
 from rarely.core.radius import Beta, beta_from
 from rarely.core.scaling import Affine
 from rarely.core.schedules import schedule_from
 
-_POLICIES: dict[str, type[Policy]] = {
-    kind.__name__: kind for kind in (policies.BatchNeuralUCB, policies.NeuralUCB, policies.LinUCB, policies.Uniform)
-}
+_POLICIES: dict[str, type[Policy]] = {name: getattr(policies, name) for name in policies.__all__}
 
 
 def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
@@ -32,6 +32,9 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
         settings["schedule"] = schedule_from(settings["schedule"])
     if settings.get("context_scale") is not None:
         settings["context_scale"] = Affine(**settings["context_scale"])
+    if settings.get("exploration") is not None:
+        settings["exploration"] = Mixture(**settings["exploration"])
+    settings["forgetting"] = forgetting_from(settings.get("forgetting"))
     settings["covariance"] = form_from(settings["covariance"])
     if "beta" in settings:
         settings["beta"] = _read_beta(settings["beta"], beta)

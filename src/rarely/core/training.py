@@ -108,8 +108,7 @@ def train(
     >>> out.accepted, out.attempts, bool(out.final_loss < 0.1 * out.initial_loss)
     (True, 1, True)
     """
-    form = Fused if Fused.fits(network) else Objective
-    objective = form(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
+    objective = objective_of(network, initial, contexts, rewards, plan)
     curvature, direction = objective.top_curvature(direction)
     scale = network.output_scale**2
     step = plan.step_size * scale if plan.step_size is not None else STABLE / (curvature + plan.ridge)
@@ -119,7 +118,7 @@ def train(
         warm_loss = objective.loss(warm)
         if warm_loss <= initial_loss:  # new rewards may have made θ_0 the better start
             begin, initial_loss = warm, warm_loss
-    allowed = initial_loss * (1 + 1e-9) + _rounding_floor(objective, curvature)
+    allowed = allowed_loss(objective, initial_loss, curvature)
     reason, final_loss, weights = "", initial_loss, objective.initial
     for attempt in range(1, ATTEMPTS + 1):
         # A step that is too large overflows on its way; the loss tells.
@@ -128,10 +127,7 @@ def train(
         if final_loss <= allowed:
             reason = ""
             break
-        reason = (
-            f"the loss did not fall in {attempt} attempts with steps down to η = {step / scale:.3g}: "
-            f"from {initial_loss:.6g} to {final_loss:.6g}"
-        )
+        reason = refusal(attempt, step / scale, initial_loss, final_loss)
         step *= SHRINK if attempt < ATTEMPTS else 1.0
     return Outcome(
         weights=tuple(w.astype(np.float64) for w in weights),
@@ -144,7 +140,22 @@ def train(
     )
 
 
-def _rounding_floor(objective: Objective, curvature: float) -> float:
-    """The loss that rounding alone makes out of u = 0: all-zero rewards must not be refused for it."""
+def objective_of(network: Network, initial: Weights, contexts: Array, rewards: Array, plan: Plan) -> Objective:
+    """What is descended on, compiled where that fits."""
+    form = Fused if Fused.fits(network) else Objective
+    return form(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
+
+
+def allowed_loss(objective: Objective, initial_loss: float, curvature: float) -> float:
+    """The highest loss with which a training is accepted: the initial one, or what rounding makes out of u = 0."""
     eps = float(np.finfo(objective.dtype).eps)
-    return eps**2 * objective.network.hidden * max(objective.samples, 1) * (curvature + objective.ridge)
+    floor = eps**2 * objective.network.hidden * max(objective.samples, 1) * (curvature + objective.ridge)
+    return initial_loss * (1 + 1e-9) + floor
+
+
+def refusal(attempts: int, step: float, initial_loss: float, final_loss: float) -> str:
+    """Why a training is not accepted."""
+    return (
+        f"the loss did not fall in {attempts} attempts with steps down to η = {step:.3g}: "
+        f"from {initial_loss:.6g} to {final_loss:.6g}"
+    )

@@ -17,7 +17,7 @@ from typing import Any
 LIBRARY = Path(__file__).with_name("_native.so")
 _SIZE, _REAL, _WIDE, _AT = ctypes.c_long, ctypes.c_double, ctypes.c_int, ctypes.c_void_p
 _ARGUMENTS = {
-    "descend": [*[_SIZE] * 4, *[_AT] * 4, *[_REAL] * 3, _SIZE, _REAL, _WIDE],
+    "descend": [*[_SIZE] * 4, *[_AT] * 5, _SIZE, *[_REAL] * 3, _SIZE, _REAL, _WIDE],
     "curve": [*[_SIZE] * 3, *[_AT] * 3, _REAL, _WIDE],
 }
 

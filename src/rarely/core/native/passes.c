@@ -4,7 +4,7 @@
  *   q_{L−1} = e 1[h_{L−1} > 0],   q_{l−1} = 1[h_{l−1} > 0]·(W_lᵀ q_l), the first time with the gain, W_lᵀ(v∘q_l)
  *   G_l = Σ_i q_l h_{l−1}ᵀ,   ∂/∂W_{L−1} = v∘G + λ(W − W_0), below without v,   ∂/∂v_j = W_j·G_j + λ(v_j − v_0j)
  *
- * where W_L = [v, c], and without a skip path (s = 0) W_L = v.
+ * where W_L = [v, c], and without a skip path (s < 0) W_L = v.
  *
  * With one hidden layer the two products cost 2·2·n·m·d operations, and everything else is kept below that: the gain v
  * is applied to G and not to n rows, and ∂/∂v needs no sum of its own over rows, for Σ_i e_i h_ij = W_j·G_j.
@@ -58,9 +58,10 @@ static void meet(gate *g) {
 
 #define FACE(precision, REAL) \
     double descend_##precision(long n, long hidden, long m, long d, const REAL *x, const REAL *y, REAL *const *initial, \
-                               REAL *const *theta, double skip, double ridge, double step, long steps, double hopeless, \
-                               int threads) { \
-        return BEST(descend, precision)(n, hidden, m, d, x, y, initial, theta, skip, ridge, step, steps, hopeless, threads); \
+                               REAL *const *theta, REAL *const *ago, long taken, double skip, double ridge, double step, \
+                               long steps, double hopeless, int threads) { \
+        return BEST(descend, precision)(n, hidden, m, d, x, y, initial, theta, ago, taken, skip, ridge, step, steps, \
+                                        hopeless, threads); \
     } \
     double curve_##precision(long n, long m, long d, const REAL *x, REAL *const *initial, REAL *const *vector, \
                              double skip, int threads) { \

@@ -19,6 +19,8 @@ typedef struct {
     vec *w, *v; /* W_1 … W_{L−1} one after another; W_L */
     vec *t;     /* the transposes of W_2 … W_{L−1}, the last one's with the gain W_L in it: signals go back by them */
     REAL *c;    /* the skip path's part of W_L */
+    vec *ow, *ov; /* with momentum: θ one step ago, while w, v and c are where the gradient is taken */
+    REAL *oc;
 } weights;
 
 typedef struct {
@@ -30,11 +32,12 @@ typedef struct {
     REAL *c0;
     vec *tw, *tv;           /* the direction of the curvature */
     REAL *tc;
-    REAL ridge, step, skip;
+    REAL ridge, step, skip; /* the strength of the skip path, below 0 where there is none */
     vec *g, *h, *q;         /* for each thread: 2×(all of W), hidden×SPAN×groups×ROWS twice */
     rows *k;                /* for each thread: 2×d, Σ e x of the skip path, by the row's place in its block */
     double *sums;           /* for each thread, a cache line: Σe² by parity */
     double hopeless, loss;
+    long taken;             /* steps taken before these, or −1 without momentum */
     gate meeting;
     atomic_int begun;       /* once it is known how many threads there are */
 } job;
@@ -160,7 +163,7 @@ INLINE double NAME(sweep)(const job *j, const weights *at, const int curved, int
         REAL e[SPAN * ROWS] __attribute__((aligned(BYTES)));
         rows straight[SPAN];
         memset(straight, 0, sizeof straight);
-        if (j->skip)
+        if (j->skip >= 0)
             for (int s = 0; s < span; s++)
                 for (long i = 0; i < d; i++) straight[s] += j->skip * c[i] * ((const rows *)x)[s * d + i];
         for (int a = 0; a < span * ROWS; a++) {
@@ -170,7 +173,7 @@ INLINE double NAME(sweep)(const job *j, const weights *at, const int curved, int
             total += (double)e[a] * (double)e[a];
         }
         if (!learning) continue;
-        if (j->skip)
+        if (j->skip >= 0)
             for (int s = 0; s < span; s++)
                 for (long i = 0; i < d; i++) along_x[i] += ((const rows *)e)[s] * ((const rows *)x)[s * d + i];
         if (!last) {
@@ -234,11 +237,22 @@ INLINE REAL NAME(skip_slope)(const job *j, long i, long parity) {
     return j->skip * total;
 }
 
-/* One step down the gradient, which is every thread's G added up; returns ‖θ − θ_0‖² after it. */
-static double NAME(step_down)(const job *j, weights *at, const vec *g, long apart, long parity) {
+/* Nesterov's momentum: from θ, which lies `now`, on along θ − `ago`. */
+#define ONWARD(now, ago) \
+    do { \
+        if (j->taken >= 0 && s + 1 < j->steps) { \
+            const __typeof__(now) here = now; \
+            now = here + onward * (here - ago), ago = here; \
+        } \
+    } while (0)
+
+/* Step s down the gradient, which is every thread's G added up; returns ‖θ − θ_0‖² after it. */
+static double NAME(step_down)(const job *j, weights *at, const vec *g, long apart, long s) {
     double moved = 0;
-    for (long i = 0; j->skip && i < j->d; i++) {
-        at->c[i] -= j->step * (NAME(skip_slope)(j, i, parity) + j->ridge * (at->c[i] - j->c0[i]));
+    const REAL onward = (REAL)(j->taken + s + 1) / (REAL)(j->taken + s + 4);
+    for (long i = 0; j->skip >= 0 && i < j->d; i++) {
+        at->c[i] -= j->step * (NAME(skip_slope)(j, i, s % 2) + j->ridge * (at->c[i] - j->c0[i]));
+        ONWARD(at->c[i], at->oc[i]);
         moved += (at->c[i] - j->c0[i]) * (at->c[i] - j->c0[i]);
     }
     for (long l = 0; l < j->hidden; l++) {
@@ -252,11 +266,13 @@ static double NAME(step_down)(const job *j, weights *at, const vec *g, long apar
                 for (int t = 1; t < j->meeting.of; t++) sum += g[t * apart + k];
                 slope += at->w[k] * sum;
                 at->w[k] -= j->step * (sum * gain + j->ridge * (at->w[k] - j->w0[k]));
+                ONWARD(at->w[k], at->ow[k]);
                 gap = at->w[k] - j->w0[k];
                 squares += gap * gap;
             }
             if (last) {
                 at->v[i] -= j->step * (slope + j->ridge * (at->v[i] - j->v0[i]));
+                ONWARD(at->v[i], at->ov[i]);
                 gap = at->v[i] - j->v0[i];
                 squares += gap * gap;
             }
@@ -267,6 +283,15 @@ static double NAME(step_down)(const job *j, weights *at, const vec *g, long apar
     return moved;
 }
 
+/* Momentum goes on from θ and the θ before it to where the next gradient is taken. */
+static void NAME(extrapolate)(const job *j, weights *at, long size) {
+    const REAL onward = (REAL)j->taken / (REAL)(j->taken + 3);
+    const long s = -1; /* before the first step */
+    for (long k = 0; k < size; k++) ONWARD(at->w[k], at->ow[k]);
+    for (long i = 0; i < j->groups; i++) ONWARD(at->v[i], at->ov[i]);
+    for (long i = 0; j->skip >= 0 && i < j->d; i++) ONWARD(at->c[i], at->oc[i]);
+}
+
 /* Every thread steps weights of its own, all by the same sums: so they meet once a step, and no line of the cache
  * is written that another thread reads in its sweep. G has two places for each thread, by the parity of the step. */
 static void NAME(descent)(job *j, int me) {
@@ -274,8 +299,9 @@ static void NAME(descent)(job *j, int me) {
     const long size = NAME(start)(j, j->hidden), from = j->blocks * me / of, to = j->blocks * (me + 1) / of;
     const long room = j->hidden * j->groups * ROWS * SPAN;
     weights *at = j->own + me;
+    if (j->taken >= 0 && j->steps) NAME(extrapolate)(j, at, size);
     double moved = NAME(squares)(at->w, j->w0, size) + NAME(squares)(at->v, j->v0, j->groups);
-    for (long i = 0; j->skip && i < j->d; i++) moved += (at->c[i] - j->c0[i]) * (at->c[i] - j->c0[i]);
+    for (long i = 0; j->skip >= 0 && i < j->d; i++) moved += (at->c[i] - j->c0[i]) * (at->c[i] - j->c0[i]);
     NAME(transpose)(j, at);
     for (long s = 0;; s++) {
         const long parity = s % 2;
@@ -289,7 +315,7 @@ static void NAME(descent)(job *j, int me) {
         const double loss = (NAME(added)(j, parity) + (double)j->ridge * moved) / 2;
         if (me == 0) j->loss = loss;
         if (s == j->steps || !(loss <= j->hopeless)) return;
-        moved = NAME(step_down)(j, at, j->g + parity * size, 2 * size, parity);
+        moved = NAME(step_down)(j, at, j->g + parity * size, 2 * size, s);
     }
 }
 
@@ -332,14 +358,14 @@ static void NAME(pack_all)(const job *j, REAL *const *from, long m, vec *w, vec 
     for (long l = 0; l < j->hidden; l++)
         NAME(pack)(from[l], w + NAME(start)(j, l), m, l ? m : j->d, j->groups, NAME(numbers_in)(j, l));
     NAME(pack)(from[j->hidden], v, m, 1, j->groups, 1);
-    if (j->skip) memcpy(c, from[j->hidden] + m, j->d * sizeof *c);
+    if (j->skip >= 0) memcpy(c, from[j->hidden] + m, j->d * sizeof *c);
 }
 
 static void NAME(unpack_all)(const job *j, const vec *w, const vec *v, const REAL *c, REAL *const *to, long m) {
     for (long l = 0; l < j->hidden; l++)
         NAME(unpack)(w + NAME(start)(j, l), to[l], m, l ? m : j->d, NAME(numbers_in)(j, l));
     NAME(unpack)(v, to[j->hidden], m, 1, 1);
-    if (j->skip) memcpy(to[j->hidden] + m, c, j->d * sizeof *c);
+    if (j->skip >= 0) memcpy(to[j->hidden] + m, c, j->d * sizeof *c);
 }
 
 /* Everything in one piece of memory; 0 without it. */
@@ -356,19 +382,21 @@ static char *NAME(prepare)(job *j, long n, long hidden, long m, long d, const RE
     const size_t size = NAME(start)(j, hidden), across = (hidden - 1) * j->groups * j->units;
     const size_t one = size + j->groups, room = hidden * j->groups * ROWS * SPAN;
     const size_t for_x = (j->blocks * d * ROWS * sizeof(REAL) + 63) / 64 * 64;
-    const size_t for_k = (2 * threads * d * sizeof *j->k + 63) / 64 * 64, for_c = (2 + threads) * d * sizeof *j->c0;
-    const size_t all = 2 * one + threads * (one + across + 2 * size + 2 * room);
+    const size_t for_k = (2 * threads * d * sizeof *j->k + 63) / 64 * 64, for_c = (2 + 2 * threads) * d * sizeof *j->c0;
+    const size_t all = 2 * one + threads * (2 * one + across + 2 * size + 2 * room);
     const size_t others = threads * (64 + sizeof *j->own) + for_k + for_c;
     char *memory = aligned_alloc(64, (all * BYTES + for_x + others + 63) / 64 * 64);
     if (!memory) return 0;
     vec *at = (vec *)memory;
     j->w0 = at, at += size, j->v0 = at, at += j->groups, j->tw = at, at += size, j->tv = at, at += j->groups;
     j->g = at, at += 2 * threads * size, j->h = at, at += threads * room, j->q = at, at += threads * room;
-    j->x = (REAL *)(at + threads * (one + across)), j->k = (rows *)((char *)j->x + for_x);
+    j->x = (REAL *)(at + threads * (2 * one + across)), j->k = (rows *)((char *)j->x + for_x);
     j->sums = (double *)((char *)j->k + for_k), j->own = (weights *)(j->sums + 8 * threads);
     j->c0 = (REAL *)(j->own + threads), j->tc = j->c0 + d;
-    for (int t = 0; t < threads; t++, at += one + across)
-        j->own[t] = (weights){at, at + size, at + one, j->tc + (t + 1) * d};
+    for (int t = 0; t < threads; t++, at += 2 * one + across) {
+        vec *ago = at + one + across;
+        j->own[t] = (weights){at, at + size, at + one, j->tc + (2 * t + 1) * d, ago, ago + size, j->tc + (2 * t + 2) * d};
+    }
     memset(j->x, 0, for_x);
     for (long i = 0; i < n; i++)
         for (long k = 0; k < d; k++) j->x[(i / ROWS * d + k) * ROWS + i % ROWS] = x[i * d + k];
@@ -393,17 +421,23 @@ static int NAME(together)(job *j) {
     return done;
 }
 
-/* J steps from θ, which comes out as where they led; the loss there, or −1 without memory. */
+/* J steps from θ, which comes out as where they led; the loss there, or −1 without memory. With momentum `ago` is θ one
+ * step before, and comes out likewise; `taken` steps led to both. */
 static double NAME(descend)(long n, long hidden, long m, long d, const REAL *x, const REAL *y, REAL *const *initial,
-                            REAL *const *theta, double skip, double ridge, double step, long steps, double hopeless,
-                            int threads) {
-    job j = {.y = y, .ridge = (REAL)ridge, .step = (REAL)step, .skip = (REAL)skip, .steps = steps, .hopeless = hopeless};
+                            REAL *const *theta, REAL *const *ago, long taken, double skip, double ridge, double step,
+                            long steps, double hopeless, int threads) {
+    job j = {.y = y, .ridge = (REAL)ridge, .step = (REAL)step, .skip = (REAL)skip, .steps = steps, .hopeless = hopeless,
+             .taken = ago ? taken : -1};
     char *memory = NAME(prepare)(&j, n, hidden, m, d, x, threads);
     if (!memory) return -1;
     NAME(pack_all)(&j, initial, m, j.w0, j.v0, j.c0);
-    for (int t = 0; t < j.meeting.of; t++) NAME(pack_all)(&j, theta, m, j.own[t].w, j.own[t].v, j.own[t].c);
+    for (int t = 0; t < j.meeting.of; t++) {
+        NAME(pack_all)(&j, theta, m, j.own[t].w, j.own[t].v, j.own[t].c);
+        if (ago) NAME(pack_all)(&j, ago, m, j.own[t].ow, j.own[t].ov, j.own[t].oc);
+    }
     int done = NAME(together)(&j);
     NAME(unpack_all)(&j, j.own->w, j.own->v, j.own->c, theta, m);
+    if (ago) NAME(unpack_all)(&j, j.own->ow, j.own->ov, j.own->oc, ago, m);
     free(memory);
     return done ? j.loss : -1;
 }
@@ -440,5 +474,6 @@ static double NAME(curve)(long n, long m, long d, const REAL *x, REAL *const *in
 #undef job
 #undef weights
 #undef rows
+#undef ONWARD
 #undef INPUT
 #undef GROUPS

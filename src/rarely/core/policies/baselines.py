@@ -9,6 +9,7 @@ import numpy as np
 from rarely.core.choice import Coin
 from rarely.core.covariance import DEFAULT_LIMIT, Kind, Sketch, describe_form
 from rarely.core.draws import make_generator
+from rarely.core.forgetting import Forgetting, describe_forgetting
 from rarely.core.policies.linear import LinearLearner
 from rarely.core.policy import Policy
 from rarely.core.schedules import EveryRound, Schedule
@@ -32,6 +33,7 @@ class Uniform(Policy):
         *,
         ridge: float = 1.0,
         covariance: Kind | Sketch = "auto",
+        forgetting: Forgetting | None = None,
         seed: int | np.random.Generator | None = None,
         memory_limit: int = DEFAULT_LIMIT,
     ) -> None:
@@ -46,6 +48,7 @@ class Uniform(Policy):
             chooser=Coin(),
             generator=make_generator(seed),
             memory_limit=memory_limit,
+            forgetting=forgetting,
         )
 
     def settings(self) -> dict[str, Any]:
@@ -55,5 +58,6 @@ class Uniform(Policy):
             "schedule": self._schedule.describe(),
             "ridge": self._ridge,
             "covariance": describe_form(self._kind),
+            "forgetting": describe_forgetting(self.history.forgetting),
             "memory_limit": self._limit,
         }

@@ -9,16 +9,17 @@ covariances. With `DeterminantTrigger` it switches rarely, by the rule of Abbasi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from rarely.core.choice import Optimist
+from rarely.core.choice import Chooser, Mixture, Optimist, mixed
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths, describe_form
 from rarely.core.covariance.cholesky import cholesky
 from rarely.core.draws import make_generator
 from rarely.core.errors import check_choice
 from rarely.core.factors import Factors
+from rarely.core.forgetting import Forgetting, describe_forgetting
 from rarely.core.history import History
 from rarely.core.learner import Lesson
 from rarely.core.policy import Policy, Ties
@@ -42,6 +43,8 @@ class LinearLearner:
     learned: int = 0
     """How many of the rewards, in the order in which they came, are in both."""
     reward_spread: float = 1.0
+    rebuilds: ClassVar[bool] = False
+    noise: ClassVar[float | None] = None
 
     @classmethod
     def start(cls, dim: int, ridge: float, *, intercept: bool) -> LinearLearner:
@@ -69,14 +72,21 @@ class LinearLearner:
         return self
 
     def learn(self, history: History) -> Lesson:
-        contexts, rewards = history.arrived(self.learned)
-        x = self.scale(contexts)
+        known, moment = self.matrix, self.moment
+        if history.forgetting is None:
+            contexts, rewards = history.arrived(self.learned)
+            x = self.scale(contexts)
+        else:  # weights change with every round, so nothing that was summed stands
+            _, contexts, rewards, weights = history.samples()
+            assert weights is not None
+            x, rewards = self.scale(contexts) * np.sqrt(weights)[:, None], rewards * np.sqrt(weights)
+            known, moment = self.ridge * np.eye(x.shape[1]), np.zeros(x.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
-            matrix, moment = self.matrix + x.T @ x, self.moment + x.T @ rewards
+            matrix, moment = known + x.T @ x, moment + x.T @ rewards
             factor = cholesky(matrix)[0]
             solution = np.linalg.solve(factor.T, np.linalg.solve(factor, moment))
         reason = "" if np.isfinite(solution).all() else "the ridge estimate overflows: the rewards are too large"
-        learned = self.learned + len(rewards)
+        learned = self.learned + len(rewards) if history.forgetting is None else 0
         return Lesson(replace(self, coefficients=solution, matrix=matrix, moment=moment, learned=learned), reason)
 
     def occasion(self, round: int, covariance: Covariance) -> Occasion:
@@ -118,6 +128,8 @@ class LinUCB(Policy):
         ridge: float = 1.0,
         beta: Beta = 1.0,
         covariance: Kind | Sketch = "auto",
+        exploration: Mixture | None = None,
+        forgetting: Forgetting | None = None,
         ties: Ties = "lowest",
         seed: int | np.random.Generator | None = None,
         memory_limit: int = DEFAULT_LIMIT,
@@ -131,11 +143,15 @@ class LinUCB(Policy):
             covariance=covariance,
             ridge=ridge,
             beta=beta,
-            chooser=Optimist(draws=ties == "random"),
+            chooser=mixed(self._rule(ties), exploration),
             generator=make_generator(seed),
             memory_limit=memory_limit,
+            forgetting=forgetting,
         )
-        self._schedule = schedule
+        self._schedule, self._exploration = schedule, exploration
+
+    def _rule(self, ties: Ties) -> Chooser:
+        return Optimist(draws=ties == "random")
 
     @property
     def coefficients(self) -> Array:
@@ -152,6 +168,8 @@ class LinUCB(Policy):
             "ridge": self._ridge,
             "beta": describe_beta(self._beta),
             "covariance": describe_form(self._kind),
+            "exploration": None if self._exploration is None else self._exploration.describe(),
+            "forgetting": describe_forgetting(self.history.forgetting),
             "ties": self._ties,
             "memory_limit": self._limit,
         }

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from rarely.core.choice import Optimist
+from rarely.core.choice import Chooser, Mixture, Optimist, mixed
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths, describe_form, in_bytes
 from rarely.core.draws import make_generator
 from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_whole
 from rarely.core.factors import Factors
+from rarely.core.forgetting import Discount, Forgetting, describe_forgetting
 from rarely.core.history import History
 from rarely.core.learner import Lesson
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
-from rarely.core.radius import Beta, Occasion, describe_beta
+from rarely.core.radius import Beta, NoiseRadius, Occasion, describe_beta
 from rarely.core.scaling import FEWEST, Affine, Moments, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.sgd import train_singly
 from rarely.core.training import Optimiser, Plan, Precision, train
+from rarely.core.tuning import FIRST, PATHS, RUNGS, Tuning, tune
 from rarely.core.types import Array, Arrays, BoolArray
 
 Preset = Literal["practical", "paper", "code"]
+PLAIN_STEPS, PLAIN_BETA = 200, 0.01
+"""J and β where a policy does not tune itself."""
+FACTOR = 0.02
+"""β in units of the noise where it does."""
 _NOT_SETTINGS = ("self", "seed", "__class__")
 
 
@@ -54,6 +60,7 @@ READINGS: dict[Preset, Reading] = {
 class NeuralLearner:
     """A network, its weights, and the scales around it."""
 
+    rebuilds: ClassVar[bool] = False
     network: Network
     initial: tuple[Array, ...]
     weights: Weights
@@ -67,6 +74,8 @@ class NeuralLearner:
     """Which columns of `scale` are fixed."""
     direction: Weights | None = None
     used_step: float | None = None
+    tuning: Tuning | None = None
+    """Where it chooses path and steps itself."""
     shuffle_seed: int = 0
     """From which descent on single samples derives their order."""
 
@@ -81,6 +90,13 @@ class NeuralLearner:
     @property
     def reward_spread(self) -> float:
         return self.rewards.spread
+
+    @property
+    def noise(self) -> float | None:
+        if self.tuning is None:
+            return None
+        # Until rewards have been held out, all that is known of them is their spread.
+        return self.rewards.spread if self.tuning.noise is None else self.tuning.noise
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
@@ -104,12 +120,19 @@ class NeuralLearner:
 
     def learn(self, history: History) -> Lesson:
         ready = self.scaled()
-        contexts, rewards = history.observed()
-        scale = RewardScale.fit(rewards) if self.standardise_rewards else RewardScale()
+        rows, contexts, rewards, weights = history.samples()
+        scale = RewardScale.fit(rewards, weights) if self.standardise_rewards else RewardScale()
         if not np.isfinite(scale.spread):
             return Lesson(self, "the rewards are so large that their standard deviation overflows")
         x, y = ready.scale(contexts), (rewards - scale.center) / scale.spread
-        if self.plan.optimiser == "sgd":
+        if weights is not None:
+            # Without biases u(cx) = c·u(x) for c > 0: scaled samples are weighted ones.
+            x, y = x * np.sqrt(weights)[:, None], y * np.sqrt(weights)
+        tuning, network = self.tuning, self.network
+        if tuning is not None:
+            outcome, tuning = tune(network, self.initial, x, y, rows, self.plan, tuning, scale.spread)
+            network = replace(network, skip=PATHS[tuning.path])
+        elif self.plan.optimiser == "sgd":
             outcome = train_singly(self.network, self.weights, x, y, self.plan, self.shuffle_seed)
         else:
             start = self.weights if self.plan.warm_start else None
@@ -117,12 +140,22 @@ class NeuralLearner:
         learner = replace(
             ready,
             weights=outcome.weights,
+            network=network,
             rewards=scale,
+            tuning=tuning,
             direction=outcome.direction,
             used_step=outcome.step_size,
         )
         return Lesson(
-            learner, outcome.reason, outcome.step_size, outcome.attempts, outcome.initial_loss, outcome.final_loss
+            learner,
+            outcome.reason,
+            outcome.step_size,
+            outcome.attempts,
+            outcome.initial_loss,
+            outcome.final_loss,
+            self.plan.steps if tuning is None else RUNGS[tuning.rung],
+            network.skip,
+            "" if tuning is None else tuning.explain(),
         )
 
     def occasion(self, round: int, covariance: Covariance) -> Occasion:
@@ -133,8 +166,9 @@ class NeuralLearner:
             log_det=covariance.frozen_log_det,
             ridge=self.plan.ridge,
             depth=self.network.depth,
-            steps=self.plan.steps,
+            steps=self.plan.steps if self.tuning is None else RUNGS[self.tuning.rung],
             step=None if step is None else step * self.network.output_scale**2,
+            noise=self.noise,
         )
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -149,16 +183,25 @@ class NeuralLearner:
         arrays |= {"center": self.scale.center, "spread": self.scale.spread}
         if self.direction is not None:
             arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}
+        if self.tuning is not None:
+            chosen, tried = self.tuning.state()
+            numbers |= {"tuning": chosen}
+            arrays |= {f"tuning.{name}": array for name, array in tried.items()}
         if self.moments is not None:
             numbers |= {"seen": self.moments.count, "seen_rounds": self.moments.rounds}
             arrays |= {"settled": self.settled}
             arrays |= {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
         return numbers, arrays
 
-    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> NeuralLearner:
+    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> Self:
         def layers(name: str) -> tuple[Array, ...]:
             return tuple(arrays[f"{name}{i}"] for i in range(self.network.depth))
 
+        tuning, network = self.tuning, self.network
+        if "tuning" in numbers:
+            tried = {k.removeprefix("tuning."): v for k, v in arrays.items() if k.startswith("tuning.")}
+            tuning = Tuning.restored(numbers["tuning"], tried)
+            network = replace(network, skip=PATHS[tuning.path])
         moments = None
         if "seen" in numbers:
             moments = Moments(self.dim)
@@ -166,6 +209,8 @@ class NeuralLearner:
             moments.mean, moments.squares = arrays["seen_mean"], arrays["seen_squares"]
         return replace(
             self,
+            network=network,
+            tuning=tuning,
             initial=layers("initial"),
             weights=layers("weights"),
             scale=Affine(arrays["center"], arrays["spread"], numbers["constant"]),
@@ -182,9 +227,9 @@ class BatchNeuralUCB(Policy):
 
         dim, schedule     d numbers in a context; when updates are due, and how many there may be
         hidden, depth     m units (even) in each of L − 1 hidden layers
-        skip              the strength s of a linear path beside them, which adds s·c·x; 0 for none
+        skip              the strength s of a linear path beside them, which adds s·c·x; None for none
         ridge, beta       λ of Z_1 = λI and of the training's penalty; the radius β in bonus = β·√(φᵀZ⁻¹φ):
-                          a number, a function of the round, or a `TheoremRadius`
+                          a number, a function of the round, a `TheoremRadius` or a `NoiseRadius`
         steps, step_size  J gradient steps per update, of size η; None takes η from the curvature
         covariance        "auto" (the cheaper exact one), "dual" (t×t), "primal" (p×p), or one of the
                           approximations "sketched" (r×r; a `Sketch` sets r), "diagonal" and "last_layer"
@@ -195,8 +240,14 @@ class BatchNeuralUCB(Policy):
                           descent on single samples that goes on from the last weights); its bonus
                           √(λν·gᵀZ⁻¹g) is beta = √(λν)
         seed              of the initial weights and of random ties; a number or a NumPy Generator
+        exploration       a `Mixture`, which gives every arm a part of all rounds, and so a probability above 0
+        forgetting        a `Window` or a `Discount`, for worlds that change
         ties              "lowest" arm, or "random"
         memory_limit      bytes that the covariance may take; what needs more is refused with the alternatives
+
+    Without `steps`, `skip` and `step_size` the practical policy tunes itself: each update chooses J and s by rewards
+    that were held out (`rarely.core.tuning`), β is `NoiseRadius(0.02)`, and the update's record says why and how well
+    calibrated the version before was. Otherwise, and in the other presets, J is 200 and β is 0.01 unless given.
 
     One by one, over the preset: `context_scale` (an `Affine`; `**blocks.settings` has it for contexts made of blocks),
     `standardise_rewards`, `precision` ("float32", "float64"), `optimiser` ("gradient_descent", "sgd"),
@@ -219,10 +270,10 @@ class BatchNeuralUCB(Policy):
         *,
         hidden: int = 100,
         depth: int = 2,
-        skip: float = 0.0,
+        skip: float | None = None,
         ridge: float = 0.01,
-        beta: Beta = 0.01,
-        steps: int = 200,
+        beta: Beta | None = None,
+        steps: int | None = None,
         step_size: float | None = None,
         covariance: Kind | Sketch = "auto",
         preset: Preset = "practical",
@@ -234,6 +285,8 @@ class BatchNeuralUCB(Policy):
         optimiser: Optimiser | None = None,
         precision: Precision | None = None,
         warm_start: bool = False,
+        exploration: Mixture | None = None,
+        forgetting: Forgetting | None = None,
         ties: Ties = "lowest",
         seed: int | np.random.Generator | None = None,
         memory_limit: int = DEFAULT_LIMIT,
@@ -252,10 +305,21 @@ class BatchNeuralUCB(Policy):
             optimiser=optimiser,
             precision=precision,
         )
+        if isinstance(forgetting, Discount) and (reading.biases or reading.optimiser == "sgd"):
+            raise InvalidInput(
+                "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "
+                "weighted through u(cx) = c·u(x); use a Window, or another preset."
+            )
         if context_scale is not None and (not isinstance(context_scale, Affine) or context_scale.dim != dim):
             raise InvalidInput(f"context_scale must be an Affine for dim = {dim} numbers; got {context_scale!r}.")
         scale = context_scale or Affine.identity(dim, constant=practical)
-        network = Network(scale.scaled_dim, hidden, depth, reading.biases, reading.scaling, reading.initial, skip)
+        plain = reading.optimiser == "gradient_descent" and not reading.biases
+        tuned = practical and plain and not warm_start and steps is skip is step_size is None
+        strength = PATHS[FIRST[0]] if tuned else skip
+        network = Network(scale.scaled_dim, hidden, depth, reading.biases, reading.scaling, reading.initial, strength)
+        if beta is None:
+            beta = NoiseRadius(FACTOR) if tuned else PLAIN_BETA
+        self._settings["beta"] = beta
         if 8 * network.parameters > memory_limit:
             raise TooExpensive(
                 f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
@@ -263,13 +327,21 @@ class BatchNeuralUCB(Policy):
             )
         generator = make_generator(seed)
         weights = network.initial_weights(generator)
-        learner = NeuralLearner(
+        learner = self._learner_kind(
             network=network,
             initial=weights,
             weights=weights,
             scale=scale,
             rewards=RewardScale(),
-            plan=Plan(ridge, steps, step_size, reading.optimiser, reading.precision, warm_start),
+            tuning=Tuning() if tuned else None,
+            plan=Plan(
+                ridge,
+                PLAIN_STEPS if steps is None else steps,
+                step_size,
+                reading.optimiser,
+                reading.precision,
+                warm_start,
+            ),
             standardise_rewards=reading.standardise_rewards,
             moments=Moments(dim) if practical and context_scale is None else None,
             shuffle_seed=int(generator.integers(2**32)) if reading.optimiser == "sgd" else 0,
@@ -280,10 +352,16 @@ class BatchNeuralUCB(Policy):
             covariance=covariance,
             ridge=ridge,
             beta=beta,
-            chooser=Optimist(draws=ties == "random"),
+            chooser=mixed(self._rule(ties), exploration),
             generator=generator,
             memory_limit=memory_limit,
+            forgetting=forgetting,
         )
+
+    _learner_kind: type[NeuralLearner] = NeuralLearner
+
+    def _rule(self, ties: Ties) -> Chooser:
+        return Optimist(draws=ties == "random")
 
     @property
     def network(self) -> Network:
@@ -312,12 +390,14 @@ class BatchNeuralUCB(Policy):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as JSON."""
-        scale = self._settings["context_scale"]
+        scale, exploration = self._settings["context_scale"], self._settings["exploration"]
         return self._settings | {
             "schedule": self._settings["schedule"].describe(),
             "beta": describe_beta(self._beta),
             "covariance": describe_form(self._settings["covariance"]),
             "context_scale": None if scale is None else scale.describe(),
+            "exploration": None if exploration is None else exploration.describe(),
+            "forgetting": describe_forgetting(self._settings["forgetting"]),
         }
 
 

@@ -1,0 +1,81 @@
+"""NeuralLinear: a network learns what to look at, and Bayesian linear regression on that decides.
+
+a   (n, m)   last hidden layer at the version's weights (with a skip path: and s·x)
+ĉ            (λI + Σ aaᵀ)⁻¹ Σ a r̃   over the rounds whose rewards are in
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from rarely.core.choice import Chooser, Thompson
+from rarely.core.covariance import Widths
+from rarely.core.covariance.cholesky import cholesky
+from rarely.core.factors import Factors
+from rarely.core.history import History
+from rarely.core.learner import Lesson
+from rarely.core.policies.neural import BatchNeuralUCB, NeuralLearner
+from rarely.core.policy import Ties
+from rarely.core.types import Array, Arrays
+
+
+@dataclass(frozen=True)
+class LastLayerLearner(NeuralLearner):
+    """A network whose last layer is fitted exactly; its feature is that layer's input."""
+
+    rebuilds: ClassVar[bool] = True
+    coefficients: Array = field(default_factory=lambda: np.zeros(0))
+    """ĉ, in units of u; none before the first update, where the mean is 0."""
+
+    @property
+    def widths(self) -> Widths:
+        return self.network.shapes[-1:]
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        factors = super().assess(contexts)[1].last_layer()
+        a = factors.inputs[0]
+        values = a @ self.coefficients if len(self.coefficients) else np.zeros(len(a))
+        return self.rewards.center + self.rewards.spread * self.network.output_scale * values, factors
+
+    def learn(self, history: History) -> Lesson:
+        lesson = super().learn(history)
+        learner = lesson.learner
+        if lesson.reason:
+            return lesson
+        assert isinstance(learner, LastLayerLearner)
+        _, contexts, rewards, weights = history.samples()
+        targets = (rewards - learner.rewards.center) / (learner.rewards.spread * self.network.output_scale)
+        a = learner.assess(contexts)[1].weighted(weights).vectors()
+        targets = targets if weights is None else targets * np.sqrt(weights)
+        factor = cholesky(self.plan.ridge * np.eye(a.shape[1]) + a.T @ a)[0]
+        coefficients = np.linalg.solve(factor.T, np.linalg.solve(factor, a.T @ targets))
+        return replace(lesson, learner=replace(learner, coefficients=coefficients))
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        numbers, arrays = super().state()
+        return numbers, arrays | {"coefficients": self.coefficients}
+
+    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> Self:
+        return replace(super().restored(numbers, arrays), coefficients=arrays["coefficients"])
+
+
+class NeuralLinear(BatchNeuralUCB):
+    """Thompson sampling on the last layer (Riquelme, Tucker and Snoek, 2018) under any schedule.
+
+    At each update the network is trained as `BatchNeuralUCB`'s; then the mean is the ridge regression on its
+    last layer's input, and Z is built again from all rounds as that layer sees them now. The arguments are those of
+    `BatchNeuralUCB`: λ is the ridge of the regression too, and an arm's deviation is β·√(aᵀZ⁻¹a).
+
+    >>> from rarely import FixedGrid, NeuralLinear
+    >>> policy = NeuralLinear(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
+    >>> policy.select([[1.0, 0.0], [1.0, 0.0]]).probabilities
+    array([0.5, 0.5])
+    """
+
+    _learner_kind = LastLayerLearner
+
+    def _rule(self, ties: Ties) -> Chooser:
+        return Thompson()

@@ -1,0 +1,210 @@
+"""How linear, and how long to train: judged at every update by rewards that training has not seen.
+
+One descent with momentum passes through a whole family of models. Beside a strong linear path its first steps fit a
+linear model, and the later ones bend it; without that path it bends from the start. So two things are chosen,
+
+    s   PATHS   the strength of the skip path        J_1 < J_2 < …   RUNGS   where to stop
+
+by cross-validation, a part at a time: each update holds out one fold of the samples, descends one path on the
+others, and notes every held-out sample's squared error at every rung. (While samples are few, and so descents
+cheap, it does so for every fold and path.)
+
+    e_ic   errors   the latest error of sample i under candidate c = (s, J), always held out; NaN before its turn
+
+The candidate in use is left only for one whose mean error, over the samples that both were tried on, is lower by more
+than half its standard error. The cost is a descent on 4/5 of the samples, and one on all of them to the chosen rung.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rarely.core.network import Network, Weights
+from rarely.core.objective import Motion, Objective
+from rarely.core.training import ATTEMPTS, HOPELESS, Outcome, Plan, allowed_loss, objective_of, refusal
+from rarely.core.types import Array, Arrays, BoolArray, IntArray
+
+PATHS = (3.0, 0.0)
+RUNGS = (4, 6, 9, 13, 20, 30, 45, 70, 100, 150, 220, 330)
+FIRST = (0, 7)
+"""Path and rung of the candidate in use while samples are too few to judge by."""
+FOLDS = 5
+FEW = 150
+"""Samples up to which every candidate is tried at every update."""
+FEWEST = 10
+"""Samples that two candidates must have been tried on before they are compared, and before any are tried."""
+DOUBT = 0.5
+"""Standard errors by which another candidate must be better."""
+RECENT = 10_000
+"""Samples whose errors are kept, the latest: enough to judge by, and bounded."""
+STABLE = 1.0
+"""A step with momentum is stable below 4/3 over the curvature."""
+SHRINK = 0.5
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What all updates so far say about the candidates: a value, of which `tune` makes the next."""
+
+    path: int = FIRST[0]
+    rung: int = FIRST[1]
+    turn: int = 0
+    """Which path and fold are next, counted on and on."""
+    first: int = 0
+    """The history's row that the first of `errors` belongs to."""
+    errors: Array = field(default_factory=lambda: np.empty((0, len(PATHS), len(RUNGS))))
+    """(rows, paths, rungs), in squared reward units."""
+
+    @property
+    def next_path(self) -> int:
+        """The path that is tried next."""
+        return self.turn % len(PATHS)
+
+    def held_out(self, rows: IntArray) -> BoolArray:
+        """Which of the history's rows are held out next; mixed well, lest a rhythm of the stream meet the folds'."""
+        mixed = rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
+        return np.asarray(mixed % np.uint64(FOLDS) == self.turn // len(PATHS) % FOLDS, np.bool_)
+
+    def tried(self, rows: IntArray, errors: Array) -> Tuning:
+        """With the errors (n, rungs) of these rows on the path whose turn it was, and the choice that follows."""
+        end = max(self.first + len(self.errors), int(rows.max()) + 1)
+        grown = np.full((end - self.first, *self.errors.shape[1:]), np.nan)
+        grown[: len(self.errors)] = self.errors
+        inside = rows >= self.first
+        grown[rows[inside] - self.first, self.next_path] = errors[inside]
+        kept = grown[-RECENT:]
+        after = replace(self, turn=self.turn + 1, first=end - len(kept), errors=kept)
+        path, rung = after._choice()
+        return replace(after, path=path, rung=rung)
+
+    def _choice(self) -> tuple[int, int]:
+        gain, doubt = self.compared()
+        path, rung = np.unravel_index(int(np.argmax(gain)), gain.shape)
+        better = gain[path, rung] > DOUBT * doubt[path, rung]
+        return (int(path), int(rung)) if better else (self.path, self.rung)
+
+    def compared(self) -> tuple[Array, Array]:
+        """By how much each candidate's mean error is below that of the one in use, and the standard errors; (s, J)."""
+        difference = self.errors[:, self.path, self.rung][:, None, None] - self.errors
+        both = ~np.isnan(difference)
+        count = both.sum(axis=0)
+        gain = np.where(both, difference, 0.0).sum(axis=0) / np.maximum(count, 1)
+        spread = np.where(both, np.square(difference - gain), 0.0).sum(axis=0)
+        doubt = np.sqrt(spread) / np.maximum(count, 1)
+        enough = count >= FEWEST
+        return np.where(enough, gain, 0.0), np.where(enough, doubt, np.inf)
+
+    @property
+    def noise(self) -> float | None:
+        """The root mean square error of the candidate in use on held-out rewards; None before any."""
+        errors = self.errors[:, self.path, self.rung]
+        tried = errors[~np.isnan(errors)]
+        return float(np.sqrt(tried.mean())) if len(tried) >= FEWEST else None
+
+    def explain(self) -> str:
+        """The choice in one line."""
+        chosen = f"J = {RUNGS[self.rung]}, s = {PATHS[self.path]:g}"
+        errors = self.errors[:, self.path, self.rung]
+        tried = errors[~np.isnan(errors)]
+        if len(tried) < FEWEST:
+            return f"{chosen}: the start, for too few rewards have been held out to compare"
+        gain, doubt = self.compared()
+        gain[self.path, self.rung] = -np.inf
+        gain[np.isinf(doubt)] = -np.inf
+        path, rung = np.unravel_index(int(np.argmax(gain)), gain.shape)
+        loss = tried.mean()
+        return (
+            f"{chosen}: validation loss {loss:.4g} ± {tried.std() / np.sqrt(len(tried)):.2g} on {len(tried)} rewards, "
+            f"against {loss - gain[path, rung]:.4g} with J = {RUNGS[rung]}, s = {PATHS[path]:g} "
+            f"(difference {-gain[path, rung]:.2g} ± {doubt[path, rung]:.2g})"
+        )
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Numbers and arrays, for `restored`."""
+        return {"path": self.path, "rung": self.rung, "turn": self.turn, "first": self.first}, {"errors": self.errors}
+
+    @classmethod
+    def restored(cls, numbers: dict[str, Any], arrays: Arrays) -> Tuning:
+        """The saved value."""
+        return cls(**numbers, errors=arrays["errors"])
+
+
+def tune(
+    network: Network,
+    initial: Weights,
+    contexts: Array,
+    rewards: Array,
+    rows: IntArray,
+    plan: Plan,
+    tuning: Tuning,
+    unit: float = 1.0,
+) -> tuple[Outcome, Tuning]:
+    """A training whose path and length are chosen; `rows` say where the samples stand in the history.
+
+    Errors are noted in squared reward units, `unit` being the rewards' spread.
+    """
+    for _ in range(len(PATHS) * FOLDS if len(rows) <= FEW else 1):
+        held = tuning.held_out(rows)
+        if len(rows) < FEWEST or not held.any() or held.all():
+            continue
+        tried = replace(network, skip=PATHS[tuning.next_path])
+        stops = descend_to(objective_of(tried, initial, contexts[~held], rewards[~held], plan), RUNGS)
+        if stops.reached:
+            errors = [np.square(unit * (tried.values(w, contexts[held]) - rewards[held])) for w in stops.reached]
+            tuning = tuning.tried(rows[held], np.stack(errors, axis=1))
+    chosen = replace(network, skip=PATHS[tuning.path])
+    stops = descend_to(objective_of(chosen, initial, contexts, rewards, plan), RUNGS[tuning.rung : tuning.rung + 1])
+    return stops.outcome(chosen), tuning
+
+
+@dataclass(frozen=True)
+class Stops:
+    """Where a descent stood at its rungs."""
+
+    reached: list[Weights]
+    step: float
+    attempts: int
+    initial_loss: float
+    final_loss: float
+    initial: Weights
+
+    def outcome(self, network: Network) -> Outcome:
+        """As a training of its own."""
+        scale = network.output_scale**2
+        weights = self.reached[-1] if self.reached else self.initial
+        numbers = (self.step / scale, self.initial_loss, self.final_loss)
+        return Outcome(
+            weights=tuple(w.astype(np.float64) for w in weights),
+            reason="" if self.reached else refusal(self.attempts, *numbers),
+            step_size=self.step / scale,
+            attempts=self.attempts,
+            initial_loss=self.initial_loss,
+            final_loss=self.final_loss,
+            direction=None,
+        )
+
+
+def descend_to(objective: Objective, rungs: tuple[int, ...]) -> Stops:
+    """Descend with momentum from θ_0, and note the weights at the rungs.
+
+    A descent whose loss at a rung is above the initial one is tried again with a smaller step, and given up in the end.
+    """
+    curvature = objective.top_curvature(None)[0]
+    step, first = STABLE / (curvature + objective.ridge), objective.loss(objective.initial)
+    allowed = allowed_loss(objective, first, curvature)
+    for attempt in range(1, ATTEMPTS + 1):
+        at, reached, loss = Motion.at_rest(objective.initial), [], first
+        for rung in rungs:
+            with np.errstate(over="ignore", invalid="ignore"):
+                at, loss = objective.glide(at, step, rung - at.steps, HOPELESS * allowed)
+            if not loss <= allowed:
+                break
+            reached.append(at.weights)
+        if len(reached) == len(rungs):
+            break
+        step *= SHRINK if attempt < ATTEMPTS else 1.0
+    reached = reached if len(reached) == len(rungs) else []
+    return Stops(reached, step, attempt, first, loss, objective.initial)

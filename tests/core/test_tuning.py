@@ -1,0 +1,272 @@
+"""A policy that chooses its own training, by rewards that training has not seen."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rarely
+from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, NeuralLinear, NoiseRadius
+from rarely.core import tuning as module
+from rarely.core.network import Network
+from rarely.core.objective import Motion
+from rarely.core.training import Plan, objective_of
+from rarely.core.tuning import FEW, FEWEST, FIRST, FOLDS, PATHS, RUNGS, Tuning, descend_to, tune
+from rarely.worlds import Cosine
+
+PLAN = Plan(0.01)
+
+
+def problem(samples, linear, noise=0.5, dim=4, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(samples, dim)) / np.sqrt(dim)
+    clean = x.sum(axis=1) if linear else 3 * np.abs(x[:, 0]) - 2 * np.abs(x[:, 1] + x[:, 2])
+    return x, clean + noise * rng.normal(size=samples)
+
+
+def tuned_on(samples, linear, noise, updates=12):
+    """The choice after some updates on growing data."""
+    net = Network(4, 40, skip=PATHS[0])
+    theta, tuning = net.initial_weights(np.random.default_rng(1)), Tuning()
+    x, y = problem(samples, linear, noise)
+    for count in np.linspace(samples // 3, samples, updates).astype(int):
+        _, tuning = tune(net, theta, x[:count], y[:count], np.arange(count), PLAN, tuning)
+    return tuning
+
+
+def test_noise_stops_training_early_and_curves_prolong_it():
+    noisy, curved = tuned_on(300, linear=True, noise=1.0), tuned_on(300, linear=False, noise=0.05)
+    assert RUNGS[noisy.rung] <= 45
+    assert RUNGS[curved.rung] >= 100
+
+
+def test_the_choice_predicts_fresh_rewards_better_than_the_untuned_training():
+    net = Network(4, 40, skip=PATHS[0])
+    theta, (x, y), (new, truth) = (
+        net.initial_weights(np.random.default_rng(1)),
+        problem(300, linear=True, noise=1.0),
+        problem(2000, linear=True, noise=0.0, seed=9),
+    )
+    outcome, tuning = None, Tuning()
+    for _ in range(10):
+        outcome, tuning = tune(net, theta, x, y, np.arange(300), PLAN, tuning)
+    chosen = Network(4, 40, skip=PATHS[tuning.path])
+    plain = rarely.core.training.train(Network(4, 40), (theta[0], theta[1][:, :40]), x, y, PLAN)
+    own = np.mean(np.square(chosen.values(outcome.weights, new) - truth))
+    untuned = np.mean(np.square(Network(4, 40).values(plain.weights, new) - truth))
+    assert own < 0.7 * untuned
+
+
+def test_held_out_samples_are_not_trained_on(monkeypatch):
+    """A held-out reward that is moved changes its own error alone, and no prediction."""
+    net = Network(3, 12, skip=PATHS[0])
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEW + 50, linear=True, dim=3)
+    rows = np.arange(len(y))
+    held = Tuning().held_out(rows)
+    moved = y.copy()
+    moved[np.flatnonzero(held)[0]] += 100.0
+    errors = [tune(net, theta, x, rewards, rows, PLAN, Tuning())[1].errors[:, 0] for rewards in (y, moved)]
+    changed = (errors[0] != errors[1]).any(axis=1) & ~np.isnan(errors[0]).all(axis=1)
+    assert changed.sum() == 1
+
+
+@given(st.integers(1, 400), st.integers(0, 30))
+def test_folds_take_turns_and_cover_every_row(rows, turn):
+    numbers = np.arange(rows)
+    folds = [Tuning(turn=turn + len(PATHS) * k).held_out(numbers) for k in range(FOLDS)]
+    np.testing.assert_array_equal(np.sum(folds, axis=0), np.ones(rows))
+    assert {Tuning(turn=turn + k).next_path for k in range(len(PATHS))} == set(range(len(PATHS)))
+
+
+@settings(max_examples=40)
+@given(st.integers(FEWEST, 40), st.floats(-1, 1), st.floats(0.01, 3), st.integers(0, 10**6))
+def test_another_candidate_must_be_better_by_more_than_the_doubt(count, shift, spread, seed):
+    rng = np.random.default_rng(seed)
+    errors = np.full((count, len(PATHS), len(RUNGS)), np.nan)
+    own, other = rng.random(count), rng.random(count) * spread + shift
+    errors[:, FIRST[0], FIRST[1]], errors[:, 1, 2] = own, other
+    tuning = Tuning(errors=errors)
+    gain, doubt = tuning.compared()
+    difference = own - other
+    assert gain[1, 2] == pytest.approx(difference.mean())
+    assert doubt[1, 2] == pytest.approx(difference.std() / np.sqrt(count))
+    moves = difference.mean() > module.DOUBT * difference.std() / np.sqrt(count)
+    assert tuning._choice() == ((1, 2) if moves else FIRST)
+
+
+def test_few_samples_decide_nothing():
+    net = Network(2, 8, skip=PATHS[0])
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEWEST - 1, linear=True, dim=2)
+    outcome, tuning = tune(net, theta, x, y, np.arange(len(y)), PLAN, Tuning())
+    assert outcome.accepted
+    assert (tuning.path, tuning.rung, tuning.turn) == (*FIRST, 0)
+    assert "too few" in tuning.explain()
+    assert tuning.noise is None
+
+
+def test_the_cost_is_at_most_two_descents_once_samples_are_not_few(monkeypatch):
+    work = []
+    original = module.descend_to
+
+    def counted(objective, rungs):
+        work.append(objective.samples * rungs[-1])
+        return original(objective, rungs)
+
+    monkeypatch.setattr(module, "descend_to", counted)
+    net = Network(2, 8, skip=PATHS[0])
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEW + 1, linear=True, dim=2)
+    tune(net, theta, x, y, np.arange(len(y)), PLAN, Tuning())
+    assert sum(work) <= 2 * len(y) * RUNGS[-1]
+
+
+def test_errors_are_kept_for_the_latest_rows_alone(monkeypatch):
+    monkeypatch.setattr(module, "RECENT", 30)
+    tuning = Tuning()
+    for turn in range(6):
+        rows = np.arange(20 * turn, 20 * turn + 20)
+        tuning = tuning.tried(rows, np.full((20, len(RUNGS)), float(turn)))
+    assert len(tuning.errors) == 30
+    assert tuning.first == 90
+    before = tuning.errors.copy()
+    tuning = tuning.tried(np.array([3, 119]), np.full((2, len(RUNGS)), 9.0))  # one of them is long forgotten
+    assert tuning.errors[29, 0, 0] == 9.0
+    np.testing.assert_array_equal(tuning.errors[:29, 1], before[:29, 1])
+
+
+def test_a_descent_notes_where_it_stood_at_each_rung():
+    net = Network(3, 12, skip=3.0)
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
+    objective = objective_of(net, theta, x, y, PLAN)
+    stops = descend_to(objective, (3, 7, 12))
+    for rung, weights in zip((3, 7, 12), stops.reached, strict=True):
+        alone, _ = objective.glide(Motion.at_rest(objective.initial), stops.step, rung, np.inf)
+        for a, b in zip(weights, alone.weights, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+
+
+def test_a_descent_that_rises_is_tried_with_smaller_steps(monkeypatch):
+    monkeypatch.setattr(module, "STABLE", 64.0)
+    net = Network(3, 12, skip=3.0)
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
+    stops = descend_to(objective_of(net, theta, x, y, PLAN), (5, 20))
+    assert stops.attempts > 1
+    assert stops.final_loss <= stops.initial_loss
+    assert stops.outcome(net).accepted
+
+
+def test_a_descent_that_never_falls_is_refused(monkeypatch):
+    monkeypatch.setattr(module, "STABLE", 1e30)
+    net = Network(3, 12, skip=3.0)
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
+    outcome = descend_to(objective_of(net, theta, x, y, PLAN), (5,)).outcome(net)
+    assert "did not fall" in outcome.reason
+
+
+def played(rounds=160, scale=1.0, **settings):
+    world = Cosine().rounds(seed=3, count=rounds)
+    policy = BatchNeuralUCB(10, FixedGrid(rounds, 8), hidden=20, seed=0, **settings)
+    while policy.round < rounds:
+        start = policy.round
+        decision = policy.select(world.contexts[start:], until_due=True)
+        policy.observe(decision, scale * world.rewards[np.arange(start, policy.round), decision.arm])
+        if policy.due:
+            policy.update()
+    return policy
+
+
+def test_the_default_policy_tunes_itself_and_says_why():
+    policy = played()
+    last = policy.updates[-1]
+    assert last.steps in RUNGS
+    assert last.skip in PATHS
+    assert last.tuning.startswith(f"J = {last.steps}, s = {last.skip:g}: validation loss")
+    assert 0.3 < last.noise < 0.8  # the truth is 0.5
+    assert policy.beta == pytest.approx(0.02 * last.noise)
+    assert 0.7 <= last.coverage <= 1.0
+    assert last.describe()["tuning"] == last.tuning
+
+
+def test_coverage_is_what_was_predicted_against_what_came():
+    policy = played(rounds=160)
+    record, before = policy.updates[-1], policy.updates[-2]
+    own = policy.history.versions == before.version
+    off = np.abs(policy.history.rewards - policy.history.means)[own]
+    allowed = 1.959963984540054 * np.sqrt(before.noise**2 + policy.history.bonuses[own] ** 2)
+    assert record.coverage == pytest.approx(np.mean(off <= allowed))
+
+
+def test_units_of_rewards_do_not_matter():
+    plain, scaled = played(), played(scale=1000.0)
+    np.testing.assert_array_equal(plain.history.arms, scaled.history.arms)
+    assert scaled.updates[-1].noise == pytest.approx(1000 * plain.updates[-1].noise, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"steps": 200},
+        {"skip": 1.0},
+        {"step_size": 1e-4},
+        {"warm_start": True},
+        {"optimiser": "sgd", "step_size": 1e-4},
+        {"preset": "paper"},
+        {"preset": "code", "step_size": 1e-3},
+    ],
+)
+def test_whoever_sets_something_about_training_gets_just_that(settings):
+    policy = BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8, seed=0, **settings)
+    policy.observe(policy.select(np.ones((5, 1, 2))), np.arange(5.0))
+    record = policy.update()
+    assert record.tuning == ""
+    assert record.steps == 200
+    assert policy.beta == 0.01
+    assert record.noise is None
+    assert record.coverage is None
+
+
+def test_a_saved_policy_goes_on_tuning_where_it_was(tmp_path):
+    policy = played(rounds=160)
+    policy.save(tmp_path / "p")
+    other = rarely.load(tmp_path / "p")
+    fresh = Cosine().rounds(seed=4, count=30)
+    for one in (policy, other):
+        decision = one.select(fresh.contexts)
+        one.observe(decision, fresh.rewards[np.arange(30), decision.arm])
+    np.testing.assert_array_equal(policy.history.arms, other.history.arms)
+    a, b = policy._learner.learn(policy.history), other._learner.learn(other.history)
+    assert a.tuning == b.tuning
+    for v, w in zip(a.learner.weights, b.learner.weights, strict=True):
+        np.testing.assert_array_equal(v, w)
+
+
+def test_neural_linear_tunes_itself_too():
+    policy = NeuralLinear(2, FixedGrid(60, 4), hidden=10, seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        rows = rng.normal(size=(15, 3, 2))
+        decision = policy.select(rows)
+        policy.observe(decision, rows[np.arange(15), decision.arm].sum(axis=1))
+        if policy.due:
+            policy.update()
+    assert "validation loss" in policy.updates[-1].tuning
+
+
+def test_a_part_of_the_noise_needs_an_estimate_of_it():
+    with pytest.raises(InvalidInput, match="estimates the noise"):
+        LinUCB(2, beta=NoiseRadius(0.1))
+    with pytest.raises(InvalidInput, match="factor"):
+        NoiseRadius(-1.0)
+
+
+def test_rewards_that_never_vary_are_no_trouble():
+    policy = BatchNeuralUCB(2, FixedGrid(60, 3), hidden=8, seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            decision = policy.select(np.random.default_rng(0).normal(size=(20, 2, 2)))
+            policy.observe(decision, np.full(20, 3.0))
+            if policy.due:
+                assert policy.update().accepted
+    np.testing.assert_allclose(policy.score(np.ones((2, 2))).means, 3.0)
