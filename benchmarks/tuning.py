@@ -27,7 +27,7 @@ from rarely import BatchNeuralUCB, DeterminantTrigger, LinUCB, NeuralUCB, Policy
 from rarely.lab.problems import find_problem
 from rarely.worlds import Rounds, World
 
-FIRST_SEED = 9000
+FIRST_SEED = 20_000
 ROUNDS = 2000
 LOG_RATIOS = {"cosine": 40.0, "quadratic": 25.0, "mushroom": 30.0, "magic": 60.0}
 """The middle one of each problem's three in the paper's grids."""

@@ -183,7 +183,7 @@ def test_the_default_policy_tunes_itself_and_says_why():
     assert last.skip in PATHS
     assert last.tuning.startswith(f"J = {last.steps}, s = {last.skip:g}: validation loss")
     assert 0.3 < last.noise < 0.8  # the truth is 0.5
-    assert policy.beta == pytest.approx(0.02 * last.noise)
+    assert policy.beta == pytest.approx(0.05 * last.noise)
     assert 0.7 <= last.coverage <= 1.0
     assert last.describe()["tuning"] == last.tuning
 

@@ -28,7 +28,7 @@ from rarely.core.types import Array, Arrays, BoolArray
 Preset = Literal["practical", "paper", "code"]
 PLAIN_STEPS, PLAIN_BETA = 200, 0.01
 """J and β where a policy does not tune itself."""
-FACTOR = 0.02
+FACTOR = 0.05
 """β in units of the noise where it does."""
 _NOT_SETTINGS = ("self", "seed", "__class__")
 
@@ -95,8 +95,8 @@ class NeuralLearner:
     def noise(self) -> float | None:
         if self.tuning is None:
             return None
-        # Until rewards have been held out, all that is known of them is their spread.
-        return self.rewards.spread if self.tuning.noise is None else self.tuning.noise
+        # Until rewards have been held out, all that is known is their spread, of which noise is some part.
+        return self.rewards.spread / 4 if self.tuning.noise is None else self.tuning.noise
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
@@ -246,7 +246,7 @@ class BatchNeuralUCB(Policy):
         memory_limit      bytes that the covariance may take; what needs more is refused with the alternatives
 
     Without `steps`, `skip` and `step_size` the practical policy tunes itself: each update chooses J and s by rewards
-    that were held out (`rarely.core.tuning`), β is `NoiseRadius(0.02)`, and the update's record says why and how well
+    that were held out (`rarely.core.tuning`), β is `NoiseRadius(0.05)`, and the update's record says why and how well
     calibrated the version before was. Otherwise, and in the other presets, J is 200 and β is 0.01 unless given.
 
     One by one, over the preset: `context_scale` (an `Affine`; `**blocks.settings` has it for contexts made of blocks),
