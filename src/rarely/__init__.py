@@ -48,6 +48,7 @@ from rarely.core.schedules import (
     Schedule,
 )
 from rarely.core.snapshot import load
+from rarely.core.tuning import Validation
 from rarely.core.types import Decision
 
 __version__ = "0.1.0"
@@ -100,6 +101,7 @@ __all__ = [
     "UnknownRound",
     "UpdateDue",
     "UpdateRecord",
+    "Validation",
     "Window",
     "load",
     "prices",

@@ -247,6 +247,24 @@ def test_a_log_counts_in_z_and_the_trigger_starts_after_it():
     assert policy.due == (policy.log_det - base > 5.0)
 
 
+def test_the_training_on_a_log_is_on_record_as_version_0(tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    policy = BatchNeuralUCB.from_log(x, x[:, 0], schedule=FixedGrid(20, 2), hidden=16, seed=0)
+    (record,) = policy.updates
+    assert (record.version, record.round, record.accepted, record.samples, record.missing) == (0, 0, True, 40, 0)
+    assert record.tuning.startswith(f"J = {record.steps}, s = {record.skip:g}: validation loss")
+    assert (record.beta, record.log_det, record.covariance) == (policy.beta, policy.log_det, policy.covariance)
+    assert record.final_loss < record.initial_loss
+    assert record.coverage is None
+    policy.save(tmp_path / "p")
+    assert rarely.load(tmp_path / "p").updates == policy.updates
+    policy.observe(policy.select(contexts()[:10]), np.zeros(10))
+    assert policy.due
+    policy.update()
+    assert [u.version for u in policy.updates] == [0, 1]
+    assert policy.updates[1].coverage is not None
+
+
 def test_a_log_enters_z_with_features_at_the_initial_weights():
     from oracle import DenseZ, output_and_gradient
 

@@ -270,3 +270,33 @@ def test_rewards_that_never_vary_are_no_trouble():
             if policy.due:
                 assert policy.update().accepted
     np.testing.assert_allclose(policy.score(np.ones((2, 2))).means, 3.0)
+
+
+def test_the_losses_behind_the_choice_can_be_read():
+    policy = played()
+    tuning, errors = policy.tuning, policy._learner.tuning.errors
+    assert (tuning.skips[tuning.chosen[0]], tuning.steps[tuning.chosen[1]]) == (
+        policy.updates[-1].skip,
+        policy.updates[-1].steps,
+    )
+    for s, j in np.ndindex(len(PATHS), len(RUNGS)):
+        tried = errors[:, s, j][~np.isnan(errors[:, s, j])]
+        assert tuning.rewards[s, j] == len(tried)
+        assert tuning.losses[s, j] == pytest.approx(tried.mean())
+        assert tuning.errors[s, j] == pytest.approx(tried.std() / np.sqrt(len(tried)))
+    gain, doubt = policy._learner.tuning.compared()
+    np.testing.assert_allclose(tuning.differences, -gain)
+    np.testing.assert_allclose(tuning.difference_errors, doubt)
+    assert policy.updates[-1].noise == pytest.approx(np.sqrt(tuning.losses[tuning.chosen]))
+
+
+def test_losses_that_are_not_there_are_nan():
+    untried = BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8).tuning
+    assert np.isnan(untried.losses).all()
+    assert not untried.rewards.any()
+    assert BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8, steps=20).tuning is None
+    x, y = problem(FEW + 50, linear=True)
+    started = BatchNeuralUCB.from_log(x, y, schedule=FixedGrid(10, 2), hidden=8, seed=0).tuning
+    assert np.isfinite(started.losses[0]).all()
+    assert np.isnan(started.losses[1]).all()
+    assert np.isnan(started.difference_errors[1]).all()

@@ -199,3 +199,46 @@ def test_rows_come_with_every_decision_or_with_none():
     with pytest.raises(InvalidContexts):
         DecisionLog().record(ROUNDS, decision, rows=np.ones((5, 1)))
     assert len(log) == 6
+
+
+def test_a_log_from_arrays_is_the_log_of_those_decisions():
+    log, decision = recorded(rows=np.arange(6.0)[:, None])
+    rewards = np.array([1.0, np.nan, 3.0, 4.0, np.nan, 6.0])
+    log.observe(decision[[0, 2, 3, 5]], rewards[[0, 2, 3, 5]])
+    settings = {"probabilities": decision.probabilities, "rows": np.arange(6.0)[:, None]}
+    made = DecisionLog.from_arrays(ROUNDS, decision.arm, rewards, **settings)
+    for name in ("arms", "rounds", "rewards", "rows", "contexts", "probabilities", "present", "observed"):
+        np.testing.assert_array_equal(getattr(made, name), getattr(log, name))
+    assert made.versions.tolist() == [-1] * 6
+
+
+def test_propensities_alone_leave_the_rest_to_the_other_arms_that_are_there():
+    mask = np.array([[True, True, True], [True, False, True], [False, True, False]])
+    log = DecisionLog.from_arrays(ROUNDS[:3], [0, 2, 1], np.zeros(3), propensities=[0.5, 0.9, 1.0], mask=mask)
+    np.testing.assert_allclose(log.probabilities, [[0.5, 0.25, 0.25], [0.1, 0.0, 0.9], [0.0, 1.0, 0.0]])
+    np.testing.assert_array_equal(log.present, mask)
+    ragged = DecisionLog.from_arrays([ROUNDS[0], ROUNDS[1, :2]], [0, 1], np.zeros(2), propensities=[0.5, 0.7])
+    np.testing.assert_allclose(ragged.probabilities, [[0.5, 0.25, 0.25], [0.3, 0.7, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"contexts": ROUNDS[0]}, InvalidLog, r"\(n, K, d\)"),
+        ({"arms": ["a"] * 6}, InvalidLog, "return_inverse"),
+        ({"arms": [0] * 5}, InvalidLog, "whole number"),
+        ({"arms": [3] * 6}, InvalidLog, "round 1 has 3"),
+        ({"rewards": [1.0] * 5}, InvalidReward, "one number a round"),
+        ({"rewards": [np.inf] * 6}, InvalidReward, "finite"),
+        ({"propensities": [0.0] * 6}, InvalidLog, "above 0"),
+        ({"propensities": [1.1] * 6}, InvalidLog, "at most 1"),
+        ({"propensities": [0.5] * 5}, InvalidLog, "each round"),
+        ({"propensities": None}, InvalidLog, "either"),
+        ({"probabilities": np.full((6, 3), 1 / 3)}, InvalidLog, "either"),
+        ({"propensities": [0.5] * 6, "mask": np.eye(3, dtype=bool)[[0] * 6]}, InvalidLog, "sum to 1"),
+    ],
+)
+def test_arrays_that_are_no_log_are_refused(change, error, message):
+    given = {"contexts": ROUNDS, "arms": [0] * 6, "rewards": [1.0] * 6, "propensities": [0.5] * 6} | change
+    with pytest.raises(error, match=message):
+        DecisionLog.from_arrays(**given)

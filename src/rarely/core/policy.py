@@ -36,7 +36,7 @@ from rarely.core.errors import (
 from rarely.core.factors import joined
 from rarely.core.forgetting import Forgetting, check_forgetting
 from rarely.core.history import History, read_log
-from rarely.core.learner import Learner
+from rarely.core.learner import Learner, Lesson
 from rarely.core.radius import Beta, radius_at
 from rarely.core.records import UpdateRecord
 from rarely.core.schedules import FAR, Budget, Schedule, schedule_from
@@ -97,7 +97,8 @@ class Policy(ABC):
         """A policy whose version 0 is already trained on (n, d) logged contexts and their rewards.
 
         `settings` are the constructor's, and `dim` the log's if it is given. The log counts in Z, with features at the
-        initial weights, and in the history, before round 1; the schedule counts from round 1 on.
+        initial weights, and in the history, before round 1; the schedule counts from round 1 on. The training is
+        the first record of `updates`, with version 0 and round 0.
         """
         rows, values = read_log(contexts, rewards)
         if dim not in (None, rows.shape[1]):
@@ -181,7 +182,7 @@ class Policy(ABC):
 
     @property
     def updates(self) -> tuple[UpdateRecord, ...]:
-        """What is on record about each update, rejected ones too."""
+        """What is on record about each update, rejected ones too; first about version 0, if a log trained it."""
         return tuple(self._updates)
 
     # --- deciding
@@ -331,26 +332,29 @@ class Policy(ABC):
                 "go on with select, or plan more batches."
             )
         coverage, lesson = self._coverage(), self._learner.learn(self._history)
-        accepted = not lesson.reason
-        covariance, radius = self._covariance, self._radius
-        if accepted:
+        if not lesson.reason:
             covariance = self._next_covariance(lesson.learner)
             radius = radius_at(self._beta, lesson.learner.occasion(self.round + 1, covariance))
             self._learner, self._covariance, self._radius = lesson.learner, covariance, radius
             self._version += 1
         self._due = False
-        self._base_round, self._base_log_det = self.round, covariance.log_det
-        record = UpdateRecord(
+        self._base_round, self._base_log_det = self.round, self._covariance.log_det
+        record = self._record_of(lesson, coverage)
+        self._updates.append(record)
+        return record
+
+    def _record_of(self, lesson: Lesson, coverage: float | None) -> UpdateRecord:
+        return UpdateRecord(
             version=self._version,
             round=self.round,
-            accepted=accepted,
+            accepted=not lesson.reason,
             reason=lesson.reason,
             samples=len(self._history) - self.missing,
             missing=self.missing,
-            log_det=covariance.log_det,
-            beta=radius,
-            covariance=covariance.kind,
-            jitters=covariance.jitters,
+            log_det=self._covariance.log_det,
+            beta=self._radius,
+            covariance=self._covariance.kind,
+            jitters=self._covariance.jitters,
             step_size=lesson.step_size,
             attempts=lesson.attempts,
             initial_loss=lesson.initial_loss,
@@ -361,8 +365,6 @@ class Policy(ABC):
             noise=self._learner.noise,
             coverage=coverage,
         )
-        self._updates.append(record)
-        return record
 
     def _coverage(self) -> float | None:
         """How many of this version's rewards lie within two deviations of what it predicted, as `UpdateRecord` says."""
@@ -407,6 +409,7 @@ class Policy(ABC):
         self._radius = radius_at(self._beta, lesson.learner.occasion(1, covariance))
         self._learner, self._covariance = lesson.learner, covariance
         self._base_log_det = covariance.log_det
+        self._updates.append(self._record_of(lesson, coverage=None))
         return self
 
     # --- keeping

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class UpdateRecord:
-    """One call of `update`."""
+    """One call of `update`; or the start from a log, of version 0 and round 0."""
 
     version: int
     """The version in use afterwards."""

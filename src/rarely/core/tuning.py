@@ -45,6 +45,30 @@ STABLE = 1.0
 SHRINK = 0.5
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Validation:
+    """How the candidates fare on held-out rewards, in squared reward units; NaN where one has not been tried.
+
+    Candidates are tried on the same rewards, so their losses rise and fall together: `errors` say how well a loss
+    is known, `difference_errors` how well two are told apart, and by these the choice is made.
+    """
+
+    skips: Array
+    """(S,): the strengths s of the skip path."""
+    steps: IntArray
+    """(J,): the numbers of steps."""
+    chosen: tuple[int, int]
+    """Where the candidate in use stands in `skips` and `steps`."""
+    rewards: IntArray
+    """(S, J): rewards that a loss is the mean of."""
+    losses: Array
+    """(S, J): mean squared errors, and their standard errors."""
+    errors: Array
+    differences: Array
+    """(S, J): losses less that of the candidate in use, on the rewards that both were tried on; standard errors."""
+    difference_errors: Array
+
+
 @dataclass(frozen=True)
 class Tuning:
     """What all updates so far say about the candidates: a value, of which `tune` makes the next."""
@@ -104,6 +128,22 @@ class Tuning:
         tried = errors[~np.isnan(errors)]
         return float(np.sqrt(tried.mean())) if len(tried) >= FEWEST else None
 
+    def validation(self) -> Validation:
+        """All losses, and how they compare with that of the candidate in use."""
+        own = self.errors[:, self.path, self.rung][:, None, None]
+        counts, losses, errors = _means(self.errors)
+        _, differences, difference_errors = _means(self.errors - own)
+        return Validation(
+            np.array(PATHS),
+            np.array(RUNGS),
+            (self.path, self.rung),
+            counts,
+            losses,
+            errors,
+            differences,
+            difference_errors,
+        )
+
     def explain(self) -> str:
         """The choice in one line."""
         chosen = f"J = {RUNGS[self.rung]}, s = {PATHS[self.path]:g}"
@@ -130,6 +170,16 @@ class Tuning:
     def restored(cls, numbers: dict[str, Any], arrays: Arrays) -> Tuning:
         """The saved value."""
         return cls(**numbers, errors=arrays["errors"])
+
+
+def _means(values: Array) -> tuple[IntArray, Array, Array]:
+    """Over the rows that are not NaN: how many, their mean and its standard error, NaN without any."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=0)
+    among = np.where(count == 0, np.nan, np.maximum(count, 1))
+    mean = np.where(known, values, 0.0).sum(axis=0) / among
+    squares = np.where(known, np.square(values - mean), 0.0).sum(axis=0)
+    return count, mean, np.sqrt(squares) / among
 
 
 def tune(

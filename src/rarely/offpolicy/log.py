@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from rarely.core.blocks import read_numbers
 from rarely.core.contexts import read_rounds
-from rarely.core.errors import InvalidContexts, InvalidInput, UnknownRound
-from rarely.core.history import fresh_rewards, read_rewards, read_round_numbers
+from rarely.core.errors import InvalidContexts, InvalidInput, InvalidReward, UnknownRound
+from rarely.core.history import LOGGED, fresh_rewards, read_rewards, read_round_numbers
 from rarely.core.rows import Rows
 from rarely.core.types import Array, BoolArray, Decision, IntArray
 from rarely.offpolicy.errors import InvalidLog
@@ -48,6 +48,52 @@ class DecisionLog:
         self._contexts: Rows | None = None
         self._shared: Rows | None = None
         self._width = 0
+
+    @classmethod
+    def from_arrays(
+        cls,
+        contexts: Any,
+        arms: Any,
+        rewards: Any,
+        *,
+        probabilities: Any = None,
+        propensities: Any = None,
+        rows: Any = None,
+        mask: Any = None,
+    ) -> DecisionLog:
+        """A log of decisions that something else made: rounds 1 … n in the order of time, all of version −1.
+
+            contexts        (n, K, d) with a `mask` of the arms that were there, or a list of (K_i, d)
+            arms, rewards   (n,) and (n,); a reward that never came is NaN
+            probabilities   (n, K): what the arms were drawn from, or
+            propensities    (n,): the chosen arms' alone. What is left of 1 goes to the other arms alike. Estimates
+                            weigh by the chosen arm's alone; but that the others could have been chosen, which they
+                            also check, is then taken on trust, and so is an exported `pi_b`
+
+        >>> contexts = [[[0.0], [1.0]], [[2.0], [3.0]]]
+        >>> log = DecisionLog.from_arrays(contexts, arms=[1, 0], rewards=[5.0, np.nan], propensities=[0.75, 0.5])
+        >>> log, log.probabilities
+        (<DecisionLog: 2 rounds, 1 rewards missing>, array([[0.25, 0.75],
+               [0.5 , 0.5 ]]))
+        """
+        rounds = read_rounds(contexts, mask, _last_axis(contexts))
+        if rounds.single:
+            raise InvalidLog(f"contexts must have shape (n, K, d), a round each; got {np.shape(contexts)}.")
+        present, picked = rounds.present, _read_arms(arms, len(rounds))
+        if (probabilities is None) == (propensities is None):
+            raise InvalidLog("give either probabilities, (n, K), or propensities, (n,), of the chosen arms alone.")
+        if probabilities is None:
+            chances = _spread(read_numbers(propensities, "propensities"), picked, present)
+        else:
+            chances = read_numbers(probabilities, "probabilities")
+        values = read_numbers(rewards, "rewards")
+        if values.shape != picked.shape:
+            raise InvalidReward(f"rewards must be one number a round, NaN where none came; got shape {values.shape}.")
+        log, numbers, blank = cls(), np.arange(1, len(picked) + 1), np.where(present, 0.0, np.nan)
+        log.record(contexts, Decision(picked, blank, blank, np.full(len(picked), LOGGED), numbers, chances), rows=rows)
+        told = ~np.isnan(values)
+        log.observe(numbers[told], values[told])
+        return log
 
     def __len__(self) -> int:
         return len(self._rounds)
@@ -191,6 +237,29 @@ class DecisionLog:
         if not np.isfinite(array).all():
             raise InvalidContexts("rows must be finite; fill in missing numbers first.")
         return array
+
+
+def _read_arms(arms: Any, count: int) -> IntArray:
+    array = np.asarray(arms)
+    if array.shape != (count,) or array.dtype.kind not in "iu":
+        raise InvalidLog(
+            f"arms must be one whole number from 0 on for each of {count} rounds; got {array.dtype} of shape "
+            f"{array.shape}. Names of arms become numbers by numpy.unique(names, return_inverse=True)."
+        )
+    return array.astype(np.int64)
+
+
+def _spread(propensities: Array, arms: IntArray, present: BoolArray) -> Array:
+    """(n, K): the chosen arms' probabilities, and the rest alike among the other arms that are there."""
+    if propensities.shape != arms.shape or not ((propensities > 0) & (propensities <= 1)).all():
+        raise InvalidLog("propensities must be one number above 0 and at most 1 for each round.")
+    outside = np.flatnonzero((arms < 0) | (arms >= present.shape[1]))
+    if len(outside):
+        raise InvalidLog(f"arms must be 0 … {present.shape[1] - 1}; round {outside[0] + 1} has {arms[outside[0]]}.")
+    chosen = np.arange(present.shape[1]) == arms[:, None]
+    others = (present & ~chosen).sum(axis=1)
+    rest = np.where(others == 0, 0.0, (1 - propensities) / np.maximum(others, 1))
+    return np.where(chosen, propensities[:, None], np.where(present, rest[:, None], 0.0))
 
 
 def _with_axis(decision: Decision) -> Decision:

@@ -22,7 +22,7 @@ from rarely.core.scaling import FEWEST, Affine, Moments, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.sgd import train_singly
 from rarely.core.training import Optimiser, Plan, Precision, train
-from rarely.core.tuning import FIRST, PATHS, RUNGS, Tuning, tune
+from rarely.core.tuning import FIRST, PATHS, RUNGS, Tuning, Validation, tune
 from rarely.core.types import Array, Arrays, BoolArray
 
 Preset = Literal["practical", "paper", "code"]
@@ -247,7 +247,8 @@ class BatchNeuralUCB(Policy):
 
     Without `steps`, `skip` and `step_size` the practical policy tunes itself: each update chooses J and s by rewards
     that were held out (`rarely.core.tuning`), β is `NoiseRadius(0.05)`, and the update's record says why and how well
-    calibrated the version before was. Otherwise, and in the other presets, J is 200 and β is 0.01 unless given.
+    calibrated the version before was; `policy.tuning` has the losses. Otherwise, and in the other presets, J is 200 and
+    β is 0.01 unless given.
 
     One by one, over the preset: `context_scale` (an `Affine`; `**blocks.settings` has it for contexts made of blocks),
     `standardise_rewards`, `precision` ("float32", "float64"), `optimiser` ("gradient_descent", "sgd"),
@@ -382,6 +383,11 @@ class BatchNeuralUCB(Policy):
     def context_scale(self) -> Affine:
         """The map from contexts to what the network sees."""
         return self._neural.scale
+
+    @property
+    def tuning(self) -> Validation | None:
+        """How every length of training and strength of the skip path fares on held-out rewards; None if not tuned."""
+        return None if self._neural.tuning is None else self._neural.tuning.validation()
 
     @property
     def _neural(self) -> NeuralLearner:

@@ -1,0 +1,55 @@
+"""What a tutorial shows is what its code prints."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NUMBER = re.compile(r"-?\d+\.?\d*")
+
+
+@pytest.fixture
+def own_log(monkeypatch):
+    """The tutorial's companion, by the name under which its blocks import it."""
+    spec = importlib.util.spec_from_file_location("own_log", ROOT / "examples" / "own_log.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "own_log", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def words_and_numbers(text):
+    """Words, whole numbers and others; without the runner-up of a tuning, which rounding may choose among equals."""
+    told = re.sub(r", against .*", "", text)
+    found = NUMBER.findall(told)
+    return NUMBER.sub("#", told), [float(n) for n in found if "." not in n], [float(n) for n in found if "." in n]
+
+
+def test_the_tutorial_on_ones_own_log_shows_what_it_prints(own_log, tmp_path):
+    told = own_log.play(tmp_path)
+    assert len(told) == own_log.TUTORIAL.read_text(encoding="utf-8").count("```python") == 10
+    for shown, printed in told:
+        words, whole, others = words_and_numbers(shown)
+        own_words, own_whole, own_others = words_and_numbers(printed)
+        assert own_words == words
+        assert own_whole == pytest.approx(whole, rel=0.01)
+        # Another BLAS rounds otherwise; a long training in float32 shows it in the second digit.
+        assert own_others == pytest.approx(others, rel=0.1, abs=0.01)
+    for picture in ("tuning", "calibration"):
+        assert "<svg" in (tmp_path / f"{picture}.svg").read_text(encoding="utf-8")
+
+
+def test_the_example_table_is_the_same_for_everyone(own_log, tmp_path):
+    for name in ("one", "two"):
+        own_log.write_example(tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_links_of_the_tutorials_lead_somewhere():
+    for tutorial in (ROOT / "docs" / "tutorials").glob("*.md"):
+        links = re.findall(r"\]\(([^):]+)\)", tutorial.read_text(encoding="utf-8"))
+        assert links
+        assert all((tutorial.parent / link).exists() for link in links), tutorial
