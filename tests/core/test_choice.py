@@ -125,3 +125,17 @@ def test_exploration_is_a_mixture():
 
 def test_ties_have_a_tolerance():
     assert tied(np.array([[1.0, 1.0 + 1e-12, 0.9]]), np.array([1e-9])).tolist() == [[True, True, False]]
+
+
+def test_many_arms_are_integrated_within_bounds():
+    rng = np.random.default_rng(0)
+    means, deviations = rng.normal(size=(1, 60)), rng.random((1, 60))
+    chances = highest_of_gaussians(means, deviations, np.zeros(1))[0]
+    wins = np.argmax(means + deviations * rng.normal(size=(20_000, 60)), axis=1)
+    np.testing.assert_allclose(np.bincount(wins, minlength=60) / 20_000, chances, atol=0.015)
+
+
+def test_an_arm_out_of_reach_has_no_probability():
+    chances = highest_of_gaussians(np.array([[0.0, -40.0, -3.0]]), np.ones((1, 3)), np.zeros(1))[0]
+    assert chances[1] == 0
+    assert 0 < chances[2] < chances[0]

@@ -127,3 +127,9 @@ def test_propensities_stay_on_record(tmp_path):
 def test_a_wrong_mixture_is_refused():
     with pytest.raises(InvalidInput, match="Mixture"):
         LinUCB(2, exploration=0.1)
+
+
+@pytest.mark.parametrize("given", [{"beta": 1.0}, {"exploration": Mixture(0.5)}])
+def test_epsilon_greedy_takes_no_other_exploration(given):
+    with pytest.raises(InvalidInput, match="epsilon"):
+        NeuralEpsilonGreedy(2, GRID, **SMALL, **given)

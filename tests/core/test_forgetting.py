@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rarely import AtRounds, BatchNeuralUCB, Discount, EveryRound, FixedGrid, InvalidInput, LinUCB, Window
+from rarely import AtRounds, BatchNeuralUCB, Discount, EveryRound, FixedGrid, InvalidInput, LinUCB, NeuralLinear, Window
 from rarely.core.network import Network
 from rarely.core.training import Plan, train
 from worlds import HORIZON, MAKERS, contexts, play, rewards
@@ -113,3 +113,33 @@ def test_what_is_neither_is_refused():
 def test_biases_cannot_be_discounted():
     with pytest.raises(InvalidInput, match="without biases"):
         BatchNeuralUCB(2, FixedGrid(10, 2), preset="code", step_size=0.01, forgetting=Discount(0.9))
+
+
+@pytest.mark.parametrize("kind", [LinUCB, BatchNeuralUCB])
+def test_a_log_is_forgotten_like_any_past(kind):
+    rows = contexts(rounds=40)[:, 0]
+    given = {"schedule": FixedGrid(20, 2), "ridge": 0.5} | ({} if kind is LinUCB else {"hidden": 8, "seed": 0})
+    policy = kind.from_log(rows, rewards(rows), forgetting=Window(5), **given)
+    if kind is LinUCB:
+        phi = np.hstack((rows[-5:], np.ones((5, 1))))
+    else:
+        scaled = policy.context_scale(rows[-5:])
+        phi = policy.network.values_and_factors(policy.weights, scaled)[1].vectors()
+    z = 0.5 * np.eye(phi.shape[1]) + phi.T @ phi
+    assert policy.log_det == pytest.approx(np.linalg.slogdet(z)[1] - len(z) * np.log(0.5), rel=1e-9)
+    assert policy.updates[0].samples == 5
+
+
+def test_neural_linear_and_its_units_are_weighted():
+    policy = NeuralLinear(2, FixedGrid(HORIZON, 4), hidden=16, steps=20, ridge=0.2, seed=3, forgetting=Discount(0.7))
+    play(policy, contexts())
+    last = policy.updates[-1].round
+    w = Discount(0.7).weights(np.arange(last - 1.0, -1.0, -1.0))
+    rows, r = policy.history.contexts[:last], policy.history.rewards[:last]
+    mean = np.average(r, weights=w)
+    spread = np.sqrt(np.average(np.square(r - mean), weights=w))
+    a = np.maximum(policy.context_scale(rows) @ policy.weights[0].T, 0)
+    z = 0.2 * np.eye(16) + (w[:, None] * a).T @ a
+    coefficients = np.linalg.solve(z, (w[:, None] * a).T @ ((r - mean) / spread / 4))
+    b = np.maximum(policy.context_scale(contexts()[3]) @ policy.weights[0].T, 0)
+    np.testing.assert_allclose(policy.score(contexts()[3]).means, mean + spread * 4 * b @ coefficients, rtol=1e-8)

@@ -100,6 +100,15 @@ def test_stretches_of_momentum_are_one_motion():
     assert_close(part.weights, whole.weights, 1e-12)
 
 
+@needs_compiler
+def test_a_hopeless_motion_comes_back_to_its_start():
+    for objective in both(n=20, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0):
+        start = Motion.at_rest(objective.initial)
+        moved, loss = objective.glide(start, 10.0, 30, 2 * objective.loss(objective.initial))
+        assert moved is start
+        assert not loss <= 2 * objective.loss(objective.initial)
+
+
 def test_momentum_is_nesterovs():
     """Against the three lines of the textbook."""
     _, plain = both(n=20, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0)

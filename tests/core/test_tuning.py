@@ -87,7 +87,7 @@ def test_another_candidate_must_be_better_by_more_than_the_doubt(count, shift, s
     errors = np.full((count, len(PATHS), len(RUNGS)), np.nan)
     own, other = rng.random(count), rng.random(count) * spread + shift
     errors[:, FIRST[0], FIRST[1]], errors[:, 1, 2] = own, other
-    tuning = Tuning(errors=errors)
+    tuning = Tuning(errors=errors, weights=np.ones(count))
     gain, doubt = tuning.compared()
     difference = own - other
     assert gain[1, 2] == pytest.approx(difference.mean())
@@ -101,7 +101,7 @@ def test_few_samples_decide_nothing():
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEWEST - 1, linear=True, dim=2)
     outcome, tuning = tune(net, theta, x, y, np.arange(len(y)), PLAN, Tuning())
     assert outcome.accepted
-    assert (tuning.path, tuning.rung, tuning.turn) == (*FIRST, 0)
+    assert (tuning.path, tuning.rung) == FIRST
     assert "too few" in tuning.explain()
     assert tuning.noise is None
 
@@ -126,6 +126,7 @@ def test_errors_are_kept_for_the_latest_rows_alone(monkeypatch):
     tuning = Tuning()
     for turn in range(6):
         rows = np.arange(20 * turn, 20 * turn + 20)
+        tuning = tuning.remembering(np.arange(20 * turn + 20), None)
         tuning = tuning.tried(rows, np.full((20, len(RUNGS)), float(turn)))
     assert len(tuning.errors) == 30
     assert tuning.first == 90
@@ -300,3 +301,67 @@ def test_losses_that_are_not_there_are_nan():
     assert np.isfinite(started.losses[0]).all()
     assert np.isnan(started.losses[1]).all()
     assert np.isnan(started.difference_errors[1]).all()
+
+
+def test_a_clear_winner_is_not_hidden_by_a_noisy_leader():
+    rng = np.random.default_rng(0)
+    errors = np.full((40, len(PATHS), len(RUNGS)), np.nan)
+    errors[:, FIRST[0], FIRST[1]] = 5.0
+    errors[:, 1, 2] = 5.0 - 0.9 + 0.1 * rng.normal(size=40)
+    errors[:, 1, 3] = 5.0 - 1.0 + 60.0 * (np.arange(40) % 2 - 0.5)
+    assert Tuning(errors=errors, weights=np.ones(40))._choice() == (1, 2)
+
+
+def test_an_empty_fold_is_passed_over():
+    net = Network(2, 8, skip=PATHS[0])
+    theta = net.initial_weights(np.random.default_rng(0))
+    rows = np.arange(200)
+    rows = rows[~Tuning(turn=len(PATHS)).held_out(rows)][:60]  # none of the second fold
+    x, y = problem(60, linear=True, dim=2)
+    _, tuning = tune(net, theta, x, y, rows, PLAN, Tuning())
+    assert tuning.turn == len(PATHS) * FOLDS
+    tried = ~np.isnan(tuning.errors[rows - tuning.first]).any(axis=(1, 2))
+    assert tried.all()
+
+
+def forgetful(forgetting, noises, rounds=500, seed=0):
+    """A tuned policy in a world of one arm whose noise changes in mid-run."""
+    rng = np.random.default_rng(seed)
+    policy = BatchNeuralUCB(2, FixedGrid(rounds, 25), hidden=10, forgetting=forgetting, seed=0)
+    while policy.round < rounds:
+        rows = rng.normal(size=(20, 1, 2))
+        decision = policy.select(rows)
+        noise = noises[0] if policy.round <= rounds // 2 else noises[1]
+        policy.observe(decision, rows[:, 0].sum(axis=1) + noise * rng.normal(size=20))
+        if policy.due:
+            policy.update()
+    return policy
+
+
+@pytest.mark.parametrize("forgetting", [None, rarely.Discount(0.98), rarely.Window(150)])
+def test_the_noise_is_that_of_rewards_whatever_their_weights(forgetting):
+    policy = forgetful(forgetting, (1.0, 1.0))
+    assert 0.8 < policy.updates[-1].noise < 1.3
+    assert 0.85 <= np.mean([update.coverage for update in policy.updates[-8:]]) <= 1.0
+
+
+@pytest.mark.parametrize("forgetting", [rarely.Discount(0.96), rarely.Window(80)])
+def test_the_noise_of_forgotten_rounds_is_forgotten(forgetting):
+    assert forgetful(forgetting, (3.0, 0.1)).updates[-1].noise < 0.5
+    assert forgetful(None, (3.0, 0.1)).updates[-1].noise > 1.0
+
+
+def test_folds_do_not_follow_a_rhythm():
+    """Every fifth row is spread over all folds."""
+    rows = np.arange(0, 1000, 5)
+    shares = [Tuning(turn=len(PATHS) * fold).held_out(rows).mean() for fold in range(FOLDS)]
+    assert max(shares) < 0.4
+
+
+def test_before_anything_was_held_out_the_record_claims_no_noise():
+    policy = BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8, seed=0)
+    policy.observe(policy.select(np.random.default_rng(0).normal(size=(5, 1, 2))), 1000.0 + np.arange(5.0))
+    record = policy.update()
+    assert record.noise is None
+    assert record.coverage is None
+    assert policy.beta == pytest.approx(0.05 * np.arange(5.0).std() / 4)

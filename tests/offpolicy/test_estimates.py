@@ -296,3 +296,14 @@ def test_ridge_of_a_handful_or_of_still_contexts_is_the_mean():
     assert Ridge()(np.ones((20, 1)), np.arange(20.0))(new).tolist() == [9.5]
     with pytest.raises(InvalidInput, match="strength"):
         Ridge(0.0)
+
+
+def test_a_log_that_hardly_explores_is_told_apart():
+    """Every arm could have been chosen, and only one ever was: positive propensities are not enough."""
+    n = 600
+    rare = np.tile([1 - 2e-6, 1e-6, 1e-6], (n, 1))
+    log = DecisionLog.from_arrays(np.ones((n, 3, 1)), np.zeros(n, int), np.ones(n), probabilities=rare)
+    anyone = np.full((n, 3), 1 / 3)
+    for estimator in (ips, snips):
+        assert "next to no chance" in estimator(log, anyone).note
+        assert "next to no chance" not in estimator(log, rare).note

@@ -42,7 +42,7 @@ class Fused(Objective):
         """The same with Nesterov's momentum."""
         now, ago = self._copied(start.weights), self._copied(start.ago)
         loss = self._descend(now, ago, start.steps, step, steps, hopeless)
-        return Motion(now, ago, start.steps + steps), loss
+        return (Motion(now, ago, start.steps + steps) if loss <= hopeless else start), loss
 
     def _descend(
         self, moving: Weights, ago: Weights | None, done: int, step: float, steps: int, hopeless: float

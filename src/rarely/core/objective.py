@@ -105,7 +105,10 @@ class Objective:
         return weights, self.loss(weights)
 
     def glide(self, start: Motion, step: float, steps: int, hopeless: float) -> tuple[Motion, float]:
-        """The same with Nesterov's momentum: each gradient is taken at θ_k + k/(k + 3)·(θ_k − θ_{k−1})."""
+        """The same with Nesterov's momentum: each gradient is taken at θ_k + k/(k + 3)·(θ_k − θ_{k−1}).
+
+        From a loss beyond `hopeless` it comes back to `start`.
+        """
         now, ago, taken = start
         scale = self.dtype(step)
         for _ in range(steps):
@@ -113,10 +116,11 @@ class Objective:
             ahead = tuple(w + onward * (w - b) for w, b in zip(now, ago, strict=True))
             loss, gradient = self.loss_and_gradient(ahead)
             if not loss <= hopeless:
-                return Motion(now, ago, taken), loss
+                return start, loss
             now, ago = tuple(w - scale * g for w, g in zip(ahead, gradient, strict=True)), now
             taken += 1
-        return Motion(now, ago, taken), self.loss(now)
+        loss = self.loss(now)
+        return (Motion(now, ago, taken) if loss <= hopeless else start), loss
 
     def sample_gradient(self, weights: Weights, sample: int) -> tuple[float, Weights]:
         """u − y of one sample, and (u − y)·φ."""

@@ -349,7 +349,7 @@ class Policy(ABC):
             round=self.round,
             accepted=not lesson.reason,
             reason=lesson.reason,
-            samples=len(self._history) - self.missing,
+            samples=len(self._history.samples().rows),
             missing=self.missing,
             log_det=self._covariance.log_det,
             beta=self._radius,
@@ -398,13 +398,13 @@ class Policy(ABC):
     def _start_from_log(self, rows: Array, values: Array) -> Self:
         """Make version 0 a trained one: the log is in the history and in Z, features taken at θ_0."""
         learner = self._learner.seen(rows, len(rows)).scaled()
-        covariance = self._covariance_of(learner, rows, None, self._ahead(0))
         self._history.add_log(rows, values)
         lesson = learner.learn(self._history)
         if lesson.reason:
             raise TrainingRejected(f"version 0 could not be trained on the log: {lesson.reason}.")
-        if learner.rebuilds:
-            covariance = self._covariance_of(lesson.learner, rows, None, self._ahead(0))
+        rebuilt = learner.rebuilds or self._history.forgetting is not None
+        contexts, weights = self._history.remembered()
+        covariance = self._covariance_of(lesson.learner if rebuilt else learner, contexts, weights, self._ahead(0))
         covariance.freeze(self._ahead(0))
         self._radius = radius_at(self._beta, lesson.learner.occasion(1, covariance))
         self._learner, self._covariance = lesson.learner, covariance

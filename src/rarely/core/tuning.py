@@ -81,6 +81,8 @@ class Tuning:
     """The history's row that the first of `errors` belongs to."""
     errors: Array = field(default_factory=lambda: np.empty((0, len(PATHS), len(RUNGS))))
     """(rows, paths, rungs), in squared reward units."""
+    weights: Array = field(default_factory=lambda: np.empty(0))
+    """(rows,): how much each counts, 0 where it is forgotten."""
 
     @property
     def next_path(self) -> int:
@@ -92,47 +94,63 @@ class Tuning:
         mixed = rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
         return np.asarray(mixed % np.uint64(FOLDS) == self.turn // len(PATHS) % FOLDS, np.bool_)
 
-    def tried(self, rows: IntArray, errors: Array) -> Tuning:
-        """With the errors (n, rungs) of these rows on the path whose turn it was, and the choice that follows."""
-        end = max(self.first + len(self.errors), int(rows.max()) + 1)
+    def remembering(self, rows: IntArray, weights: Array | None) -> Tuning:
+        """With room for these rows of the history, and with them alone counting: so much, or in full."""
+        end = max(self.first + len(self.errors), int(rows[-1]) + 1) if len(rows) else self.first + len(self.errors)
         grown = np.full((end - self.first, *self.errors.shape[1:]), np.nan)
         grown[: len(self.errors)] = self.errors
-        inside = rows >= self.first
-        grown[rows[inside] - self.first, self.next_path] = errors[inside]
         kept = grown[-RECENT:]
-        after = replace(self, turn=self.turn + 1, first=end - len(kept), errors=kept)
+        first, counted = end - len(kept), np.zeros(len(kept))
+        inside = rows >= first
+        counted[rows[inside] - first] = 1.0 if weights is None else weights[inside]
+        return replace(self, first=first, errors=kept, weights=counted)
+
+    def tried(self, rows: IntArray, errors: Array) -> Tuning:
+        """With the errors (n, rungs) of these rows on the path whose turn it was, and the choice that follows."""
+        noted, inside = self.errors.copy(), rows >= self.first
+        noted[rows[inside] - self.first, self.next_path] = errors[inside]
+        after = replace(self, errors=noted).passed()
         path, rung = after._choice()
         return replace(after, path=path, rung=rung)
 
+    def passed(self) -> Tuning:
+        """With the next path or fold at its turn."""
+        return replace(self, turn=self.turn + 1)
+
     def _choice(self) -> tuple[int, int]:
+        """The best of those that are better beyond doubt, or the one in use."""
         gain, doubt = self.compared()
-        path, rung = np.unravel_index(int(np.argmax(gain)), gain.shape)
-        better = gain[path, rung] > DOUBT * doubt[path, rung]
-        return (int(path), int(rung)) if better else (self.path, self.rung)
+        sure = np.where(gain > DOUBT * doubt, gain, 0.0)
+        path, rung = np.unravel_index(int(np.argmax(sure)), sure.shape)
+        return (int(path), int(rung)) if sure[path, rung] > 0 else (self.path, self.rung)
 
     def compared(self) -> tuple[Array, Array]:
         """By how much each candidate's mean error is below that of the one in use, and the standard errors; (s, J)."""
-        difference = self.errors[:, self.path, self.rung][:, None, None] - self.errors
-        both = ~np.isnan(difference)
-        count = both.sum(axis=0)
-        gain = np.where(both, difference, 0.0).sum(axis=0) / np.maximum(count, 1)
-        spread = np.where(both, np.square(difference - gain), 0.0).sum(axis=0)
-        doubt = np.sqrt(spread) / np.maximum(count, 1)
+        count, gain, doubt = self._means(self.errors[:, self.path, self.rung][:, None, None] - self.errors)
         enough = count >= FEWEST
         return np.where(enough, gain, 0.0), np.where(enough, doubt, np.inf)
 
+    def _means(self, values: Array) -> tuple[IntArray, Array, Array]:
+        """Over the rows that count and are not NaN: how many, their mean and its standard error; NaN without any."""
+        weights = self.weights[:, None, None] * ~np.isnan(values)
+        count, total = (weights > 0).sum(axis=0), weights.sum(axis=0)
+        among = np.where(count == 0, np.nan, np.maximum(total, np.finfo(np.float64).tiny))
+        mean = (weights * np.nan_to_num(values)).sum(axis=0) / among
+        squares = np.square(weights * np.nan_to_num(values - mean)).sum(axis=0)
+        return count, mean, np.sqrt(squares) / among
+
     @property
     def noise(self) -> float | None:
-        """The root mean square error of the candidate in use on held-out rewards; None before any."""
-        errors = self.errors[:, self.path, self.rung]
-        tried = errors[~np.isnan(errors)]
-        return float(np.sqrt(tried.mean())) if len(tried) >= FEWEST else None
+        """The root mean square error of the candidate in use on held-out rewards; None before there are enough."""
+        count, mean, _ = self._means(self.errors)
+        own = self.path, self.rung
+        return float(np.sqrt(mean[own])) if count[own] >= FEWEST else None
 
     def validation(self) -> Validation:
         """All losses, and how they compare with that of the candidate in use."""
         own = self.errors[:, self.path, self.rung][:, None, None]
-        counts, losses, errors = _means(self.errors)
-        _, differences, difference_errors = _means(self.errors - own)
+        counts, losses, errors = self._means(self.errors)
+        _, differences, difference_errors = self._means(self.errors - own)
         return Validation(
             np.array(PATHS),
             np.array(RUNGS),
@@ -147,39 +165,28 @@ class Tuning:
     def explain(self) -> str:
         """The choice in one line."""
         chosen = f"J = {RUNGS[self.rung]}, s = {PATHS[self.path]:g}"
-        errors = self.errors[:, self.path, self.rung]
-        tried = errors[~np.isnan(errors)]
-        if len(tried) < FEWEST:
+        count, mean, error = (of_all[self.path, self.rung] for of_all in self._means(self.errors))
+        if count < FEWEST:
             return f"{chosen}: the start, for too few rewards have been held out to compare"
         gain, doubt = self.compared()
         gain[self.path, self.rung] = -np.inf
         gain[np.isinf(doubt)] = -np.inf
         path, rung = np.unravel_index(int(np.argmax(gain)), gain.shape)
-        loss = tried.mean()
         return (
-            f"{chosen}: validation loss {loss:.4g} ± {tried.std() / np.sqrt(len(tried)):.2g} on {len(tried)} rewards, "
-            f"against {loss - gain[path, rung]:.4g} with J = {RUNGS[rung]}, s = {PATHS[path]:g} "
+            f"{chosen}: validation loss {mean:.4g} ± {error:.2g} on {count} rewards, "
+            f"against {mean - gain[path, rung]:.4g} with J = {RUNGS[rung]}, s = {PATHS[path]:g} "
             f"(difference {-gain[path, rung]:.2g} ± {doubt[path, rung]:.2g})"
         )
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays, for `restored`."""
-        return {"path": self.path, "rung": self.rung, "turn": self.turn, "first": self.first}, {"errors": self.errors}
+        numbers = {"path": self.path, "rung": self.rung, "turn": self.turn, "first": self.first}
+        return numbers, {"errors": self.errors, "weights": self.weights}
 
     @classmethod
     def restored(cls, numbers: dict[str, Any], arrays: Arrays) -> Tuning:
         """The saved value."""
-        return cls(**numbers, errors=arrays["errors"])
-
-
-def _means(values: Array) -> tuple[IntArray, Array, Array]:
-    """Over the rows that are not NaN: how many, their mean and its standard error, NaN without any."""
-    known = ~np.isnan(values)
-    count = known.sum(axis=0)
-    among = np.where(count == 0, np.nan, np.maximum(count, 1))
-    mean = np.where(known, values, 0.0).sum(axis=0) / among
-    squares = np.where(known, np.square(values - mean), 0.0).sum(axis=0)
-    return count, mean, np.sqrt(squares) / among
+        return cls(**numbers, errors=arrays["errors"], weights=arrays["weights"])
 
 
 def tune(
@@ -191,20 +198,27 @@ def tune(
     plan: Plan,
     tuning: Tuning,
     unit: float = 1.0,
+    weights: Array | None = None,
 ) -> tuple[Outcome, Tuning]:
     """A training whose path and length are chosen; `rows` say where the samples stand in the history.
 
-    Errors are noted in squared reward units, `unit` being the rewards' spread.
+    Errors are noted in squared reward units, `unit` being the rewards' spread. Samples that count `weights` times come
+    scaled, (√w·x, √w·y).
     """
+    tuning = tuning.remembering(rows, weights)
     for _ in range(len(PATHS) * FOLDS if len(rows) <= FEW else 1):
         held = tuning.held_out(rows)
         if len(rows) < FEWEST or not held.any() or held.all():
+            tuning = tuning.passed()
             continue
         tried = replace(network, skip=PATHS[tuning.next_path])
         stops = descend_to(objective_of(tried, initial, contexts[~held], rewards[~held], plan), RUNGS)
-        if stops.reached:
-            errors = [np.square(unit * (tried.values(w, contexts[held]) - rewards[held])) for w in stops.reached]
-            tuning = tuning.tried(rows[held], np.stack(errors, axis=1))
+        if not stops.reached:
+            tuning = tuning.passed()
+            continue
+        heavy = 1.0 if weights is None else weights[held]
+        errors = [np.square(unit * (tried.values(w, contexts[held]) - rewards[held])) / heavy for w in stops.reached]
+        tuning = tuning.tried(rows[held], np.stack(errors, axis=1))
     chosen = replace(network, skip=PATHS[tuning.path])
     stops = descend_to(objective_of(chosen, initial, contexts, rewards, plan), RUNGS[tuning.rung : tuning.rung + 1])
     return stops.outcome(chosen), tuning

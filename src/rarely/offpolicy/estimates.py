@@ -25,7 +25,7 @@ long as whether a reward comes has nothing to do with what it is.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -144,6 +144,8 @@ class _Sample:
     target: Array
     weights: Array
     note: str
+    unlikely: float
+    """The target's probability, in the mean, of arms that the log would not choose once in as many rounds."""
 
     def __post_init__(self) -> None:
         if not self.weights.any():
@@ -168,14 +170,22 @@ class _Sample:
             )
         each = np.arange(len(places))
         weights = chances[each, arms] / logging[each, arms]
+        unlikely = float((chances * (logging < 1 / len(places))).sum(axis=1).mean())
         note = f"{log.missing} of {len(log)} rounds have no reward and are left out." if log.missing else ""
-        return cls(places, arms, log.rewards[places], chances, weights, note)
+        return cls(places, arms, log.rewards[places], chances, weights, note, unlikely)
 
     def later(self) -> _Sample:
         """All rounds but the first."""
         if len(self.places) < 2:
             raise InvalidLog("a model that is to be fitted needs at least two rounds with rewards; the log has one.")
-        return _Sample(self.places[1:], self.arms[1:], self.rewards[1:], self.target[1:], self.weights[1:], self.note)
+        return replace(
+            self,
+            places=self.places[1:],
+            arms=self.arms[1:],
+            rewards=self.rewards[1:],
+            target=self.target[1:],
+            weights=self.weights[1:],
+        )
 
     def estimate(self, value: float, influence: Array, level: float) -> Estimate:
         if not isinstance(level, float) or not 0 < level < 1:
@@ -184,8 +194,14 @@ class _Sample:
         error = math.sqrt(float(np.square(influence).sum()) / (n * (n - 1))) if n > 1 else math.inf
         half = NormalDist().inv_cdf((1 + level) / 2) * error
         effective = total**2 / float(np.square(self.weights).sum())
+        hidden = (
+            f"The weights average {total / n:.2f} where 1 is expected: the target wants arms that the log had next to "
+            "no chance to choose, and what they pay is not in this estimate. Log with an exploration, as Mixture(0.05)."
+        )
         few = f"The weights leave {effective:.1f} effective rounds, so few that the interval may be too short."
-        note = " ".join(filter(None, (self.note, few if effective < FEW else "")))
+        deviation = float(self.weights.std()) / math.sqrt(n)
+        blind = self.unlikely > max(deviation, 1 / n)
+        note = " ".join(filter(None, (self.note, hidden if blind else "", few if effective < FEW else "")))
         largest = float(self.weights.max())
         return Estimate(value, error, value - half, value + half, level, n, effective, largest, note)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rarely.core.choice import Mixture
+from rarely.core.errors import InvalidInput
 from rarely.core.policies.neural import BatchNeuralUCB
 from rarely.core.schedules import Schedule
 
@@ -21,6 +22,11 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
     """
 
     def __init__(self, dim: int, schedule: Schedule, *, epsilon: float = 0.1, **settings: Any) -> None:
+        if taken := {"beta", "exploration"} & settings.keys():
+            raise InvalidInput(
+                f"{', '.join(sorted(taken))} cannot be set: this policy has no bonuses, and epsilon is its "
+                "exploration. Use BatchNeuralUCB for more."
+            )
         settings |= {"beta": 0.0, "exploration": Mixture(epsilon)}
         super().__init__(dim, schedule, **settings)
         self._epsilon = epsilon

@@ -93,10 +93,7 @@ class NeuralLearner:
 
     @property
     def noise(self) -> float | None:
-        if self.tuning is None:
-            return None
-        # Until rewards have been held out, all that is known is their spread, of which noise is some part.
-        return self.rewards.spread / 4 if self.tuning.noise is None else self.tuning.noise
+        return None if self.tuning is None else self.tuning.noise
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
@@ -130,7 +127,7 @@ class NeuralLearner:
             x, y = x * np.sqrt(weights)[:, None], y * np.sqrt(weights)
         tuning, network = self.tuning, self.network
         if tuning is not None:
-            outcome, tuning = tune(network, self.initial, x, y, rows, self.plan, tuning, scale.spread)
+            outcome, tuning = tune(network, self.initial, x, y, rows, self.plan, tuning, scale.spread, weights)
             network = replace(network, skip=PATHS[tuning.path])
         elif self.plan.optimiser == "sgd":
             outcome = train_singly(self.network, self.weights, x, y, self.plan, self.shuffle_seed)
@@ -168,7 +165,8 @@ class NeuralLearner:
             depth=self.network.depth,
             steps=self.plan.steps if self.tuning is None else RUNGS[self.tuning.rung],
             step=None if step is None else step * self.network.output_scale**2,
-            noise=self.noise,
+            # Until rewards have been held out, all that is known is their spread, of which noise is some part.
+            noise=self.rewards.spread / 4 if self.noise is None and self.tuning is not None else self.noise,
         )
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
