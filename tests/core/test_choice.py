@@ -139,3 +139,7 @@ def test_an_arm_out_of_reach_has_no_probability():
     chances = highest_of_gaussians(np.array([[0.0, -40.0, -3.0]]), np.ones((1, 3)), np.zeros(1))[0]
     assert chances[1] == 0
     assert 0 < chances[2] < chances[0]
+
+
+def test_numpys_numbers_are_numbers():
+    assert Mixture(np.float32(0.25)).describe() == {"epsilon": 0.25}

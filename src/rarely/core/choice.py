@@ -11,6 +11,7 @@ they are standardised) and β‖φ‖/√λ the bonus before any data, which is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -117,14 +118,14 @@ class Mixture:
     epsilon: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float) or not 0 <= self.epsilon <= 1:
+        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, Real) or not 0 <= self.epsilon <= 1:
             raise InvalidInput(
                 f"epsilon must be a number from 0 to 1, the part of all rounds that explores; got {self.epsilon!r}."
             )
 
     def describe(self) -> dict[str, Any]:
         """The mixture as JSON: its fields, so `Mixture(**description)` is the inverse."""
-        return {"epsilon": self.epsilon}
+        return {"epsilon": float(self.epsilon)}
 
 
 @dataclass(frozen=True, slots=True)

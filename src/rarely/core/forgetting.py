@@ -11,6 +11,7 @@ new version's weights. Within a batch new rounds count in full, and log det is t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class Discount:
     factor: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.factor, bool) or not isinstance(self.factor, int | float) or not 0 < self.factor <= 1:
+        if isinstance(self.factor, bool) or not isinstance(self.factor, Real) or not 0 < self.factor <= 1:
             raise InvalidInput(f"factor must be a number above 0 and at most 1, as 0.999; got {self.factor!r}.")
 
     def weights(self, ages: Array) -> Array:
@@ -65,7 +66,7 @@ class Discount:
 
     def describe(self) -> dict[str, Any]:
         """As JSON, for `forgetting_from`."""
-        return {"kind": "Discount", "factor": self.factor}
+        return {"kind": "Discount", "factor": float(self.factor)}
 
 
 Forgetting = Window | Discount

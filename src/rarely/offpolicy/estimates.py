@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Real
 from statistics import NormalDist
 from typing import Any
 
@@ -188,7 +189,7 @@ class _Sample:
         )
 
     def estimate(self, value: float, influence: Array, level: float) -> Estimate:
-        if not isinstance(level, float) or not 0 < level < 1:
+        if not isinstance(level, Real) or not 0 < level < 1:
             raise InvalidInput(f"level must be a number between 0 and 1, such as 0.95; got {level!r}.")
         n, total = len(self.weights), float(self.weights.sum())
         error = math.sqrt(float(np.square(influence).sum()) / (n * (n - 1))) if n > 1 else math.inf
