@@ -369,8 +369,10 @@ class Policy(ABC):
     def _coverage(self) -> float | None:
         """How many of this version's rewards lie within two deviations of what it predicted, as `UpdateRecord` says."""
         noise, history = self._learner.noise, self._history
+        if noise is None:
+            return None
         own = (history.versions == self._version) & ~np.isnan(history.rewards) & ~np.isnan(history.means)
-        if noise is None or not own.any():
+        if not own.any():
             return None
         off = np.abs(history.rewards[own] - history.means[own])
         return float(np.mean(off <= BOTH_SIDES * np.hypot(noise, history.bonuses[own])))
