@@ -26,7 +26,7 @@ TIE = 1e-9
 def tolerances(scores: Array, prior_bonuses: Array, reward_spread: float) -> Array:
     """How far below the best score of its round an arm still ties with it, (n,)."""
     size = np.fmax(np.abs(scores), prior_bonuses)
-    return np.asarray(TIE * np.maximum(reward_spread, np.nanmax(size, axis=1)))
+    return np.asarray(TIE * np.maximum(reward_spread, np.fmax.reduce(size, axis=1)))
 
 
 def tied(scores: Array, tolerance: Array) -> BoolArray:
@@ -36,7 +36,7 @@ def tied(scores: Array, tolerance: Array) -> BoolArray:
     array([[False,  True,  True],
            [False,  True, False]])
     """
-    return np.asarray(scores >= (np.nanmax(scores, axis=1) - tolerance)[:, None], np.bool_)
+    return np.asarray(scores >= (np.fmax.reduce(scores, axis=1) - tolerance)[:, None], np.bool_)
 
 
 def alike(allowed: BoolArray) -> Array:

@@ -25,6 +25,8 @@ class Part:
     """(N, d) with N = present.sum()."""
     present: BoolArray
     """(n, K)."""
+    complete: bool
+    """Whether every arm is there; a decision among all arms then does without their bookkeeping."""
 
     def __len__(self) -> int:
         return len(self.present)
@@ -35,11 +37,15 @@ class Part:
 
     def row_of(self, arms: IntArray) -> IntArray:
         """(n,): which of `rows` belongs to the given arm of each round."""
+        if self.complete:
+            return np.arange(0, self.present.size, self.present.shape[1]) + arms
         before = np.cumsum(self.present.ravel()).reshape(self.present.shape) - 1
         return np.asarray(before[np.arange(len(arms)), arms], np.int64)
 
     def padded(self, values: Array) -> Array:
         """(N,) → (n, K), NaN where no arm is."""
+        if self.complete:
+            return values.reshape(self.present.shape)
         out = np.full(self.present.shape, np.nan)
         out[self.present] = values
         return out
@@ -58,6 +64,8 @@ class Rounds:
     """(n, K)."""
     single: bool
     """Whether one round came without a leading axis."""
+    complete: bool = False
+    """Whether every arm is known to be there."""
 
     def __len__(self) -> int:
         return len(self.present)
@@ -75,7 +83,7 @@ class Rounds:
         while done < len(self):
             end = min(len(self), done + max(1, sizes()))
             present = self.present[done:end]
-            part = Part(self._rows(done, end), present)
+            part = Part(self._rows(done, end), present, self.complete)
             _check(part, done)
             yield part
             done = end
@@ -83,7 +91,9 @@ class Rounds:
     def _rows(self, done: int, end: int) -> Array:
         if isinstance(self.given, list):
             return np.concatenate(self.given[done:end])
-        return np.asarray(self.given[done:end][self.present[done:end]], np.float64)
+        part = self.given[done:end]
+        chosen = part.reshape(-1, part.shape[2]) if self.complete else part[self.present[done:end]]
+        return np.asarray(chosen, np.float64)
 
 
 def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
@@ -110,7 +120,9 @@ def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
         )
     present = _read_mask(mask, array.shape[:-1])
     single = array.ndim == 2
-    return _not_empty(Rounds(array[None], present[None], True) if single else Rounds(array, present, False))
+    if single:
+        array, present = array[None], present[None]
+    return _not_empty(Rounds(array, present, single, complete=mask is None))
 
 
 def _is_ragged(contexts: Any) -> bool:
@@ -146,7 +158,8 @@ def _from_list(contexts: Sequence[Any], dim: int) -> Rounds:
 
 def _read_mask(mask: Any, shape: tuple[int, ...]) -> BoolArray:
     if mask is None:
-        return np.broadcast_to(np.True_, shape)
+        # A stream of rounds may be offered whole for the few of them that are decided.
+        return np.ones(shape, np.bool_) if len(shape) == 1 else np.broadcast_to(np.True_, shape)
     array = np.asarray(mask)
     if array.dtype != np.bool_ or array.shape != shape:
         raise InvalidContexts(
@@ -165,8 +178,8 @@ def _not_empty(rounds: Rounds) -> Rounds:
 
 
 def _check(part: Part, offset: int) -> None:
-    empty = np.flatnonzero(~part.present.any(axis=1))
-    if len(empty):
+    if not part.complete and not part.present.any(axis=1).all():
+        empty = np.flatnonzero(~part.present.any(axis=1))
         raise InvalidContexts(
             f"every round must have at least one arm; round {offset + int(empty[0])} of the call has none."
         )

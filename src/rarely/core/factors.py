@@ -35,7 +35,10 @@ class Factors:
         return len(self.inputs[0])
 
     def __getitem__(self, rows: Any) -> Factors:
-        return Factors(tuple(a[rows] for a in self.inputs), tuple(d[rows] for d in self.signals))
+        part = Factors(tuple(a[rows] for a in self.inputs), tuple(d[rows] for d in self.signals))
+        if "squared_norms" in self.__dict__:  # worked out before, and one decision would notice
+            part.__dict__["squared_norms"] = self.squared_norms[rows]
+        return part
 
     @property
     def widths(self) -> tuple[tuple[int, int], ...]:

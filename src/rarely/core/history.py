@@ -37,7 +37,8 @@ class History:
         self.forgetting = forgetting
         self._contexts, self._rewards = Rows(dim), Rows(None)
         self._arms, self._versions = Rows(None, np.int64), Rows(None, np.int64)
-        self._propensities, self._means, self._bonuses = Rows(None), Rows(None), Rows(None)
+        self._known = Rows(3)
+        """Propensity, mean and bonus of the chosen arm."""
         self._arrivals = Rows(None, np.int64)
         """Rows in the order in which their rewards came."""
         self.logged = 0
@@ -68,17 +69,17 @@ class History:
     @property
     def propensities(self) -> Array:
         """(rows,): the probability with which the arm was chosen, NaN for logged samples."""
-        return _read_only(self._propensities)
+        return _read_only(self._known)[:, 0]
 
     @property
     def means(self) -> Array:
         """(rows,): the reward that was predicted, NaN for logged samples."""
-        return _read_only(self._means)
+        return _read_only(self._known)[:, 1]
 
     @property
     def bonuses(self) -> Array:
         """(rows,): the bonus of the chosen arm, NaN for logged samples."""
-        return _read_only(self._bonuses)
+        return _read_only(self._known)[:, 2]
 
     @property
     def rounds(self) -> int:
@@ -135,8 +136,7 @@ class History:
         self._append(contexts, np.full(len(arms), np.nan), arms, np.full(len(arms), version), known)
 
     def _append(self, contexts: Array, rewards: Array, arms: IntArray, versions: IntArray, known: Array) -> None:
-        for rows, values in zip((self._propensities, self._means, self._bonuses), known.T, strict=True):
-            rows.append(values)
+        self._known.append(known)
         self._contexts.append(contexts)
         self._rewards.append(rewards)
         self._arms.append(arms)

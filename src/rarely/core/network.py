@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_choice, check_not_negative, check_whole
 from rarely.core.factors import Factors
-from rarely.core.scores import product
+from rarely.core.scores import BLAS_ALONE, product
 from rarely.core.types import Array, Floats
 
 Weights = tuple[Floats, ...]
@@ -40,7 +41,10 @@ def _by_blas(a: Floats, b: Floats, out: Floats) -> None:
 
 
 def _by_lanes(a: Floats, b: Floats, out: Floats) -> None:
-    out[:] = product(np.asarray(a, np.float64), np.asarray(b, np.float64))
+    if len(a) * b.size <= BLAS_ALONE:
+        np.matmul(a, b.T, out=out)
+    else:
+        out[:] = product(np.asarray(a, np.float64), np.asarray(b, np.float64))
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Network:
         """√m where f = √m·u, else 1."""
         return float(np.sqrt(self.hidden)) if self.scaling == "ntk" else 1.0
 
-    @property
+    @cached_property
     def shapes(self) -> tuple[tuple[int, int], ...]:
         """(out, in) of W_1 … W_L; with biases the last column of each is the bias."""
         outs = [self.hidden] * (self.depth - 1) + [1]

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rarely.core import archive
 from rarely.core.choice import Chooser, drawn, tolerances
@@ -42,6 +44,7 @@ from rarely.core.records import UpdateRecord
 from rarely.core.schedules import FAR, Budget, Schedule, schedule_from
 from rarely.core.types import Array, Arrays, Decision, IntArray
 
+Number = TypeVar("Number", np.float64, np.int64)
 Ties = Literal["lowest", "random"]
 
 
@@ -251,7 +254,7 @@ class Policy(ABC):
             if until_due and due:
                 break
 
-        arm = np.concatenate(arms)
+        arm = _whole(arms)
         numbers = np.arange(start + 1, start + 1 + len(arm))
         decision = Decision(
             arm=int(arm[0]) if rounds.single else arm,
@@ -264,8 +267,10 @@ class Policy(ABC):
         self._learner, self._covariance, self._due = learner, covariance, due
         if draws is not None:
             draws.commit()
-        known = [np.concatenate(of_all)[np.arange(len(arm)), arm] for of_all in (chances, means, bonuses)]
-        self._history.add_rounds(np.concatenate(chosen), arm, self._version, np.stack(known, axis=1))
+        known, each = np.empty((len(arm), 3)), np.arange(len(arm))
+        for column, of_all in enumerate((chances, means, bonuses)):
+            known[:, column] = _whole(of_all)[each, arm]
+        self._history.add_rounds(_whole(chosen), arm, self._version, known)
         return decision
 
     def _assess(self, part: Part, covariance: Covariance) -> _Assessed:
@@ -276,8 +281,15 @@ class Policy(ABC):
             piece = self._measure(part.rows[start : start + block], covariance)
             # Of several blocks only the features are kept: what was solved would fill t numbers an arm.
             pieces.append(piece if len(part.rows) <= block else (*piece[:3], piece[3].unsolved()))
-        means, bonuses, priors = (part.padded(np.concatenate([p[k] for p in pieces])) for k in range(3))
-        return _Assessed(means, bonuses, priors, [p[3] for p in pieces], block, self._learner.reward_spread)
+        means, bonuses, priors, candidates = zip(*pieces, strict=True)
+        return _Assessed(
+            means=part.padded(_whole(means)),
+            bonuses=part.padded(_whole(bonuses)),
+            prior_bonuses=part.padded(_whole(priors)),
+            candidates=list(candidates),
+            block=block,
+            reward_spread=self._learner.reward_spread,
+        )
 
     def _measure(self, rows: Array, covariance: Covariance) -> tuple[Array, Array, Array, Candidates]:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -485,5 +497,9 @@ def _likeliest(probabilities: Array) -> IntArray:
 
 
 def _joined(parts: list[Array], rounds: Rounds) -> Array:
-    whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    whole = _whole(parts)
     return whole[0] if rounds.single else whole
+
+
+def _whole(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

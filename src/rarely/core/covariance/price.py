@@ -22,6 +22,7 @@ from rarely.core.errors import TooExpensive
 
 Widths = tuple[tuple[int, int], ...]
 DEFAULT_LIMIT = 4 * 2**30
+KINDS = ("dual", "primal", "diagonal", "last_layer", "sketched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +45,25 @@ def prices(widths: Widths, rounds: int, sketch: Sketch = DEFAULT_SKETCH) -> dict
     >>> str(prices(((200, 10), (1, 200)), rounds=2000)["dual"])
     'dual (exact): 24.6 MB, 5.6e+06 operations an arm'
     """
+    return {kind: price(kind, widths, rounds, sketch) for kind in KINDS}
+
+
+def price(kind: str, widths: Widths, rounds: int, sketch: Sketch = DEFAULT_SKETCH) -> Price:
+    """The price of one form."""
     p = sum(o * i for o, i in widths)
     c = sum(o + i for o, i in widths)
     m, t, r = widths[-1][1], rounds, sketch.size
-    return {
-        "dual": Price("dual", True, 8 * (t * t // 2 + 128 * t + c * t), t * t + 2 * c * t),
-        "primal": Price("primal", True, 44 * p * p, p * p),
-        "diagonal": Price("diagonal", False, 24 * p, 3 * p),
-        "last_layer": Price("last_layer", False, 44 * m * m, m * m),
-        "sketched": Price("sketched", False, r * (60 * r + 16 * c), r * (3 * r + 2 * c)),
-    }
+    match kind:
+        case "dual":
+            return Price(kind, True, 8 * (t * t // 2 + 128 * t + c * t), t * t + 2 * c * t)
+        case "primal":
+            return Price(kind, True, 44 * p * p, p * p)
+        case "diagonal":
+            return Price(kind, False, 24 * p, 3 * p)
+        case "last_layer":
+            return Price(kind, False, 44 * m * m, m * m)
+        case _:
+            return Price(kind, False, r * (60 * r + 16 * c), r * (3 * r + 2 * c))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,7 @@ class Limit:
 
     def allows(self, kind: str, rounds: int) -> bool:
         """Whether the form fits at that many rounds."""
-        return prices(self.widths, rounds, self.sketch)[kind].bytes <= self.bytes
+        return price(kind, self.widths, rounds, self.sketch).bytes <= self.bytes
 
     def check_rounds(self, kind: str, rounds: int) -> None:
         """Refuse a form that does not fit, with what the others would cost."""
