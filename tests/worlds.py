@@ -9,6 +9,7 @@ from rarely import (
     DeterminantTrigger,
     Discount,
     FixedGrid,
+    KernelUCB,
     LinTS,
     LinUCB,
     Mixture,
@@ -26,6 +27,12 @@ HORIZON = 24
 
 def contexts(seed=0, rounds=HORIZON, arms=3, dim=2):
     return np.random.default_rng(seed).normal(size=(rounds, arms, dim))
+
+
+def unit_rows(seed, count, dim):
+    """Contexts of length 1, as the theorems have them."""
+    rows = np.random.default_rng(seed).normal(size=(count, dim))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def rewards(rows):
@@ -68,10 +75,14 @@ MAKERS = {
     ),
     "neural_linear": lambda schedule=None, **s: small(schedule, NeuralLinear, **({"preset": "practical"} | s)),
     "linear_thompson": lambda schedule=None, **s: LinTS(2, schedule or FixedGrid(HORIZON, 4), **({"seed": 4} | s)),
+    "kernel": lambda schedule=None, **s: KernelUCB(2, schedule or FixedGrid(HORIZON, 4), **({"ridge": 0.1} | s)),
+    "kernel_steps": lambda schedule=None, **s: KernelUCB(
+        2, schedule or FixedGrid(HORIZON, 4), **({"steps": 20, "depth": 3, "forgetting": Discount(0.9)} | s)
+    ),
     "uniform": lambda schedule=None, **s: Uniform(2, schedule or FixedGrid(HORIZON, 4), **({"seed": 5} | s)),
 }
 DRAWN = ("uniform", "random_ties", "mixture", "thompson", "epsilon_greedy", "neural_linear", "linear_thompson")
-REBUILT = ("window", "discount", "linear_discount", "neural_linear")
+REBUILT = ("window", "discount", "linear_discount", "neural_linear", "kernel_steps")
 """Whose matrix is built again at updates."""
 DETERMINISTIC = [name for name in MAKERS if name not in DRAWN]
 

@@ -50,6 +50,7 @@ from rarely.core.schedules import (
 from rarely.core.snapshot import load
 from rarely.core.tuning import Validation
 from rarely.core.types import Decision
+from rarely.theory.kernel_ucb import KernelUCB
 
 __version__ = "0.1.0"
 
@@ -73,6 +74,7 @@ __all__ = [
     "InvalidReward",
     "InvalidSchedule",
     "JitterWarning",
+    "KernelUCB",
     "LinTS",
     "LinUCB",
     "Mixture",

@@ -7,7 +7,7 @@ import pytest
 
 from rarely import LinUCB
 from rarely.bench import alone as alone_module
-from rarely.bench import deciding, linear, overheads, runs, stream, training, wide, yardstick
+from rarely.bench import deciding, kernel, linear, overheads, runs, stream, training, wide, yardstick
 from rarely.bench.alone import alone
 from rarely.bench.catalogue import BENCHMARKS, chosen
 from rarely.bench.measure import Benchmark, BenchmarkFailed, NotMeasured
@@ -28,6 +28,8 @@ TINY = {
     "blocks": partial(runs.blocks, rounds=40, hidden=8),
     "import": partial(overheads.imports, repeats=1),
     "runner": partial(overheads.runner, rounds=20, runs=1, patterns=("fixed-B40",)),
+    "ntk": partial(kernel.ntk, count=60, dim=3, turns=1),
+    "dimension": partial(kernel.effective_dimension_of_many, count=300, dim=3, memory_limit=2**18),
     "million-parameters": partial(wide.million_parameters, rounds=20, batches=4, **SMALL),
     "long-run": partial(stream.long_run, rounds=400, batches=5),
     "million-rounds": partial(stream.million_rounds, rounds=600, settings=STREAM),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from rarely.bench import deciding, linear, overheads, runs, stream, training, wide
+from rarely.bench import deciding, kernel, linear, overheads, runs, stream, training, wide
 from rarely.bench.measure import Benchmark
 from rarely.core.errors import InvalidInput
 
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         *linear.BENCHMARKS,
         *runs.BENCHMARKS,
         *overheads.BENCHMARKS,
+        *kernel.BENCHMARKS,
         *wide.BENCHMARKS,
         *stream.BENCHMARKS,
     )

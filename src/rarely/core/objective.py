@@ -19,6 +19,8 @@ from rarely.core.types import Array, Floats
 
 CACHE_BYTES = 2**18
 """A tile's widest array should stay in the second-level cache through a pass."""
+TURNS, ENOUGH = 30, 0.003
+"""Of a power iteration: at most so many, and the relative change at which it stops."""
 
 
 class Motion(NamedTuple):
@@ -156,13 +158,13 @@ class Objective:
                 offset += len(targets)
         vector: Weights = tuple(w.astype(self.dtype) for w in start)
         value = 0.0
-        for _ in range(30):
+        for _ in range(TURNS):
             length = np.sqrt(sum(float(np.sum(np.square(v))) for v in vector))
             if not 0 < length < np.inf:
                 return value, None
             vector = tuple(v / self.dtype(length) for v in vector)
             previous, (value, vector) = value, self.curvature_times(vector)
-            if abs(value - previous) <= 0.003 * value:
+            if abs(value - previous) <= ENOUGH * value:
                 break
         return value, vector
 

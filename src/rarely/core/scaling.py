@@ -8,14 +8,14 @@ Contexts U[0, 1]^d without an intercept are badly conditioned: see docs/decision
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_whole
 from rarely.core.rows import shallow
-from rarely.core.types import Array, BoolArray
+from rarely.core.types import Array, Arrays, BoolArray
 
 FEWEST = 4
 """Rounds before a scale is fitted at all: the spread of two or three numbers can be anything."""
@@ -121,6 +121,66 @@ class Moments:
         """The map that standardises what was seen; a column that never varied is only centred."""
         spread = np.where(self._still(), 1.0, self._deviation()) * np.sqrt(len(self.mean))
         return Affine(self.mean.copy(), spread, constant)
+
+
+@dataclass(frozen=True)
+class ContextScale:
+    """The scale of contexts as it stands: given, or fitted to what was seen, a column's for life once it is settled."""
+
+    affine: Affine
+    moments: Moments | None = None
+    """Of the contexts seen, until every column is settled; None from then on, and where the scale was given."""
+    settled: BoolArray = field(default_factory=lambda: np.array(False))
+    """Which columns are fixed."""
+
+    @classmethod
+    def start(cls, dim: int, given: Affine | None, *, constant: bool, fitted: bool) -> ContextScale:
+        """The scale before any context: the given one or, until it is `fitted`, none."""
+        if given is not None and (not isinstance(given, Affine) or given.dim != dim):
+            raise InvalidInput(f"context_scale must be an Affine for dim = {dim} numbers; got {given!r}.")
+        affine = given or Affine.identity(dim, constant=constant)
+        return cls(affine, Moments(dim) if fitted and given is None else None)
+
+    def __call__(self, contexts: Array) -> Array:
+        """Scale (n, d) contexts."""
+        return self.affine(contexts)
+
+    def seen(self, contexts: Array, rounds: int) -> ContextScale:
+        """The scale after contexts of so many rounds were seen; it changes when it is `fitted`."""
+        if self.moments is None:
+            return self
+        moments = self.moments.fork()
+        moments.add(contexts, rounds)
+        return replace(self, moments=moments)
+
+    def fitted(self) -> ContextScale:
+        """The scale fitted to what was seen, for life or for now."""
+        if self.moments is None or self.moments.rounds < FEWEST:
+            return self
+        fresh, kept, old = self.moments.affine(), self.settled, self.affine
+        affine = Affine(np.where(kept, old.center, fresh.center), np.where(kept, old.spread, fresh.spread))
+        settled = kept | self.moments.settled()
+        return ContextScale(affine, None if settled.all() else self.moments, settled)
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Numbers and arrays from which `restored` makes the same scale."""
+        numbers: dict[str, Any] = {"constant": self.affine.constant}
+        arrays: Arrays = {"center": self.affine.center, "spread": self.affine.spread}
+        if self.moments is not None:
+            numbers |= {"seen": self.moments.count, "seen_rounds": self.moments.rounds}
+            arrays |= {"settled": self.settled}
+            arrays |= {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
+        return numbers, arrays
+
+    @classmethod
+    def restored(cls, numbers: dict[str, Any], arrays: Arrays) -> ContextScale:
+        """The saved scale."""
+        affine, moments = Affine(arrays["center"], arrays["spread"], numbers["constant"]), None
+        if "seen" in numbers:
+            moments = Moments(affine.dim)
+            moments.count, moments.rounds = numbers["seen"], numbers["seen_rounds"]
+            moments.mean, moments.squares = arrays["seen_mean"], arrays["seen_squares"]
+        return cls(affine, moments, np.asarray(arrays.get("settled", np.True_), np.bool_))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
-from rarely.core import archive, policies
+from rarely.core import archive
 from rarely.core.choice import Mixture
 from rarely.core.covariance import form_from
 from rarely.core.errors import InvalidInput, SnapshotError
@@ -15,8 +16,6 @@ from rarely.core.radius import Beta, beta_from
 from rarely.core.scaling import Affine
 from rarely.core.schedules import schedule_from
 
-_POLICIES: dict[str, type[Policy]] = {name: getattr(policies, name) for name in policies.__all__}
-
 
 def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
     """The policy that `save` wrote, with the same future bit for bit (in the same environment).
@@ -25,8 +24,12 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
     """
     header, arrays = archive.read(path)
     name = header.get("policy")
-    if name not in _POLICIES:
-        raise SnapshotError(f"{os.fspath(path)} holds a policy of kind {name!r}, which this version does not know.")
+    kinds = {kind.__name__: kind for kind in _kinds_of(Policy)}
+    if name not in kinds:
+        raise SnapshotError(
+            f"{os.fspath(path)} holds a policy of kind {name!r}, which this version does not know; if the class is "
+            "your own, import it before."
+        )
     settings = dict(header["settings"])
     if "schedule" in settings:
         settings["schedule"] = schedule_from(settings["schedule"])
@@ -35,12 +38,20 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
     if settings.get("exploration") is not None:
         settings["exploration"] = Mixture(**settings["exploration"])
     settings["forgetting"] = forgetting_from(settings.get("forgetting"))
-    settings["covariance"] = form_from(settings["covariance"])
+    if "covariance" in settings:
+        settings["covariance"] = form_from(settings["covariance"])
     if "beta" in settings:
         settings["beta"] = _read_beta(settings["beta"], beta)
-    policy = _POLICIES[name](**settings)
+    policy = kinds[name](**settings)
     policy._restore(header, arrays)
     return policy
+
+
+def _kinds_of(kind: Any) -> Iterator[Any]:
+    """All classes made of this one that are imported: the package's and the user's."""
+    for made in kind.__subclasses__():
+        yield made
+        yield from _kinds_of(made)
 
 
 def _read_beta(saved: Any, given: Beta | None) -> Beta:

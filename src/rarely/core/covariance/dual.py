@@ -20,7 +20,7 @@ from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import shallow
-from rarely.core.types import Arrays
+from rarely.core.types import Array, Arrays
 
 BLOCK_NUMBERS = 2**20
 """Numbers in the (t, n) arrays of one scoring; 8 MiB stay in a last-level cache."""
@@ -54,21 +54,25 @@ class Dual:
     def measure(self, factors: Factors) -> Candidates:
         if not self._frozen:
             return Candidates(factors, prior_variances(factors, self.ridge))
-        k = gram(self.past.view[: self._frozen], factors)
+        k = self._gram(self.past.view[: self._frozen], factors)
         solved = self._factor.solve(k, self._frozen)
         norms = factors.squared_norms
         left = norms - np.einsum("ij,ij->j", solved, solved)
         announce_rounding(left, norms)
         return Candidates(factors, np.maximum(left, 0.0) / self.ridge, solved)
 
+    def _gram(self, left: Factors, right: Factors) -> Array:
+        """Inner products of features; all that this form asks of them beside their norms."""
+        return gram(left, right)
+
     def propose(self, chosen: Candidates) -> Proposal:
         factors = chosen.factors
         self._limit.check_rounds(self.kind, self.rounds + len(factors))
-        corner = gram(factors, factors)
+        corner = self._gram(factors, factors)
         corner.flat[:: len(factors) + 1] += self.ridge
         known = None if chosen.solved is None else whole_panels(chosen.solved)
         done = 0 if known is None else len(known)
-        rows = self._factor.border(gram(self.past.view[done:], factors), corner, known)
+        rows = self._factor.border(self._gram(self.past.view[done:], factors), corner, known)
         growth = 2 * np.log(np.diagonal(rows, offset=self.rounds)) - np.log(self.ridge)
         return Proposal(factors, self.log_det + np.cumsum(growth), rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -18,12 +18,12 @@ from rarely.core.learner import Lesson
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, NoiseRadius, Occasion, describe_beta
-from rarely.core.scaling import FEWEST, Affine, Moments, RewardScale
+from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.sgd import train_singly
 from rarely.core.training import Optimiser, Plan, Precision, train
 from rarely.core.tuning import FIRST, PATHS, RUNGS, Tuning, Validation, tune
-from rarely.core.types import Array, Arrays, BoolArray
+from rarely.core.types import Array, Arrays
 
 Preset = Literal["practical", "paper", "code"]
 PLAIN_STEPS, PLAIN_BETA = 200, 0.01
@@ -64,14 +64,10 @@ class NeuralLearner:
     network: Network
     initial: tuple[Array, ...]
     weights: Weights
-    scale: Affine
+    scale: ContextScale
     rewards: RewardScale
     plan: Plan
     standardise_rewards: bool
-    moments: Moments | None = None
-    """Of the contexts seen, until updates have fixed every column of `scale`; None from then on."""
-    settled: BoolArray = field(default_factory=lambda: np.array(False))
-    """Which columns of `scale` are fixed."""
     direction: Weights | None = None
     used_step: float | None = None
     tuning: Tuning | None = None
@@ -81,7 +77,7 @@ class NeuralLearner:
 
     @property
     def dim(self) -> int:
-        return self.scale.dim
+        return self.scale.affine.dim
 
     @property
     def widths(self) -> Widths:
@@ -100,20 +96,11 @@ class NeuralLearner:
         return self.rewards.center + self.rewards.spread * values, factors
 
     def seen(self, contexts: Array, rounds: int) -> NeuralLearner:
-        if self.moments is None:
-            return self
-        moments = self.moments.fork()
-        moments.add(contexts, rounds)
-        return replace(self, moments=moments)
+        scale = self.scale.seen(contexts, rounds)
+        return self if scale is self.scale else replace(self, scale=scale)
 
     def scaled(self) -> NeuralLearner:
-        """The learner with its scale fitted: a column's for life once it is settled, for now until then."""
-        if self.moments is None or self.moments.rounds < FEWEST:
-            return self
-        fresh, kept = self.moments.affine(), self.settled
-        scale = Affine(np.where(kept, self.scale.center, fresh.center), np.where(kept, self.scale.spread, fresh.spread))
-        settled = kept | self.moments.settled()
-        return replace(self, scale=scale, settled=settled, moments=None if settled.all() else self.moments)
+        return replace(self, scale=self.scale.fitted())
 
     def learn(self, history: History) -> Lesson:
         ready = self.scaled()
@@ -170,25 +157,20 @@ class NeuralLearner:
         )
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        numbers: dict[str, Any] = {
+        numbers, arrays = self.scale.state()
+        numbers |= {
             "reward_center": self.rewards.center,
             "reward_spread": self.rewards.spread,
-            "constant": self.scale.constant,
             "shuffle_seed": self.shuffle_seed,
         }
-        arrays: Arrays = {f"initial{i}": w for i, w in enumerate(self.initial)}
+        arrays |= {f"initial{i}": w for i, w in enumerate(self.initial)}
         arrays |= {f"weights{i}": w for i, w in enumerate(self.weights)}
-        arrays |= {"center": self.scale.center, "spread": self.scale.spread}
         if self.direction is not None:
             arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}
         if self.tuning is not None:
             chosen, tried = self.tuning.state()
             numbers |= {"tuning": chosen}
             arrays |= {f"tuning.{name}": array for name, array in tried.items()}
-        if self.moments is not None:
-            numbers |= {"seen": self.moments.count, "seen_rounds": self.moments.rounds}
-            arrays |= {"settled": self.settled}
-            arrays |= {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
         return numbers, arrays
 
     def restored(self, numbers: dict[str, Any], arrays: Arrays) -> Self:
@@ -200,23 +182,16 @@ class NeuralLearner:
             tried = {k.removeprefix("tuning."): v for k, v in arrays.items() if k.startswith("tuning.")}
             tuning = Tuning.restored(numbers["tuning"], tried)
             network = replace(network, skip=PATHS[tuning.path])
-        moments = None
-        if "seen" in numbers:
-            moments = Moments(self.dim)
-            moments.count, moments.rounds = numbers["seen"], numbers["seen_rounds"]
-            moments.mean, moments.squares = arrays["seen_mean"], arrays["seen_squares"]
         return replace(
             self,
             network=network,
             tuning=tuning,
             initial=layers("initial"),
             weights=layers("weights"),
-            scale=Affine(arrays["center"], arrays["spread"], numbers["constant"]),
+            scale=ContextScale.restored(numbers, arrays),
             rewards=RewardScale(numbers["reward_center"], numbers["reward_spread"]),
             shuffle_seed=numbers.get("shuffle_seed", 0),
-            moments=moments,
             direction=layers("direction") if "direction0" in arrays else None,
-            settled=np.asarray(arrays.get("settled", np.True_), np.bool_),
         )
 
 
@@ -309,13 +284,13 @@ class BatchNeuralUCB(Policy):
                 "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "
                 "weighted through u(cx) = c·u(x); use a Window, or another preset."
             )
-        if context_scale is not None and (not isinstance(context_scale, Affine) or context_scale.dim != dim):
-            raise InvalidInput(f"context_scale must be an Affine for dim = {dim} numbers; got {context_scale!r}.")
-        scale = context_scale or Affine.identity(dim, constant=practical)
+        scale = ContextScale.start(dim, context_scale, constant=practical, fitted=practical)
         plain = reading.optimiser == "gradient_descent" and not reading.biases
         tuned = practical and plain and not warm_start and steps is skip is step_size is None
         strength = PATHS[FIRST[0]] if tuned else skip
-        network = Network(scale.scaled_dim, hidden, depth, reading.biases, reading.scaling, reading.initial, strength)
+        network = Network(
+            scale.affine.scaled_dim, hidden, depth, reading.biases, reading.scaling, reading.initial, strength
+        )
         if beta is None:
             beta = NoiseRadius(FACTOR) if tuned else PLAIN_BETA
         self._settings["beta"] = beta
@@ -342,7 +317,6 @@ class BatchNeuralUCB(Policy):
                 warm_start,
             ),
             standardise_rewards=reading.standardise_rewards,
-            moments=Moments(dim) if practical and context_scale is None else None,
             shuffle_seed=int(generator.integers(2**32)) if reading.optimiser == "sgd" else 0,
         )
         super().__init__(
@@ -380,7 +354,7 @@ class BatchNeuralUCB(Policy):
     @property
     def context_scale(self) -> Affine:
         """The map from contexts to what the network sees."""
-        return self._neural.scale
+        return self._neural.scale.affine
 
     @property
     def tuning(self) -> Validation | None:

@@ -1,0 +1,244 @@
+"""KernelUCB with the neural tangent kernel: what BatchNeuralUCB becomes when its network is infinitely wide.
+
+    k(x, x')   H̃^(L), the limit of ⟨g, g'⟩/m       K  (n, n)  among the rounds whose rewards are in
+    α          (λI + K)⁻¹ r̃                         mean  Σ_i k(x, x_i) α_i
+    bonus      β·√((k(x, x) − kᵀ(λI + K_t)⁻¹k)/λ)   over all rounds before the version
+
+A network that wide is linear in its weights, so its J gradient steps are α ← α − η((λI + K)α − r̃) from α = 0.
+Nothing is random, and nothing is trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rarely.core.choice import Mixture, Optimist, mixed
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Limit, Widths
+from rarely.core.covariance.dual import Dual
+from rarely.core.draws import make_generator
+from rarely.core.errors import check_choice, check_whole
+from rarely.core.factors import Factors
+from rarely.core.forgetting import Forgetting, describe_forgetting
+from rarely.core.history import History
+from rarely.core.learner import Lesson
+from rarely.core.objective import ENOUGH, TURNS
+from rarely.core.policy import Policy, Ties
+from rarely.core.radius import Beta, Occasion, describe_beta
+from rarely.core.scaling import Affine, ContextScale, RewardScale
+from rarely.core.schedules import EveryRound, Schedule
+from rarely.core.training import STABLE
+from rarely.core.types import Array, Arrays
+from rarely.theory.ntk import NTK, KernelLimit
+
+
+class KernelDual(Dual):
+    """The t×t form with the kernel in the place of inner products; its factors are the contexts."""
+
+    def __init__(self, kernel: NTK, widths: Widths, ridge: float, limit: Limit) -> None:
+        super().__init__(widths, ridge, limit)
+        self._kernel = kernel
+
+    def _gram(self, left: Factors, right: Factors) -> Array:
+        product = self._kernel.cross(left.inputs[0], right.inputs[0])
+        # k(x, x) is gain·‖x‖²; so √gain for a signal gives a factor its norm, and more or less of it is a weight.
+        product *= left.signals[0] / self._kernel.gain
+        product *= right.signals[0].T
+        return product
+
+
+@dataclass(frozen=True)
+class KernelLearner:
+    """A kernel estimate: points and their coefficients."""
+
+    kernel: NTK
+    ridge: float
+    steps: int | None
+    standardise_rewards: bool
+    scale: ContextScale
+    points: Array
+    """(n, ·): scaled contexts of the rounds learned from."""
+    coefficients: Array
+    """α, (n,)."""
+    rewards: RewardScale = field(default_factory=RewardScale)
+    used_step: float | None = None
+    rebuilds: ClassVar[bool] = False
+    noise: ClassVar[float | None] = None
+
+    @property
+    def dim(self) -> int:
+        return self.scale.affine.dim
+
+    @property
+    def widths(self) -> Widths:
+        return ((1, self.scale.affine.scaled_dim),)
+
+    @property
+    def reward_spread(self) -> float:
+        return self.rewards.spread
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        x = self.scale(contexts)
+        values = self.kernel.cross(x, self.points) @ self.coefficients if len(self.points) else np.zeros(len(x))
+        factors = Factors((x,), (np.full((len(x), 1), np.sqrt(self.kernel.gain)),))
+        return self.rewards.center + self.rewards.spread * values, factors
+
+    def seen(self, contexts: Array, rounds: int) -> KernelLearner:
+        scale = self.scale.seen(contexts, rounds)
+        return self if scale is self.scale else replace(self, scale=scale)
+
+    def scaled(self) -> KernelLearner:
+        return replace(self, scale=self.scale.fitted())
+
+    def learn(self, history: History) -> Lesson:
+        ready = self.scaled()
+        _, contexts, rewards, weights = history.samples()
+        if not len(rewards):
+            return Lesson(ready)
+        scale = RewardScale.fit(rewards, weights) if self.standardise_rewards else RewardScale()
+        if not np.isfinite(scale.spread):
+            return Lesson(self, "the rewards are so large that their standard deviation overflows")
+        x, y = ready.scale(contexts), (rewards - scale.center) / scale.spread
+        matrix = self.kernel.matrix(x)
+        root = np.ones(len(y)) if weights is None else np.sqrt(weights)
+        matrix *= root
+        matrix *= root[:, None]
+        matrix.flat[:: len(y) + 1] += self.ridge
+        with np.errstate(over="ignore", invalid="ignore"):
+            solution, step = self._solve(matrix, root * y)
+        reason = "" if np.isfinite(solution).all() else "the estimate overflows: the rewards are too large"
+        learner = replace(ready, points=x, coefficients=root * solution, rewards=scale, used_step=step)
+        return Lesson(learner, reason, step_size=step, steps=self.steps)
+
+    def _solve(self, matrix: Array, targets: Array) -> tuple[Array, float | None]:
+        """(λI + K)⁻¹ r̃ or, with steps, where so many of them lead; and their size."""
+        if self.steps is None:
+            return np.asarray(np.linalg.solve(matrix, targets), np.float64), None
+        step = STABLE / _top_eigenvalue(matrix)
+        solution = np.zeros(len(targets))
+        for _ in range(self.steps):
+            solution -= step * (matrix @ solution - targets)
+        return solution, step
+
+    def occasion(self, round: int, covariance: Covariance) -> Occasion:
+        return Occasion(
+            round=round,
+            features=covariance.rounds,
+            log_det=covariance.frozen_log_det,
+            ridge=self.ridge,
+            depth=self.kernel.depth,
+            steps=self.steps or 0,
+            step=self.used_step,
+            exact=self.steps is None,
+        )
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        numbers, arrays = self.scale.state()
+        numbers |= {"reward_center": self.rewards.center, "reward_spread": self.rewards.spread, "step": self.used_step}
+        return numbers, arrays | {"points": self.points, "coefficients": self.coefficients}
+
+    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> KernelLearner:
+        return replace(
+            self,
+            scale=ContextScale.restored(numbers, arrays),
+            points=arrays["points"],
+            coefficients=arrays["coefficients"],
+            rewards=RewardScale(numbers["reward_center"], numbers["reward_spread"]),
+            used_step=numbers["step"],
+        )
+
+
+def _top_eigenvalue(matrix: Array) -> float:
+    """By power iteration, to the accuracy that a network's training asks for."""
+    vector, value = 1 + 0.1 * np.cos(np.arange(len(matrix))), 0.0
+    for _ in range(TURNS):
+        image = matrix @ vector
+        previous, value = value, float(image @ image / (vector @ image))
+        vector = image / np.linalg.norm(image)
+        if abs(value - previous) <= ENOUGH * value:
+            break
+    return value
+
+
+class KernelUCB(Policy):
+    """KernelUCB (Valko et al., 2013) with the neural tangent kernel, under any schedule.
+
+        dim, schedule     d numbers in a context; when updates are due (without one: after every round)
+        depth, limit      L of the networks whose limit it is; "network": their own, H̃^(L); "definition": H
+        ridge, beta       λ of the regression and of Z_1 = λI; β in the bonus
+        steps             J gradient steps, as a network of infinite width would take them; None: their end
+        context_scale     an `Affine`; None fits one to what is seen, as `BatchNeuralUCB` does
+
+    The others are those of `BatchNeuralUCB`. Memory grows with the square of the rounds, and an update with their cube.
+
+    >>> from rarely import FixedGrid, KernelUCB
+    >>> policy = KernelUCB(dim=2, schedule=FixedGrid(horizon=20, batches=2))
+    >>> decision = policy.select(np.random.default_rng(0).random((10, 3, 2)))
+    >>> policy.observe(decision, np.linspace(0, 1, 10))
+    >>> policy.due, policy.update().accepted, policy.version
+    (True, True, 1)
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        schedule: Schedule | None = None,
+        *,
+        depth: int = 2,
+        limit: KernelLimit = "network",
+        ridge: float = 1.0,
+        beta: Beta = 0.1,
+        steps: int | None = None,
+        context_scale: Affine | None = None,
+        standardise_rewards: bool = True,
+        exploration: Mixture | None = None,
+        forgetting: Forgetting | None = None,
+        ties: Ties = "lowest",
+        seed: int | np.random.Generator | None = None,
+        memory_limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        check_choice("ties", ties, Ties)
+        if steps is not None:
+            check_whole("steps", steps, 1)
+        schedule = EveryRound() if schedule is None else schedule
+        scale = ContextScale.start(dim, context_scale, constant=True, fitted=True)
+        self._kernel = NTK(depth, limit)
+        none = np.empty((0, scale.affine.scaled_dim))
+        self._given: dict[str, Any] = {
+            "depth": depth,
+            "limit": limit,
+            "steps": steps,
+            "standardise_rewards": standardise_rewards,
+        }
+        self._given |= {"ties": ties, "memory_limit": memory_limit}
+        self._schedule, self._scale, self._exploration = schedule, context_scale, exploration
+        super().__init__(
+            KernelLearner(self._kernel, float(ridge), steps, standardise_rewards, scale, none, np.empty(0)),
+            schedule=schedule,
+            covariance="dual",
+            ridge=ridge,
+            beta=beta,
+            chooser=mixed(Optimist(draws=ties == "random"), exploration),
+            generator=make_generator(seed),
+            memory_limit=memory_limit,
+            forgetting=forgetting,
+        )
+
+    def _empty_covariance(self, ahead: int) -> Covariance:
+        limit = Limit(self._learner.widths, self._memory_limit, self._budget.horizon)
+        limit.check_rounds("dual", self._budget.horizon or 0)
+        return KernelDual(self._kernel, self._learner.widths, self._ridge, limit)
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON."""
+        return self._given | {
+            "dim": self.dim,
+            "schedule": self._schedule.describe(),
+            "ridge": self._ridge,
+            "beta": describe_beta(self._beta),
+            "context_scale": None if self._scale is None else self._scale.describe(),
+            "exploration": None if self._exploration is None else self._exploration.describe(),
+            "forgetting": describe_forgetting(self.history.forgetting),
+        }
