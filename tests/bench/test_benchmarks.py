@@ -29,7 +29,7 @@ TINY = {
     "import": partial(overheads.imports, repeats=1),
     "runner": partial(overheads.runner, rounds=20, runs=1, patterns=("fixed-B40",)),
     "ntk": partial(kernel.ntk, count=60, dim=3, turns=1),
-    "dimension": partial(kernel.effective_dimension_of_many, count=300, dim=3, memory_limit=2**18),
+    "dimension": partial(kernel.effective_dimension_of_many, count=300, dim=3, memory_limit=2**20),
     "million-parameters": partial(wide.million_parameters, rounds=20, batches=4, **SMALL),
     "long-run": partial(stream.long_run, rounds=400, batches=5),
     "million-rounds": partial(stream.million_rounds, rounds=600, settings=STREAM),
