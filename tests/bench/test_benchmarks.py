@@ -99,17 +99,17 @@ def test_a_stream_has_all_its_rounds_and_is_bounded_in_memory():
 
 
 def test_streams_keep_their_schedule(fast_yardsticks):
-    fixed = stream.stream(print, rounds=500, log_ratio=None, **STREAM)
+    (fixed,) = stream.stream(print, rounds=500, times=[1], log_ratio=None, **STREAM)
     assert fixed["versions"] == 5
     assert fixed["parameters"] == 8 * 3 + 8
-    rule = stream.stream(print, rounds=500, log_ratio=2.0, **STREAM | {"batches": 50})
+    (rule,) = stream.stream(print, rounds=500, times=[1], log_ratio=2.0, **STREAM | {"batches": 50})
     assert 5 < rule["versions"] <= 50
 
 
 def test_log_q_is_chosen_from_a_short_run(fast_yardsticks):
     settings = {"dim": 3, "arms": 2, **SMALL}
     log_ratio = stream.fitting_log_ratio(6000, 20, probe=600, **settings)
-    out = stream.stream(lambda text: None, rounds=6000, batches=60, log_ratio=log_ratio, **settings)
+    (out,) = stream.stream(lambda text: None, rounds=6000, times=[1], batches=60, log_ratio=log_ratio, **settings)
     assert 15 <= out["versions"] <= 25
 
 
