@@ -151,11 +151,11 @@ class Frontier:
         return min(close, key=lambda point: (point.batches, point.smooth), default=None)
 
     def growth(self, horizon: int) -> float:
-        """Growth of log det Z over so many rounds; beyond those simulated along log t, as in the pilot's last half."""
+        """Growth of log det Z over so many rounds; beyond those simulated a power of t, as in the pilot's last half."""
         (before, less), (rounds, all_of_it) = self.pilot[len(self.pilot) // 2], self.pilot[-1]
         if horizon <= rounds:
             return all_of_it
-        return all_of_it + (all_of_it - less) * math.log(horizon / rounds) / math.log(rounds / before)
+        return float(all_of_it * (all_of_it / less) ** (math.log(horizon / rounds) / math.log(rounds / before)))
 
     def schedule(self, point: Point, horizon: int) -> Schedule:
         """A point's schedule over another horizon."""
