@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from rarely import Affine, DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, InvalidInput, RarelyError
+from rarely import (
+    Affine,
+    DeterminantTrigger,
+    EveryRound,
+    FixedGrid,
+    GeometricGrid,
+    InvalidInput,
+    RarelyError,
+    TheoremRadius,
+)
 from rarely.cli import app
 from rarely.lab import Log, NothingClose, plan
 from rarely.lab.frontier import KINDS, Maker, Trial, default_batches, measure_frontier, play_trial
@@ -88,8 +97,11 @@ def test_a_plan_is_json_and_advice(made):
     assert set(back["enough"]["5 %"]) == set(KINDS)
     assert back["advice"] == made.text()
     assert [len(point["pattern"]) for point in back["frontier"]["points"][:2]] == [2, 8]
-    alone = plan(log_of(rewards=False), horizon=40, runs=1, policy="linear", batches=[2])
-    json.dumps(alone.describe(), allow_nan=False)
+    odd = {"beta": TheoremRadius(0.1, 1.0), "ridge": np.float64(0.5)}
+    alone = plan(log_of(rewards=False), horizon=40, runs=1, policy="linear", batches=[2], settings=odd)
+    told = json.loads(json.dumps(alone.describe(), allow_nan=False))["settings"]
+    assert told["ridge"] == 0.5
+    assert told["beta"]["nu"] == 0.1
     assert "Update as often as you can" in alone.text() or "one run, so no interval" in alone.text()
 
 
@@ -108,7 +120,7 @@ def test_a_plan_becomes_the_schedule_of_the_whole_horizon(made):
 
 def test_a_linear_world_needs_few_batches():
     # Runs differ, so the promise is about what is told surely by enough of them.
-    found = plan(Lines(), horizon=400, runs=8, policy="linear", settings={"beta": 0.1})
+    found = plan(Lines(), horizon=300, runs=6, policy="linear", settings={"beta": 0.1})
     assert found.growth.value < 3.5
     assert found.frontier.enough(0.5, surely=True).batches <= 16
     assert found.frontier.of_kind("fixed")[0].ratio.value > found.frontier.of_kind("fixed")[-1].ratio.value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from rarely.core.errors import RarelyError
@@ -166,9 +167,13 @@ def _some(rounds: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """JSON knows no infinity and no NaN."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    """As JSON, which knows no infinity, no NaN, and no settings that are objects: these are told in words."""
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, Integral):
+        return value if isinstance(value, bool) else int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None else str(value)

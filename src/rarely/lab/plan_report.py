@@ -41,7 +41,7 @@ def render(plan: Plan) -> str:
         "\n".join([head, "|---|---:|---:|---:|---:|---:|---|", *map(_row, frontier.points)]),
         "## What this rests on",
         rests,
-        f"`settings`: {json.dumps(plan.settings, default=str)}, seed {plan.seed}.",
+        f"Seed {plan.seed}.",
     ]
     return "\n\n".join(row.rstrip() for row in rows) + "\n"
 

@@ -93,6 +93,7 @@ def plan(
     adaptive, lower, upper = (
         adaptive_plan(value, horizon, case.world.arms, ridge) for value in (growth.value, growth.lower, growth.upper)
     )
+    notes = [*_notes_on_rounds(source, horizon, rounds), case.note, *_notes_on_growth(growth, maker), _note_on(maker)]
     pilot, *seeds = (int(number) for number in np.random.SeedSequence(seed).generate_state(runs + 1))
     frontier = measure_frontier(
         case.world, maker, rounds, counts, seeds, pilot, jobs, lambda done, of: progress("simulation", done, of)
@@ -108,7 +109,7 @@ def plan(
         theory=Theory(fixed_batches(horizon), adaptive, lower, upper),
         fit=case.fit,
         frontier=frontier,
-        notes=(*_notes_on_rounds(source, horizon, rounds), case.note, *_notes_on_growth(growth), _note_on(maker)),
+        notes=tuple(notes),
     )
 
 
@@ -204,7 +205,8 @@ def _notes_on_rounds(source: Log | World, horizon: int, rounds: int) -> list[str
     if rounds < horizon:
         notes.append(
             f"The simulation is {rounds} rounds long, not {horizon}: the frontier is that of the SHORTER horizon at "
-            "the same numbers of batches, and log q at the whole horizon is extrapolated."
+            "the same numbers of batches. This favours fixed grids, whose first batch, played untrained, grows with "
+            "the horizon. log q at the whole horizon is EXTRAPOLATED from the simulated growth of log det Z."
         )
     if isinstance(source, Log):
         again = f", and {rounds - len(source)} more are drawn from it again" if rounds > len(source) else ""
@@ -214,12 +216,13 @@ def _notes_on_rounds(source: Log | World, horizon: int, rounds: int) -> list[str
     return notes
 
 
-def _notes_on_growth(growth: Growth) -> list[str]:
+def _notes_on_growth(growth: Growth, maker: Maker) -> list[str]:
     measured = growth.measured
     how = "exactly" if measured.lower == measured.upper else f"within {measured.lower:.1f} to {measured.upper:.1f}"
+    kernel = "the linear kernel" if maker.policy == "linear" else "the tangent kernel"
     notes = [
-        f"The effective dimension of {measured.count} contexts is {measured.value:.1f}, known {how}; random halves of "
-        f"the rounds differ by ±{growth.spread:.1f}."
+        f"The effective dimension of {measured.count} contexts under {kernel} is {measured.value:.1f}, known {how}; "
+        f"random halves of the rounds differ by ±{growth.spread:.1f}."
     ]
     if growth.extrapolated:
         notes.append(
