@@ -107,8 +107,8 @@ class Plan:
         )
         if not point.surely_within(most):
             sure = self.frontier.enough(most, surely=True)
-            told = "and of nothing tried can they" if sure is None else f"of {named(sure)} they can"
-            sentence += f" {self.frontier.runs} runs cannot tell whether that is within {_percent(most)}; {told}."
+            told = ", nor of anything else that was tried" if sure is None else f"; of {named(sure)} they can"
+            sentence += f" {self.frontier.runs} runs cannot tell whether that is within {_percent(most)}{told}."
         return f"{sentence} {self._when(point)}"
 
     def _when(self, point: Point) -> str:

@@ -151,11 +151,11 @@ class Frontier:
         return min(close, key=lambda point: (point.batches, point.smooth), default=None)
 
     def growth(self, horizon: int) -> float:
-        """Growth of log det Z over so many rounds; beyond those simulated a power of t, as in the pilot's last half."""
+        """Growth of log det Z over so many rounds; beyond the simulated ones a line in log t, as the pilot ended."""
         (before, less), (rounds, all_of_it) = self.pilot[len(self.pilot) // 2], self.pilot[-1]
         if horizon <= rounds:
             return all_of_it
-        return float(all_of_it * (all_of_it / less) ** (math.log(horizon / rounds) / math.log(rounds / before)))
+        return all_of_it + (all_of_it - less) * math.log(horizon / rounds) / math.log(rounds / before)
 
     def schedule(self, point: Point, horizon: int) -> Schedule:
         """A point's schedule over another horizon."""

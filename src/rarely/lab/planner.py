@@ -234,9 +234,8 @@ def _notes_on_growth(growth: Growth, maker: Maker) -> list[str]:
 
 def _note_on_fit(fit: Fit) -> str:
     foreseen = f"{100 * fit.r_squared:.0f} % of the variance of rewards that it had not seen"
-    note = (
-        f"Rewards are a network's, fitted to {fit.rewards} of the log's: it foresees {foreseen}; noise {fit.noise:.3g}."
-    )
+    note = f"Rewards are a network's, fitted to {fit.rewards} of the log's: it foresees {foreseen}. "
+    note += f"Around it noise is normal, of {fit.noise:.3g}."
     if fit.r_squared <= 0:
         note += " That is NOTHING: the simulation says little about your rewards."
     if fit.unseen:
@@ -248,5 +247,6 @@ def _note_on(maker: Maker) -> str:
     settings = ", ".join(f"{name}={value}" for name, value in maker.settings.items())
     return (
         f"The simulated policy is {maker.policy} ({settings}), starts untrained, and has all rewards of a batch in "
-        "time for its update. A policy that starts from the log needs fewer updates, and other values of log q."
+        "time for its update. One that starts from the log needs fewer updates; that one, and one with other settings, "
+        "needs other values of log q."
     )

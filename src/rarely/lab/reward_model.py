@@ -24,7 +24,7 @@ from rarely.worlds.protocol import World
 
 FEWEST = 50
 """Rewards below which a network is not fitted: a fifth of them would judge nothing."""
-MOST = 20_000
+MOST = 5000
 """Rewards that a network is fitted to; of more so many are picked at random."""
 TRIES = 4
 """Trainings, each of which tunes one more path on one more fold."""
