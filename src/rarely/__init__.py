@@ -1,5 +1,6 @@
 """Contextual bandits that decide often and retrain rarely."""
 
+from rarely.core.assessed import Scores
 from rarely.core.blocks import ArmBlocks
 from rarely.core.choice import Mixture
 from rarely.core.covariance import ErrorBound, Price, Sketch, prices
@@ -33,7 +34,7 @@ from rarely.core.policies import (
     NeuralUCB,
     Uniform,
 )
-from rarely.core.policy import Policy, Scores
+from rarely.core.policy import Policy
 from rarely.core.radius import NoiseRadius, TheoremRadius
 from rarely.core.records import UpdateRecord
 from rarely.core.roster import Offer, Roster

@@ -29,7 +29,7 @@ TINY = {
     "import": partial(overheads.imports, repeats=1),
     "runner": partial(overheads.runner, rounds=20, runs=1, patterns=("fixed-B40",)),
     "ntk": partial(kernel.ntk, count=60, dim=3, turns=1),
-    "dimension": partial(kernel.effective_dimension_of_many, count=300, dim=3, memory_limit=2**18),
+    "dimension": partial(kernel.effective_dimension_of_many, count=300, dim=3, memory_limit=2**20),
     "million-parameters": partial(wide.million_parameters, rounds=20, batches=4, **SMALL),
     "long-run": partial(stream.long_run, rounds=400, batches=5),
     "million-rounds": partial(stream.million_rounds, rounds=600, settings=STREAM),
@@ -99,17 +99,17 @@ def test_a_stream_has_all_its_rounds_and_is_bounded_in_memory():
 
 
 def test_streams_keep_their_schedule(fast_yardsticks):
-    fixed = stream.stream(print, rounds=500, log_ratio=None, **STREAM)
+    (fixed,) = stream.stream(print, rounds=500, times=[1], log_ratio=None, **STREAM)
     assert fixed["versions"] == 5
     assert fixed["parameters"] == 8 * 3 + 8
-    rule = stream.stream(print, rounds=500, log_ratio=2.0, **STREAM | {"batches": 50})
+    (rule,) = stream.stream(print, rounds=500, times=[1], log_ratio=2.0, **STREAM | {"batches": 50})
     assert 5 < rule["versions"] <= 50
 
 
 def test_log_q_is_chosen_from_a_short_run(fast_yardsticks):
     settings = {"dim": 3, "arms": 2, **SMALL}
     log_ratio = stream.fitting_log_ratio(6000, 20, probe=600, **settings)
-    out = stream.stream(lambda text: None, rounds=6000, batches=60, log_ratio=log_ratio, **settings)
+    (out,) = stream.stream(lambda text: None, rounds=6000, times=[1], batches=60, log_ratio=log_ratio, **settings)
     assert 15 <= out["versions"] <= 25
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rarely
-from rarely import Affine, AtRounds, BatchNeuralUCB, FixedGrid, InvalidInput, KernelUCB, NoiseRadius, Window
+from rarely import Affine, AtRounds, BatchNeuralUCB, Discount, FixedGrid, InvalidInput, KernelUCB, NoiseRadius, Window
 from rarely.theory import NTK
 from worlds import HORIZON, contexts, play, rewards
 
@@ -27,8 +27,8 @@ def half_played(policy, seed=0):
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.sampled_from(["network", "definition"]))
-def test_means_and_bonuses_are_the_formulas(seed, depth, limit):
-    policy, kernel = raw(depth=depth, limit=limit), NTK(depth, limit)
+def test_means_and_bonuses_are_the_formulas(seed, depth, kind):
+    policy, kernel = raw(depth=depth, kind=kind), NTK(depth, kind)
     x, y, ahead = half_played(policy, seed)
     regular = kernel.matrix(x) + 0.3 * np.eye(len(x))
     scores = policy.score(ahead[0])
@@ -71,6 +71,35 @@ def test_wide_networks_approach_it(depth):
     assert wide[1] < 0.1 * expected.bonuses.mean()
 
 
+@pytest.mark.parametrize("steps", [1, 7])
+def test_each_step_is_one_of_gradient_descent(steps):
+    policy = raw(steps=steps)
+    x, y, ahead = half_played(policy)
+    kernel = NTK(2, "network")
+    regular = kernel.matrix(x) + 0.3 * np.eye(len(x))
+    step, alpha = policy.updates[0].step_size, np.zeros(len(x))
+    # Power iteration stops within half a per cent, below the top eigenvalue.
+    assert step == pytest.approx(1.8 / np.linalg.eigvalsh(regular)[-1], rel=5e-3)
+    for _ in range(steps):
+        alpha -= step * (regular @ alpha - y)
+    np.testing.assert_allclose(policy.score(ahead[0]).means, kernel.cross(ahead[0], x) @ alpha, atol=1e-10)
+
+
+def test_a_discount_fades_in_the_kernel_too():
+    """Means, bonuses and log det: samples weigh w, and so do their features."""
+    policy = raw(forgetting=Discount(0.8))
+    x, y, ahead = half_played(policy)
+    kernel, weights = NTK(2, "network"), 0.8 ** np.arange(len(x) - 1, -1, -1)
+    root = np.sqrt(weights)
+    regular = root[:, None] * kernel.matrix(x) * root + 0.3 * np.eye(len(x))
+    k = root[:, None] * kernel.cross(x, ahead[0])
+    scores = policy.score(ahead[0])
+    np.testing.assert_allclose(scores.means, k.T @ np.linalg.solve(regular, root * y), atol=1e-9)
+    variance = kernel.diagonal(ahead[0]) - np.einsum("ij,ij->j", k, np.linalg.solve(regular, k))
+    np.testing.assert_allclose(scores.bonuses, 0.7 * np.sqrt(variance / 0.3), atol=1e-8)
+    assert policy.log_det == pytest.approx(np.linalg.slogdet(regular / 0.3)[1], rel=1e-9)
+
+
 def test_a_window_forgets_in_the_kernel_too():
     policy = raw(forgetting=Window(5))
     x, y, ahead = half_played(policy)
@@ -110,5 +139,20 @@ def test_bad_settings_say_what_is_wanted():
         KernelUCB(2, steps=0)
     with pytest.raises(InvalidInput, match="depth"):
         KernelUCB(2, depth=1)
+    with pytest.raises(InvalidInput, match="ridge"):
+        KernelUCB(2, ridge="a")
     with pytest.raises(InvalidInput, match="NoiseRadius"):
         KernelUCB(2, beta=NoiseRadius(0.1))
+
+
+def test_a_class_of_ones_own_is_loaded_and_never_in_the_place_of_ours(tmp_path):
+    class Mine(KernelUCB):
+        pass
+
+    ours, mine = raw(), Mine(2, AtRounds((3,)))
+    Mine.__name__ = "KernelUCB"
+    ours.save(tmp_path / "ours")
+    assert type(rarely.load(tmp_path / "ours")) is KernelUCB
+    Mine.__name__ = "Mine"
+    mine.save(tmp_path / "mine")
+    assert type(rarely.load(tmp_path / "mine")) is Mine

@@ -15,7 +15,7 @@ from typing import Any
 from rarely.bench.measure import BenchmarkFailed, Tell
 
 
-def alone(work: str, tell: Tell, **arguments: Any) -> dict[str, Any]:
+def alone(work: str, tell: Tell, **arguments: Any) -> Any:
     """What `rarely.bench.MODULE.FUNCTION(tell, **arguments)` gives, for work = "MODULE:FUNCTION"."""
     command = [sys.executable, "-m", "rarely.bench.alone", work, json.dumps(arguments)]
     last, result = "it said nothing", None
@@ -33,7 +33,7 @@ def alone(work: str, tell: Tell, **arguments: Any) -> dict[str, Any]:
         except BaseException:
             process.kill()
             raise
-    if process.returncode or not isinstance(result, dict):
+    if process.returncode or result is None:
         raise BenchmarkFailed(f"{work} ended with code {process.returncode}: {last}.")
     return result
 

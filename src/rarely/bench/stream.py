@@ -23,6 +23,7 @@ from rarely.lab.environment import peak_memory, reset_peak_memory
 
 CHUNK = 2000
 """Rounds whose contexts are in memory at a time."""
+TURNS = 20
 MILLION: dict[str, Any] = {"batches": 100, "dim": 20, "arms": 10, "hidden": 64, "steps": 20}
 
 
@@ -42,67 +43,81 @@ def _primal(dim: int, schedule: Schedule, hidden: int, steps: int) -> BatchNeura
     return BatchNeuralUCB(dim, schedule, hidden=hidden, steps=steps, covariance="primal", context_scale=scale, seed=0)
 
 
-def stream(
-    tell: Tell, *, rounds: int, batches: int, dim: int, arms: int, hidden: int, steps: int, log_ratio: float | None
-) -> dict[str, Any]:
-    """A long primal run on a fixed grid, or with `log_ratio` under the determinant rule; in a process of its own."""
-    schedule: Schedule = FixedGrid(rounds, batches)
-    if log_ratio is not None:
-        schedule = DeterminantTrigger(rounds, batches, log_ratio)
-    policy = _primal(dim, schedule, hidden, steps)
+class Streamed:
+    """A long primal run on a fixed grid, or with `log_ratio` under the determinant rule, played a part at a time."""
+
+    def __init__(
+        self, *, rounds: int, batches: int, dim: int, arms: int, hidden: int, steps: int, log_ratio: float | None
+    ) -> None:
+        schedule: Schedule = FixedGrid(rounds, batches)
+        if log_ratio is not None:
+            schedule = DeterminantTrigger(rounds, batches, log_ratio)
+        self.rounds, self.arms, self.steps = rounds, arms, steps
+        self.policy = _primal(dim, schedule, hidden, steps)
+        self.deciding: list[tuple[int, float]] = []
+        """Rounds and seconds, chunk by chunk."""
+        self.training = self.processor = 0.0
+        self._chunks = chunks(rounds, arms, dim)
+
+    def play(self, until: int) -> None:
+        """Go on to this round."""
+        begun = time.process_time()
+        policy = self.policy
+        while policy.round < until:
+            contexts, rewards = next(self._chunks)
+            done, seconds = 0, 0.0
+            while done < len(contexts):
+                start = time.perf_counter()
+                decision = policy.select(contexts[done:], until_due=True)
+                policy.observe(decision, rewards[done:][np.arange(len(decision)), decision.arm])
+                seconds += time.perf_counter() - start
+                done += len(decision)
+                if policy.due and policy.round < self.rounds:
+                    self.training += seconds_of(policy.update)
+            self.deciding.append((len(contexts), seconds))
+        self.processor += time.process_time() - begun
+
+    def described(self, rates: tuple[float, float]) -> dict[str, Any]:
+        """What it took, and what its products alone would take at these rates, of float32 and float64."""
+        shapes, fifth = self.policy.network.shapes, max(1, len(self.deciding) // 5)
+        trained = sum(self.steps * training_pass(update.samples, shapes) for update in self.policy.updates)
+        return {
+            "parameters": self.policy.network.parameters,
+            "versions": self.policy.version + 1,
+            "history": sum(array.nbytes for array in self.policy.history.state()[1].values()),
+            "deciding": sum(seconds for _, seconds in self.deciding),
+            "training": self.training,
+            "processor": self.processor,
+            "ideal": scoring_primal(self.rounds * self.arms, shapes) / rates[1] + trained / rates[0],
+            "start": float(np.median([seconds / n for n, seconds in self.deciding[:fifth]])),
+            "end": float(np.median([seconds / n for n, seconds in self.deciding[-fifth:]])),
+        }
+
+
+def stream(tell: Tell, *, rounds: int, times: list[int], **settings: Any) -> list[dict[str, Any]]:
+    """Runs of so many times the rounds, in turns, each a twentieth of its own at a time; in a process of their own.
+
+    A machine that is slower for some minutes is then slower for all of them.
+    """
+    runs = [Streamed(rounds=count * rounds, **settings) for count in times]
     rates = product_rate(np.float32), product_rate(np.float64)
-    reset_peak_memory()  # the yardstick's own arrays are not the run's
-    begun = time.process_time()
-    deciding, training = _play_stream(policy, chunks(rounds, arms, dim), rounds, tell)
-    processor = time.process_time() - begun
+    reset_peak_memory()  # the yardstick's own arrays are not the runs'
+    for turn in range(1, TURNS + 1):
+        for run in runs:
+            run.play(run.rounds * turn // TURNS)
+            tell(f"round {run.policy.round:,} of {run.rounds:,}, version {run.policy.version}")
     peak = peak_memory()
     rates = max(rates[0], product_rate(np.float32)), max(rates[1], product_rate(np.float64))
-    shapes = policy.network.shapes
-    trained = sum(steps * training_pass(update.samples, shapes) for update in policy.updates)
-    fifth = max(1, len(deciding) // 5)
-    return {
-        "parameters": policy.network.parameters,
-        "versions": policy.version + 1,
-        "peak": peak,
-        "history": sum(array.nbytes for array in policy.history.state()[1].values()),
-        "deciding": sum(seconds for _, seconds in deciding),
-        "training": training,
-        "processor": processor,
-        "ideal": scoring_primal(rounds * arms, shapes) / rates[1] + trained / rates[0],
-        "start": float(np.median([seconds / n for n, seconds in deciding[:fifth]])),
-        "end": float(np.median([seconds / n for n, seconds in deciding[-fifth:]])),
-    }
-
-
-def _play_stream(
-    policy: BatchNeuralUCB, parts: Iterator[tuple[Array, Array]], rounds: int, tell: Tell
-) -> tuple[list[tuple[int, float]], float]:
-    """Rounds and seconds of deciding, chunk by chunk, and all seconds of training."""
-    deciding, training, told = [], 0.0, 0
-    for contexts, rewards in parts:
-        done, seconds = 0, 0.0
-        while done < len(contexts):
-            start = time.perf_counter()
-            decision = policy.select(contexts[done:], until_due=True)
-            paid = rewards[done:][np.arange(len(decision)), decision.arm]
-            policy.observe(decision, paid)
-            seconds += time.perf_counter() - start
-            done += len(decision)
-            if policy.due and policy.round < rounds:
-                training += seconds_of(policy.update)
-        deciding.append((len(contexts), seconds))
-        if policy.round * 20 // rounds > told:
-            told = policy.round * 20 // rounds
-            tell(f"round {policy.round:,} of {rounds:,}, version {policy.version}")
-    return deciding, training
+    return [run.described(rates) | {"peak": peak} for run in runs]
 
 
 def expected_growth(
     rounds: int, schedule: Schedule, probe: int, *, dim: int, arms: int, hidden: int, steps: int
 ) -> float:
     """log det Z after T rounds, from so many: it grows like log t, so its late slope in log t is carried on."""
-    policy = _primal(dim, schedule, hidden, steps)
-    _play_stream(policy, chunks(probe, arms, dim), probe, lambda text: None)
+    run = Streamed(rounds=probe, batches=1, dim=dim, arms=arms, hidden=hidden, steps=steps, log_ratio=None)
+    run.policy = policy = _primal(dim, schedule, hidden, steps)
+    run.play(probe)
     ends = [(1, 0.0), *((update.round, update.log_det) for update in policy.updates), (probe, policy.log_det)]
     late = np.array(ends[len(ends) // 2 - 1 :])
     slope = np.polyfit(np.log(late[:, 0]), late[:, 1], 1)[0]
@@ -125,9 +140,8 @@ def million_rounds(tell: Tell, *, rounds: int = 1_000_000, settings: dict[str, A
     own = {name: settings[name] for name in ("dim", "arms", "hidden", "steps")}
     log_ratio = fitting_log_ratio(rounds, settings["batches"], **own)
     tell(f"log q = {log_ratio:.1f} should make about {settings['batches']} versions")
-    once = alone("stream:stream", tell, rounds=rounds, log_ratio=None, **settings)
-    twice = alone("stream:stream", tell, rounds=2 * rounds, log_ratio=None, **settings)
-    rule = alone("stream:stream", tell, rounds=rounds, log_ratio=log_ratio, **settings)
+    once, twice = alone("stream:stream", tell, rounds=rounds, times=[1, 2], log_ratio=None, **settings)
+    (rule,) = alone("stream:stream", tell, rounds=rounds, times=[1], log_ratio=log_ratio, **settings)
     setting = (
         f"T = {rounds:,}, d = {own['dim']}, K = {own['arms']}, m = {own['hidden']}, p = {once['parameters']}, "
         f"B = {settings['batches']}, J = {own['steps']}, primal"
@@ -138,7 +152,15 @@ def million_rounds(tell: Tell, *, rounds: int = 1_000_000, settings: dict[str, A
         says = (
             f"{setting}, {how}: the whole time over the products of scoring (p² operations a candidate) and training."
         )
-        return Figure(name, says, seconds / out["ideal"], "times the products' time", "lower", seconds, note=_note(out))
+        return Figure(
+            name,
+            says,
+            seconds / out["ideal"],
+            "times the products' time",
+            "lower",
+            seconds,
+            note=_note(out, alone=out is rule),
+        )
 
     seconds = [out["deciding"] + out["training"] for out in (once, twice)]
     return [
@@ -146,30 +168,30 @@ def million_rounds(tell: Tell, *, rounds: int = 1_000_000, settings: dict[str, A
         over_products("million-rounds-determinant", f"determinant rule, log q = {log_ratio:.1f}", rule),
         Figure(
             "million-rounds-doubled",
-            f"{setting}, fixed grid: the time of twice as many rounds at the same B over the time of these.",
+            f"{setting}, fixed grid: the time of twice as many rounds at the same B over the time of these, in turns.",
             seconds[1] / seconds[0],
             "times as long",
             "lower",
             seconds[1],
             2.1,
-            # Other work on the machine lengthens the one or the other; the processor's time shows it.
-            f"{twice['processor'] / once['processor']:.2f} times the processor's time; {_note(twice)}",
+            f"{twice['processor'] / once['processor']:.2f} times the processor's time; {_note(twice, alone=False)}",
         ),
     ]
 
 
-def _note(out: dict[str, Any]) -> str:
+def _note(out: dict[str, Any], *, alone: bool) -> str:
+    memory = f"peak memory {out['peak'] / 2**20:.0f} MiB, of which " if alone else ""
     return (
         f"{out['deciding']:.0f} s of deciding and {out['training']:.0f} s of training, {out['versions']} versions, "
-        f"peak memory {out['peak'] / 2**20:.0f} MiB, of which the history {out['history'] / 2**20:.0f} MiB"
+        f"{memory}the history {'' if alone else 'has '}{out['history'] / 2**20:.0f} MiB"
     )
 
 
 def long_run(tell: Tell, *, rounds: int = 100_000, batches: int = 50) -> list[Figure]:
     """Deciding must cost the same at the end as at the start."""
     settings = {"batches": batches, "dim": 8, "arms": 4, "hidden": 32, "steps": 200, "log_ratio": None}
-    short = alone("stream:stream", tell, rounds=rounds // 4, **settings)
-    long = alone("stream:stream", tell, rounds=rounds, **settings)
+    (short,) = alone("stream:stream", tell, rounds=rounds // 4, times=[1], **settings)
+    (long,) = alone("stream:stream", tell, rounds=rounds, times=[1], **settings)
     grown = (long["peak"] - short["peak"]) / 2**20
     return [
         Figure(
@@ -180,7 +202,7 @@ def long_run(tell: Tell, *, rounds: int = 100_000, batches: int = 50) -> list[Fi
             "times as long",
             "lower",
             long["deciding"] + long["training"],
-            note=f"{_note(long)}; {grown:.0f} MiB more than at a quarter of the rounds",
+            note=f"{_note(long, alone=True)}; {grown:.0f} MiB more than at a quarter of the rounds",
         )
     ]
 

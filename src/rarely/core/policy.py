@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rarely.core import archive
-from rarely.core.choice import Chooser, drawn, tolerances
+from rarely.core.assessed import Assessed, Scores, likeliest, whole
+from rarely.core.choice import Chooser, drawn
 from rarely.core.contexts import Part, Rounds, read_rounds
 from rarely.core.covariance import DEFAULT_SKETCH, FORMS, Auto, Candidates, Covariance, ErrorBound, Kind, Limit, Sketch
 from rarely.core.covariance.protocol import prior_variances
@@ -35,28 +33,19 @@ from rarely.core.errors import (
     check_positive,
     check_whole,
 )
-from rarely.core.factors import joined
 from rarely.core.forgetting import Forgetting, check_forgetting
 from rarely.core.history import History, read_log
 from rarely.core.learner import Learner, Lesson
 from rarely.core.radius import Beta, radius_at
 from rarely.core.records import UpdateRecord
 from rarely.core.schedules import FAR, Budget, Schedule, schedule_from
-from rarely.core.types import Array, Arrays, Decision, IntArray
+from rarely.core.types import Array, Arrays, Decision
 
-Number = TypeVar("Number", np.float64, np.int64)
 Ties = Literal["lowest", "random"]
 
 
 BOTH_SIDES = 1.959963984540054
 """Standard deviations that leave 2.5 % of a Gaussian on either side."""
-
-
-class Scores(NamedTuple):
-    """What a frozen policy thinks of each arm, in reward units; NaN where no arm is."""
-
-    means: Array
-    bonuses: Array
 
 
 class Policy(ABC):
@@ -235,7 +224,7 @@ class Policy(ABC):
         for part in rounds.parts(at_once):
             assessed = self._assess(part, covariance)
             probabilities = assessed.probabilities(self._chooser)
-            picked = _likeliest(probabilities) if draws is None else drawn(probabilities, draws.peek(len(part)))
+            picked = likeliest(probabilities) if draws is None else drawn(probabilities, draws.peek(len(part)))
             rows = part.row_of(picked)
             proposal = covariance.propose(assessed.chosen(rows, covariance))
             end = self._first_due(now, proposal.log_dets)
@@ -254,7 +243,7 @@ class Policy(ABC):
             if until_due and due:
                 break
 
-        arm = _whole(arms)
+        arm = whole(arms)
         numbers = np.arange(start + 1, start + 1 + len(arm))
         decision = Decision(
             arm=int(arm[0]) if rounds.single else arm,
@@ -269,11 +258,11 @@ class Policy(ABC):
             draws.commit()
         known, each = np.empty((len(arm), 3)), np.arange(len(arm))
         for column, of_all in enumerate((chances, means, bonuses)):
-            known[:, column] = _whole(of_all)[each, arm]
-        self._history.add_rounds(_whole(chosen), arm, self._version, known)
+            known[:, column] = whole(of_all)[each, arm]
+        self._history.add_rounds(whole(chosen), arm, self._version, known)
         return decision
 
-    def _assess(self, part: Part, covariance: Covariance) -> _Assessed:
+    def _assess(self, part: Part, covariance: Covariance) -> Assessed:
         """Means, bonuses and measured features of a part's arms, in blocks where one round has very many."""
         block = max(covariance.block(), 1)
         pieces = []
@@ -282,10 +271,10 @@ class Policy(ABC):
             # Of several blocks only the features are kept: what was solved would fill t numbers an arm.
             pieces.append(piece if len(part.rows) <= block else (*piece[:3], piece[3].unsolved()))
         means, bonuses, priors, candidates = zip(*pieces, strict=True)
-        return _Assessed(
-            means=part.padded(_whole(means)),
-            bonuses=part.padded(_whole(bonuses)),
-            prior_bonuses=part.padded(_whole(priors)),
+        return Assessed(
+            means=part.padded(whole(means)),
+            bonuses=part.padded(whole(bonuses)),
+            prior_bonuses=part.padded(whole(priors)),
             candidates=list(candidates),
             block=block,
             reward_spread=self._learner.reward_spread,
@@ -468,38 +457,6 @@ class Policy(ABC):
         self._history.restore(header["history"], part("history"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Assessed:
-    """A part's arms, (n, K) each, and the measured features of those that are there, block by block."""
-
-    means: Array
-    bonuses: Array
-    prior_bonuses: Array
-    candidates: list[Candidates]
-    block: int
-    reward_spread: float
-
-    def probabilities(self, chooser: Chooser) -> Array:
-        tolerance = tolerances(self.means + self.bonuses, self.prior_bonuses, self.reward_spread)
-        return chooser.probabilities(self.means, self.bonuses, tolerance)
-
-    def chosen(self, rows: IntArray, covariance: Covariance) -> Candidates:
-        """The chosen rows as candidates; those of several blocks are measured again, together."""
-        if len(self.candidates) == 1:
-            return self.candidates[0][rows]
-        return covariance.measure(
-            joined([self.candidates[row // self.block].factors[[row % self.block]] for row in rows])
-        )
-
-
-def _likeliest(probabilities: Array) -> IntArray:
-    return np.asarray(np.argmax(probabilities, axis=1), np.int64)
-
-
 def _joined(parts: list[Array], rounds: Rounds) -> Array:
-    whole = _whole(parts)
-    return whole[0] if rounds.single else whole
-
-
-def _whole(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    joined = whole(parts)
+    return joined[0] if rounds.single else joined

@@ -123,7 +123,7 @@ class Moments:
         return Affine(self.mean.copy(), spread, constant)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ContextScale:
     """The scale of contexts as it stands: given, or fitted to what was seen, a column's for life once it is settled."""
 
@@ -158,7 +158,8 @@ class ContextScale:
         if self.moments is None or self.moments.rounds < FEWEST:
             return self
         fresh, kept, old = self.moments.affine(), self.settled, self.affine
-        affine = Affine(np.where(kept, old.center, fresh.center), np.where(kept, old.spread, fresh.spread))
+        center, spread = np.where(kept, old.center, fresh.center), np.where(kept, old.spread, fresh.spread)
+        affine = Affine(center, spread, old.constant)
         settled = kept | self.moments.settled()
         return ContextScale(affine, None if settled.all() else self.moments, settled)
 

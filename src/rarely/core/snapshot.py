@@ -24,7 +24,10 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
     """
     header, arrays = archive.read(path)
     name = header.get("policy")
-    kinds = {kind.__name__: kind for kind in _kinds_of(Policy)}
+    # The package's own names are its own, whatever is imported beside them.
+    kinds = {
+        kind.__name__: kind for kind in sorted(_kinds_of(Policy), key=lambda k: k.__module__.startswith("rarely."))
+    }
     if name not in kinds:
         raise SnapshotError(
             f"{os.fspath(path)} holds a policy of kind {name!r}, which this version does not know; if the class is "
@@ -37,7 +40,8 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
         settings["context_scale"] = Affine(**settings["context_scale"])
     if settings.get("exploration") is not None:
         settings["exploration"] = Mixture(**settings["exploration"])
-    settings["forgetting"] = forgetting_from(settings.get("forgetting"))
+    if "forgetting" in settings:
+        settings["forgetting"] = forgetting_from(settings["forgetting"])
     if "covariance" in settings:
         settings["covariance"] = form_from(settings["covariance"])
     if "beta" in settings:

@@ -5,12 +5,14 @@
 
 The theorems leave constants C₁, C₂, C₃ unknown: here they are parameters, 1 unless given. Functions called *order*
 are what stands in an Õ(·), without constants and logarithms: they compare, and predict no number. The others are the
-last lines of the proofs, for networks wide enough that the terms in m vanish. Four slips of the text are mended:
+last lines of the proofs, for networks wide enough that the terms in m vanish. d̃ is that of the network's own kernel
+(`effective_dimension(..., kind="network")`) wherever D is bounded through it. Slips of the text that are mended:
 
     J            is negative as printed; the inverse of its ratio is meant
     |C| ≤ D      Theorem 1's proof; |C| ≤ D/log 2, since each of these batches doubles the determinant
     2√2·β√(TD)   Theorem 1's proof; Lemma 3 has Σ ≤ 2D, so it is 4β√(TD)
     q^B          Theorem 2; B batches have B − 1 triggers, so it is q^{B−1}
+    min{·, 1}    Lemma 1's regret of a round is at most 1, so its 2β must be at least that: β counts as ½ or more
 """
 
 from __future__ import annotations
@@ -20,8 +22,6 @@ from dataclasses import dataclass
 
 from rarely.core.errors import check_not_negative, check_positive, check_whole
 from rarely.core.radius import Occasion, TheoremRadius
-
-WIDE = "as in the theorems"
 
 
 def radius(
@@ -42,7 +42,9 @@ def radius(
     >>> round(radius(1, 0.0, nu=0.5, S=1.0, ridge=1.0, depth=2, steps=10_000, step=0.01), 3)
     2.224
     """
-    check_whole("round", round, 1)
+    _check(rounds=round, log_det=log_det, ridge=ridge, depth=depth)
+    check_whole("steps", steps, 0)
+    check_positive("step", step, "which is ηm")
     now = Occasion(round=round, features=round - 1, log_det=log_det, ridge=ridge, depth=depth, steps=steps, step=step)
     return TheoremRadius(nu=nu, S=S, delta=delta, C1=C1)(now)
 
@@ -53,104 +55,116 @@ def step_size(rounds: int, *, hidden: int, depth: int, ridge: float, C3: float =
     >>> step_size(100, hidden=10, depth=2, ridge=1.0) == 1 / 2010
     True
     """
-    check_whole("rounds", rounds, 1)
-    check_positive("ridge", ridge, WIDE)
+    _check(rounds=rounds, hidden=hidden, depth=depth, ridge=ridge)
+    check_positive("C3", C3, "a constant of Theorem 1")
     return C3 / (hidden * rounds * depth + hidden * ridge)
 
 
 def steps(rounds: int, *, depth: int, ridge: float, S: float, C2: float = 1.0) -> int:
     """J = 2 log((√T·λ + C₂T^{3/2}L)/(λS))·TL/λ of Theorem 1, the printed ratio turned around.
 
-    So many steps bring β_t's last term down to about √λ·S, as the proof needs it.
+    With η of C₃ = 1 so many steps bring β_T's last term down to about √λ·S, as the proof needs it, where TL is large
+    beside λ (to be exact it is TL + λ that should stand before the last division).
 
     >>> steps(100, depth=2, ridge=1.0, S=1.0)
     3043
     """
-    check_whole("rounds", rounds, 1)
-    check_positive("ridge", ridge, WIDE)
-    check_positive("S", S, WIDE)
-    ratio = (math.sqrt(rounds) * ridge + C2 * rounds**1.5 * depth) / (ridge * S)
-    return max(0, math.ceil(2 * math.log(ratio) * rounds * depth / ridge))
+    _check(rounds=rounds, depth=depth, ridge=ridge)
+    check_positive("S", S, "a bound on the rewards' norm")
+    check_positive("C2", C2, "a constant of Theorem 1")
+    top = math.log(math.sqrt(rounds) * ridge + C2 * rounds**1.5 * depth)
+    return max(0, math.ceil(2 * (top - math.log(ridge) - math.log(S)) * rounds * depth / ridge))
 
 
-def log_det_bound(dimension: float, rounds: int, arms: int, ridge: float) -> float:
-    """Lemma 2: D ≤ d̃ log(1 + TK/λ) + 1, d̃ of the network's own kernel (limit "network"; with H it can fail).
+def log_det_bound(dimension: float, *, rounds: int, arms: int, ridge: float) -> float:
+    """Lemma 2: D ≤ d̃ log(1 + TK/λ) + 1, d̃ of the network's own kernel; with Definition 1's H it can fail.
 
     >>> round(log_det_bound(2.0, rounds=10, arms=3, ridge=1.0), 3)
     7.868
     """
-    return dimension * _unit(rounds, arms, ridge) + 1
+    return _growth(dimension, rounds, arms, ridge) + 1
 
 
-def fixed_regret(log_det: float, rounds: int, batches: int, radius: float) -> float:
-    """Theorem 1: R_T ≤ (2D/log 2)·⌈T/B⌉ + 4β√(TD), where rewards h lie in [−1, 1].
+def fixed_regret(log_det: float, *, rounds: int, batches: int, radius: float) -> float:
+    """Theorem 1 by Equation (8): R_T ≤ (2D/log 2)·⌈T/B⌉ + 4β√(TD), for expected rewards in [0, 1].
 
     >>> round(fixed_regret(10.0, rounds=100, batches=10, radius=0.5))
     352
     """
-    check_whole("batches", batches, 1)
-    return 2 * log_det / math.log(2) * math.ceil(rounds / batches) + 4 * radius * math.sqrt(rounds * log_det)
+    _check(log_det=log_det, rounds=rounds, batches=batches, radius=radius)
+    stale = 2 * log_det / math.log(2) * math.ceil(rounds / batches)
+    return stale + 4 * max(radius, 0.5) * math.sqrt(rounds * log_det)
 
 
-def adaptive_regret(log_det: float, rounds: int, batches: int, log_ratio: float, radius: float) -> float:
-    """Theorem 2: R_T ≤ 2β√(2TD)·√max{q, e^D/q^{B−1}}; infinite where that is beyond all numbers.
+def adaptive_regret(log_det: float, *, rounds: int, batches: int, log_ratio: float, radius: float) -> float:
+    """Theorem 2 by Equation (12): R_T ≤ 2β√(2TD)·√max{q, e^D/q^{B−1}}, for expected rewards in [0, 1].
+
+    Infinite where that is beyond all numbers.
 
     >>> round(adaptive_regret(10.0, rounds=100, batches=10, log_ratio=1.0, radius=0.5))
     74
     """
-    check_whole("batches", batches, 1)
-    return 2 * radius * math.sqrt(2 * rounds * log_det) * _exp(max(log_ratio, log_det - (batches - 1) * log_ratio) / 2)
+    _check(log_det=log_det, rounds=rounds, batches=batches, log_ratio=log_ratio, radius=radius)
+    worst = max(log_ratio, log_det - (batches - 1) * log_ratio)
+    return 2 * max(radius, 0.5) * math.sqrt(2 * rounds * log_det) * _exp(worst / 2)
 
 
-def fixed_regret_order(dimension: float, rounds: int, batches: int, *, nu: float, ridge: float, S: float) -> float:
+def fixed_regret_order(dimension: float, *, rounds: int, batches: int, nu: float, ridge: float, S: float) -> float:
     """Theorem 1's (νd̃ + √(λd̃)S)√T + d̃T/B.
 
     >>> fixed_regret_order(4.0, rounds=100, batches=10, nu=1.0, ridge=1.0, S=1.0)
     100.0
     """
+    _check(batches=batches)
     return _learning(dimension, rounds, nu, ridge, S) + dimension * rounds / batches
 
 
 def adaptive_regret_order(
-    dimension: float, rounds: int, arms: int, batches: int, log_ratio: float, *, nu: float, ridge: float, S: float
+    dimension: float, *, rounds: int, arms: int, batches: int, log_ratio: float, nu: float, ridge: float, S: float
 ) -> float:
     """Theorem 2's √max{q, (1 + TK/λ)^d̃/q^{B−1}}·(νd̃ + √(λd̃)S)√T.
 
-    >>> best = adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0)
-    >>> order = adaptive_regret_order(4.0, 100, 2, best.batches, best.log_ratio, nu=1.0, ridge=1.0, S=1.0)
-    >>> bool(order <= math.sqrt(math.e) * 60)
-    True
+    >>> order = adaptive_regret_order(4.0, rounds=100, arms=2, batches=9, log_ratio=3.0, nu=1.0, ridge=1.0, S=1.0)
+    >>> round(order)
+    269
     """
-    left = dimension * _unit(rounds, arms, ridge) - (batches - 1) * log_ratio
+    _check(batches=batches, log_ratio=log_ratio)
+    left = _growth(dimension, rounds, arms, ridge) - (batches - 1) * log_ratio
     return _exp(max(log_ratio, left) / 2) * _learning(dimension, rounds, nu, ridge, S)
 
 
-def fixed_regret_lower_order(dimension: float, rounds: int, batches: int) -> float:
-    """√(dT) + min{T√d/B, T/√B}: no fixed grid of B batches does better on linear bandits (Han et al., 2020).
+def fixed_regret_lower_order(dimension: float, *, rounds: int, batches: int) -> float:
+    """Equation (6): √(dT) + min{T√d/B, T/√B}, below which no fixed grid comes on linear bandits (Han et al., 2020).
 
     >>> fixed_regret_lower_order(4.0, rounds=100, batches=10)
     40.0
     """
-    return math.sqrt(dimension * rounds) + min(rounds * math.sqrt(dimension) / batches, rounds / math.sqrt(batches))
+    _check(dimension=dimension, rounds=rounds, batches=batches)
+    waiting = min(rounds * math.sqrt(dimension) / batches, rounds / math.sqrt(batches))
+    return math.sqrt(dimension * rounds) + waiting
 
 
-def switches_lower_order(dimension: float, rounds: int) -> float:
+def switches_lower_order(dimension: float, *, rounds: int) -> float:
     """d log T/log(d log T) switches, without which no √T regret is had on linear bandits (Ruan et al., 2021).
+
+    As Section 2 has it; Remark 7 says O(d log d log T) of the same result. Where d log T is at most e its logarithm
+    is no divisor, and d log T itself is given.
 
     >>> round(switches_lower_order(5.0, rounds=1000), 1)
     9.8
     """
+    _check(dimension=dimension, rounds=rounds)
     asked = dimension * math.log(rounds)
     return asked / math.log(asked) if asked > math.e else asked
 
 
 def fixed_batches(rounds: int) -> int:
-    """B = √T, with which a fixed grid's d̃T/B is no more than its d̃√T (Remark 3).
+    """B = √T, with which a fixed grid's d̃T/B is no more than its d̃√T (Remark 4).
 
     >>> fixed_batches(2000)
     45
     """
-    check_whole("rounds", rounds, 1)
+    _check(rounds=rounds)
     return math.isqrt(rounds - 1) + 1
 
 
@@ -162,30 +176,42 @@ class AdaptivePlan:
     log_ratio: float
 
 
-def adaptive_plan(dimension: float, rounds: int, arms: int, ridge: float, batches: int | None = None) -> AdaptivePlan:
-    """B = d̃ log(1 + TK/λ), or a given one, and the q = (1 + TK/λ)^{d̃/B} that spends just these (Remark 6).
+def adaptive_plan(
+    dimension: float, *, rounds: int, arms: int, ridge: float, batches: int | None = None
+) -> AdaptivePlan:
+    """B = d̃ log(1 + TK/λ), or a given one, and the q = (1 + TK/λ)^{d̃/B} that spends just these (Remark 7).
 
     >>> adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0)
     AdaptivePlan(batches=22, log_ratio=0.964...)
-    >>> adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0, batches=4).log_ratio.__round__(3)
+    >>> round(adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0, batches=4).log_ratio, 3)
     5.303
     """
-    check_not_negative("dimension", dimension, WIDE)
-    growth = dimension * _unit(rounds, arms, ridge)
+    growth = _growth(dimension, rounds, arms, ridge)
     if batches is None:
         batches = max(1, math.ceil(growth))
-    check_whole("batches", batches, 1)
+    _check(batches=batches)
     return AdaptivePlan(batches, growth / batches)
 
 
-def _unit(rounds: int, arms: int, ridge: float) -> float:
-    check_whole("rounds", rounds, 1)
-    check_whole("arms", arms, 1)
-    check_positive("ridge", ridge, WIDE)
-    return math.log1p(rounds * arms / ridge)
+def _check(**given: float) -> None:
+    """Refuse what is no count where counts are wanted, and what is no number of the right sign elsewhere."""
+    for name, value in given.items():
+        if name in ("rounds", "arms", "batches", "hidden", "depth"):
+            check_whole(name, value, 1)
+        elif name in ("ridge", "dimension", "log_ratio"):
+            check_positive(name, value, "as in the theorems")
+        else:
+            check_not_negative(name, value, "as in the theorems")
+
+
+def _growth(dimension: float, rounds: int, arms: int, ridge: float) -> float:
+    """d̃ log(1 + TK/λ)."""
+    _check(dimension=dimension, rounds=rounds, arms=arms, ridge=ridge)
+    return dimension * math.log1p(rounds * arms / ridge)
 
 
 def _learning(dimension: float, rounds: int, nu: float, ridge: float, S: float) -> float:
+    _check(dimension=dimension, rounds=rounds, nu=nu, ridge=ridge, S=S)
     return (nu * dimension + math.sqrt(ridge * dimension) * S) * math.sqrt(rounds)
 
 

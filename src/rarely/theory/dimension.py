@@ -17,15 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.errors import InvalidContexts, InvalidReward, check_positive, check_whole
+from rarely.core.errors import InvalidContexts, check_positive, check_whole
 from rarely.core.history import read_rewards
 from rarely.core.types import Array
-from rarely.theory.log_det import LogDet, Tell, bracketed, exact
-from rarely.theory.ntk import NTK, KernelLimit, read_contexts
+from rarely.theory.log_det import Tell, bracketed, exact, exact_bytes
+from rarely.theory.ntk import NTK, Directions, KernelKind, read_contexts
 
-MOST_COLUMNS = 2000
 INSIDE = 1e-6
-"""Part of ‖h‖ outside the range of H up to which it is rounding."""
+"""Part of h, in units of its contexts' norms, outside the range of H up to which it is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,8 @@ class Dimension:
     """TK, the contexts."""
     confidence: float
     """The probability with which d̃ lies between the bounds: 1 where they come without sampling."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether the whole matrix was used."""
-        return self.lower == self.upper
+    exact: bool
+    """Whether the whole matrix was used."""
 
 
 def effective_dimension(
@@ -53,12 +49,15 @@ def effective_dimension(
     *,
     ridge: float,
     depth: int = 2,
-    limit: KernelLimit = "definition",
+    kind: KernelKind = "definition",
     seed: int = 0,
     memory_limit: int = 2**30,
     progress: Tell | None = None,
 ) -> Dimension:
-    """d̃ of (n, d) contexts, exact where two n×n matrices fit the limit, else between bounds (`theory.log_det`).
+    """d̃ of (n, d) contexts, Definition 2: exact where the n×n matrix fits the limit, else between bounds.
+
+    `theory.log_det` says what is certain of the bounds. `kind` "definition" is the paper's H; "network" the limit of
+    our networks, for which Lemma 2 bounds their log det.
 
     >>> round(effective_dimension(np.eye(3), ridge=1.0).value, 3)
     1.95
@@ -69,48 +68,51 @@ def effective_dimension(
     x = read_contexts(contexts)
     check_positive("ridge", ridge, "because H is divided by it")
     check_whole("memory_limit", memory_limit, 1)
-    kernel, n = NTK(depth, limit), len(x)
+    check_whole("seed", seed, 0)
+    kernel, n = NTK(depth, kind), len(x)
     if not n:
         raise InvalidContexts("the dimension is that of at least one context; got none.")
-    if 16 * n * n <= memory_limit:
+    fits = exact_bytes(n) <= memory_limit
+    if fits:
         found = exact(kernel, x, ridge)
     else:
-        rank = max(1, min(MOST_COLUMNS, n, memory_limit // (16 * n)))
-        found = bracketed(kernel, x, ridge, rank, seed, progress or (lambda text: None))
-    return dimension_of(found, n, ridge)
-
-
-def dimension_of(found: LogDet, count: int, ridge: float) -> Dimension:
-    """d̃ from a log determinant over so many contexts."""
-    unit = math.log1p(count / ridge)
+        found = bracketed(kernel, x, ridge, memory_limit, seed, progress or (lambda text: None))
+    # log(1 + n/λ) for any λ, however small
+    unit = float(np.logaddexp(0.0, math.log(n) - math.log(ridge)))
     return Dimension(
         value=found.value / unit,
         lower=found.lower / unit,
         upper=found.upper / unit,
         log_det=found.value,
-        count=count,
+        count=n,
         confidence=found.confidence,
+        exact=fits,
     )
 
 
-def reward_norm(rewards: Any, contexts: Any, *, depth: int = 2, limit: KernelLimit = "definition") -> float:
+def reward_norm(contexts: Any, rewards: Any, *, depth: int = 2, kind: KernelKind = "definition") -> float:
     """√(2hᵀH⁻¹h), the least S of Theorem 1, for the expected rewards h of (n, d) contexts.
 
-    >>> round(reward_norm([1.0, 1.0], np.eye(2)), 3)
+    >>> round(reward_norm(np.eye(2), [1.0, 1.0]), 3)
     1.483
-    >>> round(reward_norm([1.0, 1.0, 1.0], [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), 3)
+    >>> round(reward_norm([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], [1.0, 1.0, 1.0]), 3)
     1.483
-    >>> reward_norm([1.0, 0.0], np.ones((2, 2)))
+    >>> reward_norm(np.ones((2, 2)), [1.0, 0.0])
     inf
     """
     x = read_contexts(contexts)
     h = read_rewards(rewards, len(x))
-    values, vectors = np.linalg.eigh(NTK(depth, limit).matrix(x))
-    kept = values > len(x) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
-    parts: Array = vectors.T @ h
-    if np.linalg.norm(parts[~kept]) > INSIDE * np.linalg.norm(h):
+    # h²/‖x‖² and the kernel of directions: so short contexts weigh as much as long ones.
+    unit, norms = Directions.of(x)
+    if np.any(h[norms == 0]):
+        return math.inf  # every function of this kernel is 0 at 0
+    unit, h = unit[norms > 0], h[norms > 0] / norms[norms > 0]
+    largest = float(np.abs(h).max(initial=0.0))
+    if largest == 0:
+        return 0.0
+    values, vectors = np.linalg.eigh(NTK(depth, kind).matrix(unit))
+    kept = values > len(h) * np.finfo(np.float64).eps * values[-1]
+    parts: Array = vectors.T @ (h / largest)
+    if np.linalg.norm(parts[~kept]) > INSIDE * np.linalg.norm(parts):
         return math.inf
-    square = float(np.sum(parts[kept] ** 2 / values[kept]))
-    if not math.isfinite(square):
-        raise InvalidReward("rewards must be small enough for their squares to be finite.")
-    return math.sqrt(2 * square)
+    return float(largest * math.sqrt(2 * float(np.sum(parts[kept] ** 2 / values[kept]))))

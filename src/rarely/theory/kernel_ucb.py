@@ -11,12 +11,14 @@ Nothing is random, and nothing is trained.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rarely.core.choice import Mixture, Optimist, mixed
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Limit, Widths
+from rarely.core.covariance.cholesky import ridge_solution
 from rarely.core.covariance.dual import Dual
 from rarely.core.draws import make_generator
 from rarely.core.errors import check_choice, check_whole
@@ -31,25 +33,21 @@ from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.training import STABLE
 from rarely.core.types import Array, Arrays
-from rarely.theory.ntk import NTK, KernelLimit
+from rarely.theory.ntk import NTK, KernelKind
 
 
-class KernelDual(Dual):
-    """The t×t form with the kernel in the place of inner products; its factors are the contexts."""
+def inner_products(kernel: NTK, left: Factors, right: Factors) -> Array:
+    """The kernel in the place of inner products, of factors that are contexts.
 
-    def __init__(self, kernel: NTK, widths: Widths, ridge: float, limit: Limit) -> None:
-        super().__init__(widths, ridge, limit)
-        self._kernel = kernel
-
-    def _gram(self, left: Factors, right: Factors) -> Array:
-        product = self._kernel.cross(left.inputs[0], right.inputs[0])
-        # k(x, x) is gain·‖x‖²; so √gain for a signal gives a factor its norm, and more or less of it is a weight.
-        product *= left.signals[0] / self._kernel.gain
-        product *= right.signals[0].T
-        return product
+    k(x, x) is gain·‖x‖²: so √gain for a signal gives a factor its norm, and more or less of it is a weight.
+    """
+    product = kernel.cross(left.inputs[0], right.inputs[0])
+    product *= left.signals[0] / kernel.gain
+    product *= right.signals[0].T
+    return product
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KernelLearner:
     """A kernel estimate: points and their coefficients."""
 
@@ -115,7 +113,7 @@ class KernelLearner:
     def _solve(self, matrix: Array, targets: Array) -> tuple[Array, float | None]:
         """(λI + K)⁻¹ r̃ or, with steps, where so many of them lead; and their size."""
         if self.steps is None:
-            return np.asarray(np.linalg.solve(matrix, targets), np.float64), None
+            return ridge_solution(matrix, targets), None
         step = STABLE / _top_eigenvalue(matrix)
         solution = np.zeros(len(targets))
         for _ in range(self.steps):
@@ -166,7 +164,7 @@ class KernelUCB(Policy):
     """KernelUCB (Valko et al., 2013) with the neural tangent kernel, under any schedule.
 
         dim, schedule     d numbers in a context; when updates are due (without one: after every round)
-        depth, limit      L of the networks whose limit it is; "network": their own, H̃^(L); "definition": H
+        depth, kind       L of the networks whose limit it is; "network": their own, H̃^(L); "definition": H
         ridge, beta       λ of the regression and of Z_1 = λI; β in the bonus
         steps             J gradient steps, as a network of infinite width would take them; None: their end
         context_scale     an `Affine`; None fits one to what is seen, as `BatchNeuralUCB` does
@@ -187,7 +185,7 @@ class KernelUCB(Policy):
         schedule: Schedule | None = None,
         *,
         depth: int = 2,
-        limit: KernelLimit = "network",
+        kind: KernelKind = "network",
         ridge: float = 1.0,
         beta: Beta = 0.1,
         steps: int | None = None,
@@ -204,18 +202,18 @@ class KernelUCB(Policy):
             check_whole("steps", steps, 1)
         schedule = EveryRound() if schedule is None else schedule
         scale = ContextScale.start(dim, context_scale, constant=True, fitted=True)
-        self._kernel = NTK(depth, limit)
+        self._kernel = NTK(depth, kind)
         none = np.empty((0, scale.affine.scaled_dim))
         self._given: dict[str, Any] = {
             "depth": depth,
-            "limit": limit,
+            "kind": kind,
             "steps": steps,
             "standardise_rewards": standardise_rewards,
         }
         self._given |= {"ties": ties, "memory_limit": memory_limit}
         self._schedule, self._scale, self._exploration = schedule, context_scale, exploration
         super().__init__(
-            KernelLearner(self._kernel, float(ridge), steps, standardise_rewards, scale, none, np.empty(0)),
+            KernelLearner(self._kernel, ridge, steps, standardise_rewards, scale, none, np.empty(0)),
             schedule=schedule,
             covariance="dual",
             ridge=ridge,
@@ -229,7 +227,7 @@ class KernelUCB(Policy):
     def _empty_covariance(self, ahead: int) -> Covariance:
         limit = Limit(self._learner.widths, self._memory_limit, self._budget.horizon)
         limit.check_rounds("dual", self._budget.horizon or 0)
-        return KernelDual(self._kernel, self._learner.widths, self._ridge, limit)
+        return Dual(self._learner.widths, self._ridge, limit, partial(inner_products, self._kernel))
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as JSON."""

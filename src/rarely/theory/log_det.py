@@ -1,7 +1,7 @@
 """log det(I + H/λ) of a kernel matrix that is too large to be held, between bounds that are certain.
 
-    H   (n, n)  never written out                 F   (r, n)   H ⪰ FᵀF, from r columns of it
-    E           H − FᵀF ⪰ 0, its diagonal known    A           I + FᵀF/λ
+    H   (n, n)  never written out                  Λ, Q  (r), (r, n)   H ⪰ QᵀΛQ, from r columns of it
+    E           H − QᵀΛQ ⪰ 0, its diagonal known    A                  I + QᵀΛQ/λ
     G           A^{−½}(E/λ)A^{−½} ⪰ 0              log det(I + H/λ) = log det A + tr log(I + G)
 
 The first term is exact. Of the second it is always certain that
@@ -14,7 +14,10 @@ are negative and the odd ones positive; and the mean over v is near the trace by
 (Laurent and Massart, 2000, Lemma 1), with probability at least 1 − δ for any n and m:
 
     −2f√(x/m) ≤ mean − trace ≤ 2f√(x/m) + 2s·x/m,   x = log(2/δ)
-    f² = tr log²(I + G) ≤ 0.648·tr E/λ     (log²(1 + x) ≤ 0.648·x)        s = ‖log(I + G)‖ ≤ log(1 + tr E/λ)
+    f² = tr log²(I + G) ≤ Σ_i ψ(E_ii/λ)            s = ‖log(I + G)‖ ≤ log(1 + tr E/λ)
+
+where ψ(x) ≥ log²(1 + x) is increasing and concave: a chord from 0 up to where log²(1 + x)/x is highest, and log²
+from there on. (G has no eigenvalue above that of E/λ in its order, and tr ψ(M) ≤ Σψ(M_ii) for a concave ψ.)
 
 Nothing in this is an asymptotic statement; rounding is left aside.
 """
@@ -27,22 +30,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rarely.core.covariance import in_bytes
+from rarely.core.errors import TooExpensive
 from rarely.core.types import Array
 from rarely.theory.ntk import NTK
 
 Tell = Callable[[str], None]
-BLOCK = 64
-"""Columns of H at a time."""
-PROBES, FAILURE = 32, 0.05
-"""m and δ."""
-STEPS = 24
-"""Of Lanczos, at most; it stops where quadrature no longer is what makes the bounds wide."""
+MOST_COLUMNS, BLOCK = 2000, 64
+"""Columns of H in all, and at a time."""
+PROBES, FEWEST_PROBES, FAILURE = 32, 8, 0.05
+"""m, the least m, and δ."""
+STEPS, BESIDE = 24, 8
+"""Of Lanczos, at most (it stops where quadrature no longer is what makes the bounds wide); arrays beside its own."""
 NARROW = 0.01
 """A bracket whose width is this part of its middle needs no sampling."""
-SQUARE = 0.648
-"""max log²(1 + x)/x, at x = 3.92."""
+KNEE, SLOPE = 3.92, 0.648
+"""Where log²(1 + x)/x is highest, and how high, rounded up."""
 NOISE = 1e-12
-"""Part of H's largest diagonal entry below which a remainder is rounding."""
+"""Part of H's largest diagonal entry, or eigenvalue, below which a remainder is left to E."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +61,39 @@ class LogDet:
     """The probability with which it lies between them: 1 where nothing was sampled."""
 
 
+def exact_bytes(count: int) -> int:
+    """What `exact` takes: the matrix, LAPACK's copy of it and the factor."""
+    return 24 * count * count
+
+
 def exact(kernel: NTK, contexts: Array, ridge: float) -> LogDet:
-    """From the whole matrix."""
+    """From the whole matrix. Eigenvalues that are rounding beside the largest count as 0."""
     matrix = kernel.matrix(contexts)
-    matrix /= ridge
-    matrix.flat[:: len(matrix) + 1] += 1.0
-    value = float(2 * np.log(np.diagonal(np.linalg.cholesky(matrix))).sum())
+    size = float(np.trace(matrix))
+    if 1e-10 * size < ridge < 1e3 * size / len(matrix):
+        matrix /= ridge
+        matrix.flat[:: len(matrix) + 1] += 1.0
+        value = float(2 * np.log(np.diagonal(np.linalg.cholesky(matrix))).sum())
+    else:  # where adding one to the other would lose the smaller
+        values = np.linalg.eigvalsh(matrix)
+        values = values[values > len(values) * np.finfo(np.float64).eps * values[-1]]
+        value = float(np.logaddexp(0.0, np.log(values) - math.log(ridge)).sum())
     return LogDet(value, value, value, 1.0)
 
 
-def bracketed(kernel: NTK, contexts: Array, ridge: float, rank: int, seed: int, tell: Tell) -> LogDet:
-    """Between bounds, from `rank` columns and a few products with H, in memory for (rank + 4m·k)·n numbers."""
+def bracketed(kernel: NTK, contexts: Array, ridge: float, memory_limit: int, seed: int, tell: Tell) -> LogDet:
+    """Between bounds, from some columns of H and a few products with it, in as much memory as is given."""
+    share = Share.of(len(contexts), memory_limit)
     rng = np.random.default_rng(seed)
-    factor, rest = _low_rank(kernel, contexts, rank, rng, tell)
-    values, directions = _orthogonal(factor)
+    values, directions = _low_rank(kernel, contexts, share, rng, tell)
+    rest = _remainder(kernel.diagonal(contexts), values, directions)
     known = float(np.log1p(values / ridge).sum())
     ceiling = float(np.log1p(rest / ridge).sum())
     if ceiling <= NARROW * known:
         return LogDet(known + ceiling / 2, known, known + ceiling, 1.0)
-    trace = float(rest.sum()) / ridge
-    spread, largest = math.sqrt(SQUARE * trace), math.log1p(trace)
-    x = math.log(2 / FAILURE)
-    below = 2 * spread * math.sqrt(x / PROBES) + 2 * largest * x / PROBES
-    above = 2 * spread * math.sqrt(x / PROBES)
+    below, above = tails(rest / ridge, share.probes)
 
-    # G v = A^{−½}(Hv/λ − …)A^{−½}: in the span of `directions` A^{−½} is known, and elsewhere it is 1.
+    # In the span of `directions` A^{−½} is known, and elsewhere it is 1.
     shrink = 1 / np.sqrt(1 + values / ridge) - 1
 
     def root(v: Array) -> Array:
@@ -88,26 +101,62 @@ def bracketed(kernel: NTK, contexts: Array, ridge: float, rank: int, seed: int, 
 
     def times(v: Array) -> Array:
         inner = root(v)
-        product = _product(kernel, contexts, inner) - directions.T @ (values[:, None] * (directions @ inner))
+        product = _product(kernel, contexts, inner)
+        product -= directions.T @ (values[:, None] * (directions @ inner))
         return root(product) / ridge
 
-    least, most = _quadratures(times, rng.normal(size=(len(contexts), PROBES)), below + above, tell)
-    lower, upper = max(0.0, least - below), min(ceiling, most + above)
+    probes = rng.normal(size=(len(contexts), share.probes))
+    least, most = quadratures(times, probes, share.steps, (below + above) / 50, tell)
+    upper = min(ceiling, most + above)
+    lower = min(max(0.0, least - below), upper)
     middle = min(max((least + most) / 2, lower), upper)
     return LogDet(known + middle, known + lower, known + upper, 1 - FAILURE)
 
 
-def _low_rank(kernel: NTK, contexts: Array, rank: int, rng: np.random.Generator, tell: Tell) -> tuple[Array, Array]:
-    """F (r, n) with FᵀF ⪯ H, and the diagonal of H − FᵀF.
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How the memory is spent: half on columns of H, half on the vectors of Lanczos."""
+
+    columns: int
+    block: int
+    probes: int
+    steps: int
+
+    @classmethod
+    def of(cls, count: int, memory_limit: int) -> Share:
+        """For so many contexts."""
+        half = memory_limit // (16 * count)  # numbers a context
+        probes = min(PROBES, half // (2 * BESIDE))
+        if probes < FEWEST_PROBES:
+            needed = 32 * BESIDE * FEWEST_PROBES * count
+            raise TooExpensive(
+                f"the dimension of {count:,} contexts needs at least {in_bytes(needed)}, but memory_limit is "
+                f"{in_bytes(memory_limit)}; raise it, or take a sample of the contexts."
+            )
+        block = min(BLOCK, half // 8)
+        return cls(min(MOST_COLUMNS, count, half - 4 * block), block, probes, min(STEPS, half // probes - BESIDE))
+
+
+def tails(remainders: Array, probes: int) -> tuple[float, float]:
+    """How far the mean over the probes can be above the trace, and below it, with probability 1 − δ; from E_ii/λ."""
+    high = np.log1p(remainders) ** 2 + (SLOPE * KNEE - math.log1p(KNEE) ** 2)
+    spread = math.sqrt(float(np.where(remainders <= KNEE, SLOPE * remainders, high).sum()))
+    x = math.log(2 / FAILURE)
+    usual = 2 * spread * math.sqrt(x / probes)
+    return usual + 2 * math.log1p(float(remainders.sum())) * x / probes, usual
+
+
+def _low_rank(kernel: NTK, contexts: Array, share: Share, rng: np.random.Generator, tell: Tell) -> tuple[Array, Array]:
+    """Λ and Q with QᵀΛQ ⪯ H.
 
     Blocks of columns are drawn in proportion to what is left of the diagonal (Chen, Epperly, Tropp and Webber,
     2025); what is dependent within a block is left out.
     """
     n, diagonal = len(contexts), kernel.diagonal(contexts)
     rest, floor = diagonal.copy(), NOISE * float(diagonal.max(initial=0.0))
-    factor, done = np.empty((rank, n)), 0
-    while done < rank and rest.max(initial=0.0) > floor:
-        pivots = np.unique(rng.choice(n, min(BLOCK, rank - done), p=rest / rest.sum()))
+    factor, done = np.empty((share.columns, n)), 0
+    while done < share.columns and rest.max(initial=0.0) > floor:
+        pivots = np.unique(rng.choice(n, min(share.block, share.columns - done), p=rest / rest.sum()))
         columns = kernel.cross(contexts[pivots], contexts)
         columns -= factor[:done, pivots].T @ factor[:done]
         values, vectors = np.linalg.eigh(columns[:, pivots])
@@ -118,12 +167,12 @@ def _low_rank(kernel: NTK, contexts: Array, rank: int, rng: np.random.Generator,
         factor[done : done + len(new)] = new
         done += len(new)
         rest = np.maximum(rest - np.einsum("ij,ij->j", new, new), 0.0)
-        tell(f"{done} of {rank} columns, {rest.sum() / max(diagonal.sum(), floor):.1%} of the trace left")
-    return factor[:done], rest
+        tell(f"{done} of {share.columns} columns, {rest.sum() / max(diagonal.sum(), floor):.1%} of the trace left")
+    return _orthogonal(factor[:done])
 
 
 def _orthogonal(factor: Array) -> tuple[Array, Array]:
-    """FᵀF = QᵀΛQ: the values, and Q (r, n) in the place of F."""
+    """FᵀF = QᵀΛQ, but for directions too faint to be told: Λ, and Q in the place of F."""
     values, vectors = np.linalg.eigh(factor @ factor.T)
     kept = values > NOISE * values.max(initial=0.0)
     turn = (vectors[:, kept] / np.sqrt(values[kept])).T
@@ -131,6 +180,14 @@ def _orthogonal(factor: Array) -> tuple[Array, Array]:
         part = factor[:, start : start + 4096]
         part[: len(turn)] = turn @ part
     return values[kept], factor[: len(turn)]
+
+
+def _remainder(diagonal: Array, values: Array, directions: Array) -> Array:
+    """The diagonal of H − QᵀΛQ, with all that was left out."""
+    rest = diagonal.copy()
+    for value, direction in zip(values, directions, strict=True):
+        rest -= value * np.square(direction)
+    return np.maximum(rest, 0.0)
 
 
 def _product(kernel: NTK, contexts: Array, v: Array) -> Array:
@@ -143,41 +200,44 @@ def _product(kernel: NTK, contexts: Array, v: Array) -> Array:
     return out
 
 
-def _quadratures(times: Callable[[Array], Array], probes: Array, width: float, tell: Tell) -> tuple[float, float]:
-    """Bounds on the mean of vᵀ log(I + G) v over the probes' columns."""
+def quadratures(
+    times: Callable[[Array], Array], probes: Array, steps: int, narrow: float, tell: Tell
+) -> tuple[float, float]:
+    """Bounds on the mean of vᵀ log(I + G) v over the probes' columns, from at most so many products Gv."""
     norms = np.linalg.norm(probes, axis=0)
     basis = [probes / norms]
     diagonal: list[Array] = []
     beside: list[Array] = []
-    least = most = 0.0
-    for step in range(1, STEPS + 1):
+    least, most = np.zeros(len(norms)), np.full(len(norms), np.inf)
+    for step in range(1, steps + 1):
         image = times(basis[-1])
         diagonal.append(np.einsum("ij,ij->j", basis[-1], image))
         for _ in range(2):  # what rounding leaves of the earlier vectors would blur the bounds
             for earlier in basis:
                 image -= earlier * np.einsum("ij,ij->j", earlier, image)
         length = np.linalg.norm(image, axis=0)
-        bounds = [
-            _gauss_bounds(np.array([d[i] for d in diagonal]), np.array([b[i] for b in beside]), length[i])
-            for i in range(len(norms))
-        ]
-        least, most = (float(np.mean(norms**2 * [b[side] for b in bounds])) for side in (0, 1))
-        tell(f"step {step} of Lanczos, {most - least:.3g} between the quadratures")
-        if most - least <= width / 50:
+        for i, norm in enumerate(norms):
+            entries = np.array([d[i] for d in diagonal]), np.array([b[i] for b in beside])
+            lower, upper = gauss_bounds(*entries, float(length[i]))
+            least[i], most[i] = max(least[i], norm**2 * lower), min(most[i], norm**2 * upper)
+        tell(f"step {step} of Lanczos, {np.mean(most - least):.3g} between the quadratures")
+        if np.mean(most - least) <= narrow:
             break
         beside.append(length)
         basis.append(np.divide(image, length, out=np.zeros_like(image), where=length > 0))
-    return least, most
+    return float(least.mean()), float(most.mean())
 
 
-def _gauss_bounds(diagonal: Array, beside: Array, length: float) -> tuple[float, float]:
+def gauss_bounds(diagonal: Array, beside: Array, length: float) -> tuple[float, float]:
     """Gauss–Radau's and Gauss' quadratures of log(1 + x) from a tridiagonal matrix, whose next entry is `length`."""
     matrix = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
     nodes, vectors = np.linalg.eigh(matrix)
     upper = float(vectors[0] ** 2 @ np.log1p(np.maximum(nodes, 0.0)))
     k, tiny = len(diagonal), 1e-10 * max(float(nodes[-1]), 0.0)
-    if length <= tiny or nodes[0] <= tiny:  # all of the space is found, or one node is at 0 already
-        return upper if length <= tiny else 0.0, upper
+    if length <= tiny:  # all of the space that v is in has been found
+        return upper, upper
+    if nodes[0] <= tiny:  # a node is at 0 already: an earlier step's bound must do
+        return 0.0, upper
     # The node at 0: the last diagonal entry that makes the bordered matrix singular.
     bordered = np.zeros((k + 1, k + 1))
     bordered[:k, :k], bordered[k, k - 1], bordered[k - 1, k] = matrix, length, length

@@ -9,7 +9,7 @@
     Σ^(l+1) = ‖x‖‖x'‖κ₁,   H̃^(l+1) = H̃^(l)·κ₀ + Σ^(l+1)
 
 Two matrices come of it. Definition 1's is H = (H̃^(L) + Σ^(L))/2. The network as printed, with W_L ~ N(0, 2/m),
-has another limit: ⟨g, g'⟩/m → H̃^(L). The first is what the theorems speak of, and the default; the second, limit
+has another limit: ⟨g, g'⟩/m → H̃^(L). The first is what the theorems speak of, and the default; the second, kind
 "network", is what our Z is made of when m is large.
 
 arccos loses half of all digits near ±1, and a kernel that is off by 1e-8 is not positive semi-definite. So where two
@@ -20,16 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from rarely.core.errors import InvalidContexts, check_choice, check_whole
 from rarely.core.types import Array, BoolArray
 
-KernelLimit = Literal["definition", "network"]
+KernelKind = Literal["definition", "network"]
 TILE = 2**14
 """Numbers in a tile, so that what is computed of it stays in the second-level cache."""
+FEW = 0.05
+"""Part of a tile's pairs up to which they are better gathered one by one."""
 CLOSE = 1e-4
 """1 − |c| below which the angle is taken from differences; above it arccos keeps fourteen digits."""
 
@@ -42,20 +44,20 @@ class NTK:
     >>> kernel.matrix([[1.0, 0.0], [0.0, 1.0]]).round(4)
     array([[1.5   , 0.3183],
            [0.3183, 1.5   ]])
-    >>> NTK(depth=2, limit="network").diagonal([[1.0, 0.0], [0.0, 2.0]])
+    >>> NTK(depth=2, kind="network").diagonal([[1.0, 0.0], [0.0, 2.0]])
     array([2., 8.])
     """
 
     depth: int = 2
-    limit: KernelLimit = "definition"
+    kind: KernelKind = "definition"
 
     def __post_init__(self) -> None:
         check_whole("depth", self.depth, 2)
-        check_choice("limit", self.limit, KernelLimit)
+        check_choice("kind", self.kind, KernelKind)
 
     def matrix(self, contexts: Any) -> Array:
         """(n, n): the kernel among n contexts, exactly symmetric, half of its tiles computed."""
-        n = len(contexts)
+        n = len(read_contexts(contexts))
         out = np.empty((n, n))
         for rows, columns, tile in self.tiles(contexts):
             out[rows, columns] = tile
@@ -64,10 +66,10 @@ class NTK:
 
     def tiles(self, contexts: Any) -> Iterator[tuple[slice, slice, Array]]:
         """The same matrix in tiles on and above its diagonal, for those who need not hold all of it."""
-        x = _Directions.of(contexts)
+        x = Directions.of(contexts)
         diagonal = self.gain * x.norms * x.norms
-        for rows, columns in _tiles(len(x), len(x), upper=True):
-            tile = self._tile(x[rows], x[columns])
+        for rows, columns in _tiles(len(x.norms), len(x.norms), upper=True):
+            tile = self._tile(x.part(rows), x.part(columns))
             if rows == columns:  # where rounding need not be symmetric
                 tile = np.triu(tile, 1) + np.triu(tile, 1).T
                 np.fill_diagonal(tile, diagonal[rows])
@@ -75,30 +77,30 @@ class NTK:
 
     def cross(self, contexts: Any, others: Any) -> Array:
         """(n, n'): the kernel between contexts and others."""
-        x, y = _Directions.of(contexts), _Directions.of(others)
+        x, y = Directions.of(contexts), Directions.of(others)
         if x.unit.shape[1] != y.unit.shape[1]:
             raise InvalidContexts(
                 f"contexts must have as many numbers each as the others; got {x.unit.shape[1]} and {y.unit.shape[1]}."
             )
-        out = np.empty((len(x), len(y)))
-        for rows, columns in _tiles(len(x), len(y)):
-            out[rows, columns] = self._tile(x[rows], y[columns])
+        out = np.empty((len(x.norms), len(y.norms)))
+        for rows, columns in _tiles(len(x.norms), len(y.norms)):
+            out[rows, columns] = self._tile(x.part(rows), y.part(columns))
         return out
 
     def diagonal(self, contexts: Any) -> Array:
         """(n,): of every context with itself; no recursion is needed, for θ = 0 stays 0."""
-        norms = _Directions.of(contexts).norms
+        norms = Directions.of(contexts).norms
         return np.asarray(self.gain * norms * norms)
 
     @property
     def gain(self) -> float:
         """What ‖x‖² is multiplied by on the diagonal."""
-        return float(self.depth) if self.limit == "network" else (self.depth + 1) / 2
+        return float(self.depth) if self.kind == "network" else (self.depth + 1) / 2
 
-    def _tile(self, x: _Directions, y: _Directions) -> Array:
+    def _tile(self, x: Directions, y: Directions) -> Array:
         c = x.unit @ y.unit.T
         close = np.abs(c) > 1 - CLOSE
-        special = self._close(x, y, close) if close.any() else None
+        special = self._close(x, y, c, close) if close.any() else None
         np.clip(c, -1.0, 1.0, out=c)
         tangent, kept, root = c.copy(), np.empty_like(c), np.empty_like(c)
         for _ in range(self.depth - 1):
@@ -114,7 +116,7 @@ class NTK:
             np.minimum(c, 1.0, out=c)
             tangent *= kept
             tangent += c
-        if self.limit == "definition":
+        if self.kind == "definition":
             tangent += c
             tangent *= 0.5
         if special is not None:
@@ -123,13 +125,10 @@ class NTK:
         tangent *= y.norms
         return tangent
 
-    def _close(self, x: _Directions, y: _Directions, close: BoolArray) -> Array:
+    def _close(self, x: Directions, y: Directions, c: Array, close: BoolArray) -> Array:
         """The same recursion of unit vectors where they are almost parallel or opposed, in what 1 − |c| is near 0."""
-        i, j = np.nonzero(close)
-        a, b = x.unit[i], y.unit[j]
-        opposed = np.einsum("ij,ij->i", a, b) < 0
-        gap = np.where(opposed[:, None], a + b, a - b)
-        short = np.einsum("ij,ij->i", gap, gap) / 2  # 1 − |c|
+        short = _squared_gaps(x.unit, y.unit, c, close) / 2  # 1 − |c|
+        opposed = c[close] < 0
         angle = 2 * np.arcsin(np.sqrt(short / 2))
         # The first layer: θ is the angle, or π minus it. From there on no pair is opposed.
         kept = np.where(opposed, angle / np.pi, 1 - angle / np.pi)
@@ -143,7 +142,7 @@ class NTK:
             short = short - _bend(angle) / np.pi
             covariance = 1 - short
             tangent = tangent * (1 - angle / np.pi) + covariance
-        return np.asarray(tangent if self.limit == "network" else (tangent + covariance) / 2)
+        return np.asarray(tangent if self.kind == "network" else (tangent + covariance) / 2)
 
 
 def ntk_matrix(contexts: Any, depth: int = 2) -> Array:
@@ -175,33 +174,37 @@ def network_ntk_matrix(contexts: Any, depth: int = 2) -> Array:
     return NTK(depth, "network").matrix(contexts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Directions:
+class Directions(NamedTuple):
     """Contexts as directions and lengths; the direction of a context of length 0 is 0."""
 
     unit: Array
     norms: Array
 
     @classmethod
-    def of(cls, contexts: Any) -> _Directions:
+    def of(cls, contexts: Any) -> Directions:
         x = read_contexts(contexts)
         largest = np.abs(x).max(axis=1, keepdims=True)  # of huge or tiny numbers the squares would not exist
         x = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
         lengths = np.sqrt(np.einsum("ij,ij->i", x, x))[:, None]
         unit = np.divide(x, lengths, out=np.zeros_like(x), where=lengths > 0)
-        return cls(unit, (lengths * largest)[:, 0])
+        with np.errstate(over="ignore"):
+            norms = (lengths * largest)[:, 0]
+            if not np.isfinite(norms * norms).all():
+                raise InvalidContexts("contexts must be small enough for their squared norms to be finite.")
+        return cls(unit, norms)
 
-    def __len__(self) -> int:
-        return len(self.norms)
-
-    def __getitem__(self, rows: slice) -> _Directions:
-        return _Directions(self.unit[rows], self.norms[rows])
+    def part(self, rows: slice) -> Directions:
+        """Some of them."""
+        return Directions(self.unit[rows], self.norms[rows])
 
 
 def read_contexts(contexts: Any) -> Array:
     """Check (n, d) contexts; n may be 0."""
     try:
-        x = np.asarray(contexts, np.float64)
+        x = np.asarray(contexts)
+        if x.dtype.kind == "c":
+            raise TypeError("got complex ones")
+        x = np.asarray(x, np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidContexts(f"contexts must be numbers of shape (n, d); {error}.") from None
     if x.ndim != 2 or not x.shape[1]:
@@ -217,6 +220,21 @@ def _tiles(rows: int, columns: int, *, upper: bool = False) -> Iterator[tuple[sl
     for i in range(0, rows, side):
         for j in range(i if upper else 0, columns, side):
             yield slice(i, i + side), slice(j, j + side)
+
+
+def _squared_gaps(a: Array, b: Array, c: Array, close: BoolArray) -> Array:
+    """‖a ∓ b‖² of the close pairs, with the sign that makes it small."""
+    if close.mean() < FEW:
+        i, j = np.nonzero(close)
+        gap = a[i] - np.sign(c[close])[:, None] * b[j]
+        return np.asarray(np.einsum("ij,ij->i", gap, gap))
+    sign, total, gap = np.sign(c), np.zeros_like(c), np.empty_like(c)
+    for column, other in zip(a.T, b.T, strict=True):
+        np.multiply(sign, other, out=gap)
+        np.subtract(column[:, None], gap, out=gap)
+        gap *= gap
+        total += gap
+    return np.asarray(total[close])
 
 
 def _bend(angle: Array) -> Array:

@@ -67,6 +67,12 @@ def _inverse(lower: Array) -> Array:
     return scores.inverse(lower) if available() else np.tril(np.linalg.inv(lower))
 
 
+def ridge_solution(matrix: Array, moment: Array) -> Array:
+    """matrix⁻¹ moment for a small regularised matrix; `NotPositiveDefinite` as `cholesky` has it."""
+    factor = cholesky(matrix)[0]
+    return np.asarray(np.linalg.solve(factor.T, np.linalg.solve(factor, moment)), np.float64)
+
+
 def whole_panels(solved: Array) -> Array:
     """As much of a leading block's solution as `solve` can go on from."""
     return solved[: len(solved) // PANEL * PANEL]

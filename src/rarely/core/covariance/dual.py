@@ -11,6 +11,7 @@ running log det. Nothing is copied when a batch begins.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,8 @@ from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import shallow
 from rarely.core.types import Array, Arrays
 
+InnerProducts = Callable[[Factors, Factors], Array]
+"""(n, n') of features: all that this form asks of them beside their norms."""
 BLOCK_NUMBERS = 2**20
 """Numbers in the (t, n) arrays of one scoring; 8 MiB stay in a last-level cache."""
 
@@ -32,8 +35,8 @@ class Dual:
     kind = "dual"
     error_bound: ErrorBound | None = EXACT
 
-    def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
-        self.ridge, self._limit = ridge, limit
+    def __init__(self, widths: Widths, ridge: float, limit: Limit, inner: InnerProducts = gram) -> None:
+        self.ridge, self._limit, self._gram = ridge, limit, inner
         self.past = FactorRows(widths)
         self._factor = GrowingCholesky()
         self._frozen = 0
@@ -60,10 +63,6 @@ class Dual:
         left = norms - np.einsum("ij,ij->j", solved, solved)
         announce_rounding(left, norms)
         return Candidates(factors, np.maximum(left, 0.0) / self.ridge, solved)
-
-    def _gram(self, left: Factors, right: Factors) -> Array:
-        """Inner products of features; all that this form asks of them beside their norms."""
-        return gram(left, right)
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors = chosen.factors

@@ -15,7 +15,7 @@ import numpy as np
 
 from rarely.core.choice import Chooser, Mixture, Optimist, mixed
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths, describe_form
-from rarely.core.covariance.cholesky import cholesky
+from rarely.core.covariance.cholesky import ridge_solution
 from rarely.core.draws import make_generator
 from rarely.core.errors import check_choice
 from rarely.core.factors import Factors
@@ -83,8 +83,7 @@ class LinearLearner:
             known, moment = self.ridge * np.eye(x.shape[1]), np.zeros(x.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
             matrix, moment = known + x.T @ x, moment + x.T @ rewards
-            factor = cholesky(matrix)[0]
-            solution = np.linalg.solve(factor.T, np.linalg.solve(factor, moment))
+            solution = ridge_solution(matrix, moment)
         reason = "" if np.isfinite(solution).all() else "the ridge estimate overflows: the rewards are too large"
         learned = self.learned + len(rewards) if history.forgetting is None else 0
         return Lesson(replace(self, coefficients=solution, matrix=matrix, moment=moment, learned=learned), reason)

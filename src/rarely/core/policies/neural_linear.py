@@ -13,7 +13,7 @@ import numpy as np
 
 from rarely.core.choice import Chooser, Thompson
 from rarely.core.covariance import Widths
-from rarely.core.covariance.cholesky import cholesky
+from rarely.core.covariance.cholesky import ridge_solution
 from rarely.core.factors import Factors
 from rarely.core.history import History
 from rarely.core.learner import Lesson
@@ -50,8 +50,7 @@ class LastLayerLearner(NeuralLearner):
         targets = (rewards - learner.rewards.center) / (learner.rewards.spread * self.network.output_scale)
         a = learner.assess(contexts)[1].weighted(weights).vectors()
         targets = targets if weights is None else targets * np.sqrt(weights)
-        factor = cholesky(self.plan.ridge * np.eye(a.shape[1]) + a.T @ a)[0]
-        coefficients = np.linalg.solve(factor.T, np.linalg.solve(factor, a.T @ targets))
+        coefficients = ridge_solution(self.plan.ridge * np.eye(a.shape[1]) + a.T @ a, a.T @ targets)
         return replace(lesson, learner=replace(learner, coefficients=coefficients))
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
