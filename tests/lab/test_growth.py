@@ -18,7 +18,8 @@ def test_what_is_measured_is_not_extrapolated():
     assert not growth.extrapolated
     assert growth.value == growth.measured.value
     assert growth.lower < growth.value < growth.upper
-    assert growth.value - growth.lower == pytest.approx(2 * growth.spread)
+    assert growth.upper - growth.value == pytest.approx(2 * growth.spread)
+    assert growth.value**2 == pytest.approx(growth.lower * growth.upper)
     assert [count for count, _ in growth.curve] == [24, 50, 100, 200]
 
 

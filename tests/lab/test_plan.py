@@ -189,6 +189,7 @@ def test_default_batches_double_up_to_a_quarter():
         ({"noise": -1.0}, "noise must be 0 or a positive"),
         ({"policy": "magic"}, "policy must be one of 'neural', 'linear'"),
         ({"settings": {"seed": 3}}, "settings must leave dim, schedule, seed"),
+        ({"settings": {"ridge": -1.0}, "policy": "linear"}, "ridge must be a positive"),
         ({"settings": {"hiden": 3}}, "settings must be those of the neural policy"),
         ({"source": Cosine(), "simulator": lambda rows: rows}, "a world has rewards and noise of its own"),
         ({"source": [[1.0]]}, "source must be a Log or a World"),

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, RarelyError, check_choice
+from rarely.core.errors import InvalidInput, RarelyError, check_choice, check_positive
 from rarely.core.policies import BatchNeuralUCB, LinUCB
 from rarely.core.policy import Policy
 from rarely.core.schedules import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, Schedule
@@ -53,6 +53,7 @@ class Maker:
             raise InvalidInput(f"settings must leave {', '.join(OURS)} to the planner; got {ours[0]}.")
         plain = {"hidden": 64, "steps": 100, "ridge": 0.01, "depth": 2} if self.policy == "neural" else {"ridge": 1.0}
         object.__setattr__(self, "settings", plain | dict(self.settings))
+        check_positive("ridge", self.settings["ridge"], "because Z_1 = ridge·I is inverted")
 
     def __call__(self, world: World, schedule: Schedule, seed: int) -> Policy:
         try:

@@ -75,7 +75,9 @@ def linear_measure(ridge: float) -> Measure:
         matrix = np.eye(contexts.shape[1]) + contexts.T @ contexts / ridge
         log_det = 2 * float(np.log(np.diag(np.linalg.cholesky(matrix))).sum())
         value = log_det / math.log1p(len(contexts) / ridge)
-        return Dimension(value=value, lower=value, upper=value, log_det=log_det, count=len(contexts), confidence=1.0)
+        return Dimension(
+            value=value, lower=value, upper=value, log_det=log_det, count=len(contexts), confidence=1.0, exact=True
+        )
 
     return measure
 
@@ -118,6 +120,6 @@ def measure_growth(
         curve=tuple((one.count, one.log_det) for one in measured),
         wanted=wanted,
         value=value,
-        lower=low * (whole.lower / whole.value) * max(0.0, 1 - ERRORS * relative),
+        lower=low * (whole.lower / whole.value) / (1 + ERRORS * relative),
         upper=high * (whole.upper / whole.value) * (1 + ERRORS * relative),
     )

@@ -91,7 +91,8 @@ def plan(
     growth = _growth(source, horizon, maker, max_contexts, memory_limit, seed, progress)
     ridge = maker.settings["ridge"]
     adaptive, lower, upper = (
-        adaptive_plan(value, horizon, case.world.arms, ridge) for value in (growth.value, growth.lower, growth.upper)
+        adaptive_plan(value, rounds=horizon, arms=case.world.arms, ridge=ridge)
+        for value in (growth.value, growth.lower, growth.upper)
     )
     notes = [*_notes_on_rounds(source, horizon, rounds), case.note, *_notes_on_growth(growth, maker), _note_on(maker)]
     pilot, *seeds = (int(number) for number in np.random.SeedSequence(seed).generate_state(runs + 1))
@@ -218,7 +219,7 @@ def _notes_on_rounds(source: Log | World, horizon: int, rounds: int) -> list[str
 
 def _notes_on_growth(growth: Growth, maker: Maker) -> list[str]:
     measured = growth.measured
-    how = "exactly" if measured.lower == measured.upper else f"within {measured.lower:.1f} to {measured.upper:.1f}"
+    how = "exactly" if measured.exact else f"within {measured.lower:.1f} to {measured.upper:.1f}"
     kernel = "the linear kernel" if maker.policy == "linear" else "the tangent kernel"
     notes = [
         f"The effective dimension of {measured.count} contexts under {kernel} is {measured.value:.1f}, known {how}; "
