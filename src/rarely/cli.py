@@ -52,6 +52,8 @@ from rarely.worlds.datasets import DATASETS, Dataset, fetch, located
 
 INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""
+SECONDS_BETWEEN_LINES = 10.0
+"""Where there is no terminal for a bar."""
 app = typer.Typer(
     help="Contextual bandits that decide often and retrain rarely: the paper's experiments, from one command.",
     epilog="Start with: rarely reproduce cosine --runs 3 --rounds 1000 --preset practical",
@@ -276,21 +278,21 @@ def _whole_numbers(name: str, given: str) -> list[int]:
 
 
 class _Stages:
-    """A bar for each stage of a plan on a terminal; elsewhere a line every tenth of it."""
+    """A bar for each stage of a plan on a terminal; elsewhere a line now and then."""
 
     def __init__(self, progress: Progress) -> None:
-        self.progress, self.bars, self.said = progress, dict[str, TaskID](), 0
-        self.start = time.perf_counter()
+        self.progress, self.bars = progress, dict[str, TaskID]()
+        self.start = self.said = 0.0
 
     def __call__(self, stage: str, done: int, of: int) -> None:
         if stage not in self.bars:
             self.bars[stage] = self.progress.add_task(stage)
-            self.said, self.start = 0, time.perf_counter()
+            self.start = self.said = time.perf_counter()
         self.progress.update(self.bars[stage], completed=done, total=of)
-        if not told.is_terminal and (done == of or 10 * done // of > self.said):
-            self.said = 10 * done // of
-            spent = time.perf_counter() - self.start
-            left = f", about {_span(spent * (of - done) / done)} left" if 0 < done < of else ""
+        now = time.perf_counter()
+        if not told.is_terminal and (done == of or (done > 0 and now - self.said > SECONDS_BETWEEN_LINES)):
+            self.said = now
+            left = f", about {_span((now - self.start) * (of - done) / done)} left" if done < of else ""
             told.print(f"{stage}: {100 * done // of} %{left}")
 
 

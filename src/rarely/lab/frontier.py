@@ -200,6 +200,7 @@ def measure_frontier(
     ]
     outcomes: dict[Trial, Outcome] = {}
     whole, done = sum(trial.work(rounds) for trial in trials), 0
+    told(done, whole)
     for outcome in _played(partial(play_trial, world, maker, rounds), trials, jobs):
         outcomes[outcome.trial] = outcome
         done += outcome.trial.work(rounds)

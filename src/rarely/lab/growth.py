@@ -92,8 +92,8 @@ def measure_growth(
 ) -> Growth:
     """Of scaled contexts (n, K, d) of rounds in any order, with n ≥ 2; `wanted` of a horizon's, at least nK."""
     rounds, steps = len(contexts), len(NESTED) + 1 + HALVES
-    measured: list[Dimension] = []
     done = 0
+    told(done, steps)
 
     def of(part: Array) -> Dimension:
         nonlocal done
