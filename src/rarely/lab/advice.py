@@ -101,13 +101,14 @@ class Plan:
                 f"Update as often as you can: nothing tried came within {_percent(most)} of an update after every "
                 f"round. The closest is {named(closest)}: {above(closest)}."
             )
+        sure = point.surely_within(most)
         sentence = (
-            f"{point.batches} batches, which is {point.batches - 1} updates, are enough: with {named(point)} regret is "
-            f"{above(point)}."
+            f"{point.batches} batches, which is {point.batches - 1} updates, {'are' if sure else 'should be'} enough: "
+            f"with {named(point)} regret is {above(point)}."
         )
-        if not point.surely_within(most):
-            sure = self.frontier.enough(most, surely=True)
-            told = ", nor of anything else that was tried" if sure is None else f"; of {named(sure)} they can"
+        if not sure:
+            other = self.frontier.enough(most, surely=True)
+            told = ", nor of anything else that was tried" if other is None else f"; of {named(other)} they can"
             sentence += f" {self.frontier.runs} runs cannot tell whether that is within {_percent(most)}{told}."
         return f"{sentence} {self._when(point)}"
 
