@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import descend as plain_descend
-from rarely import BatchNeuralUCB, FixedGrid, InvalidInput
+from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NotPositiveDefinite
 from rarely.core import native, scores
-from rarely.core.covariance.cholesky import GrowingCholesky, whole_panels
+from rarely.core.covariance.cholesky import GrowingCholesky, cholesky, whole_panels
 from rarely.core.factors import Factors, gram
 from rarely.core.fused import Fused
 from rarely.core.network import Network
@@ -466,3 +466,26 @@ def test_small_factors_and_their_inverses_are_lapacks(order, seed):
 def test_a_small_matrix_that_is_not_positive_definite_is_refused(last):
     with pytest.raises(np.linalg.LinAlgError):
         scores.factor(np.diag([1.0, last]))
+
+
+@needs_compiler
+@settings(max_examples=12, deadline=None)
+@given(order=st.integers(100, 420), seed=st.integers(0, 99), log_ridge=st.floats(-4, 1))
+def test_large_factors_are_lapacks(order, seed, log_ridge):
+    """Panel by panel, whether the last one is whole or not."""
+    rows = np.random.default_rng(seed).normal(size=(order, order // 2))
+    matrix = rows @ rows.T + 10**log_ridge * np.eye(order)
+    lower, jitters = cholesky(matrix)
+    assert jitters == 0
+    np.testing.assert_allclose(lower @ lower.T, matrix, atol=1e-12 * np.abs(matrix).max())
+    np.testing.assert_allclose(lower, np.linalg.cholesky(matrix), rtol=1e-6, atol=1e-9 * np.abs(matrix).max())
+    assert not np.triu(lower, 1).any()
+
+
+@needs_compiler
+@pytest.mark.parametrize("where", [0, 130, 299])
+def test_a_large_matrix_that_is_not_positive_definite_is_refused(where):
+    matrix = np.eye(300)
+    matrix[where, where] = -1.0
+    with pytest.raises(NotPositiveDefinite):
+        cholesky(matrix)

@@ -59,8 +59,20 @@ def cholesky(matrix: Array) -> tuple[Array, int]:
 
 
 def _lower(matrix: Array) -> Array:
-    small = len(matrix) <= PANEL and available()
-    return np.asarray(scores.factor(matrix) if small else np.linalg.cholesky(matrix), np.float64)
+    """A panel of columns at a time. LAPACK's threads wait for each other so often that beside other work on the
+    machine they take twenty times as long, so they are used only where nothing else is there."""
+    if not available():
+        return np.asarray(np.linalg.cholesky(matrix), np.float64)
+    if len(matrix) <= PANEL:
+        return scores.factor(matrix)
+    lower = np.zeros(matrix.shape)
+    for start in range(0, len(matrix), PANEL):
+        here = slice(start, start + PANEL)
+        left = matrix[start:, here] - scores.product(lower[start:, :start], lower[here, :start])
+        corner = scores.factor(left[:PANEL])
+        lower[here, here] = corner
+        lower[start + PANEL :, here] = scores.product(left[PANEL:], scores.inverse(corner))
+    return lower
 
 
 def _inverse(lower: Array) -> Array:
