@@ -221,6 +221,8 @@ def plan_command(
     - `rarely plan offers.csv --round visit --reward paid` — each arm with a row of its own
     - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of the laboratory
     """
+    if out.exists() and not out.is_dir():
+        raise InvalidInput(f"--out names a folder; {out} is a file.")
     source = _source(log, world, arms, features, arm, reward, round_column)
     given = {"hidden": hidden, "steps": steps, "ridge": ridge}
     columns = (SpinnerColumn(), TextColumn("{task.description:<19}"), BarColumn(), TimeElapsedColumn())

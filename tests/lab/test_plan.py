@@ -173,6 +173,16 @@ def test_a_world_without_regret_cannot_tell():
     json.dumps(flat.describe(), allow_nan=False)
 
 
+def test_contexts_that_no_unit_answers_to_are_refused():
+    class Nothing(Lines):
+        def round(self, t, secret, generator):
+            contexts, means, noise = super().round(t, secret, generator)
+            return 0 * contexts, means, noise
+
+    with pytest.raises(InvalidInput, match="all features are 0"):
+        measure_frontier(Nothing(), Maker("linear"), 20, [2], [0], 1)
+
+
 def test_default_batches_double_up_to_a_quarter():
     assert default_batches(2000) == (2, 4, 8, 16, 32, 64, 128, 256)
     assert default_batches(10) == (2,)
@@ -293,6 +303,7 @@ def test_the_command_plans_for_a_world(tmp_path):
         (["--world", "cosine", "--arms", "3"], "are for a log"),
         (["missing.csv", "--arms", "2"], "missing.csv cannot be read"),
         (["log.csv"], "page has 'p1' in line 2"),
+        (["--world", "cosine", "--out", "log.csv"], "log.csv is a file"),
         (["log.csv", "--features", "x,w", "--arms", "2"], "no column 'w'"),
         (["log.csv", "--features", "x", "--arms", "2", "--batches", "two"], "--batches must be whole numbers"),
         (["log.csv", "--features", "x", "--arms", "2"], "at least 10 rounds; got 1"),

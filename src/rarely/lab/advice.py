@@ -101,9 +101,9 @@ class Plan:
                 f"Update as often as you can: nothing tried came within {_percent(most)} of an update after every "
                 f"round. The closest is {named(closest)}: {above(closest)}."
             )
-        sure = point.surely_within(most)
+        sure, updates = point.surely_within(most), "1 update" if point.batches == 2 else f"{point.batches - 1} updates"
         sentence = (
-            f"{point.batches} batches, which is {point.batches - 1} updates, {'are' if sure else 'should be'} enough: "
+            f"{point.batches} batches, which is {updates}, {'are' if sure else 'should be'} enough: "
             f"with {named(point)} regret is {above(point)}."
         )
         if not sure:

@@ -189,6 +189,11 @@ def measure_frontier(
     """Simulate every schedule in every run; `told` hears how much of the work is done."""
     pilot = play_trial(world, maker, rounds, Trial("fixed", FixedGrid(rounds, min(PILOT, rounds)), pilot_seed))
     growth = pilot.log_dets[-1][1]
+    if not growth > 0:
+        raise InvalidInput(
+            "log det Z must grow in the pilot run, but all features are 0: no unit of the network answers to these "
+            "contexts. Use more hidden units."
+        )
     schedules = {kind: {count: _schedule(kind, rounds, count, growth) for count in batches} for kind in KINDS}
     trials = [
         trial
