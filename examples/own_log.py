@@ -134,12 +134,12 @@ def blocks_of(tutorial: str) -> list[tuple[str, str]]:
     return re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", tutorial, re.DOTALL)
 
 
-def play(folder: Path) -> list[tuple[str, str]]:
-    """Run all blocks of the tutorial in one namespace and in that folder: what each shows, and what it printed."""
+def play(folder: Path, tutorial: Path = TUTORIAL) -> list[tuple[str, str]]:
+    """Run all blocks of a tutorial in one namespace and in that folder: what each shows, and what it printed."""
     names: dict[str, object] = {}
     told = []
     with contextlib.chdir(folder):
-        for code, shown in blocks_of(TUTORIAL.read_text(encoding="utf-8")):
+        for code, shown in blocks_of(tutorial.read_text(encoding="utf-8")):
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(code, names)
             told.append((shown, printed.getvalue()))

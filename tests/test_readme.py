@@ -36,7 +36,7 @@ def test_commands_of_the_readme_are_commands(tmp_path):
     from rarely.cli import app
 
     lines = re.findall(r"^rarely (\w+)(.*?)(?:#.*)?$", README.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {command for command, _ in lines} == {"reproduce", "report", "data", "bench"}
+    assert {command for command, _ in lines} == {"reproduce", "report", "plan", "data", "bench"}
     for command, rest in lines:
         help_text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "300"}).output
         assert all(option in help_text for option in re.findall(r"--[a-z]+", rest)), command

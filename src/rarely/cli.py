@@ -1,4 +1,4 @@
-"""The command line: reproduce · report · data · bench. The only module that prints."""
+"""The command line: reproduce · report · plan · data · bench. The only module that prints."""
 
 from __future__ import annotations
 
@@ -38,16 +38,22 @@ from rarely.lab.catalogue import PAPER, configurations
 from rarely.lab.claims import PRINTED_ROUNDS
 from rarely.lab.config import PRESETS, Cell, Problem
 from rarely.lab.environment import cores
+from rarely.lab.frontier import PolicyName
+from rarely.lab.logged import Log
+from rarely.lab.plan_report import write_plan
+from rarely.lab.planner import MAX_ROUNDS, plan
 from rarely.lab.problems import find_problem
 from rarely.lab.queue import cost, plan_cells
 from rarely.lab.report import write_markdown, write_report
 from rarely.lab.runner import Engine, LocalEngine, Result, reproduce
 from rarely.lab.tables import tally
-from rarely.worlds import Table
+from rarely.worlds import Table, World
 from rarely.worlds.datasets import DATASETS, Dataset, fetch, located
 
 INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""
+SECONDS_BETWEEN_LINES = 10.0
+"""Where there is no terminal for a bar."""
 app = typer.Typer(
     help="Contextual bandits that decide often and retrain rarely: the paper's experiments, from one command.",
     epilog="Start with: rarely reproduce cosine --runs 3 --rounds 1000 --preset practical",
@@ -167,6 +173,129 @@ def report(
     _report(folder)
     if markdown is not None:
         write_markdown(folder, markdown)
+
+
+@app.command("plan")
+@guarded
+def plan_command(
+    log: Annotated[
+        Path | None, typer.Argument(help="A CSV of past rounds whose first line names the columns; or --world.")
+    ] = None,
+    world: Annotated[
+        str | None, typer.Option(help="A world of the laboratory instead: cosine, magic, sklearn:digits, …")
+    ] = None,
+    horizon: Annotated[int, typer.Option(min=1, help="Rounds T to plan for.")] = MAX_ROUNDS,
+    arms: Annotated[int | None, typer.Option(min=1, help="Arms K, where the log does not tell.")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="Columns of features, as a,b,c; without it all that are not named otherwise.")
+    ] = None,
+    arm: Annotated[str | None, typer.Option(help="The column with the chosen arm.")] = None,
+    reward: Annotated[str | None, typer.Option(help="The column with the reward, empty where unknown.")] = None,
+    round_column: Annotated[
+        str | None, typer.Option("--round", help="The column that numbers rounds, where each arm has its own row.")
+    ] = None,
+    noise: Annotated[
+        float | None, typer.Option(min=0.0, help="Standard deviation of a reward; by default as the log suggests.")
+    ] = None,
+    policy: Annotated[PolicyName, typer.Option(help="The policy that is simulated.")] = "neural",
+    hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units, if neural (64).")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Its steps of a training, if neural (100).")] = None,
+    ridge: Annotated[float | None, typer.Option(help="Its λ (0.01; linear 1).")] = None,
+    batches: Annotated[str | None, typer.Option(help="Values of B to simulate, as 4,8,16; else 2, 4, 8, …")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each schedule.")] = 5,
+    max_rounds: Annotated[int, typer.Option(min=1, help="Longer horizons are simulated so long.")] = MAX_ROUNDS,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for plan.md, plan.svg and plan.json.")] = Path("plan"),
+) -> None:
+    """Before the first round: how many updates, where, and what it costs to have fewer.
+
+    Measures the effective dimension of the log's contexts, and simulates fixed, geometric and adaptive schedules on
+    rewards fitted to the log; on imagined ones where it has none. Says where it extrapolates.
+
+    **Examples**
+
+    - `rarely plan log.csv --arms 4 --horizon 5000` — contexts alone, rewards imagined
+    - `rarely plan log.csv --arm page --reward minutes --horizon 5000 --out plan` — with rewards
+    - `rarely plan log.csv --features age,hour,score --arm page --reward minutes` — some columns
+    - `rarely plan offers.csv --round visit --reward paid` — each arm with a row of its own
+    - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of the laboratory
+    """
+    if out.exists() and not out.is_dir():
+        raise InvalidInput(f"--out names a folder; {out} is a file.")
+    source = _source(log, world, arms, features, arm, reward, round_column)
+    given = {"hidden": hidden, "steps": steps, "ridge": ridge}
+    columns = (SpinnerColumn(), TextColumn("{task.description:<19}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=told, disable=not told.is_terminal) as progress:
+        try:
+            made = plan(
+                source,
+                horizon=horizon,
+                noise=noise,
+                policy=policy,
+                settings={name: value for name, value in given.items() if value is not None},
+                batches=None if batches is None else _whole_numbers("--batches", batches),
+                runs=runs,
+                max_rounds=max_rounds,
+                seed=seed,
+                jobs=jobs or cores(),
+                progress=_Stages(progress),
+            )
+        except KeyboardInterrupt:
+            complained.print("stopped; no file is written")
+            raise typer.Exit(INTERRUPTED) from None
+    paths = write_plan(made, out)
+    told.print(made.text(), markup=False)
+    told.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
+
+
+def _source(
+    log: Path | None,
+    world: str | None,
+    arms: int | None,
+    features: str | None,
+    arm: str | None,
+    reward: str | None,
+    round_column: str | None,
+) -> Log | World:
+    """What to plan from, and a line that says how it was read."""
+    if (log is None) == (world is None):
+        raise InvalidInput("a plan needs one thing to plan from: a file, rarely plan log.csv, or --world cosine.")
+    if log is None:
+        assert world is not None
+        if {arms, features, arm, reward, round_column} != {None}:
+            raise InvalidInput("--arms, --features, --arm, --reward and --round are for a log; a world has its own.")
+        return find_problem(world).world("standard", constant=True)
+    names = None if features is None else [name.strip() for name in features.split(",")]
+    read = Log.from_csv(log, arms=arms, features=names, arm=arm, reward=reward, round=round_column)
+    told.print(f"{escape(str(read))}: {escape(', '.join(read.names))}")
+    return read
+
+
+def _whole_numbers(name: str, given: str) -> list[int]:
+    try:
+        return [int(number) for number in given.split(",")]
+    except ValueError:
+        raise InvalidInput(f"{name} must be whole numbers, as 4,8,16; got {given!r}.") from None
+
+
+class _Stages:
+    """A bar for each stage of a plan on a terminal; elsewhere a line now and then."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.bars = progress, dict[str, TaskID]()
+        self.start = self.said = 0.0
+
+    def __call__(self, stage: str, done: int, of: int) -> None:
+        if stage not in self.bars:
+            self.bars[stage] = self.progress.add_task(stage)
+            self.start = self.said = time.perf_counter()
+        self.progress.update(self.bars[stage], completed=done, total=of)
+        now = time.perf_counter()
+        if not told.is_terminal and (done == of or (done > 0 and now - self.said > SECONDS_BETWEEN_LINES)):
+            self.said = now
+            left = f", about {_span((now - self.start) * (of - done) / done)} left" if done < of else ""
+            told.print(f"{stage}: {100 * done // of} %{left}")
 
 
 @app.command()

@@ -1,1 +1,10 @@
-"""The laboratory: experiments as data, run once, kept as records, drawn and judged from the records alone."""
+"""The laboratory: experiments as data, run once, kept as records, drawn and judged from the records alone.
+
+`plan` asks before the first round what `reproduce` asks of the paper's problems: what do fewer updates cost?
+"""
+
+from rarely.lab.advice import NothingClose, Plan
+from rarely.lab.logged import InvalidLog, Log
+from rarely.lab.planner import plan
+
+__all__ = ["InvalidLog", "Log", "NothingClose", "Plan", "plan"]

@@ -1,4 +1,4 @@
-"""The figures, drawn from results alone; the only module that draws.
+"""The figures, drawn from results alone; but for `plan_plots` the only module that draws.
 
 box        total regret of every configuration: solid line median, dashed line mean (log for cosine)
 scatter    regret against processor time, 5 runs picked at random
@@ -94,7 +94,7 @@ def box(comparison: Comparison) -> Figure:
     axes.invert_yaxis()
     if comparison.base == "cosine" and min(min(s.regrets) for s in series) > 0:
         axes.set_xscale("log")
-        _plain_numbers(axes.xaxis)
+        plain_numbers(axes.xaxis)
     axes.set_xlabel("total regret (runs in brackets; solid line median, dashed line mean)")
     axes.set_title(_title(comparison))
     return figure
@@ -118,7 +118,7 @@ def scatter(comparison: Comparison) -> Figure:
             axes.scatter(x, y, s=26, marker=MARKERS[kind], color=COLOURS[kind], alpha=0.75, label=NAMES[kind], lw=0)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    _plain_numbers(axes.xaxis, axes.yaxis)
+    plain_numbers(axes.xaxis, axes.yaxis)
     axes.set_xlabel("processor time of the run, s")
     axes.set_ylabel("total regret")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -146,7 +146,7 @@ def curves(comparison: Comparison) -> Figure:
         rug.plot(updates, np.full(len(updates), row), "|", color=COLOURS[series.kind], markersize=5, mew=0.5)
     axes.set_yscale("symlog", linthresh=max(1.0, 0.02 * axes.get_ylim()[1]))
     axes.set_ylim(bottom=0)
-    _plain_numbers(axes.yaxis)
+    plain_numbers(axes.yaxis)
     axes.set_ylabel("mean regret so far, 95 % band (log above a start)")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     rug.set_yticks(range(len(shown)), [s.label for s, _ in shown], fontsize=6.5)
@@ -177,7 +177,7 @@ def log_det(comparison: Comparison) -> Figure:
     for axes in (whole, each):
         axes.set_xlabel("round")
     each.set_yscale("log")
-    _plain_numbers(each.yaxis)
+    plain_numbers(each.yaxis)
     whole.set_title(f"{_title(comparison)}: log det Z − log det λI", fontsize=9)
     each.set_title("its growth in each batch, first run", fontsize=9)
     if each.lines:
@@ -207,7 +207,7 @@ def frontier(comparisons: Sequence[Comparison]) -> Figure:
             axes.errorbar([series.updates + 1], [estimate.value], yerr=error, alpha=0.8, **mark)
         axes.set_xscale("log")
         axes.set_yscale("log")
-        _plain_numbers(axes.xaxis, axes.yaxis)
+        plain_numbers(axes.xaxis, axes.yaxis)
         axes.set_title(_title(comparison))
         if row == len(presets) - 1 or all(
             c.preset != presets[row + 1] for c in comparisons if c.problem == comparison.problem
@@ -245,7 +245,7 @@ def _title(comparison: Comparison) -> str:
     return f"{comparison.problem}, {comparison.preset}"
 
 
-def _plain_numbers(*given: Axis) -> None:
+def plain_numbers(*given: Axis) -> None:
     """30 and 300 on a logarithmic axis, not powers of ten."""
     for axis in given:
         if axis.get_scale() == "log":

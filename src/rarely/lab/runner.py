@@ -15,7 +15,7 @@ from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from loky import get_reusable_executor
 from loky.process_executor import BrokenProcessPool
@@ -33,6 +33,8 @@ try:
 except ModuleNotFoundError:
     fcntl = None  # type: ignore[assignment]
 
+Item = TypeVar("Item")
+Done = TypeVar("Done")
 ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
 """A process a core, a thread a process: BLAS threads that wait for each other make all of them slow."""
 
@@ -89,7 +91,7 @@ class LocalEngine:
         left = {cell.id: cell for cell in cells}
         while left:
             try:
-                for result in _side_by_side(list(left.values()), self.jobs):
+                for result in side_by_side(play_cell, list(left.values()), self.jobs):
                     del left[result.id]
                     yield result
             except BrokenProcessPool:
@@ -100,12 +102,13 @@ class LocalEngine:
                     yield _alone(cell)
 
 
-def _side_by_side(cells: Sequence[Cell], jobs: int) -> Iterator[Result]:
+def side_by_side(work: Callable[[Item], Done], items: Sequence[Item], jobs: int) -> Iterator[Done]:
+    """The work on each item in a process of its own, with one BLAS thread; what came of it as it ends."""
     executor = get_reusable_executor(
-        max_workers=min(jobs, len(cells)), env=ONE_THREAD, reuse=False, initializer=_end_with, initargs=(os.getpid(),)
+        max_workers=min(jobs, len(items)), env=ONE_THREAD, reuse=False, initializer=_end_with, initargs=(os.getpid(),)
     )
     try:
-        for future in as_completed([executor.submit(play_cell, cell) for cell in cells]):
+        for future in as_completed([executor.submit(work, item) for item in items]):
             yield future.result()
     finally:
         executor.shutdown(wait=False, kill_workers=True)
@@ -113,7 +116,7 @@ def _side_by_side(cells: Sequence[Cell], jobs: int) -> Iterator[Result]:
 
 def _alone(cell: Cell) -> Result:
     try:
-        return next(_side_by_side([cell], 1))
+        return next(side_by_side(play_cell, [cell], 1))
     except BrokenProcessPool:
         return Result(cell.id, None, "the process that played it was killed; is there enough memory?")
 

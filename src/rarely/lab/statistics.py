@@ -54,6 +54,21 @@ def ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
     return Estimate(math.exp(logs.value), math.exp(logs.low), _exp(logs.high), logs.runs)
 
 
+def falling(values: Sequence[float]) -> list[float]:
+    """The nearest values, by squares, that do not rise: neighbours that do are replaced by their mean.
+
+    >>> falling([4.0, 1.0, 3.0, 0.5])
+    [4.0, 2.0, 2.0, 0.5]
+    """
+    pools: list[tuple[float, int]] = []
+    for value in values:
+        pools.append((value, 1))
+        while len(pools) > 1 and pools[-2][0] < pools[-1][0]:
+            (a, m), (b, n) = pools[-2:]
+            pools[-2:] = [((m * a + n * b) / (m + n), m + n)]
+    return [value for value, count in pools for _ in range(count)]
+
+
 @cache
 def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
     """How many standard errors a Student interval reaches to both sides.

@@ -1,0 +1,86 @@
+"""The made-up clinic of docs/tutorials/choosing-b-and-q.md, and the tutorial played from top to bottom.
+
+    python examples/choosing_b_and_q.py            # prints what the tutorial shows; its files in out/choosing-b-and-q
+    python examples/choosing_b_and_q.py --images   # and puts the picture where the tutorial has it
+
+A patient is a row of 3 numbers, an arm one of 3 doses, the reward the relief after a week. The tutorial is the only
+place where its code stands: `play` of own_log.py takes it from there.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+from own_log import ROOT, play
+
+from rarely import ArmBlocks
+from rarely.worlds import World
+
+TUTORIAL = ROOT / "docs" / "tutorials" / "choosing-b-and-q.md"
+DOSES = ("high", "low", "middle")
+NOISE = 1.0
+
+
+def patients(generator: np.random.Generator, count: int) -> np.ndarray:
+    """Age, weight and a marker in the blood, (n, 3)."""
+    columns = (
+        generator.integers(18, 85, count),
+        generator.normal(75, 14, count).round(1),
+        generator.gamma(3.0, 2.0, count).round(2),
+    )
+    return np.column_stack(columns).astype(float)
+
+
+def truth(rows: np.ndarray) -> np.ndarray:
+    """Mean relief of every dose, (n, 3): each has its best marker, and the old bear less of it. No policy sees this."""
+    age, weight, marker = ((rows - [51, 75, 6]) / [19, 14, 3.5]).T
+    best = np.array([1.2, -0.8, 0.2])
+    bent = 1.5 - 1.2 * np.abs(marker[:, None] + 0.3 * weight[:, None] - best)
+    return bent - np.array([0.5, 0.0, 0.2]) * age[:, None]
+
+
+class Clinic(World):
+    """Patients to come, one a round."""
+
+    def __init__(self, blocks: ArmBlocks) -> None:
+        self.blocks, self.arms, self.dim, self.context_scale = blocks, len(DOSES), blocks.dim, blocks.scale
+
+    def secret(self, generator: np.random.Generator) -> None:
+        """Nothing: the same truth in every run."""
+
+    def round(self, t: int, secret: None, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+        """A patient, the mean relief of each dose, and the noise."""
+        row = patients(generator, 1)
+        return self.blocks(row)[0], truth(row)[0], NOISE * generator.normal()
+
+
+def write_example(path: str | Path, rounds: int = 800) -> None:
+    """A past trial in which doses were drawn by lot; one patient in 50 never reported."""
+    generator = np.random.default_rng(0)
+    rows = patients(generator, rounds)
+    arms = generator.integers(len(DOSES), size=rounds)
+    reports = truth(rows)[np.arange(rounds), arms] + NOISE * generator.normal(size=rounds)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["age", "weight", "marker", "dose", "relief"])
+        for row, arm, report in zip(rows, arms, reports, strict=True):
+            told = "" if generator.random() < 0.02 else round(report, 3)
+            writer.writerow([*(f"{value:g}" for value in row), DOSES[arm], told])
+
+
+def main() -> None:
+    """Play the tutorial."""
+    folder = ROOT / "out" / "choosing-b-and-q"
+    folder.mkdir(parents=True, exist_ok=True)
+    for _, printed in play(folder, TUTORIAL):
+        print(printed, end="")
+    if "--images" in sys.argv:
+        shutil.copy(folder / "plan" / "plan.svg", ROOT / "docs" / "images" / "choosing-b-and-q.svg")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""How log det(I + H/λ) grows with contexts: effective dimension, how sure it is, and what it would be of more.
+
+    n        count    contexts measured, K a round
+    TK       wanted   contexts of the horizon
+    ℓ(n)     log_det  log det(I + H/λ) of the first n contexts
+    d̃        value    ℓ(n)/log(1 + n/λ), the effective dimension
+
+Three things make it unsure. Where ℓ is approximated, its certified interval. Which rounds happened to be in the log:
+the spread over random halves of the rounds, which is about the standard error of the whole (for a mean, the variance
+between halves drawn without replacement is that of the whole). And contexts that nobody has seen. If rounds to come
+are like those of the log, each adds less than those before, so a line through ℓ(n/2) and ℓ(n) in n is too high; and
+dℓ/d log n, the degrees of freedom, do not fall, so a line in log n is too low. Between these the estimate is a power
+of n through both points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from rarely.core.types import Array
+from rarely.theory import Dimension, effective_dimension
+
+HALVES = 6
+NESTED = (8, 4, 2)
+"""Parts of the rounds that growth is measured on, beside all of them."""
+ERRORS = 2.0
+"""Standard errors to both sides of an interval."""
+
+Measure = Callable[[Array], Dimension]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The effective dimension of a horizon's contexts, and what is known of it."""
+
+    measured: Dimension
+    spread: float
+    """Standard deviation over random halves of the rounds, in units of d̃ of the whole."""
+    curve: tuple[tuple[int, float], ...]
+    """(n, ℓ(n)) of nested parts of the contexts."""
+    wanted: int
+    value: float
+    """d̃ of the `wanted` contexts; extrapolated where these are more than were measured."""
+    lower: float
+    upper: float
+
+    @property
+    def extrapolated(self) -> bool:
+        """Whether more contexts are wanted than were measured."""
+        return self.wanted > self.measured.count
+
+    def describe(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        return asdict(self) | {"extrapolated": self.extrapolated}
+
+
+def neural_measure(ridge: float, depth: int, seed: int, memory_limit: int) -> Measure:
+    """Definition 1's kernel of networks of that depth."""
+
+    def measure(contexts: Array) -> Dimension:
+        return effective_dimension(contexts, ridge=ridge, depth=depth, seed=seed, memory_limit=memory_limit)
+
+    return measure
+
+
+def linear_measure(ridge: float) -> Measure:
+    """The kernel of a linear model, ⟨x, x'⟩: exact for any number of contexts, by det(I + XXᵀ/λ) = det(I + XᵀX/λ)."""
+
+    def measure(contexts: Array) -> Dimension:
+        matrix = np.eye(contexts.shape[1]) + contexts.T @ contexts / ridge
+        log_det = 2 * float(np.log(np.diag(np.linalg.cholesky(matrix))).sum())
+        value = log_det / math.log1p(len(contexts) / ridge)
+        return Dimension(
+            value=value, lower=value, upper=value, log_det=log_det, count=len(contexts), confidence=1.0, exact=True
+        )
+
+    return measure
+
+
+def measure_growth(
+    contexts: Array,
+    wanted: int,
+    ridge: float,
+    measure: Measure,
+    seed: int,
+    told: Callable[[int, int], None] = lambda done, of: None,
+) -> Growth:
+    """Of scaled contexts (n, K, d) of rounds in any order, with n ≥ 2; `wanted` of a horizon's, at least nK."""
+    rounds, steps = len(contexts), len(NESTED) + 1 + HALVES
+    done = 0
+    told(done, steps)
+
+    def of(part: Array) -> Dimension:
+        nonlocal done
+        found = measure(part.reshape(-1, contexts.shape[-1]))
+        done += 1
+        told(done, steps)
+        return found
+
+    measured = [of(contexts[: max(1, rounds // part)]) for part in (*NESTED, 1)]
+    generator = np.random.default_rng((seed, 2))
+    halves = [of(contexts[generator.permutation(rounds)[: rounds // 2]]).log_det for _ in range(HALVES)]
+    whole, half = measured[-1], measured[-2]
+    relative = float(np.std(halves, ddof=1) / np.mean(halves))
+    low = value = high = whole.value
+    if wanted > whole.count:
+        scale, risen = math.log1p(wanted / ridge), whole.log_det - half.log_det
+        doublings = math.log(wanted / whole.count) / math.log(whole.count / half.count)
+        low = (whole.log_det + doublings * risen) / scale
+        value = whole.log_det * (whole.log_det / half.log_det) ** doublings / scale
+        high = (whole.log_det + (wanted - whole.count) * risen / (whole.count - half.count)) / scale
+    return Growth(
+        measured=whole,
+        spread=relative * whole.value,
+        curve=tuple((one.count, one.log_det) for one in measured),
+        wanted=wanted,
+        value=value,
+        lower=low * (whole.lower / whole.value) / (1 + ERRORS * relative),
+        upper=high * (whole.upper / whole.value) * (1 + ERRORS * relative),
+    )

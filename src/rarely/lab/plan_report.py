@@ -1,0 +1,67 @@
+"""A plan on paper: plan.json, plan.svg and plan.md in one folder."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from rarely.lab.advice import Plan
+from rarely.lab.frontier import Point
+from rarely.lab.plan_plots import draw_plan
+from rarely.lab.statistics import Estimate
+
+SHOWN = 12
+"""Batch lengths that a table has room for."""
+
+
+def write_plan(plan: Plan, folder: Path) -> list[Path]:
+    """Write all three; returns where they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"plan.{suffix}" for suffix in ("json", "svg", "md")]
+    text = json.dumps(plan.describe(), indent=1, ensure_ascii=False, allow_nan=False)
+    paths[0].write_text(text + "\n", encoding="utf-8")
+    draw_plan(plan, paths[1])
+    paths[2].write_text(render(plan), encoding="utf-8")
+    return paths
+
+
+def render(plan: Plan) -> str:
+    """The plan as Markdown, with its picture beside it."""
+    frontier = plan.frontier
+    advice, _, rests = plan.text().partition("What this rests on:\n")
+    head = "| schedule | B | versions used | regret | over sequential | smoothed | batch lengths |"
+    rows = [
+        f"# Updates for {plan.horizon} rounds of {plan.arms} arms",
+        "\n\n".join(advice.splitlines()),
+        "![Above, regret against the number of batches, in units of the regret with an update after every round. "
+        "Below, the batches of each schedule](plan.svg)",
+        f"Regret over {frontier.rounds} simulated rounds, mean of {frontier.runs} runs with 95 % intervals; with an "
+        f"update after every round it is {_interval(frontier.sequential)}. Adaptive batches are those of one run.",
+        "\n".join([head, "|---|---:|---:|---:|---:|---:|---|", *map(_row, frontier.points)]),
+        "## What this rests on",
+        rests,
+        f"Seed {plan.seed}.",
+    ]
+    return "\n\n".join(row.rstrip() for row in rows) + "\n"
+
+
+def _row(point: Point) -> str:
+    name = point.kind if point.log_ratio is None else f"{point.kind}, log q = {point.log_ratio:.3g}"
+    lengths = ", ".join(map(str, point.pattern[:SHOWN])) + (", …" if len(point.pattern) > SHOWN else "")
+    cells = (
+        name,
+        str(point.batches),
+        f"{point.used:.4g}",
+        _interval(point.regret),
+        _interval(point.ratio, digits=2),
+        f"{point.smooth:.2f}",
+        lengths,
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def _interval(estimate: Estimate, digits: int = 1) -> str:
+    if not math.isfinite(estimate.high):
+        return f"{estimate.value:.{digits}f}"
+    return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
