@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from rarely.core.covariance import Covariance, Widths
 from rarely.core.factors import Factors
 from rarely.core.history import History
 from rarely.core.radius import Occasion
-from rarely.core.types import Array, Arrays
+from rarely.core.scaling import ContextScale, RewardScale
+from rarely.core.types import Array, Arrays, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,34 @@ class Lesson:
     steps: int | None = None
     skip: float | None = None
     tuning: str = ""
+
+
+class Standardised(NamedTuple):
+    """What there is to learn from, on the scales that are learned on."""
+
+    rows: IntArray
+    """(n,): where the samples stand in the history."""
+    contexts: Array
+    rewards: Array
+    weights: Array | None
+    """(n,), or None where nothing is forgotten."""
+    scale: RewardScale
+
+    @classmethod
+    def of(cls, history: History, contexts: ContextScale, *, rewards: bool) -> Standardised:
+        """The history's samples; the scale of rewards is fitted, or left alone."""
+        samples = history.samples()
+        scale = RewardScale.fit(samples.rewards, samples.weights) if rewards else RewardScale()
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = (samples.rewards - scale.center) / scale.spread
+        return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale)
+
+    @property
+    def overflow(self) -> str:
+        """Why they cannot be learned from, if so."""
+        if np.isfinite(self.scale.spread):
+            return ""
+        return "the rewards are so large that their standard deviation overflows"
 
 
 class Learner(Protocol):

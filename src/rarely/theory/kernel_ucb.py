@@ -25,7 +25,7 @@ from rarely.core.errors import check_choice, check_whole
 from rarely.core.factors import Factors
 from rarely.core.forgetting import Forgetting, describe_forgetting
 from rarely.core.history import History
-from rarely.core.learner import Lesson
+from rarely.core.learner import Lesson, Standardised
 from rarely.core.objective import ENOUGH, TURNS
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion, describe_beta
@@ -92,13 +92,12 @@ class KernelLearner:
 
     def learn(self, history: History) -> Lesson:
         ready = self.scaled()
-        _, contexts, rewards, weights = history.samples()
-        if not len(rewards):
+        samples = Standardised.of(history, ready.scale, rewards=self.standardise_rewards)
+        if samples.overflow:
+            return Lesson(self, samples.overflow)
+        _, x, y, weights, scale = samples
+        if not len(y):
             return Lesson(ready)
-        scale = RewardScale.fit(rewards, weights) if self.standardise_rewards else RewardScale()
-        if not np.isfinite(scale.spread):
-            return Lesson(self, "the rewards are so large that their standard deviation overflows")
-        x, y = ready.scale(contexts), (rewards - scale.center) / scale.spread
         matrix = self.kernel.matrix(x)
         root = np.ones(len(y)) if weights is None else np.sqrt(weights)
         matrix *= root

@@ -14,7 +14,7 @@ from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_w
 from rarely.core.factors import Factors
 from rarely.core.forgetting import Discount, Forgetting, describe_forgetting
 from rarely.core.history import History
-from rarely.core.learner import Lesson
+from rarely.core.learner import Lesson, Standardised
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, NoiseRadius, Occasion, describe_beta
@@ -104,11 +104,10 @@ class NeuralLearner:
 
     def learn(self, history: History) -> Lesson:
         ready = self.scaled()
-        rows, contexts, rewards, weights = history.samples()
-        scale = RewardScale.fit(rewards, weights) if self.standardise_rewards else RewardScale()
-        if not np.isfinite(scale.spread):
-            return Lesson(self, "the rewards are so large that their standard deviation overflows")
-        x, y = ready.scale(contexts), (rewards - scale.center) / scale.spread
+        samples = Standardised.of(history, ready.scale, rewards=self.standardise_rewards)
+        if samples.overflow:
+            return Lesson(self, samples.overflow)
+        rows, x, y, weights, scale = samples
         if weights is not None:
             # Without biases u(cx) = c·u(x) for c > 0: scaled samples are weighted ones.
             x, y = x * np.sqrt(weights)[:, None], y * np.sqrt(weights)
