@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import rarely
 from rarely import (
+    Affine,
     AtRounds,
     BatchNeuralUCB,
     BudgetSpent,
@@ -16,7 +17,10 @@ from rarely import (
     InvalidContexts,
     InvalidInput,
     InvalidReward,
+    KernelUCB,
+    LinTS,
     LinUCB,
+    NeuralTS,
     TheoremRadius,
     TooExpensive,
     TrainingRejected,
@@ -597,3 +601,37 @@ def test_linucb_with_late_rewards_goes_on_from_a_file_as_if_nothing_had_happened
 
     late = [5, 2, 4, 0, 3, 1]
     np.testing.assert_array_equal(*(learned(*decided(), late, save) for save in (True, False)))
+
+
+@pytest.mark.parametrize("kind", [LinUCB, LinTS, Uniform, KernelUCB, BatchNeuralUCB, NeuralTS])
+def test_every_policy_takes_the_settings_of_blocks(kind, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(12, 3)) * [1.0, 10.0, 100.0]
+    blocks = rarely.ArmBlocks.fit(rows, arms=2)
+    policy = kind(schedule=FixedGrid(12, 3), seed=0, **blocks.settings)
+    decision = policy.select(blocks(rows), until_due=True)
+    policy.observe(decision, np.arange(len(decision)))
+    policy.update()
+    policy.save(tmp_path / "policy")
+    again = rarely.load(tmp_path / "policy")
+    np.testing.assert_array_equal(again.score(blocks(rows)).means, policy.score(blocks(rows)).means)
+
+
+def test_linucb_on_scaled_contexts_is_linucb_on_contexts_that_are_scaled():
+    stream = contexts(dim=2)
+    scale = Affine(np.array([0.5, -1.0]), np.array([2.0, 3.0]))
+    scaled = scale(stream.reshape(-1, 2)).reshape(*stream.shape[:2], 3)
+    one = LinUCB(2, FixedGrid(HORIZON, 4), context_scale=scale)
+    other = LinUCB(3, FixedGrid(HORIZON, 4), intercept=False)
+    for round in range(HORIZON):
+        a, b = one.select(stream[round]), other.select(scaled[round])
+        assert a.arm == b.arm
+        for policy, decision in ((one, a), (other, b)):
+            policy.observe(decision, float(stream[round, a.arm, 0]))
+            if policy.due:
+                policy.update()
+    np.testing.assert_allclose(one.coefficients, other.coefficients)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        small().save(tmp_path / "nowhere" / "policy")

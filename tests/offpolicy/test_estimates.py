@@ -170,6 +170,18 @@ def test_a_target_that_the_log_never_met_is_not_estimated(estimator):
         estimator(other, np.ones(6, int))
 
 
+def test_a_probability_that_is_next_to_nothing_is_no_reason_to_refuse():
+    """As of Thompson sampling, whose chances are small beyond counting and not 0."""
+    contexts, log = np.ones((40, 2, 1)), DecisionLog()
+    decision = LinUCB(1).select(contexts)
+    log.record(contexts, decision)
+    log.observe(decision, np.arange(40.0))
+    target = np.tile([1.0 - 1e-15, 1e-15], (40, 1))
+    assert ips(log, target).value == pytest.approx(np.arange(40.0).mean())
+    with pytest.raises(NotIdentified):
+        ips(log, np.tile([1.0 - 1e-9, 1e-9], (40, 1)))
+
+
 def test_missing_rewards_and_few_effective_rounds_are_said_aloud():
     log = made(5, rounds=12, told=0.6)
     note = ips(log, target_for(log, 0)).note
@@ -180,7 +192,11 @@ def test_missing_rewards_and_few_effective_rounds_are_said_aloud():
     decision = policy.select(contexts)
     long.record(contexts, decision)
     long.observe(decision, np.ones(60))
-    assert ips(long, policy).note == ""
+    assert "the interval has no width" in ips(long, policy).note
+    varied = DecisionLog()
+    varied.record(contexts, decision)
+    varied.observe(decision, np.arange(60.0))
+    assert ips(varied, policy).note == ""
 
 
 def test_effective_rounds_and_largest_weight_are_the_weights_own():

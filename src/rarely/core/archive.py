@@ -28,6 +28,8 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Arrays) 
     blobs = {name: _npy(array) for name, array in arrays.items()}
     seal = {"magic": MAGIC, "format": FORMAT, "sha256": _digest(body, blobs)}
     folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"a policy is saved into a folder that is there; {folder} is not.")
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".rarely-")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -186,8 +186,9 @@ def _check(part: Part, offset: int) -> None:
     if not np.isfinite(part.rows).all():
         bad = int(np.flatnonzero(~np.isfinite(part.rows).all(axis=1))[0])
         owner, arm = (int(axis[bad]) for axis in np.nonzero(part.present))
+        number = int(np.flatnonzero(~np.isfinite(part.rows[bad]))[0])
         raise InvalidContexts(
-            f"contexts must be finite; arm {arm} of round {offset + owner} of the call holds "
-            f"{part.rows[bad].tolist()}. Leave an absent arm out with mask, and fill in missing numbers before the "
+            f"contexts must be finite; arm {arm} of round {offset + owner} of the call has {part.rows[bad, number]} in "
+            f"column {number}. Leave an absent arm out with mask, and fill in missing numbers before the "
             "policy sees them."
         )

@@ -27,6 +27,10 @@ NEGLIGIBLE = 1e-6
 class Window:
     """The last so many rounds.
 
+    A good policy earns good rewards, and a short window soon remembers nothing else: then it must find out again what
+    is bad, in a batch or two of mistakes that the next record's `coverage` shows. Take a window of several times what
+    it takes to learn the world, explore (a `Mixture`, a larger `beta`), or prefer a `Discount`, which forgets softly.
+
     >>> Window(2).weights(np.array([0, 1, 2]))
     array([1., 1., 0.])
     """

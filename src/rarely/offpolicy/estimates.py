@@ -39,6 +39,8 @@ from rarely.offpolicy.log import DecisionLog
 from rarely.offpolicy.models import Fit, Ridge, predictions
 from rarely.offpolicy.target import Target, read_target
 
+NEGLIGIBLE = 1e-12
+"""A target's probability up to which an arm that the log could not choose is left out."""
 FEW = 50
 """Effective rounds below which a note warns of the normal interval."""
 
@@ -161,7 +163,7 @@ class _Sample:
         if not len(places):
             raise InvalidLog(f"an estimate needs at least one round with a reward; the log has {len(log)} without.")
         arms, chances, logging = log.arms[places], read_target(target, log, places), log.probabilities[places]
-        unseen = np.argwhere((chances > 0) & (logging == 0))
+        unseen = np.argwhere((chances > NEGLIGIBLE) & (logging == 0))
         if len(unseen):
             i, arm = unseen[0]
             raise NotIdentified(
@@ -200,9 +202,14 @@ class _Sample:
             "no chance to choose, and what they pay is not in this estimate. Log with an exploration, as Mixture(0.05)."
         )
         few = f"The weights leave {effective:.1f} effective rounds, so few that the interval may be too short."
+        same = (
+            "All rewards that count are the same, so the interval has no width; that says nothing of rarer ones."
+            if n > 1 and error == 0
+            else ""
+        )
         deviation = float(self.weights.std()) / math.sqrt(n)
         blind = self.unlikely > max(deviation, 1 / n)
-        note = " ".join(filter(None, (self.note, hidden if blind else "", few if effective < FEW else "")))
+        note = " ".join(filter(None, (self.note, hidden if blind else "", few if effective < FEW else "", same)))
         largest = float(self.weights.max())
         return Estimate(value, error, value - half, value + half, level, n, effective, largest, note)
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from rarely.core.errors import check_not_negative, check_positive, check_whole
 from rarely.core.radius import Occasion, TheoremRadius
+from rarely.theory.dimension import Dimension
 
 
 def radius(
@@ -177,16 +178,19 @@ class AdaptivePlan:
 
 
 def adaptive_plan(
-    dimension: float, *, rounds: int, arms: int, ridge: float, batches: int | None = None
+    dimension: float | Dimension, *, rounds: int, arms: int, ridge: float, batches: int | None = None
 ) -> AdaptivePlan:
     """B = d̃ log(1 + TK/λ), or a given one, and the q = (1 + TK/λ)^{d̃/B} that spends just these (Remark 7).
+
+    d̃ is that of the network's own kernel for our networks. At a small λ this B may well exceed T: then it promises
+    nothing, and simulation (`rarely plan`) has to say how many updates are enough.
 
     >>> adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0)
     AdaptivePlan(batches=22, log_ratio=0.964...)
     >>> round(adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0, batches=4).log_ratio, 3)
     5.303
     """
-    growth = _growth(dimension, rounds, arms, ridge)
+    growth = _growth(dimension.value if isinstance(dimension, Dimension) else dimension, rounds, arms, ridge)
     if batches is None:
         batches = max(1, math.ceil(growth))
     _check(batches=batches)

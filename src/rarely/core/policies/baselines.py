@@ -12,6 +12,7 @@ from rarely.core.draws import make_generator
 from rarely.core.forgetting import Forgetting, describe_forgetting
 from rarely.core.policies.linear import LinearLearner
 from rarely.core.policy import Policy
+from rarely.core.scaling import Affine, ContextScale
 from rarely.core.schedules import EveryRound, Schedule
 
 
@@ -32,15 +33,17 @@ class Uniform(Policy):
         schedule: Schedule | None = None,
         *,
         ridge: float = 1.0,
+        context_scale: Affine | None = None,
         covariance: Kind | Sketch = "auto",
         forgetting: Forgetting | None = None,
         seed: int | np.random.Generator | None = None,
         memory_limit: int = DEFAULT_LIMIT,
     ) -> None:
         schedule = EveryRound() if schedule is None else schedule
-        self._schedule, self._kind, self._limit = schedule, covariance, memory_limit
+        self._schedule, self._kind, self._limit, self._scale = schedule, covariance, memory_limit, context_scale
+        scale = ContextScale.start(dim, context_scale, constant=True, fitted=False).affine
         super().__init__(
-            LinearLearner.start(dim, ridge, intercept=True),
+            LinearLearner.start(scale, ridge),
             schedule=schedule,
             covariance=covariance,
             ridge=ridge,
@@ -57,6 +60,7 @@ class Uniform(Policy):
             "dim": self.dim,
             "schedule": self._schedule.describe(),
             "ridge": self._ridge,
+            "context_scale": None if self._scale is None else self._scale.describe(),
             "covariance": describe_form(self._kind),
             "forgetting": describe_forgetting(self.history.forgetting),
             "memory_limit": self._limit,

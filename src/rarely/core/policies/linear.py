@@ -24,7 +24,7 @@ from rarely.core.history import History
 from rarely.core.learner import Lesson
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion, describe_beta
-from rarely.core.scaling import Affine
+from rarely.core.scaling import Affine, ContextScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.types import Array, Arrays
 
@@ -47,9 +47,8 @@ class LinearLearner:
     noise: ClassVar[float | None] = None
 
     @classmethod
-    def start(cls, dim: int, ridge: float, *, intercept: bool) -> LinearLearner:
+    def start(cls, scale: Affine, ridge: float) -> LinearLearner:
         """The estimate before any reward, 0."""
-        scale = Affine.identity(dim, constant=intercept)
         zero = np.zeros(scale.scaled_dim)
         return cls(scale, ridge, zero, ridge * np.eye(len(zero)), zero)
 
@@ -107,6 +106,8 @@ class LinUCB(Policy):
 
         dim, schedule     d numbers in a context; when updates are due (without one: after every round)
         ridge, beta       λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x)
+        intercept         whether a constant is appended to contexts; a `context_scale` says so itself
+        context_scale     an `Affine` of contexts; `**blocks.settings` has it for contexts made of blocks
 
     The others are those of `BatchNeuralUCB`.
 
@@ -124,6 +125,7 @@ class LinUCB(Policy):
         schedule: Schedule | None = None,
         *,
         intercept: bool = True,
+        context_scale: Affine | None = None,
         ridge: float = 1.0,
         beta: Beta = 1.0,
         covariance: Kind | Sketch = "auto",
@@ -136,8 +138,10 @@ class LinUCB(Policy):
         check_choice("ties", ties, Ties)
         schedule = EveryRound() if schedule is None else schedule
         self._intercept, self._ties, self._limit, self._kind = intercept, ties, memory_limit, covariance
+        self._scale = context_scale
+        scale = ContextScale.start(dim, context_scale, constant=intercept, fitted=False).affine
         super().__init__(
-            LinearLearner.start(dim, ridge, intercept=intercept),
+            LinearLearner.start(scale, ridge),
             schedule=schedule,
             covariance=covariance,
             ridge=ridge,
@@ -164,6 +168,7 @@ class LinUCB(Policy):
             "dim": self.dim,
             "schedule": self._schedule.describe(),
             "intercept": self._intercept,
+            "context_scale": None if self._scale is None else self._scale.describe(),
             "ridge": self._ridge,
             "beta": describe_beta(self._beta),
             "covariance": describe_form(self._kind),

@@ -199,7 +199,8 @@ class BatchNeuralUCB(Policy):
 
         dim, schedule     d numbers in a context; when updates are due, and how many there may be
         hidden, depth     m units (even) in each of L − 1 hidden layers
-        skip              the strength s of a linear path beside them, which adds s·c·x; None for none
+        skip              the strength s of a linear path beside them, which adds s·c·x; None for none (or, where the
+                          policy tunes itself, for its own choice)
         ridge, beta       λ of Z_1 = λI and of the training's penalty; the radius β in bonus = β·√(φᵀZ⁻¹φ):
                           a number, a function of the round, a `TheoremRadius` or a `NoiseRadius`
         steps, step_size  J gradient steps per update, of size η; None takes η from the curvature
