@@ -23,7 +23,7 @@ from functools import partial
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, DeterminantTrigger, LinUCB, NeuralUCB, Policy
+from rarely import BatchNeuralUCB, DeterminantTrigger, LinUCB, NeuralUCB, NoiseRadius, Policy
 from rarely.lab.problems import find_problem
 from rarely.worlds import Rounds, World
 
@@ -48,7 +48,7 @@ def play(policy: Policy, rounds: Rounds) -> float:
     return float(rounds.regrets(arms).sum())
 
 
-def regret(problem: str, seed: int, way: str, batches: int) -> float:
+def regret(problem: str, factor: float | None, seed: int, way: str, batches: int) -> float:
     """Of one run."""
     found = find_problem(problem)
     synthetic = isinstance(found.source, World)
@@ -57,7 +57,9 @@ def regret(problem: str, seed: int, way: str, batches: int) -> float:
     schedule = DeterminantTrigger(len(rounds), batches, LOG_RATIOS.get(problem, 40.0))
     given = {"context_scale": world.context_scale, "seed": seed}
     policies: dict[str, partial[Policy]] = {
-        "tuned": partial(BatchNeuralUCB, world.dim, schedule, **given),
+        "tuned": partial(
+            BatchNeuralUCB, world.dim, schedule, beta=None if factor is None else NoiseRadius(factor), **given
+        ),
         "untuned": partial(BatchNeuralUCB, world.dim, schedule, steps=200, **given),
         # A table's constant stands in its blocks already, one for each arm.
         "linucb": partial(LinUCB, world.dim, intercept=synthetic, ridge=1.0, beta=1.0),
@@ -73,6 +75,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[100, 40])
     parser.add_argument("--problems", nargs="+", default=list(LOG_RATIOS))
     parser.add_argument("--datasets", action="store_true", help="those of scikit-learn in place of the four problems")
+    parser.add_argument(
+        "--factor", type=float, help="the tuned policy's beta in units of the noise, for another than its own"
+    )
     parser.add_argument("--sequential", action="store_true", help="sequential NeuralUCB too")
     asked = parser.parse_args()
     ways = WAYS if asked.sequential else WAYS[:3]
@@ -85,7 +90,9 @@ def main() -> None:
                 for way in ways:
                     if way in ("linucb", "sequential") and batches != asked.batches[0]:
                         continue  # they have no batches
-                    runs = pool.map(partial(regret, problem), seeds, [way] * len(seeds), [batches] * len(seeds))
+                    runs = pool.map(
+                        partial(regret, problem, asked.factor), seeds, [way] * len(seeds), [batches] * len(seeds)
+                    )
                     regrets[way] = np.array(list(runs))
                     ratio = np.exp(np.mean(np.log(regrets[way] / regrets["untuned"])))
                     error = regrets[way].std(ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else np.nan
