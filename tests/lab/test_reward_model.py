@@ -33,7 +33,7 @@ def test_rewards_of_pure_noise_are_not_foreseen():
 
 def test_arms_without_a_reward_are_named_and_too_few_rewards_refused():
     log, _ = linear_log(100, arms=2)
-    assert fit_rewards(log, seed=0).fit.unseen == (2,)
+    assert fit_rewards(log, seed=0).fit.rare == ((2, 0),)
     with pytest.raises(InvalidLog, match="at least 50 rewards; the log has 49"):
         fit_rewards(Log.of(log.features[:49], 3, rewards=log.rewards[:49]), seed=0)
 
