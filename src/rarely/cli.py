@@ -68,21 +68,27 @@ complained = Console(stderr=True, highlight=False, soft_wrap=True)
 Parameters = ParamSpec("Parameters")
 
 
-def guarded(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """What goes wrong is one sentence and an exit code; Ctrl-C leaves a folder that can be resumed."""
+def _guarded(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[Parameters, None]]:
+    """What goes wrong is one sentence and an exit code; Ctrl-C says what it leaves."""
 
-    @wraps(command)
-    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except (RarelyError, OSError) as error:
-            complained.print(f"[red]error:[/red] {escape(str(error))}")
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            complained.print("stopped; the same command goes on from what is on record")
-            raise typer.Exit(INTERRUPTED) from None
+    def guard(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+        @wraps(command)
+        def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+            try:
+                command(*args, **kwargs)
+            except (RarelyError, OSError) as error:
+                complained.print(f"[red]error:[/red] {escape(str(error))}")
+                raise typer.Exit(1) from None
+            except KeyboardInterrupt:
+                complained.print(stopped)
+                raise typer.Exit(INTERRUPTED) from None
 
-    return run
+        return run
+
+    return guard
+
+
+guarded = _guarded("stopped; the same command goes on from what is on record")
 
 
 @app.command("reproduce")
@@ -176,7 +182,7 @@ def report(
 
 
 @app.command("plan")
-@guarded
+@_guarded("stopped; the plan is not finished, and the same command begins again")
 def plan_command(
     log: Annotated[
         Path | None, typer.Argument(help="A CSV of past rounds whose first line names the columns; or --world.")
@@ -231,32 +237,27 @@ def plan_command(
     - `rarely plan offers.csv --round visit --reward paid` — each arm with a row of its own
     - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of the laboratory
     """
-    if out.exists() and not out.is_dir():
-        raise InvalidInput(f"--out names a folder; {out} is a file.")
+    _check_folder(out)
     given = {"hidden": hidden, "steps": steps, "ridge": ridge}
     settings = {name: value for name, value in given.items() if value is not None}
     Maker(policy, settings)  # refused now rather than after a long file is read
-    counts = None if batches is None else _whole_numbers("--batches", batches)
+    counts = None if batches is None else _whole_numbers("--batches", batches, 2, min(horizon, max_rounds) - 1)
     source = _source(log, world, arms, features, ignore, arm, reward, round_column)
     columns = (SpinnerColumn(), TextColumn("{task.description:<19}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=told, disable=not told.is_terminal) as progress:
-        try:
-            made = plan(
-                source,
-                horizon=horizon,
-                noise=noise,
-                policy=policy,
-                settings=settings,
-                batches=counts,
-                runs=runs,
-                max_rounds=max_rounds,
-                seed=seed,
-                jobs=jobs or cores(),
-                progress=_Stages(progress),
-            )
-        except KeyboardInterrupt:
-            complained.print("stopped; no file is written")
-            raise typer.Exit(INTERRUPTED) from None
+        made = plan(
+            source,
+            horizon=horizon,
+            noise=noise,
+            policy=policy,
+            settings=settings,
+            batches=counts,
+            runs=runs,
+            max_rounds=max_rounds,
+            seed=seed,
+            jobs=jobs or cores(),
+            progress=_Stages(progress),
+        )
     paths = write_plan(made, out)
     told.print(made.text(), markup=False)
     told.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
@@ -292,11 +293,23 @@ def _source(
     return read
 
 
-def _whole_numbers(name: str, given: str) -> list[int]:
+def _whole_numbers(name: str, given: str, least: int, most: int) -> list[int]:
     try:
-        return [int(number) for number in given.split(",")]
+        numbers = [int(number) for number in given.split(",")]
     except ValueError:
         raise InvalidInput(f"{name} must be whole numbers, as 4,8,16; got {given!r}.") from None
+    if min(numbers) < least or max(numbers) > most:
+        raise InvalidInput(f"{name} must lie between {least} and {most}, below the rounds simulated; got {given!r}.")
+    return numbers
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, before what is to be written there takes its time."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise InvalidInput(f"--out names a folder; {there if there != folder.absolute() else folder} is a file.")
+    if not os.access(there, os.W_OK):
+        raise InvalidInput(f"--out must name a folder that can be written to; {there} cannot.")
 
 
 class _Stages:

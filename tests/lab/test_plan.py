@@ -299,7 +299,15 @@ def test_the_command_plans_for_a_world(tmp_path):
         (["log.csv"], "page has 'p1' in line 2"),
         (["--world", "cosine", "--out", "log.csv"], "log.csv is a file"),
         (["log.csv", "--features", "x,w", "--arms", "2"], "no column 'w'"),
-        (["log.csv", "--features", "x", "--arms", "2", "--batches", "two"], "--batches must be whole numbers"),
+        (["missing.csv", "--batches", "two"], "--batches must be whole numbers"),
+        (["missing.csv", "--batches", "1,4"], "--batches must lie between 2 and 1999"),
+        (["missing.csv", "--policy", "linear", "--hidden", "8"], "settings must be those of the linear policy"),
+        (["missing.csv", "--policy", "default", "--steps", "8"], "chooses steps itself"),
+        (["missing.csv", "--ridge", "1e300"], "ridge must lie between 1e-12 and 1e12"),
+        (["missing.csv", "--hidden", "7"], "hidden"),
+        (["missing.csv", "--out", "log.csv/plan"], "log.csv is a file"),
+        (["log.csv", "--ignore", "page,w"], "no column 'w'"),
+        (["log.csv", "--arm", "page", "--reward", "page"], "cannot be both arm and reward"),
         (["log.csv", "--features", "x", "--arms", "2"], "at least 10 rounds; got 1"),
     ],
 )
@@ -319,10 +327,92 @@ def test_a_plan_that_is_stopped_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("rarely.cli.plan", stopped)
     code, said = call("--world", "cosine", "--out", tmp_path / "plan")
     assert code == 130
-    assert "no file is written" in said
+    assert "the plan is not finished" in said
     assert not (tmp_path / "plan").exists()
 
 
 def test_settings_are_checked_before_anything_is_simulated():
     with pytest.raises(InvalidInput, match="leave dim"):
         Maker("neural", {"schedule": EveryRound()})
+    with pytest.raises(InvalidInput, match="hidden"):
+        Maker("default", {"hidden": 7})
+
+
+def test_the_default_policy_can_be_planned_for_with_nothing_set():
+    found = plan(log_of(60, rewards=False), horizon=24, runs=1, policy="default", batches=[2])
+    assert found.settings == {}
+    assert "with the default policy: cannot tell" in found.headline()
+    assert "The simulated policy is default (nothing set). It starts untrained" in found.text()
+    assert found.frontier.runs == 1
+    assert "does not tune itself" not in found.text()
+
+
+def test_rewards_without_spread_are_refused():
+    generator = np.random.default_rng(3)
+    rows, chosen = generator.normal(size=(60, 2)), generator.integers(2, size=60)
+    same = Log.of(rows, 2, chosen, np.ones(60))
+    with pytest.raises(RarelyError, match=r"rewards must differ .* all 60 are 1"):
+        plan(same, horizon=20, runs=1, policy="linear")
+
+
+@pytest.mark.parametrize(
+    ("simulator", "says"),
+    [
+        (lambda rows: None, "a mean for every arm|every arm"),
+        (lambda rows: [["x"] * 3] * len(rows), "must give numbers"),
+        (lambda rows: np.full((len(rows), 3), np.nan), "not all finite"),
+        (lambda rows: np.random.default_rng().random((len(rows), 3)), "the same for the same features"),
+    ],
+)
+def test_simulators_that_give_no_means_are_refused(simulator, says):
+    with pytest.raises(InvalidInput, match=says):
+        plan(log_of(40, rewards=False), horizon=20, runs=1, policy="linear", batches=[2], simulator=simulator)
+
+
+def test_a_simulator_is_asked_once_for_the_means_of_a_run():
+    asked = []
+
+    def simulator(rows):
+        asked.append(len(rows))
+        return rows
+
+    plan(log_of(40, rewards=False), horizon=20, runs=2, policy="linear", batches=[2, 4], simulator=simulator)
+    assert asked == [8, 8] + [20] * 5
+
+
+def test_the_ridge_and_depth_that_are_set_are_those_measured_and_simulated():
+    found = [
+        plan(log_of(40, rewards=False), horizon=20, runs=1, batches=[2], settings=SMALL | other)
+        for other in ({}, {"ridge": 1.0}, {"depth": 3})
+    ]
+    plain, ridge, depth = (one.growth.value for one in found)
+    assert ridge < plain / 2
+    assert depth != pytest.approx(plain, rel=0.01)
+    assert [one.settings["depth"] for one in found] == [2, 2, 3]
+    assert found[1].frontier.pilot[-1][1] < found[0].frontier.pilot[-1][1] / 1.5
+
+
+def test_theory_is_told_for_both_ends_of_the_dimension(made):
+    theory = made.theory
+    assert theory.adaptive_lower.batches < theory.adaptive.batches < theory.adaptive_upper.batches
+    unit = np.log1p(1200 / 0.01)
+    assert theory.adaptive_upper.batches == int(np.ceil(made.growth.upper * unit))
+    far = plan(log_of(20, rewards=False), horizon=4000, max_rounds=20, runs=1, policy="linear", batches=[2])
+    assert far.theory.adaptive is None
+    assert "Effective dimension between" in far.text()
+    assert "more than 100-fold" in far.text()
+    json.dumps(far.describe(), allow_nan=False)
+
+
+def test_linear_policies_are_measured_on_contexts_as_they_see_them():
+    class Long(Lines):
+        context_scale = None
+
+        def round(self, t, secret, generator):
+            contexts, means, noise = super().round(t, secret, generator)
+            return 100 * contexts, means, noise
+
+    found = plan(Long(), horizon=30, runs=1, policy="linear", batches=[2])
+    contexts = Long().rounds(0, 30).contexts.reshape(-1, 3)
+    rows = np.column_stack([contexts, np.ones(len(contexts))])
+    assert found.growth.measured.log_det == pytest.approx(np.linalg.slogdet(np.eye(4) + rows.T @ rows).logabsdet)

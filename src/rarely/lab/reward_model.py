@@ -205,7 +205,8 @@ class LogWorld(World):
         settled = {}
         for seed in seeds:
             generator = seeded(seed, 0)
-            settled[_mark(generator)] = self.secret(generator)
+            mark = _mark(generator)  # before anything is drawn from it
+            settled[mark] = self.secret(generator)
         return replace(self, settled=settled)
 
     def secret(self, generator: np.random.Generator) -> _Secret:
