@@ -13,6 +13,7 @@ from rarely.lab.advice import above
 from rarely.lab.calibration import calibrate
 from rarely.lab.frontier import Frontier, Point
 from rarely.lab.plan_notes import notes_on_frontier
+from rarely.lab.plan_report import render
 from rarely.lab.statistics import Estimate, mean, ratio_of_means
 from rarely.lab.trials import KINDS, Maker, Trial, play_trial
 from rarely.worlds import Cosine
@@ -146,13 +147,20 @@ def test_the_recipe_is_for_the_whole_horizon_with_the_settings_simulated(made):
     longer = with_frontier(made, found, horizon=400, blocks=False, dim=7, policy="neural", settings={"hidden": 8})
     # From round 50 to 100 log det grew by 2, so twice more by round 400.
     assert longer.recipe() == (
-        "To paste: BatchNeuralUCB(dim=7, schedule=DeterminantTrigger(horizon=400, batches=2, log_ratio=7.0), hidden=8)"
-        "  # log_ratio is extrapolated from the 5 simulated over 100 rounds"
+        "To paste: BatchNeuralUCB(dim=7, context_scale=scale, "
+        "schedule=DeterminantTrigger(horizon=400, batches=2, log_ratio=7.0), hidden=8)"
+        "  # scale = Affine.fit(rows), the features of all arms of the log; "
+        "log_ratio is extrapolated from the 5 simulated over 100 rounds"
     )
     assert longer.schedule(kind="adaptive") == DeterminantTrigger(400, 2, log_ratio=7.0)
     fixed = with_frontier(made, frontier([CLOSE], [FAR], [FAR]))
     assert "schedule=FixedGrid(horizon=100, batches=2)" in fixed.recipe()
     assert fixed.schedule() == FixedGrid(100, 2)
+    assert "\n```python\nLinUCB(**blocks.settings, schedule=FixedGrid(horizon=100, batches=2), ridge=1.0)" in render(
+        fixed
+    )
+    assert "| fixed | 2 | 2 | " in render(fixed)
+    assert "| surely |" in render(fixed)
 
 
 def test_intervals_are_told_where_there_are_some():

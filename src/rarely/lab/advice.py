@@ -116,7 +116,7 @@ class Plan:
     def _basis(self) -> str:
         """What the simulation was of, in front of all that it says."""
         rewards = {
-            "world": "In the world's own rewards",
+            "world": "On the world's own rewards",
             "fitted": "On rewards fitted to the log",
             "imagined": "On imagined rewards",
             "simulated": "On the simulator's rewards",
@@ -134,9 +134,9 @@ class Plan:
                 f"is {above(sure)}, which is within {_percent(most)}. {self._when(sure)}"
             )
         largest, runs = max(point.batches for point in frontier.points), frontier.runs
-        more = f"[{2 * largest}, {4 * largest}]"
-        batches = f"batches={more} (--batches {2 * largest},{4 * largest})"
-        larger = "" if 2 * largest >= frontier.rounds else f", or larger B than the {largest} tried: {batches}"
+        more = [str(count) for count in (2 * largest, 4 * largest) if count < frontier.rounds]
+        batches = f"batches=[{', '.join(more)}] (--batches {','.join(more)})"
+        larger = f", or larger B than the {largest} tried: {batches}" if more else ""
         if all(frontier.verdict(point, most) == "outside" for point in frontier.points):
             closest = min(frontier.points, key=lambda point: point.ratio.value)
             return (
@@ -171,10 +171,12 @@ class Plan:
         shown = [(f.name, getattr(schedule, f.name)) for f in fields(values) if getattr(schedule, f.name) is not None]
         written = f"{type(schedule).__name__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
         kind = "LinUCB" if self.policy == "linear" else "BatchNeuralUCB"
-        contexts = "**blocks.settings" if self.blocks else f"dim={self.dim}"
+        own = not self.blocks and self.origin != "world"
+        contexts = "**blocks.settings" if self.blocks else f"dim={self.dim}{', context_scale=scale' if own else ''}"
         settings = [f"{name}={value!r}" for name, value in self.settings.items()]
         line = f"{kind}({', '.join([contexts, f'schedule={written}', *settings])})"
         remarks = [f"blocks = ArmBlocks.fit(features, arms={self.arms})"] if self.blocks else []
+        remarks += ["scale = Affine.fit(rows), the features of all arms of the log"] if own else []
         if point.log_ratio is not None and self.horizon > self.frontier.rounds:
             remarks.append(
                 f"log_ratio is extrapolated from the {point.log_ratio:g} simulated over {self.frontier.rounds} rounds"

@@ -38,7 +38,7 @@ def _frontier(axes: Axes, plan: Plan) -> None:
     frontier = plan.frontier
     counts = sorted({point.batches for point in frontier.points})
     for tolerance, grey in zip(sorted(TOLERANCES, reverse=True), ("#eeeeee", "#dddddd"), strict=True):
-        axes.axhspan(1e-9, 1 + tolerance, color=grey, zorder=0, lw=0, label=f"within {100 * tolerance:.0f} %")
+        axes.axhspan(1e-2, 1 + tolerance, color=grey, zorder=0, lw=0, label=f"within {100 * tolerance:.0f} %")
     axes.axhline(1.0, color="black", lw=0.8)
     lowest, highest = 0.9, 1.2
     drawn: dict[Kind, tuple[Any, Any, tuple[Point, ...]]] = {}
@@ -63,9 +63,9 @@ def _frontier(axes: Axes, plan: Plan) -> None:
         look: Any = {"color": COLOUR[kind], "marker": MARKER[kind], "ms": 4, "lw": 0, "elinewidth": 0.9}
         axes.errorbar(at, values, bars, label=NAME[kind], **look)
         if bars is not None:
-            arrow: Any = {"color": COLOUR[kind], "ls": "", "ms": 5, "clip_on": False}
-            axes.plot(at[high >= top], high[high >= top], marker="^", **arrow)
-            axes.plot(at[low <= bottom], low[low <= bottom], marker="v", **arrow)
+            arrow: Any = {"color": COLOUR[kind], "s": 22, "lw": 0}
+            axes.scatter(at[high >= top], 0.96 * high[high >= top], marker="^", **arrow)
+            axes.scatter(at[low <= bottom], 1.04 * low[low <= bottom], marker="v", **arrow)
     plain_numbers(axes.yaxis)
     steps = (0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
     axes.set_yticks([step for step in steps if bottom <= step <= top])

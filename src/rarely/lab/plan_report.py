@@ -33,7 +33,7 @@ def render(plan: Plan) -> str:
     head = "| schedule | B | versions used | regret | over sequential | within 10 % | batch lengths |"
     rows = [
         f"# Updates for {plan.horizon} rounds of {plan.arms} arms",
-        "\n\n".join(advice.splitlines()),
+        "\n\n".join(map(_paragraph, advice.splitlines())),
         "![Above, regret against the number of batches, in units of the regret with an update after every round. "
         "Below, the batches of each schedule](plan.svg)",
         f"Regret over {frontier.rounds} simulated rounds, mean of {frontier.runs} runs with 95 % intervals; with an "
@@ -46,6 +46,12 @@ def render(plan: Plan) -> str:
         f"Seed {plan.seed}.",
     ]
     return "\n\n".join(row.rstrip() for row in rows) + "\n"
+
+
+def _paragraph(line: str) -> str:
+    """Code as code: Markdown would take the stars of **settings for bold print."""
+    start = "To paste: "
+    return f"{start}\n\n```python\n{line.removeprefix(start)}\n```" if line.startswith(start) else line
 
 
 def _row(frontier: Frontier, point: Point) -> str:
