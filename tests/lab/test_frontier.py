@@ -123,7 +123,7 @@ def test_only_what_is_surely_outside_everywhere_asks_for_as_many_updates_as_can_
     said = with_frontier(made, frontier([FAR, FAR])).text()
     assert "nothing tried is within 10 % of an update after every round, surely" in said
     assert "Update as often as you can, or try larger B than the 4 tried: batches=[8, 16]" in said
-    assert "Within 5 %: fixed surely not (B = 4 is surely too few)" in said
+    assert "Within 5 %: fixed surely not up to B = 4; " in said
     assert "To paste" not in said
     assert "Update as often" not in with_frontier(made, frontier([FAR, FAR], [FAR, WIDE])).headline()
 
@@ -198,11 +198,14 @@ def test_intervals_of_ratios_hold_as_often_as_they_say():
     assert ratio_of_means([1.0, 0.0, 0.0], [1.0, 1.0, 1.0]).high == np.inf
 
 
-@pytest.mark.parametrize("start", [1.0, 30.0, 1000.0])
+@pytest.mark.parametrize("start", [0.5, 30.0, 1000.0])
 def test_log_q_spends_the_budget_wherever_it_starts(start):
     world, maker = Cosine(dim=3, arms=3), Maker("neural", {"hidden": 8, "steps": 10})
     for batches in (2, 6):
         found = calibrate(world, maker, 120, [1, 2, 3], start, batches)
+        # An untrained network keeps log det small: with 2 batches log q cannot be half of what it grows later.
+        assert np.log(found.spent / batches) > -0.25
+        assert batches == 2 or np.log(found.spent / batches) < 0.25
         schedule = DeterminantTrigger(120, batches, log_ratio=found.log_ratio)
         used = [len(play_trial(world, maker, 120, Trial("adaptive", schedule, seed)).ends) for seed in range(4, 9)]
         assert min(used) >= 2

@@ -256,7 +256,7 @@ def call(*arguments):
 
 
 def csv_of(path, log, chosen, rewards):
-    lines = ["x,y,z,page,minutes"]
+    lines = ["x,y,user_id,page,minutes"]
     for row, arm, reward in zip(log, chosen, rewards, strict=True):
         lines.append(f"{','.join(map(str, row))},p{arm},{reward}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -270,7 +270,8 @@ def test_the_command_goes_from_a_csv_to_advice(tmp_path):
     options = ["--arm", "page", "--reward", "minutes", "--horizon", 60, "--runs", 2, "--batches", "2,4", "--jobs", 1]
     code, said = call(path, *options, "--hidden", 8, "--steps", 10, "--out", tmp_path / "plan")
     assert code == 0
-    assert "<Log: 80 rounds, 2 arms, 3 features, 80 rewards>: x, y, z" in said
+    assert "<Log: 80 rounds, 2 arms, 3 features, 80 rewards>: x, y, user_id" in said
+    assert "Column user_id is taken for a feature, though its name suggests something else" in said
     assert "simulation: 100 %" in said
     assert "Effective dimension" in said
     assert f"files: {tmp_path / 'plan' / 'plan.json'}" in said

@@ -196,10 +196,10 @@ class Plan:
                 if point is not None and point.batches < sure.batches:
                     part += f", perhaps from {point.batches}"
             elif len(outside) == len(verdicts):
-                part = f"{kind} surely not"
+                part = f"{kind} surely not up to B = {outside[-1]}"
             else:
                 part = f"{kind} cannot tell" if point is None else f"{kind} perhaps from B = {point.batches}"
-            if outside:
+            if outside and len(outside) < len(verdicts):
                 part += f" (B = {outside[-1]} is surely too few)"
             parts.append(part)
         return "; ".join(parts)

@@ -40,7 +40,7 @@ class Calibrated:
 def calibrate(world: World, maker: Maker, rounds: int, seeds: Sequence[int], growth: float, batches: int) -> Calibrated:
     """The log q of B batches, by a few pilots; never one with which a pilot is not updated at all."""
     tried: list[Calibrated] = []
-    log_ratio = growth / batches
+    log_ratio, low, high = growth / batches, 0.0, math.inf
     for _ in range(TRIES):
         # Twice the budget shows by how much it is exceeded, and bounds what a bad start costs.
         schedule = DeterminantTrigger(rounds, 2 * batches, log_ratio=log_ratio)
@@ -50,15 +50,20 @@ def calibrate(world: World, maker: Maker, rounds: int, seeds: Sequence[int], gro
             tried.append(Calibrated(batches, log_ratio, spent))
             if abs(math.log(spent / batches)) < CLOSE:
                 break
-            log_ratio *= spent / batches
+            low, high = (log_ratio, high) if spent > batches else (low, log_ratio)
+            guess = log_ratio * spent / batches
         else:
             # Some run ended before its first update: log q has to fit into what that one grew.
-            log_ratio = min(log_ratio * spent / batches, 0.9 * min(run.log_dets[-1][1] for run in runs))
+            high = min(log_ratio, *(run.log_dets[-1][1] for run in runs))
+            guess = min(log_ratio * spent / batches, 0.9 * high)
+        # Corrections that leave what is known to be too small or too large would go back and forth.
+        log_ratio = guess if low < guess < high else math.sqrt(low * high)
     if not tried:
         return Calibrated(batches, log_ratio / 2, math.nan)
     return min(tried, key=lambda one: abs(math.log(one.spent / batches)))
 
 
 def _spent(run: Outcome, log_ratio: float) -> float:
+    # A run that had no versions left grew by more than log q after its last update, and shows by how much.
     (_, last_end), (_, end) = run.log_dets[-2:]
-    return run.updates + min(1.0, max((end - last_end) / log_ratio, 1e-3))
+    return run.updates + max((end - last_end) / log_ratio, 1e-3)
