@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,14 @@ from typer.testing import CliRunner
 
 from rarely import (
     Affine,
+    ArmBlocks,
+    BatchNeuralUCB,
     DeterminantTrigger,
     EveryRound,
     FixedGrid,
     GeometricGrid,
     InvalidInput,
+    LinUCB,
     RarelyError,
     TheoremRadius,
 )
@@ -23,6 +27,7 @@ from rarely.lab import Log, NothingClose, plan
 from rarely.lab.frontier import default_batches, measure_frontier
 from rarely.lab.plan_report import render, write_plan
 from rarely.lab.play import play
+from rarely.lab.statistics import Estimate
 from rarely.lab.trials import KINDS, Maker, Trial, play_trial
 from rarely.worlds import Cosine, World
 
@@ -346,6 +351,29 @@ def test_the_default_policy_can_be_planned_for_with_nothing_set():
     assert "The simulated policy is default (nothing set). It starts untrained" in found.text()
     assert found.frontier.runs == 1
     assert "does not tune itself" not in found.text()
+
+
+def test_a_model_of_pure_noise_gives_no_advice_from_end_to_end():
+    generator = np.random.default_rng(1)
+    noise = Log.of(generator.normal(size=(80, 2)), 2, generator.integers(2, size=80), generator.normal(size=80))
+    found = plan(noise, horizon=30, runs=1, policy="linear", batches=[2])
+    assert found.fit.r_squared < 0
+    assert found.headline().startswith("No advice")
+    assert "it foresees NOTHING of the variance" in found.text()
+    assert render(found).count("To paste") == 0
+
+
+def test_what_is_pasted_is_a_policy():
+    log = log_of(40, rewards=False)
+    names = {"blocks": ArmBlocks.fit(log.features, arms=3), "BatchNeuralUCB": BatchNeuralUCB, "LinUCB": LinUCB}
+    names |= {kind.__name__: kind for kind in (FixedGrid, GeometricGrid, DeterminantTrigger)}
+    for policy, other in (("linear", {}), ("neural", SMALL)):
+        found = plan(log, horizon=60, max_rounds=20, runs=1, policy=policy, settings=other, batches=[16])
+        point = replace(found.frontier.of_kind("adaptive")[0], ratio=Estimate(1.0, 1.0, 1.0, 1))
+        line = replace(found, frontier=replace(found.frontier, points=(point,))).recipe()
+        made = eval(line.removeprefix("To paste: ").split("  #")[0], names)
+        assert made.schedule.horizon == 60
+        assert "extrapolated from" in line
 
 
 def test_rewards_without_spread_are_refused():
