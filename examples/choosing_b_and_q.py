@@ -2,6 +2,7 @@
 
     python examples/choosing_b_and_q.py            # prints what the tutorial shows; its files in out/choosing-b-and-q
     python examples/choosing_b_and_q.py --images   # and puts the picture where the tutorial has it
+    python examples/choosing_b_and_q.py --check    # what came of 8 and 32 batches in the clinic itself; minutes
 
 A patient is a row of 3 numbers, an arm one of 3 doses, the reward the relief after a week. The tutorial is the only
 place where its code stands: `play` of own_log.py takes it from there.
@@ -18,6 +19,8 @@ import numpy as np
 from own_log import ROOT, play
 
 from rarely import ArmBlocks
+from rarely.lab.frontier import measure_frontier
+from rarely.lab.trials import Maker
 from rarely.worlds import World
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "choosing-b-and-q.md"
@@ -72,8 +75,22 @@ def write_example(path: str | Path, rounds: int = 800) -> None:
             writer.writerow([*(f"{value:g}" for value in row), DOSES[arm], told])
 
 
+def check(runs: int = 6, rounds: int = 2000) -> None:
+    """What the tutorial planned, measured on the clinic's truth over the whole horizon: docs/decisions/0015 has it."""
+    blocks = ArmBlocks.fit(patients(np.random.default_rng(0), 800), arms=len(DOSES))
+    seeds, pilots = range(100, 100 + runs), range(200, 203)
+    came = measure_frontier(Clinic(blocks), Maker("neural"), rounds, (8, 32), tuple(seeds), tuple(pilots))
+    for point in came.points:
+        low, high = point.ratio.low, point.ratio.high
+        print(f"{point.kind:9} {point.batches:2d}: {point.ratio.value:.2f} ({low:.2f} to {high:.2f}), used", end=" ")
+        print(f"{point.used:.1f}" + (f", log q {point.log_ratio:g}" if point.log_ratio else ""))
+
+
 def main() -> None:
-    """Play the tutorial."""
+    """Play the tutorial, or check it."""
+    if "--check" in sys.argv:
+        check()
+        return
     folder = ROOT / "out" / "choosing-b-and-q"
     folder.mkdir(parents=True, exist_ok=True)
     for _, printed in play(folder, TUTORIAL):

@@ -38,7 +38,6 @@ from rarely.lab.catalogue import PAPER, configurations
 from rarely.lab.claims import PRINTED_ROUNDS
 from rarely.lab.config import PRESETS, Cell, Problem
 from rarely.lab.environment import cores
-from rarely.lab.frontier import PolicyName
 from rarely.lab.logged import Log
 from rarely.lab.plan_report import write_plan
 from rarely.lab.planner import MAX_ROUNDS, plan
@@ -47,6 +46,7 @@ from rarely.lab.queue import cost, plan_cells
 from rarely.lab.report import write_markdown, write_report
 from rarely.lab.runner import Engine, LocalEngine, Result, reproduce
 from rarely.lab.tables import tally
+from rarely.lab.trials import Maker, PolicyName
 from rarely.worlds import Table, World
 from rarely.worlds.datasets import DATASETS, Dataset, fetch, located
 
@@ -68,21 +68,27 @@ complained = Console(stderr=True, highlight=False, soft_wrap=True)
 Parameters = ParamSpec("Parameters")
 
 
-def guarded(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """What goes wrong is one sentence and an exit code; Ctrl-C leaves a folder that can be resumed."""
+def _guarded(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[Parameters, None]]:
+    """What goes wrong is one sentence and an exit code; Ctrl-C says what it leaves."""
 
-    @wraps(command)
-    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except (RarelyError, OSError) as error:
-            complained.print(f"[red]error:[/red] {escape(str(error))}")
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            complained.print("stopped; the same command goes on from what is on record")
-            raise typer.Exit(INTERRUPTED) from None
+    def guard(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+        @wraps(command)
+        def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+            try:
+                command(*args, **kwargs)
+            except (RarelyError, OSError) as error:
+                complained.print(f"[red]error:[/red] {escape(str(error))}")
+                raise typer.Exit(1) from None
+            except KeyboardInterrupt:
+                complained.print(stopped)
+                raise typer.Exit(INTERRUPTED) from None
 
-    return run
+        return run
+
+    return guard
+
+
+guarded = _guarded("stopped; the same command goes on from what is on record")
 
 
 @app.command("reproduce")
@@ -176,7 +182,7 @@ def report(
 
 
 @app.command("plan")
-@guarded
+@_guarded("stopped; the plan is not finished, and the same command begins again")
 def plan_command(
     log: Annotated[
         Path | None, typer.Argument(help="A CSV of past rounds whose first line names the columns; or --world.")
@@ -189,6 +195,9 @@ def plan_command(
     features: Annotated[
         str | None, typer.Option(help="Columns of features, as a,b,c; without it all that are not named otherwise.")
     ] = None,
+    ignore: Annotated[
+        str | None, typer.Option(help="Columns to leave out, as id,time: what a policy cannot know beforehand.")
+    ] = None,
     arm: Annotated[str | None, typer.Option(help="The column with the chosen arm.")] = None,
     reward: Annotated[str | None, typer.Option(help="The column with the reward, empty where unknown.")] = None,
     round_column: Annotated[
@@ -197,12 +206,18 @@ def plan_command(
     noise: Annotated[
         float | None, typer.Option(min=0.0, help="Standard deviation of a reward; by default as the log suggests.")
     ] = None,
-    policy: Annotated[PolicyName, typer.Option(help="The policy that is simulated.")] = "neural",
-    hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units, if neural (64).")] = None,
+    policy: Annotated[
+        PolicyName,
+        typer.Option(
+            help="The policy that is simulated: neural, a plain network; default, which tunes itself and takes longer; "
+            "linear."
+        ),
+    ] = "neural",
+    hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units (neural 64, default 100).")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Its steps of a training, if neural (100).")] = None,
     ridge: Annotated[float | None, typer.Option(help="Its λ (0.01; linear 1).")] = None,
     batches: Annotated[str | None, typer.Option(help="Values of B to simulate, as 4,8,16; else 2, 4, 8, …")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each schedule.")] = 5,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each schedule; below 5 nothing is sure.")] = 5,
     max_rounds: Annotated[int, typer.Option(min=1, help="Longer horizons are simulated so long.")] = MAX_ROUNDS,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")] = None,
@@ -218,32 +233,31 @@ def plan_command(
     - `rarely plan log.csv --arms 4 --horizon 5000` — contexts alone, rewards imagined
     - `rarely plan log.csv --arm page --reward minutes --horizon 5000 --out plan` — with rewards
     - `rarely plan log.csv --features age,hour,score --arm page --reward minutes` — some columns
+    - `rarely plan log.csv --ignore id,time --arm page --reward minutes` — all columns but some
     - `rarely plan offers.csv --round visit --reward paid` — each arm with a row of its own
     - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of the laboratory
     """
-    if out.exists() and not out.is_dir():
-        raise InvalidInput(f"--out names a folder; {out} is a file.")
-    source = _source(log, world, arms, features, arm, reward, round_column)
+    _check_folder(out)
     given = {"hidden": hidden, "steps": steps, "ridge": ridge}
+    settings = {name: value for name, value in given.items() if value is not None}
+    Maker(policy, settings)  # refused now rather than after a long file is read
+    counts = None if batches is None else _whole_numbers("--batches", batches, 2, min(horizon, max_rounds) - 1)
+    source = _source(log, world, arms, features, ignore, arm, reward, round_column)
     columns = (SpinnerColumn(), TextColumn("{task.description:<19}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=told, disable=not told.is_terminal) as progress:
-        try:
-            made = plan(
-                source,
-                horizon=horizon,
-                noise=noise,
-                policy=policy,
-                settings={name: value for name, value in given.items() if value is not None},
-                batches=None if batches is None else _whole_numbers("--batches", batches),
-                runs=runs,
-                max_rounds=max_rounds,
-                seed=seed,
-                jobs=jobs or cores(),
-                progress=_Stages(progress),
-            )
-        except KeyboardInterrupt:
-            complained.print("stopped; no file is written")
-            raise typer.Exit(INTERRUPTED) from None
+        made = plan(
+            source,
+            horizon=horizon,
+            noise=noise,
+            policy=policy,
+            settings=settings,
+            batches=counts,
+            runs=runs,
+            max_rounds=max_rounds,
+            seed=seed,
+            jobs=jobs or cores(),
+            progress=_Stages(progress),
+        )
     paths = write_plan(made, out)
     told.print(made.text(), markup=False)
     told.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
@@ -254,6 +268,7 @@ def _source(
     world: str | None,
     arms: int | None,
     features: str | None,
+    ignore: str | None,
     arm: str | None,
     reward: str | None,
     round_column: str | None,
@@ -263,20 +278,38 @@ def _source(
         raise InvalidInput("a plan needs one thing to plan from: a file, rarely plan log.csv, or --world cosine.")
     if log is None:
         assert world is not None
-        if {arms, features, arm, reward, round_column} != {None}:
-            raise InvalidInput("--arms, --features, --arm, --reward and --round are for a log; a world has its own.")
+        if {arms, features, ignore, arm, reward, round_column} != {None}:
+            raise InvalidInput(
+                "--arms, --features, --ignore, --arm, --reward and --round are for a log; a world has its own."
+            )
         return find_problem(world).world("standard", constant=True)
-    names = None if features is None else [name.strip() for name in features.split(",")]
-    read = Log.from_csv(log, arms=arms, features=names, arm=arm, reward=reward, round=round_column)
+    names, left_out = (
+        None if given is None else [name.strip() for name in given.split(",")] for given in (features, ignore)
+    )
+    read = Log.from_csv(
+        log, arms=arms, features=names, arm=arm, reward=reward, round=round_column, ignore=left_out or ()
+    )
     told.print(f"{escape(str(read))}: {escape(', '.join(read.names))}")
     return read
 
 
-def _whole_numbers(name: str, given: str) -> list[int]:
+def _whole_numbers(name: str, given: str, least: int, most: int) -> list[int]:
     try:
-        return [int(number) for number in given.split(",")]
+        numbers = [int(number) for number in given.split(",")]
     except ValueError:
         raise InvalidInput(f"{name} must be whole numbers, as 4,8,16; got {given!r}.") from None
+    if min(numbers) < least or max(numbers) > most:
+        raise InvalidInput(f"{name} must lie between {least} and {most}, below the rounds simulated; got {given!r}.")
+    return numbers
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, before what is to be written there takes its time."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise InvalidInput(f"--out names a folder; {there if there != folder.absolute() else folder} is a file.")
+    if not os.access(there, os.W_OK):
+        raise InvalidInput(f"--out must name a folder that can be written to; {there} cannot.")
 
 
 class _Stages:

@@ -5,6 +5,7 @@ import pytest
 
 from rarely import Affine
 from rarely.lab.growth import linear_measure, measure_growth, neural_measure
+from rarely.theory import effective_dimension
 
 
 def contexts(rounds, arms=2, dim=4, seed=0):
@@ -55,3 +56,28 @@ def test_the_dimension_tells_how_far_it_is():
     heard = []
     measure_growth(contexts(20), 40, 1.0, linear_measure(1.0), 0, lambda done, of: heard.append((done, of)))
     assert heard == [(i, 10) for i in range(11)]
+
+
+def test_a_linear_kernel_is_extrapolated_along_the_logarithm_and_has_no_more_dimensions_than_its_rank():
+    x, measure = contexts(400), linear_measure(0.5)
+    truth = measure(x.reshape(-1, 5)).value
+    growth = measure_growth(x[:50], 800, 0.5, measure, seed=0, linear=True)
+    assert growth.value == pytest.approx(truth, rel=0.03)
+    assert growth.lower < truth < growth.upper
+    far = measure_growth(x[:10], 10**9, 0.5, measure, seed=0, linear=True)
+    assert math.isnan(far.value)
+    assert 0 < far.lower < far.upper <= 5 * (1 + 2 * far.spread / far.measured.value)
+
+
+def test_b_and_q_are_of_the_networks_own_kernel():
+    x = contexts(20).reshape(-1, 5)
+    own = effective_dimension(x, ridge=0.1, kind="network")
+    assert neural_measure(0.1, 2, 0, 2**30)(x) == own
+
+
+def test_beyond_a_hundredfold_there_are_bounds_alone():
+    measure = neural_measure(1.0, 2, 0, 2**30)
+    near, far = (measure_growth(contexts(10), wanted, 1.0, measure, seed=0) for wanted in (2000, 2001))
+    assert near.lower < near.value < near.upper
+    assert math.isnan(far.value)
+    assert far.lower < far.upper

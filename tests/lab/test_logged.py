@@ -51,6 +51,29 @@ def test_features_may_be_named_and_names_of_arms_with_rows_are_none(tmp_path):
     assert Log.from_csv(path, round="visit", features=["size"]).names == ("size",)
 
 
+def test_arms_keep_their_names_in_the_order_of_their_numbers(tmp_path):
+    lines = ["age,page,minutes", "20,10,1", "30,9,2", "40,-1,3"]
+    log = Log.from_csv(written(tmp_path / "log.csv", lines), arm="page", reward="minutes", arms=4)
+    assert log.arm_names == ("-1", "9", "10")
+    assert log.known()[1].tolist() == [2, 1, 0]
+    assert [log.arm_name(arm) for arm in range(4)] == ["-1", "9", "10", "3"]
+    text = Log.from_csv(written(tmp_path / "text.csv", ONE_ROW_A_ROUND), arm="page", reward="minutes")
+    assert text.arm_names == ("deals", "news", "video")
+    with pytest.raises(InvalidInput, match="3 arms are named, more than the 2"):
+        Log.of([[1.0]], 2, arm_names=["a", "b", "c"])
+
+
+def test_columns_that_do_not_sound_like_features_are_remarked_upon_and_can_be_ignored(tmp_path):
+    lines = ["age,userId,propensity,idle,page", "20,1,0.5,3,a", "30,2,0.5,4,b"]
+    path = written(tmp_path / "log.csv", lines)
+    log = Log.from_csv(path, arm="page")
+    assert [remark.split()[1] for remark in log.remarks] == ["userId", "propensity"]
+    assert "ignore it (--ignore propensity)" in log.remarks[1]
+    assert Log.from_csv(path, arm="page", features=["age", "propensity"]).remarks == ()
+    left = Log.from_csv(path, arm="page", ignore=["userId", "propensity"])
+    assert (left.names, left.remarks) == (("age", "idle"), ())
+
+
 def test_a_log_without_a_single_reward_has_none(tmp_path):
     lines = ["age,page,minutes", "20,news,", "30,deals,"]
     log = Log.from_csv(written(tmp_path / "log.csv", lines), arm="page", reward="minutes")
@@ -80,6 +103,15 @@ def test_a_log_without_a_single_reward_has_none(tmp_path):
         (["a,t", "1,1", "2,1", "3,2"], {"round": "t"}, "round 1 has 2, round 2 has 1"),
         (["a,t", "1,1", "2,1"], {"round": "t", "arms": 3}, "are of 2 arms; got arms=3"),
         (["a,t", "1,1", "2,2"], {"round": "t"}, "arms must be a whole number of at least 2; got 1"),
+        (["a,t", "1,1", "2,1"], {"round": "t", "arm": "name"}, "has no column 'name'"),
+        (["a,b", "1,"], {"arms": 2}, "Is b the reward, unknown there? Then say reward='b' (--reward b)"),
+        (["a;b", "1;2"], {"arms": 2}, "must separate its columns by commas; its first line has ';'"),
+        (["a\tb", "1\t2"], {"arms": 2}, "its first line has '\\t'"),
+        (["a,b", "1,2"], {"arm": "b", "reward": "b"}, "one column cannot be both arm and reward"),
+        (["a,b", "1,2"], {"arms": 2, "features": "a"}, "features must be a list of columns, such as ['a']"),
+        (["a,b", "1,2"], {"arms": 2, "ignore": "a"}, "ignore must be a list of columns"),
+        (["a,b", "1,2"], {"arms": 2, "ignore": ["c"]}, "has no column 'c'"),
+        (["a,b", "1,2"], {"arms": 2, "ignore": ["a"], "features": ["a"]}, "'a' cannot be a feature"),
     ],
 )
 def test_a_file_that_is_no_log_is_refused_with_a_reason(lines, options, says, tmp_path):

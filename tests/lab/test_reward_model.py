@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rarely import InvalidInput
-from rarely.lab import InvalidLog, Log
-from rarely.lab.reward_model import ImaginedRewards, LogWorld, SimulatedRewards, fit_rewards
+from rarely.lab import InvalidLog, Log, reward_model
+from rarely.lab.plan_notes import notes_on_fit
+from rarely.lab.reward_model import ImaginedRewards, LogWorld, SimulatedRewards, _trained, fit_rewards
 
 
 def linear_log(rounds=300, arms=3, noise=0.2, seed=0):
@@ -33,9 +36,49 @@ def test_rewards_of_pure_noise_are_not_foreseen():
 
 def test_arms_without_a_reward_are_named_and_too_few_rewards_refused():
     log, _ = linear_log(100, arms=2)
-    assert fit_rewards(log, seed=0).fit.unseen == (2,)
+    assert fit_rewards(log, seed=0).fit.rare == ((2, 0),)
     with pytest.raises(InvalidLog, match="at least 50 rewards; the log has 49"):
         fit_rewards(Log.of(log.features[:49], 3, rewards=log.rewards[:49]), seed=0)
+
+
+def test_arms_are_named_by_the_log_and_only_where_they_are_the_same_arms_every_round():
+    log, _ = linear_log(100, arms=2)
+    named = Log.of(log.features, 3, log.known()[1], log.known()[2], arm_names=["high", "low", "none"])
+    notes = " ".join(notes_on_fit(fit_rewards(named, seed=0).fit, named))
+    assert "(how many, in brackets): none (0). What these pay is EXTRAPOLATED" in notes
+    assert "contain some of their noise; and what it misses of the truth counts as noise" in notes
+    own = Log.of(np.repeat(log.features[:, None], 3, 1), rewards=log.rewards)
+    assert fit_rewards(own, seed=0).fit.rare == ()
+    nothing = replace(fit_rewards(own, seed=0).fit, r_squared=-0.2)
+    assert "it foresees NOTHING of the variance" in notes_on_fit(nothing, own)[0]
+
+
+def test_the_fifth_that_judges_is_of_other_rounds_than_those_learned_from(monkeypatch):
+    # Rewards that only a round's own number tells: seen in one arm, they are known of all others.
+    generator = np.random.default_rng(0)
+    rows, luck = generator.normal(size=(60, 1, 3)), generator.normal(size=60)
+    log = Log.of(np.repeat(rows, 4, axis=1), rewards=np.repeat(luck[:, None], 4, axis=1))
+    trained = []
+    monkeypatch.setattr(reward_model, "_trained", lambda x, y, seed: trained.append((x, y)) or _trained(x, y, seed))
+    fit = fit_rewards(log, seed=0).fit
+    (seen, _), (whole, _) = trained
+    held = {tuple(row) for row in whole[: len(whole) - len(seen)]}
+    assert len(whole) == 240
+    assert len(held) == 12
+    assert not held & {tuple(row) for row in seen}
+    assert fit.r_squared < 0.3
+
+
+def test_a_world_of_a_log_has_the_noise_it_is_said_to_have_and_an_order_for_each_seed():
+    log, _ = linear_log(400)
+    world = LogWorld(log, SimulatedRewards(log, lambda rows: rows, 0.7), 400)
+    one, other = world.rounds(1, 400), world.rounds(2, 400)
+    assert np.std((one.rewards - one.means)[:, 0]) == pytest.approx(0.7, rel=0.12)
+    assert not np.array_equal(one.means, other.means)
+    np.testing.assert_array_equal(np.sort(one.means[:, 0]), np.sort(other.means[:, 0]))
+    settled = world.settle([1])
+    np.testing.assert_array_equal(settled.rounds(1, 50, 11).rewards, one.rewards[10:60])
+    np.testing.assert_array_equal(settled.rounds(2, 400).rewards, other.rewards)
 
 
 def test_imagined_rewards_are_standardised_differ_by_run_and_bend():

@@ -1,101 +1,40 @@
 """Regret against the number of batches, measured by simulation: what fewer updates cost.
 
     B        batches   versions of a budget; the grid doubles
-    T        rounds    of each run
-    G        growth    of log det Z over a pilot run; the adaptive schedule of B batches has log q = G/B
-    sequential         an update after every round, which every other schedule is compared with, run by run
+    r(B)     ratio     regret of all runs over that of an update after every round, in the same runs
+    ε        tolerance r ≤ 1 + ε is close enough
 
-All schedules of a run see the same rounds and the same noise, and start from the same weights.
+Which B is enough is read off intervals of r, paired by run. Among many points some interval misses by luck, so within
+a kind B is judged in a fixed order: from the largest downwards as long as intervals lie below 1 + ε (*within*), from
+the smallest upwards as long as they lie above (*outside*). Such a sequence errs only if the interval of one point, the
+first about which it would be wrong, misses; so whatever the number of points, and whether r falls with B or not, each
+kind needs no more than its interval's confidence. Three kinds share the 5 % of error.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import pairwise, repeat
-from typing import Any, Literal, get_args
+from itertools import takewhile
+from typing import Any, Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, RarelyError, check_choice, check_positive
-from rarely.core.policies import BatchNeuralUCB, LinUCB
-from rarely.core.policy import Policy
+from rarely.core.errors import InvalidInput
 from rarely.core.schedules import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, Schedule
-from rarely.lab.statistics import Estimate, falling, mean, ratio
-from rarely.worlds.protocol import Rounds, World
+from rarely.lab.calibration import PILOTS, calibrate
+from rarely.lab.statistics import Estimate, mean, ratio_of_means
+from rarely.lab.trials import KINDS, Kind, Maker, Outcome, Trial, play_trial, worked
+from rarely.worlds.protocol import World
 
-Kind = Literal["fixed", "geometric", "adaptive"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-PolicyName = Literal["neural", "linear"]
-PILOT = 8
-"""Batches of the pilot run."""
-AT_ONCE = 2**26
-"""Bytes of contexts that are made at once."""
-OURS = ("dim", "schedule", "seed", "context_scale", "intercept")
-
-
-class SimulationFailed(RarelyError):
-    """A process that simulated was killed."""
-
-
-@dataclass(frozen=True)
-class Maker:
-    """How the policy that is simulated is made: fast and fixed, not tuned, unless settings say otherwise."""
-
-    policy: PolicyName = "neural"
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_choice("policy", self.policy, PolicyName)
-        if ours := [name for name in OURS if name in self.settings]:
-            raise InvalidInput(f"settings must leave {', '.join(OURS)} to the planner; got {ours[0]}.")
-        plain = {"hidden": 64, "steps": 100, "ridge": 0.01, "depth": 2} if self.policy == "neural" else {"ridge": 1.0}
-        object.__setattr__(self, "settings", plain | dict(self.settings))
-        check_positive("ridge", self.settings["ridge"], "because Z_1 = ridge·I is inverted")
-
-    def __call__(self, world: World, schedule: Schedule, seed: int) -> Policy:
-        try:
-            if self.policy == "linear":
-                # Contexts that come scaled have their constant already.
-                return LinUCB(world.dim, schedule, intercept=world.context_scale is None, seed=seed, **self.settings)
-            return BatchNeuralUCB(world.dim, schedule, context_scale=world.context_scale, seed=seed, **self.settings)
-        except TypeError as error:
-            raise InvalidInput(f"settings must be those of the {self.policy} policy; {error}.") from None
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One schedule in one run."""
-
-    kind: Kind | Literal["sequential"]
-    schedule: Schedule
-    seed: int
-
-    def work(self, rounds: int) -> int:
-        """About how long it takes, in samples trained on: for its share of a progress bar."""
-        if isinstance(self.schedule, EveryRound):
-            return rounds * rounds // 2
-        points = getattr(self.schedule, "points", None)
-        return 20 * rounds + (sum(points) if points is not None else rounds * (self.schedule.batches or 1) // 4)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a trial."""
-
-    trial: Trial
-    regret: float
-    ends: tuple[int, ...]
-    """Rounds that ended a batch, T last."""
-    log_dets: tuple[tuple[int, float], ...]
-    """(round, growth of log det Z until then) at every batch's end."""
-
-    @property
-    def pattern(self) -> tuple[int, ...]:
-        """The lengths of its batches."""
-        return tuple(b - a for a, b in pairwise((0, *self.ends)))
+Verdict = Literal["within", "outside", "undecided"]
+GRID = 8
+"""Batches of the first pilot run."""
+SURE = 5
+"""Runs below which nothing is sure, whatever their intervals."""
+CONFIDENCE = 1 - 0.05 / len(KINDS)
 
 
 @dataclass(frozen=True)
@@ -111,19 +50,21 @@ class Point:
     """Versions that runs had, on average: an adaptive schedule need not use its budget."""
     regret: Estimate
     ratio: Estimate
-    """Regret over that of an update after every round, paired by run."""
-    smooth: float
-    """The same ratio, smoothed over B so that it does not rise: few runs make one B lucky and the next unlucky."""
+    """Mean regret over that of an update after every round, paired by run."""
     pattern: tuple[int, ...]
     """Batch lengths; of an adaptive one those of the run with the median number of batches."""
+    idle: int = 0
+    """Runs without a single update."""
 
-    def within(self, tolerance: float) -> bool:
-        """Whether its regret, smoothed over B, is at most so much above sequential's."""
-        return self.smooth <= 1 + tolerance
+    @property
+    def updates(self) -> int:
+        """Updates of a typical run."""
+        return len(self.pattern) - 1
 
-    def surely_within(self, tolerance: float) -> bool:
-        """Whether the whole 95 % interval is, too."""
-        return self.within(tolerance) and self.ratio.high <= 1 + tolerance
+    @property
+    def spare(self) -> bool:
+        """Whether runs left clearly more than a quarter of the budget."""
+        return self.used < 0.75 * self.batches
 
 
 @dataclass(frozen=True)
@@ -142,14 +83,43 @@ class Frontier:
         """The points of a kind, B rising."""
         return tuple(point for point in self.points if point.kind == kind)
 
+    def verdicts(self, kind: Kind, tolerance: float) -> dict[int, Verdict]:
+        """Of each B of a kind: surely within the tolerance, surely outside, or neither is sure."""
+        points = self.of_kind(kind)
+        verdicts: dict[int, Verdict] = {point.batches: "undecided" for point in points}
+        if self.runs >= SURE:
+            below = takewhile(lambda point: point.ratio.high <= 1 + tolerance, reversed(points))
+            above = takewhile(lambda point: point.ratio.low > 1 + tolerance, points)
+            verdicts |= {point.batches: "within" for point in below}
+            verdicts |= {point.batches: "outside" for point in above}
+        return verdicts
+
+    def verdict(self, point: Point, tolerance: float) -> Verdict:
+        """The same of one point."""
+        return self.verdicts(point.kind, tolerance)[point.batches]
+
     def enough(self, tolerance: float, kind: Kind | None = None, *, surely: bool = False) -> Point | None:
-        """The fewest batches within a tolerance, 0.1 for 10 %, and among equals the lowest regret; None if none are."""
-        close = [
-            point
-            for point in (self.points if kind is None else self.of_kind(kind))
-            if (point.surely_within(tolerance) if surely else point.within(tolerance))
-        ]
-        return min(close, key=lambda point: (point.batches, point.smooth), default=None)
+        """The fewest batches within a tolerance, 0.1 for 10 %, from which on every larger B tried is too.
+
+        By the ratio itself or, `surely`, by its interval. Among kinds with equal B one that is surely within comes
+        first, and then the one with the lower upper bound. None if there is none.
+        """
+        found = []
+        for each in KINDS if kind is None else (kind,):
+            verdicts = self.verdicts(each, tolerance)
+            close = takewhile(
+                lambda point: (
+                    verdicts[point.batches] == "within" if surely else point.ratio.value <= 1 + tolerance  # noqa: B023
+                ),
+                reversed(self.of_kind(each)),
+            )
+            found += [(point, verdicts[point.batches]) for point in list(close)[-1:]]
+        best = min(
+            found,
+            key=lambda one: (one[0].batches, one[1] != "within", one[0].ratio.high, one[0].ratio.value),
+            default=None,
+        )
+        return None if best is None else best[0]
 
     def growth(self, horizon: int) -> float:
         """Growth of log det Z over so many rounds; beyond the simulated ones a line in log t, as the pilot ended."""
@@ -159,8 +129,11 @@ class Frontier:
         return all_of_it + (all_of_it - less) * math.log(horizon / rounds) / math.log(rounds / before)
 
     def schedule(self, point: Point, horizon: int) -> Schedule:
-        """A point's schedule over another horizon."""
-        return _schedule(point.kind, horizon, point.batches, self.growth(horizon))
+        """A point's schedule over another horizon; its log q, extrapolated, with the three digits that it deserves."""
+        log_ratio = point.log_ratio
+        if log_ratio is not None and horizon > self.rounds:
+            log_ratio *= self.growth(horizon) / self.growth(self.rounds)
+        return _schedule(point.kind, horizon, point.batches, log_ratio)
 
     def describe(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -182,19 +155,27 @@ def measure_frontier(
     rounds: int,
     batches: Sequence[int],
     seeds: Sequence[int],
-    pilot_seed: int,
+    pilot_seeds: Sequence[int],
     jobs: int = 1,
-    told: Callable[[int, int], None] = lambda done, of: None,
+    told: Callable[[str, int, int], None] = lambda stage, done, of: None,
 ) -> Frontier:
     """Simulate every schedule in every run; `told` hears how much of the work is done."""
-    pilot = play_trial(world, maker, rounds, Trial("fixed", FixedGrid(rounds, min(PILOT, rounds)), pilot_seed))
+    pilot = play_trial(world, maker, rounds, Trial("fixed", FixedGrid(rounds, min(GRID, rounds)), pilot_seeds[0]))
     growth = pilot.log_dets[-1][1]
     if not growth > 0:
         raise InvalidInput(
             "log det Z must grow in the pilot run, but all features are 0: no unit of the network answers to these "
             "contexts. Use more hidden units."
         )
-    schedules = {kind: {count: _schedule(kind, rounds, count, growth) for count in batches} for kind in KINDS}
+    log_ratios: dict[int, float] = {}
+    told("pilot runs", 0, len(batches))
+    work = partial(calibrate, world, maker, rounds, tuple(pilot_seeds[:PILOTS]), growth)
+    for found in worked(work, batches, jobs):
+        log_ratios[found.batches] = _rounded(found.log_ratio)
+        told("pilot runs", len(log_ratios), len(batches))
+    schedules = {
+        kind: {count: _schedule(kind, rounds, count, log_ratios[count]) for count in batches} for kind in KINDS
+    }
     trials = [
         trial
         for seed in seeds
@@ -205,86 +186,45 @@ def measure_frontier(
     ]
     outcomes: dict[Trial, Outcome] = {}
     whole, done = sum(trial.work(rounds) for trial in trials), 0
-    told(done, whole)
-    for outcome in _played(partial(play_trial, world, maker, rounds), trials, jobs):
+    told("simulation", done, whole)
+    for outcome in worked(partial(play_trial, world, maker, rounds), trials, jobs):
         outcomes[outcome.trial] = outcome
         done += outcome.trial.work(rounds)
-        told(done, whole)
+        told("simulation", done, whole)
     sequential = [outcomes[Trial("sequential", EveryRound(), seed)].regret for seed in seeds]
-    points: list[Point] = []
-    for kind in KINDS:
-        plans = list(schedules[kind].items())
-        played = [[outcomes[Trial(kind, schedule, seed)] for seed in seeds] for _, schedule in plans]
-        ratios = [ratio([run.regret for run in runs], sequential) for runs in played]
-        smooth = np.exp(falling([math.log(each.value) for each in ratios]))
-        points += map(_point, repeat(kind), plans, played, ratios, smooth)
+    points = [
+        _point(kind, count, schedule, [outcomes[Trial(kind, schedule, seed)] for seed in seeds], sequential)
+        for kind in KINDS
+        for count, schedule in schedules[kind].items()
+    ]
     return Frontier(rounds, len(seeds), mean(sequential), pilot.log_dets, tuple(points))
 
 
-def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome:
-    """One schedule in one run: rewards of a batch are in before its update."""
-    policy = maker(world, trial.schedule, trial.seed)
-    regret, log_dets = 0.0, [(0, 0.0)]
-    for part in _stretches(world, trial.seed, rounds):
-        start = 0
-        while start < len(part):
-            # No more rounds than the batch may have: the others would be read for nothing.
-            ahead = policy.schedule.lookahead(policy.round, 0.0, 0)
-            decision = policy.select(part.contexts[start : start + ahead], until_due=True)
-            decided = part[start : start + len(decision.round)]
-            policy.observe(decision, decided.paid(decision.arm))
-            regret += float(decided.regrets(decision.arm).sum())
-            start += len(decided)
-            if policy.due and policy.round < rounds:
-                policy.update()
-                log_dets.append((policy.round, policy.log_det))
-    ends = tuple(record.round for record in policy.updates if record.accepted)
-    return Outcome(trial, regret, (*ends, rounds), (*log_dets, (rounds, policy.log_det)))
-
-
-def _stretches(world: World, seed: int, rounds: int) -> Iterator[Rounds]:
-    """The run's rounds, as many at once as memory should hold."""
-    size = max(1, AT_ONCE // (8 * world.arms * world.dim))
-    for start in range(0, rounds, size):
-        yield world.rounds(seed, min(size, rounds - start), start + 1)
-
-
-def _played(play: Callable[[Trial], Outcome], trials: Sequence[Trial], jobs: int) -> Iterator[Outcome]:
-    if jobs == 1:
-        yield from map(play, trials)
-        return
-    # Processes need loky, of the extra [lab]; one process does without.
-    from loky.process_executor import BrokenProcessPool
-
-    from rarely.lab.runner import side_by_side
-
-    try:
-        yield from side_by_side(play, trials, jobs)
-    except BrokenProcessPool:
-        raise SimulationFailed(
-            "a process that simulated was killed; is there enough memory? Try fewer jobs, or a smaller max_rounds."
-        ) from None
-
-
-def _schedule(kind: Kind, rounds: int, batches: int, growth: float) -> Schedule:
+def _schedule(kind: Kind, rounds: int, batches: int, log_ratio: float | None) -> Schedule:
     if kind == "fixed":
         return FixedGrid(rounds, batches)
     if kind == "geometric":
         return GeometricGrid(rounds, batches)
-    return DeterminantTrigger(rounds, batches, log_ratio=growth / batches)
+    assert log_ratio is not None
+    return DeterminantTrigger(rounds, batches, log_ratio=_rounded(log_ratio))
 
 
-def _point(kind: Kind, planned: tuple[int, Schedule], runs: Sequence[Outcome], ratio: Estimate, smooth: float) -> Point:
-    batches, schedule = planned
+def _rounded(log_ratio: float) -> float:
+    """Three digits: pilots do not know more."""
+    return float(f"{log_ratio:.3g}")
+
+
+def _point(kind: Kind, batches: int, schedule: Schedule, runs: Sequence[Outcome], sequential: Sequence[float]) -> Point:
     counts = [len(run.ends) for run in runs]
     median = runs[int(np.argsort(counts, kind="stable")[(len(runs) - 1) // 2])]
+    regrets = [run.regret for run in runs]
     return Point(
         kind=kind,
         batches=batches,
         log_ratio=schedule.log_ratio if isinstance(schedule, DeterminantTrigger) else None,
         used=float(np.mean(counts)),
-        regret=mean([run.regret for run in runs]),
-        ratio=ratio,
-        smooth=float(smooth),
+        regret=mean(regrets),
+        ratio=ratio_of_means(regrets, sequential, CONFIDENCE),
         pattern=median.pattern,
+        idle=sum(run.updates == 0 for run in runs),
     )

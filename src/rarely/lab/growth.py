@@ -10,7 +10,8 @@ the spread over random halves of the rounds, which is about the standard error o
 between halves drawn without replacement is that of the whole). And contexts that nobody has seen. If rounds to come
 are like those of the log, each adds less than those before, so a line through ℓ(n/2) and ℓ(n) in n is too high; and
 dℓ/d log n, the degrees of freedom, do not fall, so a line in log n is too low. Between these the estimate is a power
-of n through both points.
+of n through both points. A linear model's ℓ ends as rank·log n, so there the estimate is the line in log n, and above
+it is one of slope rank. Beyond 100 times the contexts measured there are bounds and no estimate.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ NESTED = (8, 4, 2)
 ERRORS = 2.0
 """Standard errors to both sides of an interval."""
 
+FARTHEST = 100
+"""Times the contexts measured, beyond which two points say nothing."""
+
 Measure = Callable[[Array], Dimension]
 
 
@@ -45,7 +49,7 @@ class Growth:
     """(n, ℓ(n)) of nested parts of the contexts."""
     wanted: int
     value: float
-    """d̃ of the `wanted` contexts; extrapolated where these are more than were measured."""
+    """d̃ of the `wanted` contexts; extrapolated where these are more than were measured, NaN where by far."""
     lower: float
     upper: float
 
@@ -60,10 +64,12 @@ class Growth:
 
 
 def neural_measure(ridge: float, depth: int, seed: int, memory_limit: int) -> Measure:
-    """Definition 1's kernel of networks of that depth."""
+    """The limit of the policy's own networks of that depth, whose log det the B and q of theory are about."""
 
     def measure(contexts: Array) -> Dimension:
-        return effective_dimension(contexts, ridge=ridge, depth=depth, seed=seed, memory_limit=memory_limit)
+        return effective_dimension(
+            contexts, ridge=ridge, depth=depth, kind="network", seed=seed, memory_limit=memory_limit
+        )
 
     return measure
 
@@ -89,6 +95,8 @@ def measure_growth(
     measure: Measure,
     seed: int,
     told: Callable[[int, int], None] = lambda done, of: None,
+    *,
+    linear: bool = False,
 ) -> Growth:
     """Of scaled contexts (n, K, d) of rounds in any order, with n ≥ 2; `wanted` of a horizon's, at least nK."""
     rounds, steps = len(contexts), len(NESTED) + 1 + HALVES
@@ -114,6 +122,15 @@ def measure_growth(
         low = (whole.log_det + doublings * risen) / scale
         value = whole.log_det * (whole.log_det / half.log_det) ** doublings / scale
         high = (whole.log_det + (wanted - whole.count) * risen / (whole.count - half.count)) / scale
+        if linear:
+            rank = int(np.linalg.matrix_rank(contexts.reshape(-1, contexts.shape[-1])))
+            steep = (whole.log_det + rank * math.log(wanted / whole.count)) / scale
+            # No kernel of that rank has more dimensions, unless its contexts are longer than 1.
+            most = max(rank, whole.value)
+            low, high = min(low, most), min(high, steep, most)
+            value = low
+        if wanted > FARTHEST * whole.count:
+            value = math.nan
     return Growth(
         measured=whole,
         spread=relative * whole.value,

@@ -6,8 +6,8 @@ import json
 import math
 from pathlib import Path
 
-from rarely.lab.advice import Plan
-from rarely.lab.frontier import Point
+from rarely.lab.advice import TOLERANCES, Plan
+from rarely.lab.frontier import CONFIDENCE, Frontier, Point
 from rarely.lab.plan_plots import draw_plan
 from rarely.lab.statistics import Estimate
 
@@ -30,15 +30,17 @@ def render(plan: Plan) -> str:
     """The plan as Markdown, with its picture beside it."""
     frontier = plan.frontier
     advice, _, rests = plan.text().partition("What this rests on:\n")
-    head = "| schedule | B | versions used | regret | over sequential | smoothed | batch lengths |"
+    head = "| schedule | B | versions used | regret | over sequential | within 10 % | batch lengths |"
     rows = [
         f"# Updates for {plan.horizon} rounds of {plan.arms} arms",
-        "\n\n".join(advice.splitlines()),
+        "\n\n".join(map(_paragraph, advice.splitlines())),
         "![Above, regret against the number of batches, in units of the regret with an update after every round. "
         "Below, the batches of each schedule](plan.svg)",
         f"Regret over {frontier.rounds} simulated rounds, mean of {frontier.runs} runs with 95 % intervals; with an "
-        f"update after every round it is {_interval(frontier.sequential)}. Adaptive batches are those of one run.",
-        "\n".join([head, "|---|---:|---:|---:|---:|---:|---|", *map(_row, frontier.points)]),
+        f"update after every round it is {_interval(frontier.sequential)}. Over sequential: the ratio of mean regrets, "
+        f"with {100 * CONFIDENCE:.0f} % intervals, so that what is sure of all three kinds is so with 95 %. log q is "
+        "the simulated one. Adaptive batches are those of a typical run.",
+        "\n".join([head, "|---|---:|---:|---:|---:|---|---|", *(_row(frontier, point) for point in frontier.points)]),
         "## What this rests on",
         rests,
         f"Seed {plan.seed}.",
@@ -46,7 +48,13 @@ def render(plan: Plan) -> str:
     return "\n\n".join(row.rstrip() for row in rows) + "\n"
 
 
-def _row(point: Point) -> str:
+def _paragraph(line: str) -> str:
+    """Code as code: Markdown would take the stars of **settings for bold print."""
+    start = "To paste: "
+    return f"{start}\n\n```python\n{line.removeprefix(start)}\n```" if line.startswith(start) else line
+
+
+def _row(frontier: Frontier, point: Point) -> str:
     name = point.kind if point.log_ratio is None else f"{point.kind}, log q = {point.log_ratio:.3g}"
     lengths = ", ".join(map(str, point.pattern[:SHOWN])) + (", …" if len(point.pattern) > SHOWN else "")
     cells = (
@@ -55,7 +63,9 @@ def _row(point: Point) -> str:
         f"{point.used:.4g}",
         _interval(point.regret),
         _interval(point.ratio, digits=2),
-        f"{point.smooth:.2f}",
+        {"within": "surely", "outside": "surely not", "undecided": "cannot tell"}[
+            frontier.verdict(point, TOLERANCES[-1])
+        ],
         lengths,
     )
     return "| " + " | ".join(cells) + " |"

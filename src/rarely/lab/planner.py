@@ -6,6 +6,7 @@ rewards     fitted, imagined, simulated, a world's →  simulation           →
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,18 +17,20 @@ from rarely.core.errors import InvalidInput, check_not_negative, check_whole
 from rarely.core.scaling import Affine
 from rarely.core.types import Array
 from rarely.lab.advice import Origin, Plan, Theory
-from rarely.lab.frontier import Maker, PolicyName, default_batches, measure_frontier
+from rarely.lab.calibration import PILOTS
+from rarely.lab.frontier import default_batches, measure_frontier
 from rarely.lab.growth import Growth, linear_measure, measure_growth, neural_measure
 from rarely.lab.logged import InvalidLog, Log
-from rarely.lab.reward_model import (
-    NOISE,
-    Fit,
-    ImaginedRewards,
-    LogWorld,
-    SimulatedRewards,
-    Simulator,
-    fit_rewards,
+from rarely.lab.plan_notes import (
+    note_on_policy,
+    notes_on_fit,
+    notes_on_frontier,
+    notes_on_growth,
+    notes_on_log,
+    notes_on_rounds,
 )
+from rarely.lab.reward_model import NOISE, Fit, ImaginedRewards, LogWorld, SimulatedRewards, Simulator, fit_rewards
+from rarely.lab.trials import Maker, PolicyName
 from rarely.theory import adaptive_plan, fixed_batches
 from rarely.worlds.protocol import World
 
@@ -63,10 +66,13 @@ def plan(
                         fitted or, where it has none, imagined
         noise           standard deviation of a reward around its mean; by default what the fit leaves or, of a
                         simulator and of imagined rewards, half the spread of the means
-        policy          "neural" or "linear"; `settings` are the policy's own, such as hidden and ridge
-        batches, runs   the values of B to simulate (2, 4, 8, … by default), and how often
+        policy          "neural", a plain network of 64 units and 100 steps; "default", BatchNeuralUCB with nothing set,
+                        which tunes itself and is slower; "linear", LinUCB. `settings` are the policy's own, such as
+                        hidden and ridge. The schedule belongs with these: make the policy with `**made.settings`
+        batches, runs   the values of B to simulate (2, 4, 8, … by default), and how often: nothing is sure below 5
         max_rounds      longer horizons are simulated at so many rounds
-        max_contexts    of so many contexts at most the effective dimension is measured
+        max_contexts    of so many contexts at most the effective dimension is measured, fewer where they alone would
+                        take more than a quarter of `memory_limit`, in bytes
         jobs            processes that simulate
 
     The same seed gives the same plan.
@@ -89,19 +95,29 @@ def plan(
     counts = _counts(batches, rounds)
     case = _case(source, rounds, simulator, noise, seed, progress)
     growth = _growth(source, horizon, maker, max_contexts, memory_limit, seed, progress)
-    ridge = maker.settings["ridge"]
     adaptive, lower, upper = (
-        adaptive_plan(value, rounds=horizon, arms=case.world.arms, ridge=ridge)
+        None if math.isnan(value) else adaptive_plan(value, rounds=horizon, arms=case.world.arms, ridge=maker.ridge)
         for value in (growth.value, growth.lower, growth.upper)
     )
-    notes = [*_notes_on_rounds(source, horizon, rounds), case.note, *_notes_on_growth(growth, maker), _note_on(maker)]
-    pilot, *seeds = (int(number) for number in np.random.SeedSequence(seed).generate_state(runs + 1))
-    frontier = measure_frontier(
-        case.world, maker, rounds, counts, seeds, pilot, jobs, lambda done, of: progress("simulation", done, of)
-    )
+    assert lower is not None
+    assert upper is not None
+    numbers = [int(number) for number in np.random.SeedSequence(seed).generate_state(runs + PILOTS)]
+    pilots, seeds = numbers[:PILOTS], numbers[PILOTS:]
+    world = case.world.settle(numbers) if isinstance(case.world, LogWorld) else case.world
+    frontier = measure_frontier(world, maker, rounds, counts, seeds, pilots, jobs, progress)
+    notes = [
+        *notes_on_rounds(source, horizon, rounds),
+        *case.notes,
+        *notes_on_log(source),
+        *notes_on_frontier(frontier),
+        *notes_on_growth(growth, maker),
+        note_on_policy(maker),
+    ]
     return Plan(
         horizon=horizon,
         arms=case.world.arms,
+        dim=source.features.shape[-1] if isinstance(source, Log) else source.dim,
+        blocks=isinstance(source, Log) and source.features.ndim == 2,
         origin=case.origin,
         policy=policy,
         settings=dict(maker.settings),
@@ -120,7 +136,7 @@ class _Case:
 
     world: World
     origin: Origin
-    note: str
+    notes: tuple[str, ...]
     fit: Fit | None = None
 
 
@@ -135,27 +151,32 @@ def _case(
     if isinstance(source, World):
         if simulator is not None or noise is not None:
             raise InvalidInput("a world has rewards and noise of its own; give simulator and noise with a Log.")
-        return _Case(source, "world", f"Contexts and rewards are those of the world {type(source).__name__}.")
+        return _Case(source, "world", (f"Contexts and rewards are those of the world {type(source).__name__}.",))
     if not isinstance(source, Log):
         raise InvalidInput(f"source must be a Log or a World; got {source!r}. Log.of takes arrays.")
     if len(source) < FEWEST:
         raise InvalidLog(f"a plan needs a log of at least {FEWEST} rounds; got {len(source)}.")
     if simulator is not None:
         simulated = SimulatedRewards(source, simulator, noise)
-        return _Case(LogWorld(source, simulated, rounds), "simulated", "Rewards are those of the simulator given.")
-    if source.rewards is None:
+        simulated.check()
+        around = f"{NOISE:g} times the spread of its means" if noise is None else f"{noise:g}"
+        note = f"Rewards are those of the simulator given, with normal noise of {around} around them."
+        return _Case(LogWorld(source, simulated, rounds), "simulated", (note,))
+    if not len(source.known()[2]):
         imagined = ImaginedRewards(source, NOISE if noise is None else noise)
         return _Case(
             LogWorld(source, imagined, rounds),
             "imagined",
-            "REWARDS ARE IMAGINED: the log has none, so each run draws a random function of the contexts, as a wide "
-            f"network could learn it, with noise of {imagined.deviation:g} times its spread. Yours may be simpler, or "
-            "harder.",
+            (
+                "REWARDS ARE IMAGINED: the log has none, so each run draws a random function of the contexts, as a "
+                f"wide network could learn it, with noise of {imagined.deviation:g} times its spread. Yours may be "
+                "simpler, or harder.",
+            ),
         )
     progress("reward model", 0, 1)
     fitted = fit_rewards(source, seed, noise=noise)
     progress("reward model", 1, 1)
-    return _Case(LogWorld(source, fitted, rounds), "fitted", _note_on_fit(fitted.fit), fitted.fit)
+    return _Case(LogWorld(source, fitted, rounds), "fitted", notes_on_fit(fitted.fit, source), fitted.fit)
 
 
 def _counts(batches: Sequence[int] | None, rounds: int) -> tuple[int, ...]:
@@ -179,75 +200,33 @@ def _growth(
     progress: Progress,
 ) -> Growth:
     """The effective dimension of as many of the horizon's contexts as there are, and may be measured."""
-    rounds = max(2, min(horizon, max_contexts // source.arms))
-    contexts = _sampled(source, rounds, seed)
-    ridge = float(maker.settings["ridge"])
-    if maker.policy == "linear":
-        measure = linear_measure(ridge)
-    else:
-        measure = neural_measure(ridge, maker.settings["depth"], seed, memory_limit)
-    stage = "effective dimension"
-    wanted = horizon * source.arms
-    return measure_growth(contexts, wanted, ridge, measure, seed, lambda done, of: progress(stage, done, of))
+    affordable = memory_limit // (4 * 8 * source.arms * (source.dim + 1))
+    rounds = max(2, min(horizon, max_contexts // source.arms, affordable))
+    contexts = _sampled(source, rounds, maker, seed)
+    linear = maker.policy == "linear"
+    measure = linear_measure(maker.ridge) if linear else neural_measure(maker.ridge, maker.depth, seed, memory_limit)
+    return measure_growth(
+        contexts,
+        horizon * source.arms,
+        maker.ridge,
+        measure,
+        seed,
+        lambda done, of: progress("effective dimension", done, of),
+        linear=linear,
+    )
 
 
-def _sampled(source: Log | World, rounds: int, seed: int) -> Array:
-    """Scaled contexts (m, K, d) of distinct rounds."""
+def _sampled(source: Log | World, rounds: int, maker: Maker, seed: int) -> Array:
+    """Contexts (m, K, d) of distinct rounds, as the policy sees them."""
     if isinstance(source, Log):
         return source.contexts(np.random.default_rng((seed, 3)).permutation(len(source))[:rounds])
     contexts = source.rounds(seed, min(rounds, source.horizon or rounds)).contexts
     flat = contexts.reshape(-1, source.dim)
-    scale = source.context_scale or Affine.fit(flat)
+    if maker.policy == "linear":
+        # LinUCB takes contexts as they come, and adds a constant to those that were not scaled.
+        scale = Affine.identity(source.dim, constant=source.context_scale is None)
+    elif maker.settings.get("preset", "practical") != "practical":
+        scale = source.context_scale or Affine.identity(source.dim)
+    else:
+        scale = source.context_scale or Affine.fit(flat)
     return scale(flat).reshape(*contexts.shape[:2], -1)
-
-
-def _notes_on_rounds(source: Log | World, horizon: int, rounds: int) -> list[str]:
-    notes = []
-    if rounds < horizon:
-        notes.append(
-            f"The simulation is {rounds} rounds long, not {horizon}: the frontier is that of the SHORTER horizon at "
-            "the same numbers of batches. This favours fixed grids, whose first batch, played untrained, grows with "
-            "the horizon. log q at the whole horizon is EXTRAPOLATED from the simulated growth of log det Z."
-        )
-    if isinstance(source, Log):
-        again = f", and {rounds - len(source)} more are drawn from it again" if rounds > len(source) else ""
-        notes.append(
-            f"Simulated rounds are those of the log in a random order, {min(rounds, len(source))} of them{again}."
-        )
-    return notes
-
-
-def _notes_on_growth(growth: Growth, maker: Maker) -> list[str]:
-    measured = growth.measured
-    how = "exactly" if measured.exact else f"within {measured.lower:.1f} to {measured.upper:.1f}"
-    kernel = "the linear kernel" if maker.policy == "linear" else "the tangent kernel"
-    notes = [
-        f"The effective dimension of {measured.count} contexts under {kernel} is {measured.value:.1f}, known {how}; "
-        f"random halves of the rounds differ by ±{growth.spread:.1f}."
-    ]
-    if growth.extrapolated:
-        notes.append(
-            f"The effective dimension is EXTRAPOLATED from {measured.count} to {growth.wanted} contexts, along a power "
-            "of their number; its bounds are straight lines in the number's logarithm and in the number itself."
-        )
-    return notes
-
-
-def _note_on_fit(fit: Fit) -> str:
-    foreseen = f"{100 * fit.r_squared:.0f} % of the variance of rewards that it had not seen"
-    note = f"Rewards are a network's, fitted to {fit.rewards} of the log's: it foresees {foreseen}. "
-    note += f"Around it noise is normal, of {fit.noise:.3g}."
-    if fit.r_squared <= 0:
-        note += " That is NOTHING: the simulation says little about your rewards."
-    if fit.unseen:
-        note += f" No reward is known of arms {', '.join(map(str, fit.unseen))}: what these pay is EXTRAPOLATED."
-    return note
-
-
-def _note_on(maker: Maker) -> str:
-    settings = ", ".join(f"{name}={value}" for name, value in maker.settings.items())
-    return (
-        f"The simulated policy is {maker.policy} ({settings}), starts untrained, and has all rewards of a batch in "
-        "time for its update. One that starts from the log needs fewer updates; that one, and one with other settings, "
-        "needs other values of log q."
-    )

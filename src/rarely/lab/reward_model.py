@@ -8,8 +8,8 @@ simulated   the user's own function
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,12 +20,14 @@ from rarely.core.scaling import Affine
 from rarely.core.schedules import EveryRound
 from rarely.core.types import Array, IntArray
 from rarely.lab.logged import InvalidLog, Log
-from rarely.worlds.protocol import World
+from rarely.worlds.protocol import World, seeded
 
 FEWEST = 50
 """Rewards below which a network is not fitted: a fifth of them would judge nothing."""
 MOST = 5000
 """Rewards that a network is fitted to; of more so many are picked at random."""
+RARE = 10
+"""Rewards of an arm below which next to nothing is known of it."""
 TRIES = 4
 """Trainings, each of which tunes one more path on one more fold."""
 UNITS = 512
@@ -34,6 +36,7 @@ NOISE = 0.5
 """Noise of imagined and simulated rewards, in units of their spread, where it is not given."""
 
 Simulator = Callable[[Array], Any]
+_Secret = tuple[IntArray, Array, float]
 
 
 class Rewards(Protocol):
@@ -58,8 +61,8 @@ class Fit:
     """Standard deviation of held-out rewards around its predictions."""
     tuning: str
     """How it was trained, and why so."""
-    unseen: tuple[int, ...]
-    """Arms without a single known reward."""
+    rare: tuple[tuple[int, int], ...]
+    """(arm, rewards known of it) of arms with fewer than RARE; none where arms have features of their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,13 +112,26 @@ class SimulatedRewards:
 
     def means(self, rounds: IntArray, generator: np.random.Generator) -> Array:
         features = self.log.features[rounds]
-        means = np.asarray(self.simulator(features), np.float64)
+        told = self.simulator(features)
+        try:
+            means = np.asarray(told, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"the simulator must give numbers, a mean for every arm; {error}.") from None
         if means.shape != (len(rounds), self.log.arms) or not np.isfinite(means).all():
             raise InvalidInput(
                 f"the simulator must give a finite mean for every arm, {(len(rounds), self.log.arms)} of features "
-                f"{features.shape}; got {means.shape}."
+                f"{features.shape}; got {means.shape}{'' if np.isfinite(means).all() else ', not all finite'}."
             )
         return means
+
+    def check(self) -> None:
+        """Refuse one that cannot be used, or that draws: means must be the same whenever they are asked for."""
+        some, generator = np.arange(min(8, len(self.log))), np.random.default_rng(0)
+        if not np.array_equal(self.means(some, generator), self.means(some, generator)):
+            raise InvalidInput(
+                "the simulator must give mean rewards, the same for the same features; got others the second time. "
+                "Noise is added by the plan: leave it out of the simulator, or seed it."
+            )
 
     def noise(self, means: Array) -> float:
         return NOISE * float(means.std()) if self.deviation is None else self.deviation
@@ -129,13 +145,22 @@ def fit_rewards(log: Log, seed: int, *, noise: float | None = None) -> FittedRew
             f"a reward model needs at least {FEWEST} rewards; the log has {len(rewards)}. Leave the rewards out, and "
             "they are imagined, or give a simulator."
         )
-    unseen = tuple(int(arm) for arm in np.setdiff1d(np.arange(log.arms), arms))
-    order = np.random.default_rng((seed, 5)).permutation(len(rewards))[:MOST]
+    if not np.ptp(rewards) > 0:
+        raise InvalidLog(
+            f"rewards must differ for a model of them; all {len(rewards)} are {rewards[0]:g}. Leave them out, and "
+            "others are imagined, or give a simulator."
+        )
+    counts = np.bincount(arms, minlength=log.arms)
+    rare = () if log.features.ndim == 3 else tuple((int(i), int(counts[i])) for i in np.flatnonzero(counts < RARE))
+    # Whole rounds in a random order: no round has one reward to learn from and another to be judged by.
+    places = np.random.default_rng((seed, 5)).permutation(len(log))
+    order = np.argsort(places[rounds], kind="stable")[:MOST]
     rounds, arms, rewards = rounds[order], arms[order], rewards[order]
     contexts = np.empty((len(order), log.dim))
     for part in _parts(len(order), 8 * log.arms * log.dim):
         contexts[part] = log.contexts(rounds[part])[np.arange(len(arms[part])), arms[part]]
-    held = len(order) // 5
+    fifth = len(order) // 5
+    held = int(np.searchsorted(places[rounds], places[rounds[fifth]])) or fifth
     early = _trained(contexts[held:], rewards[held:], seed)
     missed = rewards[:held] - early.score(contexts[:held, None]).means[:, 0]
     spread = float(np.mean(np.square(rewards[:held] - rewards[held:].mean())))
@@ -143,7 +168,7 @@ def fit_rewards(log: Log, seed: int, *, noise: float | None = None) -> FittedRew
     network = _trained(contexts, rewards, seed)
     record = network.updates[-1]
     deviation = noise if noise is not None else record.noise or float(np.sqrt(np.mean(np.square(missed))))
-    return FittedRewards(log, network, Fit(len(order), r_squared, deviation, record.tuning, unseen))
+    return FittedRewards(log, network, Fit(len(order), r_squared, deviation, record.tuning, rare))
 
 
 def _trained(contexts: Array, rewards: Array, seed: int) -> BatchNeuralUCB:
@@ -164,6 +189,8 @@ class LogWorld(World):
     log: Log
     rewards: Rewards
     horizon: int
+    settled: Mapping[str, _Secret] = field(default_factory=dict)
+    """Order, means and noise of some runs, by their generators: made once, shared by all schedules."""
     arms: int = field(init=False)
     dim: int = field(init=False)
     context_scale: Affine | None = field(init=False)
@@ -173,18 +200,31 @@ class LogWorld(World):
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
-    def secret(self, generator: np.random.Generator) -> tuple[IntArray, Array, float]:
+    def settle(self, seeds: Sequence[int]) -> LogWorld:
+        """The same world, which need not ask for the means of these runs again: simulators may be slow."""
+        settled = {}
+        for seed in seeds:
+            generator = seeded(seed, 0)
+            mark = _mark(generator)  # before anything is drawn from it
+            settled[mark] = self.secret(generator)
+        return replace(self, settled=settled)
+
+    def secret(self, generator: np.random.Generator) -> _Secret:
+        if (known := self.settled.get(_mark(generator))) is not None:
+            return known
         order = generator.permutation(len(self.log))[: self.horizon]
         again = generator.integers(len(self.log), size=self.horizon - len(order))
         order = np.concatenate([order, again])
         means = self.rewards.means(order, generator)
         return order, means, self.rewards.noise(means)
 
-    def round(
-        self, t: int, secret: tuple[IntArray, Array, float], generator: np.random.Generator
-    ) -> tuple[Array, Array, float]:
+    def round(self, t: int, secret: _Secret, generator: np.random.Generator) -> tuple[Array, Array, float]:
         order, means, noise = secret
         return self.log.contexts(order[t - 1 : t])[0], means[t - 1], noise * generator.normal()
+
+
+def _mark(generator: np.random.Generator) -> str:
+    return str(generator.bit_generator.state["state"])
 
 
 def _parts(count: int, bytes_each: int, limit: int = 2**26) -> list[slice]:

@@ -54,19 +54,27 @@ def ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
     return Estimate(math.exp(logs.value), math.exp(logs.low), _exp(logs.high), logs.runs)
 
 
-def falling(values: Sequence[float]) -> list[float]:
-    """The nearest values, by squares, that do not rise: neighbours that do are replaced by their mean.
+def ratio_of_means(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """Σa/Σb of non-negative, paired runs, with Student's interval around its logarithm by the jackknife.
 
-    >>> falling([4.0, 1.0, 3.0, 0.5])
-    [4.0, 2.0, 2.0, 0.5]
+    Unlike a mean of ratios it lets a bad run count for what it cost, and one without any cost takes part. The
+    jackknife leaves out each run in turn; percentiles of resampled runs would be far too narrow for so few. The
+    interval is everything with fewer than three runs, and where one run alone has all the cost.
+
+    >>> ratio_of_means([2.0, 3.0, 2.0, 4.0], [1.0, 2.0, 1.0, 2.0])
+    Estimate(value=1.83..., low=1.38..., high=2.42..., runs=4)
     """
-    pools: list[tuple[float, int]] = []
-    for value in values:
-        pools.append((value, 1))
-        while len(pools) > 1 and pools[-2][0] < pools[-1][0]:
-            (a, m), (b, n) = pools[-2:]
-            pools[-2:] = [((m * a + n * b) / (m + n), m + n)]
-    return [value for value, count in pools for _ in range(count)]
+    runs, x, y = len(a), np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if not runs or not y.sum() > 0:
+        return Estimate(math.nan, 0.0, math.inf, runs)
+    value = float(x.sum() / y.sum())
+    without = np.stack([x.sum() - x, y.sum() - y])
+    if runs < 3 or not np.all(without > 1e-12 * without.max()):
+        return Estimate(value, 0.0, math.inf, runs)
+    logs = np.log(without[0] / without[1])
+    error = math.sqrt((runs - 1) * float(np.var(logs)))
+    factor = _exp(t_quantile(runs - 1, confidence) * error)
+    return Estimate(value, value / factor, value * factor, runs)
 
 
 @cache

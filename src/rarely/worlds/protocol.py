@@ -108,12 +108,12 @@ class World(ABC):
                 f"{type(self).__name__} has {self.horizon} rounds; "
                 f"got a call for round {first + count - 1}. Ask for fewer rounds."
             )
-        secret = self.secret(_generator(seed, 0))
+        secret = self.secret(seeded(seed, 0))
         contexts, means = np.empty((count, self.arms, self.dim)), np.empty((count, self.arms))
         noise = np.empty(count)
         for i in range(count):
             t = first + i
-            x, mean, noise[i] = self.round(t, secret, _generator(seed, t))
+            x, mean, noise[i] = self.round(t, secret, seeded(seed, t))
             if np.shape(x) != (self.arms, self.dim) or np.shape(mean) != (self.arms,):
                 raise InvalidInput(
                     f"{type(self).__name__}.round must give contexts of shape {(self.arms, self.dim)} and "
@@ -123,7 +123,8 @@ class World(ABC):
         return Rounds(contexts, means, means + noise[:, None])
 
 
-def _generator(seed: int, t: int) -> np.random.Generator:
+def seeded(seed: int, t: int) -> np.random.Generator:
+    """The generator of a run's round t; that of its secret is round 0's."""
     # NumPy takes (seed, 0) for seed itself, from which a policy may draw its weights: the 1 keeps them apart.
     return np.random.default_rng((seed, t, 1))
 
