@@ -411,7 +411,7 @@ def bench(
     """
     wanted, left_out = chosen(BENCHMARKS, names or [], quick=quick, everything=everything)
     if list_them:
-        for one in (*wanted, *(BENCHMARKS[name] for name in left_out)):
+        for one in (one for one in BENCHMARKS.values() if one in wanted or one.name in left_out):
             told.print(f"[bold]{one.name}[/bold] ({one.when}): {escape(one.says)}")
         return
     for path in (json, save):
