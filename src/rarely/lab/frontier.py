@@ -104,16 +104,14 @@ class Frontier:
         By the ratio itself or, `surely`, by its interval. Among kinds with equal B one that is surely within comes
         first, and then the one with the lower upper bound. None if there is none.
         """
+
+        def is_close(point: Point) -> bool:
+            return self.verdict(point, tolerance) == "within" if surely else point.ratio.value <= 1 + tolerance
+
         found = []
         for each in KINDS if kind is None else (kind,):
-            verdicts = self.verdicts(each, tolerance)
-            close = takewhile(
-                lambda point: (
-                    verdicts[point.batches] == "within" if surely else point.ratio.value <= 1 + tolerance  # noqa: B023
-                ),
-                reversed(self.of_kind(each)),
-            )
-            found += [(point, verdicts[point.batches]) for point in list(close)[-1:]]
+            close = list(takewhile(is_close, reversed(self.of_kind(each))))
+            found += [(point, self.verdict(point, tolerance)) for point in close[-1:]]
         best = min(
             found,
             key=lambda one: (one[0].batches, one[1] != "within", one[0].ratio.high, one[0].ratio.value),
