@@ -83,8 +83,9 @@ def _head(records: Sequence[Record], comparisons: Sequence[Comparison]) -> str:
         warnings.append(f"These runs have T = {lengths} rounds; the paper's have {PRINTED_ROUNDS}.")
     sequential = [len(c.series[NEURAL].runs) if NEURAL in c.series else 0 for c in comparisons]
     if min(sequential) < 10:
+        few = " to ".join(str(n) for n in sorted({min(sequential), max(sequential)}))
         warnings.append(
-            f"Sequential NeuralUCB, with which most claims compare, has {min(sequential)} to {max(sequential)} runs "
+            f"Sequential NeuralUCB, with which most claims compare, has {few} runs "
             "of a problem here; the paper's has 10. Few runs tell few things."
         )
     warned = "".join(f'<p class="warn">{escape(text)}</p>' for text in warnings)
