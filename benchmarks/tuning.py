@@ -6,8 +6,9 @@ python benchmarks/tuning.py --datasets                       # digits, wine and 
 python benchmarks/tuning.py --sequential                     # NeuralUCB with 2000 trainings too: an hour and more
 
 Nothing is set for the policy that tunes itself, and its seeds were used for no decision about it. The untuned one is
-preset `practical` with J = 200 and no skip path; both have the same schedule. LinUCB has an intercept, λ = β = 1, and
-is updated after every round. A ratio is the geometric mean over seeds of the regret over the untuned one's.
+preset `practical` with J = 200, m = 100 and no skip path; both have the same schedule. LinUCB has an intercept,
+λ = β = 1, and is updated after every round. A ratio is the geometric mean over seeds of the regret over the untuned
+one's.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, DeterminantTrigger, LinUCB, NeuralUCB, NoiseRadius, Policy
+from rarely import BatchNeuralUCB, DeterminantTrigger, LinUCB, NeuralUCB, Policy
+from rarely.core.policies.neural import TUNED_BETA
 from rarely.lab.problems import find_problem
 from rarely.worlds import Rounds, World
 
-FIRST_SEED = 20_000
+FIRST_SEED = 40_000
 ROUNDS = 2000
 LOG_RATIOS = {"cosine": 40.0, "quadratic": 25.0, "mushroom": 30.0, "magic": 60.0}
 """The middle one of each problem's three in the paper's grids."""
@@ -48,17 +51,17 @@ def play(policy: Policy, rounds: Rounds) -> float:
     return float(rounds.regrets(arms).sum())
 
 
-def regret(problem: str, factor: float | None, seed: int, way: str, batches: int) -> float:
+def regret(problem: str, factor: float | None, hidden: int | None, seed: int, way: str, batches: int) -> float:
     """Of one run."""
     found = find_problem(problem)
     synthetic = isinstance(found.source, World)
     world = found.world(found.view("practical"), constant=True)
     rounds = world.rounds(seed=seed, count=min(ROUNDS, world.horizon or ROUNDS))
     schedule = DeterminantTrigger(len(rounds), batches, LOG_RATIOS.get(problem, 40.0))
-    given = {"context_scale": world.context_scale, "seed": seed}
+    given = {"context_scale": world.context_scale, "seed": seed, "hidden": hidden}
     policies: dict[str, partial[Policy]] = {
         "tuned": partial(
-            BatchNeuralUCB, world.dim, schedule, beta=None if factor is None else NoiseRadius(factor), **given
+            BatchNeuralUCB, world.dim, schedule, beta=factor and replace(TUNED_BETA, factor=factor), **given
         ),
         "untuned": partial(BatchNeuralUCB, world.dim, schedule, steps=200, **given),
         # A table's constant stands in its blocks already, one for each arm.
@@ -76,8 +79,9 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", default=list(LOG_RATIOS))
     parser.add_argument("--datasets", action="store_true", help="those of scikit-learn in place of the four problems")
     parser.add_argument(
-        "--factor", type=float, help="the tuned policy's beta in units of the noise, for another than its own"
+        "--factor", type=float, help="the part of the noise in the tuned policy's beta, for another than its own"
     )
+    parser.add_argument("--hidden", type=int, help="units of all networks, for others than their own")
     parser.add_argument("--sequential", action="store_true", help="sequential NeuralUCB too")
     asked = parser.parse_args()
     ways = WAYS if asked.sequential else WAYS[:3]
@@ -91,7 +95,10 @@ def main() -> None:
                     if way in ("linucb", "sequential") and batches != asked.batches[0]:
                         continue  # they have no batches
                     runs = pool.map(
-                        partial(regret, problem, asked.factor), seeds, [way] * len(seeds), [batches] * len(seeds)
+                        partial(regret, problem, asked.factor, asked.hidden),
+                        seeds,
+                        [way] * len(seeds),
+                        [batches] * len(seeds),
                     )
                     regrets[way] = np.array(list(runs))
                     ratio = np.exp(np.mean(np.log(regrets[way] / regrets["untuned"])))

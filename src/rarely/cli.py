@@ -213,7 +213,7 @@ def plan_command(
             "linear."
         ),
     ] = "neural",
-    hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units (neural 64, default 100).")] = None,
+    hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units (neural 64, default 200).")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Its steps of a training, if neural (100).")] = None,
     ridge: Annotated[float | None, typer.Option(help="Its λ (0.01; linear 1).")] = None,
     batches: Annotated[str | None, typer.Option(help="Values of B to simulate, as 4,8,16; else 2, 4, 8, …")] = None,

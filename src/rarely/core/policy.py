@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -335,7 +336,7 @@ class Policy(ABC):
         coverage, lesson = self._coverage(), self._learner.learn(self._history)
         if not lesson.reason:
             covariance = self._next_covariance(lesson.learner)
-            radius = radius_at(self._beta, lesson.learner.occasion(self.round + 1, covariance))
+            radius = self._next_radius(lesson.learner, covariance, self._version + 1)
             self._learner, self._covariance, self._radius = lesson.learner, covariance, radius
             self._version += 1
         self._due = False
@@ -389,6 +390,11 @@ class Policy(ABC):
         covariance.freeze(ahead)
         return covariance
 
+    def _next_radius(self, learner: Learner, covariance: Covariance, version: int) -> float:
+        """β of a version that has been trained and decides from the next round on."""
+        last = self._budget.spent(version)
+        return radius_at(self._beta, replace(learner.occasion(self.round + 1, covariance), last=last))
+
     def _covariance_of(self, learner: Learner, contexts: Array, weights: Array | None, ahead: int) -> Covariance:
         """λI + Σ w φφᵀ over these contexts, features at the learner's weights."""
         covariance = self._empty_covariance(len(contexts) + ahead)
@@ -409,7 +415,7 @@ class Policy(ABC):
         contexts, weights = self._history.remembered()
         covariance = self._covariance_of(lesson.learner if rebuilt else learner, contexts, weights, self._ahead(0))
         covariance.freeze(self._ahead(0))
-        self._radius = radius_at(self._beta, lesson.learner.occasion(1, covariance))
+        self._radius = self._next_radius(lesson.learner, covariance, version=0)
         self._learner, self._covariance = lesson.learner, covariance
         self._base_log_det = covariance.log_det
         self._updates.append(self._record_of(lesson, coverage=None))

@@ -1,4 +1,4 @@
-"""β, the confidence radius: a number, a function of the round, Theorem 1's β_t, or a part of the noise.
+"""β, the confidence radius: a number, a function of the round, Theorem 1's β_t, or parts of what training estimates.
 
 It is evaluated once per version, at t_b and the frozen log det: Algorithm 1's β_{t_b}.
 """
@@ -31,8 +31,12 @@ class Occasion:
     """ηm, the step on ℒ/m; None before any training took it from the curvature."""
     noise: float | None = None
     """Estimated standard deviation of rewards around their predictions; None where there is no estimate."""
+    norm: float = 0.0
+    """√m‖θ − θ_0‖ in reward units: how far training went, which is what S bounds."""
     exact: bool = False
     """Whether the estimate is the minimiser itself, so that no steps leave anything undone."""
+    last: bool = False
+    """Whether the budget allows no version after this one."""
 
 
 @dataclass(frozen=True)
@@ -84,19 +88,31 @@ class TheoremRadius:
 
 @dataclass(frozen=True)
 class NoiseRadius:
-    """β in units of the noise: `factor` times its estimated standard deviation, whatever units rewards come in.
+    """β in units of the noise, and of the other part of Theorem 1's radius, both estimated.
 
-    For policies that estimate it: `BatchNeuralUCB` and its kin where they tune themselves.
+        β = factor·ν̂ + norm_factor·√λ·Ŝ
 
-    >>> NoiseRadius(0.02)(Occasion(round=9, features=8, log_det=1.0, ridge=1.0, noise=50.0))
-    1.0
+        ν̂   the standard deviation of rewards around held-out predictions
+        Ŝ   √m‖θ − θ_0‖: how far training went. Where rewards are next to noiseless, all doubt that is left is here
+
+    It follows the units that rewards come in. With `exploit_last` it is 0 for the last version that the budget allows:
+    nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB` and its
+    kin where they tune themselves.
+
+    >>> now = Occasion(round=9, features=8, log_det=1.0, ridge=0.25, noise=50.0, norm=10.0)
+    >>> NoiseRadius(0.02)(now), NoiseRadius(0.02, norm_factor=0.1)(now)
+    (1.0, 1.5)
     """
 
     factor: float
+    norm_factor: float = 0.0
+    exploit_last: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.factor) and self.factor >= 0):
-            raise InvalidInput(f"NoiseRadius.factor must be finite and at least 0; got {self.factor}.")
+        for name in ("factor", "norm_factor"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InvalidInput(f"NoiseRadius.{name} must be finite and at least 0; got {value}.")
 
     def __call__(self, now: Occasion) -> float:
         """β of the version frozen now."""
@@ -105,7 +121,9 @@ class NoiseRadius:
                 "a NoiseRadius needs a policy that estimates the noise, BatchNeuralUCB with steps=None; give beta as a "
                 "number, or let the policy tune itself."
             )
-        return self.factor * now.noise
+        if now.last and self.exploit_last:
+            return 0.0
+        return self.factor * now.noise + self.norm_factor * math.sqrt(now.ridge) * now.norm
 
 
 Beta = float | Callable[[int], float] | TheoremRadius | NoiseRadius

@@ -6,24 +6,29 @@ linear model, and the later ones bend it; without that path it bends from the st
     s   PATHS   the strength of the skip path        J_1 < J_2 < …   RUNGS   where to stop
 
 by cross-validation, a part at a time: each update holds out one fold of the samples, descends one path on the
-others, and notes every held-out sample's squared error at every rung. (While samples are few, and so descents
-cheap, it does so for every fold and path.)
+others, and notes every held-out sample's prediction at every rung. (While samples are few, and so descents cheap, it
+does so for every fold and path.)
 
-    e_ic   errors   the latest error of sample i under candidate c = (s, J), always held out; NaN before its turn
+    p_ic   predictions   the latest of sample i under candidate c = (s, J), always held out; NaN before its turn
+    e_ic   errors        (r_i − a_c − b_c·p_ic)², a_c and b_c ≥ 0 as fits candidate c best
 
-The candidate in use is left only for one whose mean error, over the samples that both were tried on, is lower by more
-than half its standard error. The cost is a descent on 4/5 of the samples, and one on all of them to the chosen rung.
+Which arm is best does not change when all predictions are shifted and stretched, so a candidate is not judged by that:
+a long descent often orders the arms well although it exaggerates. The candidate in use is left only for one whose mean
+error, over the samples that both were tried on, is lower by more than half its standard error. The cost is a descent on
+4/5 of the samples, and one on all of them to the chosen rung.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Motion, Objective
+from rarely.core.scaling import RewardScale
 from rarely.core.training import ATTEMPTS, HOPELESS, Outcome, Plan, allowed_loss, objective_of, refusal
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
@@ -39,7 +44,7 @@ FEWEST = 10
 DOUBT = 0.5
 """Standard errors by which another candidate must be better."""
 RECENT = 10_000
-"""Samples whose errors are kept, the latest: enough to judge by, and bounded."""
+"""Samples whose predictions are kept, the latest: enough to judge by, and bounded."""
 STABLE = 1.0
 """A step with momentum is stable below 4/3 over the curvature."""
 SHRINK = 0.5
@@ -62,7 +67,7 @@ class Validation:
     rewards: IntArray
     """(S, J): rewards that a loss is the mean of."""
     losses: Array
-    """(S, J): mean squared errors, and their standard errors."""
+    """(S, J): mean squared errors of predictions shifted and stretched as fits best, and their standard errors."""
     errors: Array
     differences: Array
     """(S, J): losses less that of the candidate in use, on the rewards that both were tried on; standard errors."""
@@ -78,11 +83,18 @@ class Tuning:
     turn: int = 0
     """Which path and fold are next, counted on and on."""
     first: int = 0
-    """The history's row that the first of `errors` belongs to."""
-    errors: Array = field(default_factory=lambda: np.empty((0, len(PATHS), len(RUNGS))))
-    """(rows, paths, rungs), in squared reward units."""
+    """The history's row that the first of `predictions` belongs to."""
+    predictions: Array = field(default_factory=lambda: np.empty((0, len(PATHS), len(RUNGS))))
+    """(rows, paths, rungs), in reward units, each made without its own reward."""
+    rewards: Array = field(default_factory=lambda: np.empty(0))
+    """(rows,): what came; NaN where nothing was predicted."""
     weights: Array = field(default_factory=lambda: np.empty(0))
     """(rows,): how much each counts, 0 where it is forgotten."""
+
+    @property
+    def skip(self) -> float:
+        """The strength s in use: none before the first training, when Z had better spread over all directions alike."""
+        return PATHS[self.path] if self.turn else 0.0
 
     @property
     def next_path(self) -> int:
@@ -96,22 +108,38 @@ class Tuning:
 
     def remembering(self, rows: IntArray, weights: Array | None) -> Tuning:
         """With room for these rows of the history, and with them alone counting: so much, or in full."""
-        end = max(self.first + len(self.errors), int(rows[-1]) + 1) if len(rows) else self.first + len(self.errors)
-        grown = np.full((end - self.first, *self.errors.shape[1:]), np.nan)
-        grown[: len(self.errors)] = self.errors
-        kept = grown[-RECENT:]
-        first, counted = end - len(kept), np.zeros(len(kept))
-        inside = rows >= first
+        before = self.first + len(self.rewards)
+        end = max(before, int(rows[-1]) + 1) if len(rows) else before
+        first = max(self.first, end - RECENT)
+        gone, new = first - self.first, end - before
+        counted, inside = np.zeros(end - first), rows >= first
         counted[rows[inside] - first] = 1.0 if weights is None else weights[inside]
-        return replace(self, first=first, errors=kept, weights=counted)
+        return replace(
+            self,
+            first=first,
+            predictions=np.pad(self.predictions, ((0, new), (0, 0), (0, 0)), constant_values=np.nan)[gone:],
+            rewards=np.pad(self.rewards, (0, new), constant_values=np.nan)[gone:],
+            weights=counted,
+        )
 
-    def tried(self, rows: IntArray, errors: Array) -> Tuning:
-        """With the errors (n, rungs) of these rows on the path whose turn it was, and the choice that follows."""
-        noted, inside = self.errors.copy(), rows >= self.first
-        noted[rows[inside] - self.first, self.next_path] = errors[inside]
-        after = replace(self, errors=noted).passed()
+    def tried(self, rows: IntArray, predictions: Array, rewards: Array) -> Tuning:
+        """With what was predicted, (n, rungs), and came on the path whose turn it was, and the choice that follows."""
+        noted, came, inside = self.predictions.copy(), self.rewards.copy(), rows >= self.first
+        noted[rows[inside] - self.first, self.next_path] = predictions[inside]
+        came[rows[inside] - self.first] = rewards[inside]
+        after = replace(self, predictions=noted, rewards=came).passed()
         path, rung = after._choice()
         return replace(after, path=path, rung=rung)
+
+    @cached_property
+    def errors(self) -> Array:
+        """(rows, paths, rungs): squared errors of predictions, each candidate's shifted and stretched as fits best."""
+        rewards = np.where(np.isnan(self.predictions), np.nan, self.rewards[:, None, None])
+        came, ahead = rewards - self._means(rewards)[1], self.predictions - self._means(self.predictions)[1]
+        alike, squares = self._means(came * ahead)[1], self._means(np.square(ahead))[1]
+        stretch = np.maximum(alike, 0) / np.maximum(squares, np.finfo(np.float64).tiny)
+        errors: Array = np.square(came - stretch * ahead)
+        return errors
 
     def passed(self) -> Tuning:
         """With the next path or fold at its turn."""
@@ -141,8 +169,8 @@ class Tuning:
 
     @property
     def noise(self) -> float | None:
-        """The root mean square error of the candidate in use on held-out rewards; None before there are enough."""
-        count, mean, _ = self._means(self.errors)
+        """The root mean square error of what the candidate in use predicts for held-out rewards; None before enough."""
+        count, mean, _ = self._means(np.square(self.predictions - self.rewards[:, None, None]))
         own = self.path, self.rung
         return float(np.sqrt(mean[own])) if count[own] >= FEWEST else None
 
@@ -181,12 +209,12 @@ class Tuning:
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays, for `restored`."""
         numbers = {"path": self.path, "rung": self.rung, "turn": self.turn, "first": self.first}
-        return numbers, {"errors": self.errors, "weights": self.weights}
+        return numbers, {"predictions": self.predictions, "rewards": self.rewards, "weights": self.weights}
 
     @classmethod
     def restored(cls, numbers: dict[str, Any], arrays: Arrays) -> Tuning:
         """The saved value."""
-        return cls(**numbers, errors=arrays["errors"], weights=arrays["weights"])
+        return cls(**numbers, predictions=arrays["predictions"], rewards=arrays["rewards"], weights=arrays["weights"])
 
 
 def tune(
@@ -197,14 +225,15 @@ def tune(
     rows: IntArray,
     plan: Plan,
     tuning: Tuning,
-    unit: float = 1.0,
+    scale: RewardScale | None = None,
     weights: Array | None = None,
 ) -> tuple[Outcome, Tuning]:
     """A training whose path and length are chosen; `rows` say where the samples stand in the history.
 
-    Errors are noted in squared reward units, `unit` being the rewards' spread. Samples that count `weights` times come
-    scaled, (√w·x, √w·y).
+    Predictions are noted in reward units, in which the rewards stand on `scale`. Samples that count `weights` times
+    come scaled, (√w·x, √w·y).
     """
+    scale = scale or RewardScale()
     tuning = tuning.remembering(rows, weights)
     for _ in range(len(PATHS) * FOLDS if len(rows) <= FEW else 1):
         held = tuning.held_out(rows)
@@ -216,10 +245,10 @@ def tune(
         if not stops.reached:
             tuning = tuning.passed()
             continue
-        heavy = 1.0 if weights is None else weights[held]
-        errors = [np.square(unit * (tried.values(w, contexts[held]) - rewards[held])) / heavy for w in stops.reached]
-        tuning = tuning.tried(rows[held], np.stack(errors, axis=1))
-    chosen = replace(network, skip=PATHS[tuning.path])
+        unit = scale.spread / (1.0 if weights is None else np.sqrt(weights[held]))
+        ahead = [scale.center + unit * tried.values(w, contexts[held]) for w in stops.reached]
+        tuning = tuning.tried(rows[held], np.stack(ahead, axis=1), scale.center + unit * rewards[held])
+    chosen = replace(network, skip=tuning.skip)
     stops = descend_to(objective_of(chosen, initial, contexts, rewards, plan), RUNGS[tuning.rung : tuning.rung + 1])
     return stops.outcome(chosen), tuning
 

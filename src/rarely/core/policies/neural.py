@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,14 +23,16 @@ from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.sgd import train_singly
 from rarely.core.training import Optimiser, Plan, Precision, train
-from rarely.core.tuning import FIRST, PATHS, RUNGS, Tuning, Validation, tune
+from rarely.core.tuning import RUNGS, Tuning, Validation, tune
 from rarely.core.types import Array, Arrays
 
 Preset = Literal["practical", "paper", "code"]
-PLAIN_STEPS, PLAIN_BETA = 200, 0.01
-"""J and β where a policy does not tune itself."""
-FACTOR = 0.05
-"""β in units of the noise where it does."""
+PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
+"""m, J and β where a policy does not tune itself."""
+TUNED_HIDDEN, TUNED_BETA = 200, NoiseRadius(0.02, norm_factor=0.02, exploit_last=True)
+"""m and β where it does."""
+STILL = 1e-6
+"""Noise over spread that is rounding alone, rewards not having varied: with it no unknown arm would ever be tried."""
 _NOT_SETTINGS = ("self", "seed", "__class__")
 
 
@@ -113,8 +116,8 @@ class NeuralLearner:
             x, y = x * np.sqrt(weights)[:, None], y * np.sqrt(weights)
         tuning, network = self.tuning, self.network
         if tuning is not None:
-            outcome, tuning = tune(network, self.initial, x, y, rows, self.plan, tuning, scale.spread, weights)
-            network = replace(network, skip=PATHS[tuning.path])
+            outcome, tuning = tune(network, self.initial, x, y, rows, self.plan, tuning, scale, weights)
+            network = replace(network, skip=tuning.skip)
         elif self.plan.optimiser == "sgd":
             outcome = train_singly(self.network, self.weights, x, y, self.plan, self.shuffle_seed)
         else:
@@ -151,9 +154,14 @@ class NeuralLearner:
             depth=self.network.depth,
             steps=self.plan.steps if self.tuning is None else RUNGS[self.tuning.rung],
             step=None if step is None else step * self.network.output_scale**2,
-            # Until rewards have been held out, all that is known is their spread, of which noise is some part.
-            noise=self.rewards.spread / 4 if self.noise is None and self.tuning is not None else self.noise,
+            noise=None if self.tuning is None else self._likely_noise(),
+            norm=self.network.output_scale * self.rewards.spread * _distance(self.weights, self.initial),
         )
+
+    def _likely_noise(self) -> float:
+        """The noise; or some part of the spread, while nothing was held out or no reward ever differed from another."""
+        noise, spread = self.noise, self.rewards.spread
+        return spread / 4 if noise is None or noise <= STILL * spread else noise
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = self.scale.state()
@@ -180,7 +188,7 @@ class NeuralLearner:
         if "tuning" in numbers:
             tried = {k.removeprefix("tuning."): v for k, v in arrays.items() if k.startswith("tuning.")}
             tuning = Tuning.restored(numbers["tuning"], tried)
-            network = replace(network, skip=PATHS[tuning.path])
+            network = replace(network, skip=tuning.skip)
         return replace(
             self,
             network=network,
@@ -194,11 +202,17 @@ class NeuralLearner:
         )
 
 
+def _distance(weights: Weights, others: Weights) -> float:
+    """‖θ − θ'‖."""
+    return math.sqrt(sum(float(np.square(w - v).sum()) for w, v in zip(weights, others, strict=True)))
+
+
 class BatchNeuralUCB(Policy):
     """A neural network with upper confidence bounds, and at most B versions of it.
 
         dim, schedule     d numbers in a context; when updates are due, and how many there may be
-        hidden, depth     m units (even) in each of L − 1 hidden layers
+        hidden, depth     m units (even) in each of L − 1 hidden layers; None is 200 of them where the policy tunes
+                          itself and 100 elsewhere
         skip              the strength s of a linear path beside them, which adds s·c·x; None for none (or, where the
                           policy tunes itself, for its own choice)
         ridge, beta       λ of Z_1 = λI and of the training's penalty; the radius β in bonus = β·√(φᵀZ⁻¹φ):
@@ -219,9 +233,10 @@ class BatchNeuralUCB(Policy):
         memory_limit      bytes that the covariance may take; what needs more is refused with the alternatives
 
     Without `steps`, `skip` and `step_size` the practical policy tunes itself: each update chooses J and s by rewards
-    that were held out (`rarely.core.tuning`), β is `NoiseRadius(0.05)`, and the update's record says why and how well
-    calibrated the version before was; `policy.tuning` has the losses. Otherwise, and in the other presets, J is 200 and
-    β is 0.01 unless given.
+    that were held out (`rarely.core.tuning`), and its record says why and how well calibrated the version before was;
+    `policy.tuning` has the losses. β is then `NoiseRadius(0.02, norm_factor=0.02, exploit_last=True)`: a small part of
+    the noise and norm that were estimated, and 0 for the last version, which nothing can learn from. Otherwise, and in
+    the other presets, J is 200 and β is 0.01 unless given.
 
     One by one, over the preset: `context_scale` (an `Affine`; `**blocks.settings` has it for contexts made of blocks),
     `standardise_rewards`, `precision` ("float32", "float64"), `optimiser` ("gradient_descent", "sgd"),
@@ -242,7 +257,7 @@ class BatchNeuralUCB(Policy):
         dim: int,
         schedule: Schedule,
         *,
-        hidden: int = 100,
+        hidden: int | None = None,
         depth: int = 2,
         skip: float | None = None,
         ridge: float = 0.01,
@@ -287,13 +302,16 @@ class BatchNeuralUCB(Policy):
         scale = ContextScale.start(dim, context_scale, constant=practical, fitted=practical)
         plain = reading.optimiser == "gradient_descent" and not reading.biases
         tuned = practical and plain and not warm_start and steps is skip is step_size is None
-        strength = PATHS[FIRST[0]] if tuned else skip
+        if hidden is None:
+            hidden = TUNED_HIDDEN if tuned else PLAIN_HIDDEN
+        tuning = Tuning() if tuned else None
+        strength = skip if tuning is None else tuning.skip
         network = Network(
             scale.affine.scaled_dim, hidden, depth, reading.biases, reading.scaling, reading.initial, strength
         )
         if beta is None:
-            beta = NoiseRadius(FACTOR) if tuned else PLAIN_BETA
-        self._settings["beta"] = beta
+            beta = self._tuned_beta if tuned else PLAIN_BETA
+        self._settings |= {"beta": beta, "hidden": hidden}
         if 8 * network.parameters > memory_limit:
             raise TooExpensive(
                 f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
@@ -307,7 +325,7 @@ class BatchNeuralUCB(Policy):
             weights=weights,
             scale=scale,
             rewards=RewardScale(),
-            tuning=Tuning() if tuned else None,
+            tuning=tuning,
             plan=Plan(
                 ridge,
                 PLAIN_STEPS if steps is None else steps,
@@ -332,6 +350,7 @@ class BatchNeuralUCB(Policy):
         )
 
     _learner_kind: type[NeuralLearner] = NeuralLearner
+    _tuned_beta: NoiseRadius = TUNED_BETA
 
     def _rule(self, ties: Ties) -> Chooser:
         return Optimist(draws=ties == "random")

@@ -18,6 +18,7 @@ from rarely.core.factors import Factors
 from rarely.core.history import History
 from rarely.core.learner import Lesson
 from rarely.core.policies.neural import BatchNeuralUCB, NeuralLearner
+from rarely.core.policies.thompson import SAMPLED_BETA
 from rarely.core.policy import Ties
 from rarely.core.types import Array, Arrays
 
@@ -75,6 +76,7 @@ class NeuralLinear(BatchNeuralUCB):
     """
 
     _learner_kind = LastLayerLearner
+    _tuned_beta = SAMPLED_BETA
 
     def _rule(self, ties: Ties) -> Chooser:
         return Thompson()

@@ -8,10 +8,15 @@ probabilities are exact, as off-policy estimates need them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rarely.core.choice import Chooser, Thompson
 from rarely.core.policies.linear import LinUCB
-from rarely.core.policies.neural import BatchNeuralUCB
+from rarely.core.policies.neural import TUNED_BETA, BatchNeuralUCB
 from rarely.core.policy import Ties
+
+SAMPLED_BETA = replace(TUNED_BETA, exploit_last=False)
+"""A policy that is chosen for its probabilities keeps them above 0 to the end."""
 
 
 class NeuralTS(BatchNeuralUCB):
@@ -25,6 +30,8 @@ class NeuralTS(BatchNeuralUCB):
     >>> policy.select([[1.0, 0.0], [1.0, 0.0]]).probabilities
     array([0.5, 0.5])
     """
+
+    _tuned_beta = SAMPLED_BETA
 
     def _rule(self, ties: Ties) -> Chooser:
         return Thompson()
