@@ -61,7 +61,11 @@ def regret(problem: str, factor: float | None, hidden: int | None, seed: int, wa
     given = {"context_scale": world.context_scale, "seed": seed, "hidden": hidden}
     policies: dict[str, partial[Policy]] = {
         "tuned": partial(
-            BatchNeuralUCB, world.dim, schedule, beta=factor and replace(TUNED_BETA, factor=factor), **given
+            BatchNeuralUCB,
+            world.dim,
+            schedule,
+            beta=None if factor is None else replace(TUNED_BETA, factor=factor),
+            **given,
         ),
         "untuned": partial(BatchNeuralUCB, world.dim, schedule, steps=200, **given),
         # A table's constant stands in its blocks already, one for each arm.

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rarely
-from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, NeuralLinear, NoiseRadius
+from rarely import AtRounds, BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, NeuralLinear, NoiseRadius
 from rarely.core import tuning as module
 from rarely.core.network import Network
 from rarely.core.objective import Motion
@@ -84,7 +84,7 @@ def test_folds_take_turns_and_cover_every_row(rows, turn):
 def judged(errors):
     """What would be chosen if these were the errors."""
     tuning = Tuning(weights=np.ones(len(errors)))
-    tuning.__dict__["errors"] = errors
+    tuning.__dict__["gains"] = errors[:, [FIRST[0]]][..., [FIRST[1]]] - errors
     return tuning
 
 
@@ -99,9 +99,10 @@ def test_predictions_are_judged_once_shifted_and_stretched(count, shift, stretch
     predictions[rng.random(predictions.shape) < 0.2] = np.nan
     weights = rng.random(count) if weighted else np.ones(count)
     tuning = Tuning(predictions=predictions, rewards=rewards, weights=weights)
+    errors = tuning.errors(predictions)
     for s, j in np.ndindex(len(PATHS), len(RUNGS)):
         tried = ~np.isnan(predictions[:, s, j])
-        assert np.isnan(tuning.errors[~tried, s, j]).all()
+        assert np.isnan(errors[~tried, s, j]).all()
         ahead, came, root = predictions[tried, s, j], rewards[tried], np.sqrt(weights[tried])
         if len(ahead) < 2:
             continue
@@ -109,9 +110,40 @@ def test_predictions_are_judged_once_shifted_and_stretched(count, shift, stretch
         shifted = np.linalg.lstsq(root[:, None] * columns, root * came, rcond=None)[0]
         if shifted[1] < 0:  # worse than nothing: all that is left is the mean
             shifted = np.array([np.average(came, weights=weights[tried]), 0.0])
-        np.testing.assert_allclose(tuning.errors[tried, s, j], np.square(came - columns @ shifted), atol=1e-9)
-    mapped = Tuning(predictions=shift + stretch * predictions, rewards=rewards, weights=weights)
-    np.testing.assert_allclose(mapped.errors, tuning.errors, atol=1e-9)
+        np.testing.assert_allclose(errors[tried, s, j], np.square(came - columns @ shifted), atol=1e-9)
+    np.testing.assert_allclose(tuning.errors(shift + stretch * predictions), errors, atol=1e-9)
+
+
+@given(st.integers(FEWEST, 60), st.integers(0, 10**6))
+def test_candidates_are_compared_on_the_rows_of_both(count, seed):
+    """One that was tried on few rows is not ahead because it was fitted to these alone."""
+    rng = np.random.default_rng(seed)
+    rewards = rng.normal(size=400)
+    predictions = np.full((400, len(PATHS), len(RUNGS)), np.nan)
+    predictions[:, FIRST[0], FIRST[1]] = 0.5 * rewards + rng.normal(size=400)
+    predictions[:count, 1, 2] = 7.0 + 3.0 * predictions[:count, FIRST[0], FIRST[1]]
+    gain, _ = Tuning(predictions=predictions, rewards=rewards, weights=np.ones(400)).compared()
+    np.testing.assert_allclose(gain, 0.0, atol=1e-12)
+
+
+def test_the_rounds_before_the_first_training_count_along_the_path_that_it_chose():
+    """And a log does. Else Z would know nothing of the linear path, and all bonuses would be too large."""
+    rng = np.random.default_rng(0)
+    x, fresh = rng.normal(size=(300, 1, 3)), rng.normal(size=(50, 1, 3))
+    y = x.sum(axis=(1, 2)) + 0.5 * rng.normal(size=300)
+    logged = BatchNeuralUCB.from_log(x[:, 0], y, schedule=FixedGrid(300, 3), hidden=20, seed=0)
+    played = BatchNeuralUCB(3, AtRounds([300]), hidden=20, beta=0.1, seed=0)
+    played.observe(played.select(x), y)
+    played.update()
+    for policy in (logged, played):
+        network, theta = policy.network, policy.initial_weights
+        assert network.skip > 0
+        phi = network.values_and_factors(theta, policy.context_scale(x[:, 0]))[1].vectors()
+        dense = 0.01 * np.eye(phi.shape[1]) + phi.T @ phi
+        new = network.values_and_factors(policy.weights, policy.context_scale(fresh[:, 0]))[1].vectors()
+        expected = policy.beta * np.sqrt(np.sum(new * np.linalg.solve(dense, new.T).T, axis=1))
+        np.testing.assert_allclose(policy.score(fresh).bonuses[:, 0], expected, rtol=1e-6)
+        assert policy.log_det == pytest.approx(np.linalg.slogdet(dense / 0.01)[1])
 
 
 def test_the_first_version_has_no_linear_path_and_a_snapshot_of_it_knows(tmp_path):
@@ -356,13 +388,15 @@ def test_rewards_that_have_not_come_yet_are_looked_for_everywhere():
         policy.observe(decision, np.zeros(10))
         if policy.due:
             policy.update()
-    assert policy.beta > 0
+    assert policy.updates[-1].noise is None
+    assert policy.beta == pytest.approx(0.02 / 4, rel=1e-3)
     assert set(policy.history.arms.tolist()) == {0, 1, 2}
 
 
 def test_the_losses_behind_the_choice_can_be_read():
     policy = played()
-    tuning, errors = policy.tuning, policy._learner.tuning.errors
+    tuning, chosen = policy.tuning, policy._learner.tuning
+    errors = chosen.errors(chosen.predictions)
     assert (tuning.skips[tuning.chosen[0]], tuning.steps[tuning.chosen[1]]) == (
         policy.updates[-1].skip,
         policy.updates[-1].steps,

@@ -21,6 +21,8 @@ class Lesson:
 
     learner: Learner
     reason: str = ""
+    basis: Learner | None = None
+    """With whose features Z is to be built again, from all rounds so far; None where their features stand."""
     step_size: float | None = None
     attempts: int = 0
     initial_loss: float | None = None
@@ -60,10 +62,6 @@ class Standardised(NamedTuple):
 
 class Learner(Protocol):
     """A frozen model of rewards: a value, of which `learn` makes the next."""
-
-    @property
-    def rebuilds(self) -> bool:
-        """Whether Z is built again at every update, from all rounds at the new weights."""
 
     @property
     def noise(self) -> float | None:

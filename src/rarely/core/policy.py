@@ -335,7 +335,7 @@ class Policy(ABC):
             )
         coverage, lesson = self._coverage(), self._learner.learn(self._history)
         if not lesson.reason:
-            covariance = self._next_covariance(lesson.learner)
+            covariance = self._next_covariance(lesson)
             radius = self._next_radius(lesson.learner, covariance, self._version + 1)
             self._learner, self._covariance, self._radius = lesson.learner, covariance, radius
             self._version += 1
@@ -379,14 +379,15 @@ class Policy(ABC):
         off = np.abs(history.rewards[own] - history.means[own])
         return float(np.mean(off <= BOTH_SIDES * np.hypot(noise, history.bonuses[own])))
 
-    def _next_covariance(self, learner: Learner) -> Covariance:
+    def _next_covariance(self, lesson: Lesson) -> Covariance:
         """The frozen matrix of the next version: the running one or, where features or weights changed, a new one."""
         ahead = self._ahead(self._version + 1)
-        if self._history.forgetting is None and not learner.rebuilds:
+        basis = lesson.basis if self._history.forgetting is None else lesson.learner
+        if basis is None:
             covariance = self._covariance.fork()
         else:
             contexts, weights = self._history.remembered()
-            covariance = self._covariance_of(learner, contexts, weights, ahead)
+            covariance = self._covariance_of(basis, contexts, weights, ahead)
         covariance.freeze(ahead)
         return covariance
 
@@ -411,9 +412,9 @@ class Policy(ABC):
         lesson = learner.learn(self._history)
         if lesson.reason:
             raise TrainingRejected(f"version 0 could not be trained on the log: {lesson.reason}.")
-        rebuilt = learner.rebuilds or self._history.forgetting is not None
+        basis = lesson.basis or learner if self._history.forgetting is None else lesson.learner
         contexts, weights = self._history.remembered()
-        covariance = self._covariance_of(lesson.learner if rebuilt else learner, contexts, weights, self._ahead(0))
+        covariance = self._covariance_of(basis, contexts, weights, self._ahead(0))
         covariance.freeze(self._ahead(0))
         self._radius = self._next_radius(lesson.learner, covariance, version=0)
         self._learner, self._covariance = lesson.learner, covariance

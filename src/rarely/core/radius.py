@@ -95,9 +95,9 @@ class NoiseRadius:
         ν̂   the standard deviation of rewards around held-out predictions
         Ŝ   √m‖θ − θ_0‖: how far training went. Where rewards are next to noiseless, all doubt that is left is here
 
-    It follows the units that rewards come in. With `exploit_last` it is 0 for the last version that the budget allows:
-    nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB` and its
-    kin where they tune themselves.
+    It follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
+    allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
+    and its kin where they tune themselves.
 
     >>> now = Occasion(round=9, features=8, log_det=1.0, ridge=0.25, noise=50.0, norm=10.0)
     >>> NoiseRadius(0.02)(now), NoiseRadius(0.02, norm_factor=0.1)(now)

@@ -12,10 +12,10 @@ does so for every fold and path.)
     p_ic   predictions   the latest of sample i under candidate c = (s, J), always held out; NaN before its turn
     e_ic   errors        (r_i − a_c − b_c·p_ic)², a_c and b_c ≥ 0 as fits candidate c best
 
-Which arm is best does not change when all predictions are shifted and stretched, so a candidate is not judged by that:
-a long descent often orders the arms well although it exaggerates. The candidate in use is left only for one whose mean
-error, over the samples that both were tried on, is lower by more than half its standard error. The cost is a descent on
-4/5 of the samples, and one on all of them to the chosen rung.
+Which mean is highest does not change when all are shifted and stretched, so a candidate is not judged by that: a long
+descent often orders the arms well although it exaggerates. The candidate in use is left only for one whose mean error,
+over the samples that both were tried on and are fitted to, is lower by more than half its standard error. The cost is a
+descent on 4/5 of the samples, and one on all of them to the chosen rung.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ RECENT = 10_000
 STABLE = 1.0
 """A step with momentum is stable below 4/3 over the curvature."""
 SHRINK = 0.5
+SAME = 1e-12
+"""Rewards that differ by less than this part of them do not differ."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,15 +133,20 @@ class Tuning:
         path, rung = after._choice()
         return replace(after, path=path, rung=rung)
 
-    @cached_property
-    def errors(self) -> Array:
-        """(rows, paths, rungs): squared errors of predictions, each candidate's shifted and stretched as fits best."""
-        rewards = np.where(np.isnan(self.predictions), np.nan, self.rewards[:, None, None])
-        came, ahead = rewards - self._means(rewards)[1], self.predictions - self._means(self.predictions)[1]
+    def errors(self, predictions: Array) -> Array:
+        """Squared errors of predictions (rows, paths, rungs), each candidate's shifted and stretched as fits best."""
+        rewards = np.where(np.isnan(predictions), np.nan, self.rewards[:, None, None])
+        came, ahead = rewards - self._means(rewards)[1], predictions - self._means(predictions)[1]
         alike, squares = self._means(came * ahead)[1], self._means(np.square(ahead))[1]
         stretch = np.maximum(alike, 0) / np.maximum(squares, np.finfo(np.float64).tiny)
         errors: Array = np.square(came - stretch * ahead)
         return errors
+
+    @cached_property
+    def gains(self) -> Array:
+        """(rows, paths, rungs): by how much errors are below those of the one in use, both fitted to shared rows."""
+        own = np.where(np.isnan(self.predictions), np.nan, self.predictions[:, [self.path]][..., [self.rung]])
+        return self.errors(own) - self.errors(np.where(np.isnan(own), np.nan, self.predictions))
 
     def passed(self) -> Tuning:
         """With the next path or fold at its turn."""
@@ -154,7 +161,7 @@ class Tuning:
 
     def compared(self) -> tuple[Array, Array]:
         """By how much each candidate's mean error is below that of the one in use, and the standard errors; (s, J)."""
-        count, gain, doubt = self._means(self.errors[:, self.path, self.rung][:, None, None] - self.errors)
+        count, gain, doubt = self._means(self.gains)
         enough = count >= FEWEST
         return np.where(enough, gain, 0.0), np.where(enough, doubt, np.inf)
 
@@ -169,16 +176,21 @@ class Tuning:
 
     @property
     def noise(self) -> float | None:
-        """The root mean square error of what the candidate in use predicts for held-out rewards; None before enough."""
+        """The root mean square error of what the candidate in use predicts for held-out rewards.
+
+        None before there are enough, and while they are all the same: who took that for a world without noise would
+        never try what is not known.
+        """
         count, mean, _ = self._means(np.square(self.predictions - self.rewards[:, None, None]))
-        own = self.path, self.rung
-        return float(np.sqrt(mean[own])) if count[own] >= FEWEST else None
+        own, came = (self.path, self.rung), self.rewards[(self.weights > 0) & ~np.isnan(self.rewards)]
+        if count[own] < FEWEST or np.ptp(came) <= SAME * np.abs(came).max():
+            return None
+        return float(np.sqrt(mean[own]))
 
     def validation(self) -> Validation:
         """All losses, and how they compare with that of the candidate in use."""
-        own = self.errors[:, self.path, self.rung][:, None, None]
-        counts, losses, errors = self._means(self.errors)
-        _, differences, difference_errors = self._means(self.errors - own)
+        counts, losses, errors = self._means(self.errors(self.predictions))
+        _, differences, difference_errors = self._means(-self.gains)
         return Validation(
             np.array(PATHS),
             np.array(RUNGS),
@@ -193,7 +205,7 @@ class Tuning:
     def explain(self) -> str:
         """The choice in one line."""
         chosen = f"J = {RUNGS[self.rung]}, s = {PATHS[self.path]:g}"
-        count, mean, error = (of_all[self.path, self.rung] for of_all in self._means(self.errors))
+        count, mean, error = (of_all[self.path, self.rung] for of_all in self._means(self.errors(self.predictions)))
         if count < FEWEST:
             return f"{chosen}: the start, for too few rewards have been held out to compare"
         gain, doubt = self.compared()

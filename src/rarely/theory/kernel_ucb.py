@@ -62,7 +62,6 @@ class KernelLearner:
     """α, (n,)."""
     rewards: RewardScale = field(default_factory=RewardScale)
     used_step: float | None = None
-    rebuilds: ClassVar[bool] = False
     noise: ClassVar[float | None] = None
 
     @property

@@ -43,7 +43,6 @@ class LinearLearner:
     learned: int = 0
     """How many of the rewards, in the order in which they came, are in both."""
     reward_spread: float = 1.0
-    rebuilds: ClassVar[bool] = False
     noise: ClassVar[float | None] = None
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -31,8 +31,6 @@ PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
 TUNED_HIDDEN, TUNED_BETA = 200, NoiseRadius(0.02, norm_factor=0.02, exploit_last=True)
 """m and β where it does."""
-STILL = 1e-6
-"""Noise over spread that is rounding alone, rewards not having varied: with it no unknown arm would ever be tried."""
 _NOT_SETTINGS = ("self", "seed", "__class__")
 
 
@@ -63,7 +61,6 @@ READINGS: dict[Preset, Reading] = {
 class NeuralLearner:
     """A network, its weights, and the scales around it."""
 
-    rebuilds: ClassVar[bool] = False
     network: Network
     initial: tuple[Array, ...]
     weights: Weights
@@ -132,9 +129,12 @@ class NeuralLearner:
             direction=outcome.direction,
             used_step=outcome.step_size,
         )
+        # The first rounds were seen without the path that is chosen now, and a log was not seen at all.
+        first = self.tuning is not None and not self.tuning.turn
         return Lesson(
             learner,
             outcome.reason,
+            replace(learner, weights=self.initial) if first else None,
             outcome.step_size,
             outcome.attempts,
             outcome.initial_loss,
@@ -154,14 +154,10 @@ class NeuralLearner:
             depth=self.network.depth,
             steps=self.plan.steps if self.tuning is None else RUNGS[self.tuning.rung],
             step=None if step is None else step * self.network.output_scale**2,
-            noise=None if self.tuning is None else self._likely_noise(),
+            # Until enough was held out, all that is known is the rewards' spread, of which noise is some part.
+            noise=self.rewards.spread / 4 if self.noise is None and self.tuning is not None else self.noise,
             norm=self.network.output_scale * self.rewards.spread * _distance(self.weights, self.initial),
         )
-
-    def _likely_noise(self) -> float:
-        """The noise; or some part of the spread, while nothing was held out or no reward ever differed from another."""
-        noise, spread = self.noise, self.rewards.spread
-        return spread / 4 if noise is None or noise <= STILL * spread else noise
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = self.scale.state()

@@ -7,7 +7,7 @@ a   (n, m)   last hidden layer at the version's weights (with a skip path: and s
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from rarely.core.types import Array, Arrays
 class LastLayerLearner(NeuralLearner):
     """A network whose last layer is fitted exactly; its feature is that layer's input."""
 
-    rebuilds: ClassVar[bool] = True
     coefficients: Array = field(default_factory=lambda: np.zeros(0))
     """ĉ, in units of u; none before the first update, where the mean is 0."""
 
@@ -52,7 +51,8 @@ class LastLayerLearner(NeuralLearner):
         a = learner.assess(contexts)[1].weighted(weights).vectors()
         targets = targets if weights is None else targets * np.sqrt(weights)
         coefficients = ridge_solution(self.plan.ridge * np.eye(a.shape[1]) + a.T @ a, a.T @ targets)
-        return replace(lesson, learner=replace(learner, coefficients=coefficients))
+        fitted = replace(learner, coefficients=coefficients)
+        return replace(lesson, learner=fitted, basis=fitted)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = super().state()
