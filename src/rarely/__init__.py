@@ -7,12 +7,16 @@ from rarely.core.covariance import ErrorBound, Price, Sketch, prices
 from rarely.core.errors import (
     BudgetSpent,
     ConflictingReward,
+    ContextsWarning,
     InvalidContexts,
     InvalidInput,
     InvalidReward,
     InvalidSchedule,
     JitterWarning,
+    NothingToLearn,
+    NothingToLearnWarning,
     NotPositiveDefinite,
+    PolicyBusy,
     RarelyError,
     RosterFull,
     RoundingWarning,
@@ -22,6 +26,7 @@ from rarely.core.errors import (
     UnknownArm,
     UnknownRound,
     UpdateDue,
+    WrongDecision,
 )
 from rarely.core.forgetting import Discount, Window
 from rarely.core.policies import (
@@ -63,6 +68,7 @@ __all__ = [
     "Budget",
     "BudgetSpent",
     "ConflictingReward",
+    "ContextsWarning",
     "Decision",
     "DeterminantTrigger",
     "Discount",
@@ -85,8 +91,11 @@ __all__ = [
     "NeuralUCB",
     "NoiseRadius",
     "NotPositiveDefinite",
+    "NothingToLearn",
+    "NothingToLearnWarning",
     "Offer",
     "Policy",
+    "PolicyBusy",
     "Price",
     "RarelyError",
     "Roster",
@@ -106,6 +115,7 @@ __all__ = [
     "UpdateRecord",
     "Validation",
     "Window",
+    "WrongDecision",
     "load",
     "prices",
 ]

@@ -24,7 +24,7 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError, ValueErr
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Arrays) -> None:
     """Write header and arrays so that a reader sees the old file or the new one, never half of it."""
-    body = json.dumps(header, default=_plain).encode()
+    body = json.dumps(header, default=plain).encode()
     blobs = {name: _npy(array) for name, array in arrays.items()}
     seal = {"magic": MAGIC, "format": FORMAT, "sha256": _digest(body, blobs)}
     folder = os.path.dirname(os.path.abspath(path))
@@ -104,7 +104,7 @@ def _digest(body: bytes, blobs: dict[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NumPy's numbers, and the arrays inside a generator's state, as JSON has them."""
     if isinstance(value, np.generic):
         return value.item()

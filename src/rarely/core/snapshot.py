@@ -12,7 +12,7 @@ from rarely.core.covariance import form_from
 from rarely.core.errors import InvalidInput, SnapshotError
 from rarely.core.forgetting import forgetting_from
 from rarely.core.policy import Policy
-from rarely.core.radius import Beta, beta_from
+from rarely.core.radius import FUNCTION, Beta, beta_from
 from rarely.core.scaling import Affine
 from rarely.core.schedules import schedule_from
 
@@ -59,6 +59,7 @@ def _kinds_of(kind: Any) -> Iterator[Any]:
 
 
 def _read_beta(saved: Any, given: Beta | None) -> Beta:
+    saved = None if saved == FUNCTION else saved
     if saved is None and given is None:
         raise InvalidInput(
             "this policy's beta is a function, which a file cannot hold: give it to load(path, beta=...)."
