@@ -20,12 +20,14 @@ descent on 4/5 of the samples, and one on all of them to the chosen rung.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from rarely.core.errors import SnapshotWarning
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Motion, Objective
 from rarely.core.scaling import RewardScale
@@ -225,8 +227,24 @@ class Tuning:
 
     @classmethod
     def restored(cls, numbers: dict[str, Any], arrays: Arrays) -> Tuning:
-        """The saved value."""
+        """The saved value; of a file from before predictions were kept, without what was held out."""
+        if "errors" in arrays:
+            return cls._without_errors(numbers, arrays)
         return cls(**numbers, predictions=arrays["predictions"], rewards=arrays["rewards"], weights=arrays["weights"])
+
+    @classmethod
+    def _without_errors(cls, numbers: dict[str, Any], arrays: Arrays) -> Tuning:
+        """The candidate in use, with nothing held out: a squared error does not tell the prediction's sign."""
+        errors = arrays["errors"]
+        if not np.isnan(errors).all():
+            warnings.warn(
+                "the snapshot was written before self-tuning kept its held-out predictions, so their errors are "
+                "dropped. The policy decides as it did; its next updates judge the candidates anew.",
+                SnapshotWarning,
+                stacklevel=2,
+            )
+        unknown = np.full(errors.shape, np.nan)
+        return cls(**numbers, predictions=unknown, rewards=unknown[:, 0, 0].copy(), weights=arrays["weights"])
 
 
 def tune(

@@ -23,7 +23,7 @@ from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.sgd import train_singly
 from rarely.core.training import Optimiser, Plan, Precision, train
-from rarely.core.tuning import RUNGS, Tuning, Validation, tune
+from rarely.core.tuning import PATHS, RUNGS, Tuning, Validation, tune
 from rarely.core.types import Array, Arrays
 
 Preset = Literal["practical", "paper", "code"]
@@ -172,7 +172,7 @@ class NeuralLearner:
             arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}
         if self.tuning is not None:
             chosen, tried = self.tuning.state()
-            numbers |= {"tuning": chosen}
+            numbers |= {"tuning": chosen, "skip": self.network.skip}
             arrays |= {f"tuning.{name}": array for name, array in tried.items()}
         return numbers, arrays
 
@@ -184,7 +184,9 @@ class NeuralLearner:
         if "tuning" in numbers:
             tried = {k.removeprefix("tuning."): v for k, v in arrays.items() if k.startswith("tuning.")}
             tuning = Tuning.restored(numbers["tuning"], tried)
-            network = replace(network, skip=tuning.skip)
+            # Format 1 does not tell the path's strength; with errors in it, it was there from the first round on.
+            former = PATHS[tuning.path] if "tuning.errors" in arrays else tuning.skip
+            network = replace(network, skip=numbers.get("skip", former))
         return replace(
             self,
             network=network,
