@@ -52,9 +52,8 @@ from rarely.core.schedules import (
 from rarely.core.snapshot import load
 from rarely.core.tuning import Validation
 from rarely.core.types import Decision
+from rarely.core.version import __version__ as __version__
 from rarely.theory.kernel_ucb import KernelUCB
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Affine",
