@@ -135,9 +135,10 @@ class TestRefusals:
         with pytest.raises(FileNotFoundError, match=f"a folder that exists: '{tmp_path}/nowhere/file'"):
             write(tmp_path / "nowhere" / "file")
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
     def test_a_folder_that_may_not_be_written_to_is_an_error(self, old):
         old.parent.chmod(0o500)
+        if os.access(old.parent, os.W_OK):
+            pytest.skip("root may write anywhere")
         try:
             with pytest.raises(PermissionError, match=f"the old one is untouched .*: '{old}'"):
                 write(old)
@@ -153,7 +154,7 @@ class TestRefusals:
 
         with monkeypatch.context() as patch:
             patch.setattr(f"os.{call}", fail)
-            with pytest.raises(OSError, match=f"old one is untouched .*{os.strerror(number)}.*'{old}'") as caught:
+            with pytest.raises(OSError, match=f"old one is untouched .*{os.strerror(number)}.*: '{old}'") as caught:
                 write(old)
         assert caught.value.errno == number
         assert old.read_bytes() == b"old"

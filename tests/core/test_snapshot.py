@@ -2,6 +2,7 @@ import copy
 import gzip
 import io
 import json
+import os
 import tracemalloc
 import warnings
 import zipfile
@@ -81,6 +82,11 @@ def test_foreign_files_are_told_from_ours(saved, tmp_path):
         rarely.load(foreign)
     with pytest.raises(FileNotFoundError):
         rarely.load(tmp_path / "nowhere")
+    with pytest.raises(IsADirectoryError):
+        rarely.load(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SnapshotError, match="a device or a pipe"):
+        rarely.load(tmp_path / "pipe")
 
 
 def test_a_format_of_the_future_is_refused_by_name(saved, tmp_path):

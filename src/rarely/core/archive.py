@@ -86,6 +86,9 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Arrays) 
 
 def read(path: str | os.PathLike[str]) -> Archive:
     """What a file holds that is whole and unaltered; `SnapshotError` before anything larger than it is allocated."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder is an error of `open`; a pipe would make it wait
+        raise SnapshotError(f"{os.fspath(path)} is not a file that save() wrote, but a device or a pipe.")
     with open(path, "rb") as file:
         try:
             return _read(file)
@@ -100,20 +103,18 @@ def read(path: str | os.PathLike[str]) -> Archive:
 
 def _read(file: BinaryIO) -> Archive:
     """The sentences of its errors begin after the path."""
-    status = os.fstat(file.fileno())
-    if not stat.S_ISREG(status.st_mode):
-        raise SnapshotError("is not a file that save() wrote, but a device or a pipe.")
+    size = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as bundle:
         infos = _by_name(bundle.infolist())
         seal = _read_seal(bundle, infos.pop(SEAL, None))
-        _check_members(infos, status.st_size)
+        _check_members(infos, size)
         if "members" in seal and seal["members"] != {name: info.file_size for name, info in infos.items()}:
             raise SnapshotError("holds other members than its seal names. Use a backup.")
         content = {name: bundle.read(info) for name, info in infos.items()}
     if seal["sha256"] != (_digest_1(content) if seal["format"] == 1 else _digest(seal, _parts(content))):
         raise SnapshotError("was altered after it was saved: its checksum differs. Use a backup.")
     header = _json_object(content.pop(HEADER), HEADER)
-    arrays = {name.removesuffix(SUFFIX): _array(name, content.pop(name), status.st_size) for name in list(content)}
+    arrays = {name.removesuffix(SUFFIX): _array(name, content.pop(name), size) for name in list(content)}
     return Archive(header, arrays, seal["format"], seal.get("rarely", FIRST_VERSION))
 
 

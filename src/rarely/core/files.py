@@ -51,10 +51,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
                 os.unlink(temporary)
             raise
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise OSError(
-            error.errno, f"the file was not written, and the old one is untouched ({reason})", path
-        ) from error
+        raise _told(error, "the file was not written, and the old one is untouched", path) from error
     _sync(folder, path)
 
 
@@ -137,5 +134,9 @@ def _sync(folder: str, path: str | os.PathLike[str]) -> None:
             os.close(handle)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
-            reason = error.strerror or str(error)
-            raise OSError(error.errno, f"the file was replaced, but may not be on the disk ({reason})", path) from error
+            raise _told(error, "the file was replaced, but may not be on the disk", path) from error
+
+
+def _told(error: OSError, sentence: str, path: str | os.PathLike[str]) -> OSError:
+    """What the system says, with what became of the file and its path."""
+    return OSError(error.errno, f"{sentence} ({error.strerror or error})", os.fspath(path))
