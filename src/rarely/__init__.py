@@ -21,6 +21,7 @@ from rarely.core.errors import (
     RosterFull,
     RoundingWarning,
     SnapshotError,
+    SnapshotWarning,
     TooExpensive,
     TrainingRejected,
     UnknownArm,
@@ -56,9 +57,8 @@ from rarely.core.schedules import (
 from rarely.core.snapshot import load
 from rarely.core.tuning import Validation
 from rarely.core.types import Decision
+from rarely.core.version import __version__ as __version__
 from rarely.theory.kernel_ucb import KernelUCB
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Affine",
@@ -105,6 +105,7 @@ __all__ = [
     "Scores",
     "Sketch",
     "SnapshotError",
+    "SnapshotWarning",
     "TheoremRadius",
     "TooExpensive",
     "TrainingRejected",

@@ -66,6 +66,8 @@ CALLS = {
 }
 
 
+# A file that is open at the line of an interrupt is closed with the frame that opened it.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", MAKERS)
 def test_an_interrupt_at_any_line_changes_nothing(name, call, tmp_path):
@@ -79,7 +81,8 @@ def test_an_interrupt_at_any_line_changes_nothing(name, call, tmp_path):
     finished = copy.deepcopy(origin)
     lines = lines_of(lambda: run(finished))
     before, after = origin.fingerprint(), finished.fingerprint()
-    stops = range(1, lines + 1) if name == "paper" and call != "update" else np.linspace(1, lines, POINTS).astype(int)
+    whole = name == "paper" and call in ("select_one", "observe")
+    stops = range(1, lines + 1) if whole else np.linspace(1, lines, POINTS).astype(int)
     policy = copy.deepcopy(origin)
     for stop in stops:
         lines_of(lambda policy=policy: run(policy), int(stop))

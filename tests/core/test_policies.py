@@ -566,6 +566,13 @@ def test_linucb_adds_what_is_new_and_gets_the_ridge_estimate_of_everything(seed,
     np.testing.assert_allclose(policy.coefficients, truth, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("ridge", [np.inf, np.nan, 0.0, "x", None])
+@pytest.mark.parametrize("kind", [LinUCB, Uniform])
+def test_a_ridge_is_checked_before_it_is_used(kind, ridge):
+    with pytest.raises(InvalidInput, match="ridge must be a positive, finite number"):
+        kind(2, ridge=ridge)
+
+
 def test_linucb_from_a_file_of_version_0_1_sums_everything_at_its_next_update(tmp_path):
     rng = np.random.default_rng(0)
     policy = LinUCB(3, seed=0)
@@ -573,7 +580,7 @@ def test_linucb_from_a_file_of_version_0_1_sums_everything_at_its_next_update(tm
         policy.observe(policy.select(rng.normal(size=(2, 3))), rng.normal())
         policy.update()
     policy.save(tmp_path / "new.npz")
-    header, arrays = archive.read(tmp_path / "new.npz")
+    header, arrays = archive.read(tmp_path / "new.npz")[:2]
     header["learner"] = {}
     old = {k: v for k, v in arrays.items() if k not in ("learner.matrix", "learner.moment", "history.arrivals")}
     archive.write(tmp_path / "old.npz", header, old)

@@ -109,9 +109,8 @@ class ArmBlocks:
     def describe(self) -> dict[str, Any]:
         """The blocks as JSON, for `from_description`."""
         own = None if self.features is None else self.features.describe()
-        names = None if self.columns is None else list(self.columns)
         described = {"arms": int(self.arms), "rows": self.rows.describe(), "layout": self.layout, "features": own}
-        return described | {"columns": names}
+        return described if self.columns is None else described | {"columns": list(self.columns)}
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> ArmBlocks:

@@ -79,6 +79,10 @@ class SnapshotError(RarelyError, ValueError):
     """A file that is not a whole, unaltered snapshot of a policy."""
 
 
+class SnapshotWarning(UserWarning):
+    """Announces that a snapshot of earlier code lacks something, and what follows from it."""
+
+
 class RoundingWarning(UserWarning):
     """Announces that rounding has eaten most digits of a bonus."""
 

@@ -560,6 +560,7 @@ class Policy(ABC):
             return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
         state = self._state
+        self._seed = header["settings"].get("seed")  # files of version 0.1 do not tell it
         self._scratch = generator_from(header["generator"])
         frozen, history = state.frozen, state.history.restored(header["history"], part("history"))
         frozen.covariance.restore(header["covariance"], part("covariance"))

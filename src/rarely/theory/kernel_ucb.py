@@ -29,6 +29,7 @@ from rarely.core.learner import Learner, Lesson, Standardised
 from rarely.core.objective import ENOUGH, TURNS
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion
+from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.settings import decoded, encoded
@@ -151,13 +152,15 @@ class KernelLearner:
         return numbers, arrays | {"points": self.points, "coefficients": self.coefficients}
 
     def restored(self, numbers: dict[str, Any], arrays: Arrays) -> KernelLearner:
+        saved = Fields("learner", numbers, arrays)
+        points = saved.array("points", (None, self.scale.affine.scaled_dim))
         return replace(
             self,
             scale=ContextScale.restored(numbers, arrays),
-            points=arrays["points"],
-            coefficients=arrays["coefficients"],
-            rewards=RewardScale(numbers["reward_center"], numbers["reward_spread"]),
-            used_step=numbers["step"],
+            points=points,
+            coefficients=saved.array("coefficients", (len(points),)),
+            rewards=RewardScale(saved.number("reward_center"), saved.number("reward_spread", above=0)),
+            used_step=None if numbers.get("step") is None else saved.number("step", above=0),
         )
 
 

@@ -17,13 +17,14 @@ from rarely.core.choice import Chooser, Mixture, Optimist, mixed
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths
 from rarely.core.covariance.cholesky import ridge_solution
 from rarely.core.draws import Seed, seeded
-from rarely.core.errors import check_choice, check_flag
+from rarely.core.errors import check_choice, check_flag, check_positive
 from rarely.core.factors import Factors
 from rarely.core.forgetting import Forgetting
 from rarely.core.history import History
 from rarely.core.learner import Lesson
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion
+from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.settings import decoded, encoded
@@ -51,6 +52,7 @@ class LinearLearner:
     @classmethod
     def start(cls, scale: Affine, ridge: float) -> LinearLearner:
         """The estimate before any reward, 0."""
+        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
         zero = np.zeros(scale.scaled_dim)
         return cls(scale, ridge, zero, ridge * np.eye(len(zero)), zero)
 
@@ -100,10 +102,20 @@ class LinearLearner:
         return {"learned": self.learned}, arrays
 
     def restored(self, numbers: dict[str, Any], arrays: Arrays) -> LinearLearner:
-        # A file of version 0.1 has the coefficients alone: the next update sums all rewards again.
-        matrix, moment = arrays.get("matrix", self.matrix), arrays.get("moment", self.moment)
-        learned = numbers.get("learned", 0)
-        return replace(self, coefficients=arrays["coefficients"], matrix=matrix, moment=moment, learned=learned)
+        width = self.scale.scaled_dim
+        with Fields("learner", numbers, arrays) as saved:
+            coefficients = saved.array("coefficients", (width,))
+            if (
+                "matrix" not in saved
+            ):  # version 0.1 saved the coefficients alone: the next update sums all rewards again
+                return replace(self, coefficients=coefficients)
+            return replace(
+                self,
+                coefficients=coefficients,
+                matrix=saved.array("matrix", (width, width)),
+                moment=saved.array("moment", (width,)),
+                learned=saved.whole("learned"),
+            )
 
 
 class LinUCB(Policy):

@@ -19,12 +19,13 @@ from rarely.core.learner import Lesson, Standardised
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, NoiseRadius, Occasion
+from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.settings import decoded, encoded
 from rarely.core.sgd import train_singly
 from rarely.core.training import Optimiser, Plan, Precision, train
-from rarely.core.tuning import RUNGS, Tuning, Validation, tune
+from rarely.core.tuning import PATHS, RUNGS, Tuning, Validation, tune
 from rarely.core.types import Array, Arrays
 
 Preset = Literal["practical", "paper", "code"]
@@ -195,19 +196,23 @@ class NeuralLearner:
             arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}
         if self.tuning is not None:
             chosen, tried = self.tuning.state()
-            numbers |= {"tuning": chosen}
+            numbers |= {"tuning": chosen, "skip": self.network.skip}
             arrays |= {f"tuning.{name}": array for name, array in tried.items()}
         return numbers, arrays
 
     def restored(self, numbers: dict[str, Any], arrays: Arrays) -> Self:
-        def layers(name: str) -> tuple[Array, ...]:
-            return tuple(arrays[f"{name}{i}"] for i in range(self.network.depth))
+        saved = Fields("learner", numbers, arrays)
+
+        def layers(name: str, *, single: bool = False) -> tuple[Array, ...]:
+            return tuple(saved.array(f"{name}{i}", o, single=single) for i, o in enumerate(self.network.shapes))
 
         tuning, network = self.tuning, self.network
-        if "tuning" in numbers:
-            tried = {k.removeprefix("tuning."): v for k, v in arrays.items() if k.startswith("tuning.")}
-            tuning = Tuning.restored(numbers["tuning"], tried)
-            network = replace(network, skip=tuning.skip)
+        saved.require(("tuning" in saved) == (tuning is not None), "tuning must be there where a policy tunes itself")
+        if tuning is not None:
+            tuning = Tuning.restored(saved.inner("tuning"))
+            # Format 1 does not tell the path's strength; with errors in it, it was there from the first round on.
+            former = PATHS[tuning.path] if "tuning.errors" in arrays else tuning.skip
+            network = replace(network, skip=saved.number("skip", least=0) if "skip" in saved else former)
         return replace(
             self,
             network=network,
@@ -215,9 +220,9 @@ class NeuralLearner:
             initial=layers("initial"),
             weights=layers("weights"),
             scale=ContextScale.restored(numbers, arrays),
-            rewards=RewardScale(numbers["reward_center"], numbers["reward_spread"]),
-            shuffle_seed=numbers.get("shuffle_seed", 0),
-            direction=layers("direction") if "direction0" in arrays else None,
+            rewards=RewardScale(saved.number("reward_center"), saved.number("reward_spread", above=0)),
+            shuffle_seed=saved.whole("shuffle_seed") if "shuffle_seed" in saved else 0,
+            direction=layers("direction", single=True) if "direction0" in saved else None,
         )
 
 
