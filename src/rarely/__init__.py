@@ -7,21 +7,27 @@ from rarely.core.covariance import ErrorBound, Price, Sketch, prices
 from rarely.core.errors import (
     BudgetSpent,
     ConflictingReward,
+    ContextsWarning,
     InvalidContexts,
     InvalidInput,
     InvalidReward,
     InvalidSchedule,
     JitterWarning,
+    NothingToLearn,
+    NothingToLearnWarning,
     NotPositiveDefinite,
+    PolicyBusy,
     RarelyError,
     RosterFull,
     RoundingWarning,
     SnapshotError,
+    SnapshotWarning,
     TooExpensive,
     TrainingRejected,
     UnknownArm,
     UnknownRound,
     UpdateDue,
+    WrongDecision,
 )
 from rarely.core.forgetting import Discount, Window
 from rarely.core.policies import (
@@ -51,9 +57,8 @@ from rarely.core.schedules import (
 from rarely.core.snapshot import load
 from rarely.core.tuning import Validation
 from rarely.core.types import Decision
+from rarely.core.version import __version__ as __version__
 from rarely.theory.kernel_ucb import KernelUCB
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Affine",
@@ -63,6 +68,7 @@ __all__ = [
     "Budget",
     "BudgetSpent",
     "ConflictingReward",
+    "ContextsWarning",
     "Decision",
     "DeterminantTrigger",
     "Discount",
@@ -85,8 +91,11 @@ __all__ = [
     "NeuralUCB",
     "NoiseRadius",
     "NotPositiveDefinite",
+    "NothingToLearn",
+    "NothingToLearnWarning",
     "Offer",
     "Policy",
+    "PolicyBusy",
     "Price",
     "RarelyError",
     "Roster",
@@ -96,6 +105,7 @@ __all__ = [
     "Scores",
     "Sketch",
     "SnapshotError",
+    "SnapshotWarning",
     "TheoremRadius",
     "TooExpensive",
     "TrainingRejected",
@@ -106,6 +116,7 @@ __all__ = [
     "UpdateRecord",
     "Validation",
     "Window",
+    "WrongDecision",
     "load",
     "prices",
 ]

@@ -15,6 +15,8 @@ from rarely import (
     FixedGrid,
     InvalidContexts,
     InvalidReward,
+    NothingToLearn,
+    NothingToLearnWarning,
     UnknownRound,
     UpdateDue,
 )
@@ -26,24 +28,7 @@ deterministic = pytest.mark.parametrize("name", DETERMINISTIC)
 
 def fingerprint(policy):
     """Everything that a failed call must leave alone."""
-    stream = contexts(seed=99, rounds=2)
-    scores = policy.score(stream)
-    return (
-        policy.version,
-        policy.round,
-        policy.due,
-        policy.log_det,
-        policy.missing,
-        policy.beta,
-        policy.covariance,
-        policy.jitters,
-        len(policy.updates),
-        policy.history.rewards.tobytes(),
-        policy.history.contexts.tobytes(),
-        scores.means.tobytes(),
-        scores.bonuses.tobytes(),
-        repr(policy._generator.bit_generator.state),
-    )
+    return policy.fingerprint()
 
 
 @everyone
@@ -180,8 +165,8 @@ def test_rewards_may_come_late_out_of_order_partly_and_by_round_number(name):
     policies[0].observe(decisions[0][keep], values[keep])
     for i in (5, 0, 3, 2):
         policies[1].observe(decisions[1][i], values[i])
-    policies[2].observe([4, 1], values[[3, 0]])
-    policies[2].observe(np.array([3, 6]), values[[2, 5]])
+    policies[2].observe(rounds=[4, 1], rewards=values[[3, 0]])
+    policies[2].observe(rounds=np.array([3, 6]), rewards=values[[2, 5]])
     for p in policies:
         assert p.missing == 2
         record = p.update()
@@ -205,12 +190,36 @@ def test_a_late_reward_enters_at_the_next_update(name):
 
 @everyone
 def test_rewards_that_never_come_are_an_ordinary_case(name):
-    policy = MAKERS[name]()
+    """A due update without a new reward is skipped aloud and spends no version; one that is not due is refused."""
+    policy = MAKERS[name](FixedGrid(HORIZON, 4))
     for t in range(HORIZON):
         policy.select(contexts()[t])
+        before = policy.score(contexts()[0])
         if policy.due:
-            assert policy.update().accepted
+            with pytest.warns(NothingToLearnWarning, match="no reward came"):
+                record = policy.update()
+            assert (record.accepted, record.version, policy.due) == (False, 0, False)
+            assert "no reward came" in record.reason
+            assert np.array_equal(policy.score(contexts()[0]).means, before.means)
     assert policy.missing == HORIZON
+    assert len(policy.updates) == 3
+
+
+@everyone
+def test_an_update_with_nothing_to_learn_from_is_refused(name):
+    policy = MAKERS[name](FixedGrid(HORIZON, 4))
+    before = fingerprint(policy)
+    with pytest.raises(NothingToLearn, match="no reward came so far"):
+        policy.update()
+    assert fingerprint(policy) == before
+    decision = policy.select(contexts()[:2])
+    policy.observe(decision, [0.0, 1.0])
+    policy.update()
+    policy.observe(decision, [0.0, 1.0])  # told again, so nothing new
+    before = fingerprint(policy)
+    with pytest.raises(NothingToLearn, match="since the last update"):
+        policy.update()
+    assert fingerprint(policy) == before
 
 
 @everyone
@@ -223,7 +232,7 @@ def test_the_same_value_told_twice_is_ignored_and_another_refused(name):
     with pytest.raises(ConflictingReward, match=r"had 2.0 and now came 3.0"):
         policy.observe(decision, [1.0, 3.0])
     with pytest.raises(ConflictingReward):
-        policy.observe([1, 1], [1.0, 4.0])
+        policy.observe(rounds=[1, 1], rewards=[1.0, 4.0])
     assert fingerprint(policy) == before
 
 
@@ -232,9 +241,9 @@ def test_a_conflict_inside_one_call_is_refused(name):
     policy = MAKERS[name]()
     policy.select(contexts()[:2])
     with pytest.raises(ConflictingReward):
-        policy.observe([2, 2], [1.0, 4.0])
+        policy.observe(rounds=[2, 2], rewards=[1.0, 4.0])
     assert policy.missing == 2
-    policy.observe([2, 2], [1.0, 1.0])
+    policy.observe(rounds=[2, 2], rewards=[1.0, 1.0])
     assert policy.missing == 1
 
 
@@ -266,9 +275,9 @@ def bad_calls(policy):
         (InvalidReward, lambda: policy.observe(decision, [1.0, -np.inf])),
         (InvalidReward, lambda: policy.observe(decision, 1.0)),
         (InvalidReward, lambda: policy.observe(decision, "much")),
-        (UnknownRound, lambda: policy.observe(0, 1.0)),
-        (UnknownRound, lambda: policy.observe([1, 99], [1.0, 1.0])),
-        (UnknownRound, lambda: policy.observe(1.5, 1.0)),
+        (UnknownRound, lambda: policy.observe(rounds=0, rewards=1.0)),
+        (UnknownRound, lambda: policy.observe(rounds=[1, 99], rewards=[1.0, 1.0])),
+        (UnknownRound, lambda: policy.observe(rounds=1.5, rewards=1.0)),
     ]
 
 
@@ -302,7 +311,7 @@ def test_an_early_update_is_allowed_and_spends_a_version(name):
     policy.observe(policy.select(contexts()[:2]), [0.0, 1.0])
     assert not policy.due
     assert policy.update().version == 1
-    policy.select(contexts()[2:8])
+    policy.observe(policy.select(contexts()[2:8]), np.arange(6.0))
     assert policy.due
     policy.update()
     policy.select(contexts()[8:])
@@ -316,7 +325,7 @@ def test_due_latches_and_a_late_update_does_not_shift_the_grid(name):
     assert policy.due
     policy.select(contexts()[4])
     assert policy.due
-    policy.select(contexts()[5:11])
+    policy.observe(policy.select(contexts()[5:11]), np.arange(6.0))
     assert policy.due
     policy.update()
     assert not policy.due
@@ -333,6 +342,7 @@ def test_until_due_stops_with_the_round_that_ends_the_batch(name):
     with pytest.raises(UpdateDue):
         policy.select(contexts(), until_due=True)
     assert fingerprint(policy) == before
+    policy.observe(rounds=np.arange(1, 7), rewards=np.arange(6.0))
     policy.update()
     assert len(policy.select(contexts()[:3], until_due=True)) == 3
     assert not policy.due
@@ -390,13 +400,12 @@ def test_history_and_updates_tell_what_happened(name):
 def test_log_det_grows_with_every_round_and_not_with_updates(name):
     policy, last = MAKERS[name](), 0.0
     for t in range(HORIZON):
-        policy.select(contexts()[t])
-        assert policy.log_det > last
+        policy.observe(policy.select(contexts()[t]), float(t))
+        assert policy.log_det > last or policy._learner.follows
         last = policy.log_det
         if policy.due:
-            policy.update()
-            if name == "tuned" and policy.version == 1:
-                last = policy.log_det  # the first training chose the linear path, which Z has from then on
+            if policy.update().rescaled or (name == "tuned" and policy.version == 1):
+                last = policy.log_det  # features changed with the scale, or with the linear path, and Z with them
             assert policy.log_det == pytest.approx(last, rel=1e-10)
 
 
@@ -416,7 +425,7 @@ def test_save_and_load_in_mid_batch_then_the_same_future_bit_for_bit(name, at, t
         assert one.means.tobytes() == two.means.tobytes()
         assert one.bonuses.tobytes() == two.bonuses.tobytes()
         for p, d in ((policy, one), (again, two)):
-            p.observe(d.round, rewards(future[t, d.arm])[0])
+            p.observe(d, rewards(future[t, d.arm])[0])
             if p.due:
                 p.update()
     assert fingerprint(again) == fingerprint(policy)

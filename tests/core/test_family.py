@@ -37,7 +37,7 @@ def test_without_bonuses_neural_thompson_sampling_plays_as_batch_neural_ucb():
     policies = [kind(2, GRID, beta=0.0, **SMALL) for kind in (NeuralTS, BatchNeuralUCB)]
     for policy in policies:
         policy.select(contexts()[:6, :1])
-        policy.observe(np.arange(1, 7), np.arange(6.0))
+        policy.observe(rounds=np.arange(1, 7), rewards=np.arange(6.0))
         policy.update()
     np.testing.assert_array_equal(*(play(policy, contexts()[6:]) for policy in policies))
 

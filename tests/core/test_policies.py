@@ -21,6 +21,7 @@ from rarely import (
     LinTS,
     LinUCB,
     NeuralTS,
+    NothingToLearnWarning,
     TheoremRadius,
     TooExpensive,
     TrainingRejected,
@@ -133,7 +134,7 @@ def test_a_rejected_update_restarts_the_schedules_base(monkeypatch):
     policy = small(DeterminantTrigger(HORIZON, 5, 4.0), step_size=1e4)
     force_rejection(monkeypatch)
     n = len(policy.select(contexts(), until_due=True))
-    policy.observe(np.arange(1, n + 1), np.ones(n) + np.arange(n))
+    policy.observe(rounds=np.arange(1, n + 1), rewards=np.ones(n) + np.arange(n))
     base = policy.log_det
     assert not policy.update().accepted
     policy.select(contexts()[n])
@@ -153,10 +154,10 @@ def test_rejected_updates_do_not_count_against_the_budget(monkeypatch):
 
 
 def test_an_update_without_rewards_does_not_spoil_the_next(tmp_path):
-    """The curvature of no data is no direction to start from."""
     policy = small(AtRounds([6, 12]))
     first = policy.select(contexts()[:6])
-    assert policy.update().accepted
+    with pytest.warns(NothingToLearnWarning):
+        assert not policy.update().accepted
     policy.save(tmp_path / "p")
     policy = rarely.load(tmp_path / "p")
     second = policy.select(contexts()[6:12])
@@ -473,7 +474,7 @@ def test_a_block_that_fails_midway_changes_nothing():
         lambda: small(context_scale=(0, 1)),
         lambda: LinUCB.from_log(3.0, [1.0]),
         lambda: LinUCB.from_log([[1.0], [1.0, 2.0]], [1.0, 2.0]),
-        lambda: small().observe([[1], [2, 3]], [1.0, 2.0]),
+        lambda: small().observe(rounds=[[1], [2, 3]], rewards=[1.0, 2.0]),
         lambda: rarely.Budget("nightly", 3),
         lambda: AtRounds(5),
         lambda: DeterminantTrigger(log_ratio=None),
@@ -517,7 +518,7 @@ def test_auto_is_primal_once_the_budget_is_spent_and_many_rounds_are_ahead():
     assert policy.covariance == "dual"
     forms = []
     for t in range(4):
-        policy.select(contexts()[t])
+        policy.observe(policy.select(contexts()[t]), float(t))
         if policy.due:
             forms.append(policy.update().covariance)
     assert forms == ["dual", "primal"]
@@ -557,11 +558,19 @@ def test_linucb_adds_what_is_new_and_gets_the_ridge_estimate_of_everything(seed,
         rng.shuffle(waiting)
         while len(waiting) > delay:
             policy.observe(*waiting.pop())
-        policy.update()
+        if policy.history.arrived:
+            policy.update()
     x, r = policy.history.observed()
     x = np.hstack((x, np.ones((len(x), 1)))) if intercept else x
     truth = np.linalg.solve(x.T @ x + 0.5 * np.eye(x.shape[1]), x.T @ r)
     np.testing.assert_allclose(policy.coefficients, truth, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("ridge", [np.inf, np.nan, 0.0, "x", None])
+@pytest.mark.parametrize("kind", [LinUCB, Uniform])
+def test_a_ridge_is_checked_before_it_is_used(kind, ridge):
+    with pytest.raises(InvalidInput, match="ridge must be a positive, finite number"):
+        kind(2, ridge=ridge)
 
 
 def test_linucb_from_a_file_of_version_0_1_sums_everything_at_its_next_update(tmp_path):
@@ -571,7 +580,7 @@ def test_linucb_from_a_file_of_version_0_1_sums_everything_at_its_next_update(tm
         policy.observe(policy.select(rng.normal(size=(2, 3))), rng.normal())
         policy.update()
     policy.save(tmp_path / "new.npz")
-    header, arrays = archive.read(tmp_path / "new.npz")
+    header, arrays = archive.read(tmp_path / "new.npz")[:2]
     header["learner"] = {}
     old = {k: v for k, v in arrays.items() if k not in ("learner.matrix", "learner.moment", "history.arrivals")}
     archive.write(tmp_path / "old.npz", header, old)

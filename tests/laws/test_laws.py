@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rarely
-from rarely import AtRounds, BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB
+from rarely import AtRounds, BatchNeuralUCB, DeterminantTrigger, FixedGrid, KernelUCB, LinUCB, NeuralUCB
 from worlds import DETERMINISTIC, HORIZON, MAKERS, contexts, play, rewards, sequential, small
 
 deterministic = pytest.mark.parametrize("name", DETERMINISTIC)
@@ -128,7 +128,7 @@ def test_the_trigger_fires_at_the_first_round_past_the_ratio():
     policy = small(DeterminantTrigger(log_ratio=3.0))
     base, last = 0.0, 0.0
     for t in range(HORIZON):
-        policy.select(contexts()[t])
+        policy.observe(policy.select(contexts()[t]), float(t))
         assert policy.due == (policy.log_det - base > 3.0)
         assert last - base <= 3.0
         last = policy.log_det
@@ -202,10 +202,31 @@ def test_scaling_every_reward_scales_the_practical_means():
     np.testing.assert_allclose(big.score(contexts()).means, 1e6 * plain.score(contexts()).means, rtol=1e-6)
 
 
-def test_practical_does_not_care_for_the_units_of_contexts():
-    """After the first update: an affine change of the contexts is undone by the scale."""
-    plain, changed = (small(preset="practical", precision="float64", beta=0.0) for _ in range(2))
-    stream, move = contexts()[:6], lambda x: 1000 * x + 7
+@pytest.mark.parametrize("unit", [1e-3, 1e-9, 1e6])
+@pytest.mark.parametrize("kind", [BatchNeuralUCB, KernelUCB])
+def test_practical_does_not_care_for_the_units_of_contexts(kind, unit):
+    """From the first round on: the scale undoes the unit, in scores, in log det and so in the trigger."""
+    trigger = DeterminantTrigger(HORIZON, 6, 4.0)
+    settings = {"hidden": 16, "precision": "float64"} if kind is BatchNeuralUCB else {}
+    plain, changed = (kind(2, trigger, ridge=0.1, seed=3, **settings) for _ in range(2))
+    for t, x in enumerate(contexts()):
+        one, two = plain.select(x), changed.select(unit * x)
+        assert one.arm == two.arm
+        np.testing.assert_allclose(two.means, one.means, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(two.bonuses, one.bonuses, rtol=1e-6)
+        assert changed.log_det == pytest.approx(plain.log_det, rel=1e-7)
+        for policy, decision in ((plain, one), (changed, two)):
+            policy.observe(decision, rewards(x[decision.arm])[0])
+            if policy.due:
+                policy.update()
+        assert plain.version == changed.version, t
+    assert plain.version > 1
+
+
+def test_practical_does_not_care_where_contexts_have_their_zero():
+    """After 16 rounds: until then a spread is not taken to be far below the numbers themselves."""
+    plain, changed = (small(AtRounds([16]), preset="practical", precision="float64", beta=0.0) for _ in range(2))
+    stream, move = contexts()[:16], lambda x: 1000 * x + 7
     for policy, seen in ((plain, stream), (changed, move(stream))):
         decision = policy.select(seen)
         np.testing.assert_array_equal(decision.arm, 0)  # β = 0 and f = 0: a tie
@@ -214,7 +235,7 @@ def test_practical_does_not_care_for_the_units_of_contexts():
     np.testing.assert_allclose(changed.score(move(contexts())).means, plain.score(contexts()).means, rtol=1e-7)
 
 
-def test_the_context_scale_is_fitted_once_to_all_arms_and_kept_for_life():
+def test_the_context_scale_is_fitted_to_all_arms_and_stays_while_the_data_do():
     policy = small(AtRounds([16, 18, 20]), preset="practical")
     play(policy, contexts()[:16])
     scale = policy.context_scale
@@ -223,11 +244,13 @@ def test_the_context_scale_is_fitted_once_to_all_arms_and_kept_for_life():
     np.testing.assert_allclose(scale.spread, seen.std(axis=0) * np.sqrt(2))
     play(policy, contexts()[16:])
     assert policy.version == 3
-    assert policy.context_scale is scale
+    np.testing.assert_array_equal(policy.context_scale.center, scale.center)
+    np.testing.assert_array_equal(policy.context_scale.spread, scale.spread)
+    assert [update.rescaled for update in policy.updates] == [(), (), ()]  # 16 rounds were followed
 
 
-def test_a_scale_fitted_to_too_few_rounds_is_fitted_again():
-    """One round of two nearly equal arms would otherwise blow a column up for life."""
+def test_a_scale_fitted_to_few_rounds_is_cautious_and_fitted_again():
+    """One round of two nearly equal arms would otherwise blow a column up."""
     policy = sequential(preset="practical")
     stream = contexts(arms=2)
     stream[0, 1] = stream[0, 0] + 1e-9
@@ -236,10 +259,38 @@ def test_a_scale_fitted_to_too_few_rounds_is_fitted_again():
         policy.observe(policy.select(stream[t]), rewards(stream[t, 0])[0])
         policy.update()
         scales.append(policy.context_scale)
-    assert scales[2].spread.max() == 1.0
-    np.testing.assert_allclose(scales[3].spread, stream[:4].reshape(-1, 2).std(axis=0) * np.sqrt(2))
-    np.testing.assert_allclose(scales[-1].spread, stream[:16].reshape(-1, 2).std(axis=0) * np.sqrt(2))
-    assert scales[15] is scales[-1]
+    np.testing.assert_allclose(scales[0].spread, np.abs(stream[0, 0]) * np.sqrt(2 * 15 / 16), rtol=1e-6)
+    np.testing.assert_allclose(scales[15].spread, stream[:16].reshape(-1, 2).std(axis=0) * np.sqrt(2))
+    np.testing.assert_array_equal(scales[-1].spread, scales[15].spread)
+
+
+@pytest.mark.parametrize("kind", [BatchNeuralUCB, KernelUCB])
+def test_a_column_that_leaves_its_scale_is_fitted_again_and_z_with_it(kind):
+    """Kept for life, a scale of the first batch would let one late, irrelevant column outweigh all others."""
+    rng = np.random.default_rng(0)
+    stream = rng.random((120, 3, 2))
+    stream[:40, :, 1] *= 1e-4
+    settings = {"hidden": 16, "steps": 20} if kind is BatchNeuralUCB else {}
+    policy = kind(2, AtRounds([40, 80, 100]), seed=3, **settings)
+    play(policy, stream[:80])
+    first, second = policy.updates
+    assert first.rescaled == (0, 1)
+    assert second.rescaled == (1,)
+    seen = stream[:80, :, 1]
+    assert policy.context_scale.spread[1] == pytest.approx(seen.std() * np.sqrt(2))
+    fresh = policy._covariance_of(policy._learner, policy._state, policy.history.contexts)
+    assert policy.log_det == pytest.approx(fresh.log_det, rel=1e-9)
+    play(policy, stream[80:])
+    assert policy.updates[2].rescaled == ()
+
+
+def test_a_number_far_from_its_column_counts_as_eight_deviations():
+    policy = small(AtRounds([40]), preset="practical")
+    play(policy, contexts(rounds=41)[:40])
+    far, farther = (np.array([[size, 0.0], [0.0, 0.0]]) for size in (1e3, 1e6))
+    np.testing.assert_array_equal(policy.score(far).means, policy.score(farther).means)
+    near, nearer = (np.array([[size, 0.0], [0.0, 0.0]]) for size in (3.0, 2.0))
+    assert policy.score(near).means[0] != policy.score(nearer).means[0]
 
 
 def test_a_column_shared_by_all_arms_is_scaled_by_what_varies_between_rounds(tmp_path):

@@ -18,7 +18,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
+from rarely.core.contexts import BlockContexts, column_names
+from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole, read_array
 from rarely.core.scaling import Affine
 from rarely.core.types import Array
 
@@ -54,6 +55,8 @@ class ArmBlocks:
     layout: Layout = "disjoint"
     features: Affine | None = None
     """How the arms' own features are scaled; None where they bring none."""
+    columns: tuple[str, ...] | None = None
+    """Names of a row's numbers, where `fit` was given a table that has names: later tables must have the same."""
 
     def __post_init__(self) -> None:
         check_whole("arms", self.arms, 1)
@@ -74,7 +77,7 @@ class ArmBlocks:
     ) -> ArmBlocks:
         """Standardise rows as this (n, r) sample suggests, and features as an (N, f) sample of arms does."""
         own = None if features is None else Affine.fit(_read(features, None, "features"), constant=False)
-        return cls(arms, Affine.fit(_read(rows, None), constant=constant), layout, own)
+        return cls(arms, Affine.fit(_read(rows, None), constant=constant), layout, own, column_names(rows))
 
     @property
     def dim(self) -> int:
@@ -106,21 +109,28 @@ class ArmBlocks:
     def describe(self) -> dict[str, Any]:
         """The blocks as JSON, for `from_description`."""
         own = None if self.features is None else self.features.describe()
-        return {"arms": int(self.arms), "rows": self.rows.describe(), "layout": self.layout, "features": own}
+        described = {"arms": int(self.arms), "rows": self.rows.describe(), "layout": self.layout, "features": own}
+        return described if self.columns is None else described | {"columns": list(self.columns)}
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> ArmBlocks:
         """The inverse of `describe`."""
-        own = description["features"]
+        own, names = description["features"], description.get("columns")
         scales = {"rows": Affine(**description["rows"]), "features": None if own is None else Affine(**own)}
-        return cls(**(description | scales))
+        return cls(**(description | scales | {"columns": None if names is None else tuple(names)}))
 
     def __call__(self, rows: Any, features: Any = None) -> Array:
         """(r,) → (K, dim), or (n, r) → (n, K, dim); features are (K, f), or (n, K, f) for n rows."""
+        names = column_names(rows)
+        if self.columns is not None and names is not None and names != self.columns:
+            raise InvalidContexts(
+                f"the columns of rows must be those that the blocks were fitted to, in the same order: "
+                f"{', '.join(self.columns)}; got {', '.join(names)}. Select them by name."
+            )
         given = read_numbers(rows, "rows")
         scaled = self.rows(_read(given, self.rows.dim))
         own_features = self._read_features(features, None if given.ndim == 1 else len(scaled))
-        out = np.zeros((len(scaled), self.arms, self.dim))
+        out = np.zeros((len(scaled), self.arms, self.dim)).view(BlockContexts)
         shared, own = self._shared, self._own
         if shared:
             width = scaled.shape[1]
@@ -153,10 +163,7 @@ class ArmBlocks:
 
 def read_numbers(values: Any, name: str) -> Array:
     """Whatever came as an array of numbers, if it can be one."""
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidContexts(f"{name} must be numbers, as many in each; {error}.") from None
+    return read_array(values, name, "numbers, as many in each", InvalidContexts)
 
 
 def _read(rows: Any, width: int | None, name: str = "rows") -> Array:

@@ -48,6 +48,15 @@ def alike(allowed: BoolArray) -> Array:
     return np.asarray(allowed / allowed.sum(axis=1, keepdims=True), np.float64)
 
 
+def summing_to_one(probabilities: Array, least: Array) -> Array:
+    """The same with rounding taken out of the largest of each round, none below its `least`."""
+    out, rounds = probabilities.copy(), np.arange(len(probabilities))
+    top = np.argmax(out, axis=1)
+    for _ in range(3):  # a correction is rounded too
+        out[rounds, top] = np.maximum(out[rounds, top] + (1 - out.sum(axis=1)), least[rounds, top])
+    return out
+
+
 def drawn(probabilities: Array, uniforms: Array) -> IntArray:
     """An arm of each round, with these probabilities.
 
@@ -141,7 +150,9 @@ class Mixed:
 
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
         own, epsilon = self.rule.probabilities(means, bonuses, tolerance), self.mixture.epsilon
-        return epsilon * alike(~np.isnan(means)) + (1 - epsilon) * own
+        present = ~np.isnan(means)
+        least = np.where(present, epsilon / present.sum(axis=1, keepdims=True), 0.0)
+        return summing_to_one(np.maximum(least, least + (1 - epsilon) * own), least)
 
 
 def mixed(rule: Chooser, exploration: Mixture | None) -> Chooser:

@@ -6,14 +6,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely.core.errors import InvalidContexts
+from rarely.core.errors import ContextsWarning, InvalidContexts, read_array
 from rarely.core.types import Array, BoolArray, IntArray
 
 
@@ -96,6 +97,95 @@ class Rounds:
         return np.asarray(chosen, np.float64)
 
 
+class BlockContexts(np.ndarray[Any, np.dtype[np.float64]]):
+    """Contexts that `ArmBlocks` made, which are scaled already; an array in every other respect."""
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+
+SEVERAL = -1
+"""For `ContextReader.arms`: the number of arms varies."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReader:
+    """Reads contexts and remembers what they looked like, to notice calls that are right in shape and wrong."""
+
+    dim: int
+    fits_scale: bool
+    """Whether the policy scales contexts itself, which would fill the zeros of blocks."""
+    columns: tuple[str, ...] | None = None
+    """Names of the numbers in a context, from the first table with names."""
+    arms: int | None = None
+    """K of the single rounds so far; None before the first."""
+
+    def read(self, contexts: Any, mask: Any) -> Rounds:
+        """The rounds that came, checked."""
+        if self.fits_scale and isinstance(contexts, BlockContexts):
+            raise InvalidContexts(
+                "contexts of ArmBlocks are scaled already, but this policy was made without their settings and would "
+                "scale them again, which fills the zero blocks. Make the policy with **blocks.settings."
+            )
+        for table in _tables(contexts):
+            names = column_names(table)
+            if self.columns is not None and names is not None and names != self.columns:
+                raise InvalidContexts(
+                    f"the columns of contexts must be those of the first call, in its order: {_listed(self.columns)}; "
+                    f"got {_listed(names)}. Select them by name: contexts[{list(self.columns)!r}]."
+                )
+        return read_rounds(contexts, mask, self.dim)
+
+    def after(self, contexts: Any, rounds: Rounds) -> ContextReader:
+        """The reader after `select` was given these contexts."""
+        reader, arms = self.after_log(contexts), self.arms
+        if rounds.single and rounds.complete:
+            arms = rounds.arms
+            if self.arms not in (None, SEVERAL, arms):
+                warnings.warn(
+                    f"contexts of shape ({arms}, {self.dim}) are one round of {arms} arms, and earlier rounds had "
+                    f"{self.arms}. Give n rounds as (n, K, {self.dim}). If the number of arms varies, nothing is "
+                    "wrong, and this is said only once.",
+                    ContextsWarning,
+                    stacklevel=4,
+                )
+                arms = SEVERAL
+            elif self.arms == SEVERAL:
+                arms = SEVERAL
+        return reader if arms == reader.arms else replace(reader, arms=arms)
+
+    def after_log(self, contexts: Any) -> ContextReader:
+        """The reader that knows the names of the columns, if these contexts have some."""
+        if self.columns is not None:
+            return self
+        names = next(filter(None, map(column_names, _tables(contexts))), None)
+        return self if names is None else replace(self, columns=names)
+
+    def describe(self) -> dict[str, Any]:
+        """What was remembered, as JSON."""
+        return {"columns": None if self.columns is None else list(self.columns), "arms": self.arms}
+
+    @classmethod
+    def restored(cls, dim: int, fits_scale: bool, saved: dict[str, Any]) -> ContextReader:
+        """The saved reader; files of version 0.1 have nothing of it."""
+        columns = saved.get("columns")
+        return cls(dim, fits_scale, None if columns is None else tuple(columns), saved.get("arms"))
+
+
+def column_names(table: Any) -> tuple[str, ...] | None:
+    """The names of a table's columns, of pandas, Polars or the like; None for what has none."""
+    names = getattr(table, "columns", None)
+    return None if names is None or callable(names) else tuple(map(str, names))
+
+
+def _tables(contexts: Any) -> Sequence[Any]:
+    return contexts if isinstance(contexts, list | tuple) else (contexts,)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+
+
 def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
     """Bring contexts and mask, whatever their form, to one.
 
@@ -104,15 +194,15 @@ def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
     """
     if mask is None and _is_ragged(contexts):
         return _from_list(contexts, dim)
-    try:
-        array = np.asarray(contexts)
-        if array.dtype.kind not in "fiub":
-            array = array.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidContexts(
-            f"contexts must be numbers of shape (K, {dim}) or (n, K, {dim}); {error}. "
-            "Rounds with different numbers of arms go in a list of (K_i, d) arrays, without a mask."
-        ) from None
+    array: NDArray[Any]
+    if type(contexts) is np.ndarray and contexts.dtype.kind in "fiub":
+        array = contexts  # a stream may be offered whole, and is converted part by part
+    else:
+        wanted = (
+            f"numbers of shape (K, {dim}) or (n, K, {dim}); rounds with different numbers of arms go in a list of "
+            "(K_i, d) arrays, without a mask"
+        )
+        array = read_array(contexts, "contexts", wanted, InvalidContexts)
     if array.ndim not in (2, 3) or array.shape[-1] != dim:
         raise InvalidContexts(
             f"contexts must have shape (K, {dim}) or (n, K, {dim}), because the policy was made with "
@@ -131,23 +221,16 @@ def _is_ragged(contexts: Any) -> bool:
 
 
 def _depth(item: Any) -> int:
-    if isinstance(item, np.ndarray):
-        return item.ndim
     depth = 0
-    while isinstance(item, list | tuple | np.ndarray):
-        if isinstance(item, np.ndarray):
-            return depth + item.ndim
+    while isinstance(item, list | tuple):
         depth, item = depth + 1, (item[0] if len(item) else None)
-    return depth
+    return depth + (len(item.shape) if hasattr(item, "shape") else 0)
 
 
 def _from_list(contexts: Sequence[Any], dim: int) -> Rounds:
     arrays = []
     for i, item in enumerate(contexts):
-        try:
-            array = np.asarray(item, np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidContexts(f"round {i} of the list must be numbers of shape (K_i, {dim}); {error}.") from None
+        array = read_array(item, f"round {i} of the list", f"numbers of shape (K_i, {dim})", InvalidContexts)
         if array.ndim != 2 or array.shape[1] != dim:
             raise InvalidContexts(f"round {i} of the list must have shape (K_i, {dim}); got {array.shape}.")
         arrays.append(array)

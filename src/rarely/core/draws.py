@@ -1,53 +1,79 @@
-"""Random numbers: all of a policy's come from one explicit generator."""
+"""Random numbers: every policy has one generator of its own."""
 
 from __future__ import annotations
 
-from typing import Any
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rarely.core.errors import InvalidInput
 from rarely.core.types import Array
 
+Seed = int | np.random.Generator | dict[str, Any] | None
+"""A whole number, a generator, a generator's saved state, or None for a seed from the operating system."""
+_BITS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+
+
+class Seeded(NamedTuple):
+    """A generator, and the seed as JSON that makes the same one again."""
+
+    generator: np.random.Generator
+    setting: Any
+
 
 class Draws:
-    """One uniform number a round from a generator that moves on only when the call succeeds."""
+    """One uniform number a round, from a generator that serves as scratch: its place in the stream is `state`."""
 
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
-        self._before = self._now = generator.bit_generator.state
-
-    def _draw(self, count: int) -> tuple[Array, Any]:
-        """The next numbers and the state after them, the generator left where it was."""
-        bits = self._generator.bit_generator
-        bits.state = self._now
-        uniforms, after = self._generator.random(count), bits.state
-        bits.state = self._before
-        return uniforms, after
+    def __init__(self, generator: np.random.Generator, state: Any) -> None:
+        self._generator, self.state = generator, state
 
     def peek(self, count: int) -> Array:
         """The numbers of the next rounds."""
-        return self._draw(count)[0]
+        self._generator.bit_generator.state = self.state
+        return self._generator.random(count)
 
     def keep(self, count: int) -> None:
-        """Count so many of them as used."""
-        self._now = self._draw(count)[1]
-
-    def commit(self) -> None:
-        """Let the generator move on."""
-        self._generator.bit_generator.state = self._now
+        """Count that many of them as used."""
+        self.peek(count)
+        self.state = self._generator.bit_generator.state
 
 
-def make_generator(seed: int | np.random.Generator | None) -> np.random.Generator:
-    """All randomness of a policy comes from here."""
-    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+def seeded(seed: Seed) -> Seeded:
+    """The generator of a policy.
+
+    A generator that is given hands over its stream: the policy continues it, and the given one goes on with
+    another, so that two policies made from one generator draw different numbers.
+
+    >>> seeded(3).setting
+    3
+    """
+    if isinstance(seed, np.random.Generator):
+        bits: Any = seed.bit_generator
+        state = bits.state
+        own = generator_from(state)
+        bits.state = type(bits)([int(word) for word in seed.integers(2**32, size=4)]).state
+        return Seeded(own, state)
+    if isinstance(seed, dict):
+        return Seeded(generator_from(seed), seed)
+    if seed is None:
+        seed = int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]  # an int where no entropy is given
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise InvalidInput(
+            f"seed must be a whole number of at least 0, a NumPy Generator or None; got {seed!r}. "
+            "With None the seed comes from the operating system, and settings()['seed'] tells it."
+        )
+    return Seeded(np.random.default_rng(int(seed)), int(seed))
 
 
-def generator_from(state: dict[str, Any]) -> np.random.Generator:
+def generator_from(state: Any) -> np.random.Generator:
     """A generator in a saved state."""
-    name = state["bit_generator"]
-    if name not in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):
-        raise InvalidInput(f"a saved generator must be one of NumPy's own; got {name!r}.")
-    bits = getattr(np.random, name)()
-    bits.state = state
+    name = state.get("bit_generator") if isinstance(state, dict) else None
+    if name not in _BITS:
+        raise InvalidInput(f"the state of a generator must be that of one of {', '.join(_BITS)}; got {name!r}.")
+    bits = getattr(np.random, name)(0)
+    try:
+        bits.state = state
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"the state of a {name} generator is malformed: {error!r}.") from None
     return np.random.Generator(bits)

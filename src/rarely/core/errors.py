@@ -3,6 +3,9 @@
 from numbers import Integral, Real
 from typing import Any, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class RarelyError(Exception):
     """Whatever this package raises on purpose; the policy is as it was before the call."""
@@ -32,6 +35,10 @@ class ConflictingReward(InvalidInput):
     """A second, different reward for one round."""
 
 
+class WrongDecision(InvalidInput):
+    """A reward for a decision that this policy or log did not make, or no longer has."""
+
+
 class UnknownArm(InvalidInput):
     """A name that is not on the roster, or an arm that no name of it has."""
 
@@ -42,6 +49,14 @@ class UpdateDue(RarelyError, RuntimeError):
 
 class BudgetSpent(RarelyError, RuntimeError):
     """An update past the last version that the budget allows."""
+
+
+class NothingToLearn(RarelyError, RuntimeError):
+    """An update that nobody's schedule asked for, without a reward since the last one."""
+
+
+class PolicyBusy(RarelyError, RuntimeError):
+    """A call while another thread's call on the same policy is under way."""
 
 
 class RosterFull(RarelyError, RuntimeError):
@@ -64,8 +79,20 @@ class SnapshotError(RarelyError, ValueError):
     """A file that is not a whole, unaltered snapshot of a policy."""
 
 
+class SnapshotWarning(UserWarning):
+    """Announces that a snapshot of earlier code lacks something, and what follows from it."""
+
+
 class RoundingWarning(UserWarning):
     """Announces that rounding has eaten most digits of a bonus."""
+
+
+class NothingToLearnWarning(UserWarning):
+    """Announces an update that was due and was skipped, because no reward came since the last one."""
+
+
+class ContextsWarning(UserWarning):
+    """Announces contexts that are accepted but look like a mistake."""
 
 
 class JitterWarning(UserWarning):
@@ -94,6 +121,28 @@ def check_not_negative(name: str, value: Any, remark: str) -> None:
     """Refuse a value that is not 0 or a positive, finite number."""
     if not _is_number(value) or not 0 <= float(value) < float("inf"):
         raise InvalidInput(f"{name} must be 0 or a positive, finite number, {remark}; got {value!r}.")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse a value that is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput(f"{name} must be True or False; got {value!r}.")
+
+
+def read_array(values: Any, name: str, wanted: str, error: type[InvalidInput] = InvalidInput) -> NDArray[np.float64]:
+    """Whatever came as an array of real numbers, if it is one; `wanted` says what it must be.
+
+    NumPy would convert complex numbers, masked entries and text with at most a warning.
+    """
+    try:
+        array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+        if array.dtype.kind not in "fiubO":
+            raise TypeError(f"got {array.dtype}")
+        if isinstance(array, np.ma.MaskedArray) and np.ma.getmaskarray(array).any():
+            raise TypeError("got a masked array; fill in what is masked, or leave it out")
+        return np.asarray(array, np.float64)
+    except (TypeError, ValueError) as reason:
+        raise error(f"{name} must be {wanted}; {reason}.") from None
 
 
 def _is_number(value: Any) -> bool:

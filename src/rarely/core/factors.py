@@ -18,6 +18,7 @@ import numpy as np
 from rarely.core import scores
 from rarely.core.native import available
 from rarely.core.rows import Rows
+from rarely.core.saved import Fields
 from rarely.core.types import Array, Arrays
 
 TILE_NUMBERS = 2**16
@@ -151,6 +152,14 @@ class FactorRows:
 
     def restore(self, arrays: Arrays) -> None:
         """Take over what `state` gave; no rows may be here yet."""
-        layers = range(len(self._inputs))
-        inputs, signals = (tuple(arrays[f"{name}{i}"] for i in layers) for name in ("input", "signal"))
-        self.append(Factors(inputs, signals))
+        self.read(Fields("covariance", {}, arrays))
+
+    def read(self, saved: Fields) -> None:
+        """Take over the saved rows, as many in each layer."""
+        rows: int | None = None
+        parts: dict[str, list[Array]] = {"input": [], "signal": []}
+        for name, into in (("input", self._inputs), ("signal", self._signals)):
+            for i, layer in enumerate(into):
+                parts[name].append(saved.array(f"{name}{i}", (rows, layer.view.shape[1])))
+                rows = len(parts[name][-1])
+        self.append(Factors(tuple(parts["input"]), tuple(parts["signal"])))

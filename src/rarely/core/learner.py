@@ -30,6 +30,8 @@ class Lesson:
     steps: int | None = None
     skip: float | None = None
     tuning: str = ""
+    rescaled: tuple[int, ...] = ()
+    """The columns of contexts whose scale was fitted anew."""
 
 
 class Standardised(NamedTuple):
@@ -72,6 +74,10 @@ class Learner(Protocol):
         """Numbers in a context."""
 
     @property
+    def fits_scale(self) -> bool:
+        """Whether it fits a scale to the contexts that it sees."""
+
+    @property
     def widths(self) -> Widths:
         """(out_l, in_l) of its features' layers."""
 
@@ -81,6 +87,13 @@ class Learner(Protocol):
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         """Means in reward units, (n,), and features."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether contexts that it sees change its features, so that Z must be built again."""
+
+    def facing(self, contexts: Array) -> Learner:
+        """The learner that decides a round of these contexts: before the first one its scale is fitted to them."""
 
     def seen(self, contexts: Array, rounds: int) -> Learner:
         """The learner after it saw the contexts of all arms of so many rounds, without rewards."""

@@ -126,6 +126,8 @@ class NoiseRadius:
         return self.factor * now.noise + self.norm_factor * math.sqrt(now.ridge) * now.norm
 
 
+FUNCTION = {"kind": "function"}
+"""What is saved of a β that is a function."""
 Beta = float | Callable[[int], float] | TheoremRadius | NoiseRadius
 
 
@@ -151,15 +153,21 @@ def _ask(beta: Beta, now: Occasion) -> float:
 
 
 def describe_beta(beta: Beta) -> Any:
-    """β as JSON; None for a function, which `load` asks for again."""
+    """β as JSON; of a function only that it is one, and it must be given again."""
     if isinstance(beta, TheoremRadius | NoiseRadius):
         return {"kind": type(beta).__name__, **asdict(beta)}
-    return None if callable(beta) else float(beta)
+    return FUNCTION if callable(beta) else float(beta)
 
 
 def beta_from(description: Any) -> Beta:
     """The inverse of `describe_beta`, functions aside."""
-    if isinstance(description, dict):
-        fields = {k: v for k, v in description.items() if k != "kind"}
-        return NoiseRadius(**fields) if description["kind"] == "NoiseRadius" else TheoremRadius(**fields)
-    return float(description)
+    if not isinstance(description, dict):
+        return float(description)
+    kinds: dict[str, Any] = {"NoiseRadius": NoiseRadius, "TheoremRadius": TheoremRadius}
+    if description.get("kind") not in kinds:
+        raise InvalidInput(
+            "this beta is a function, which JSON cannot hold: give it again, as load(path, beta=f) or beta=f."
+            if description == FUNCTION
+            else f"beta must be a number, or describe one of {', '.join(kinds)}; got {description!r}."
+        )
+    return kinds[description["kind"]](**{k: v for k, v in description.items() if k != "kind"})  # type: ignore[no-any-return]

@@ -45,6 +45,12 @@ class UpdateRecord:
     """Of the rewards of the version before: how many lay within 1.96·√(noise² + bonus²) of their mean, as both were
     when it decided. A calibrated policy has about 0.95."""
 
+    rescaled: tuple[int, ...] = ()
+    """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rescaled", tuple(self.rescaled))  # JSON has a list
+
     def describe(self) -> dict[str, Any]:
         """The record as JSON."""
         return asdict(self)

@@ -1,9 +1,9 @@
 """Contexts and rewards on scales that a network trains well on.
 
-    x̃ = [(x − center)/spread, 1]    contexts: fitted at the first update, kept for life
+    x̃ = [(x − center)/spread, 1]    contexts: follows the first rounds, refitted at updates when the data leave it
     r̃ = (r − μ)/s                   rewards: fitted anew at every update
 
-Contexts U[0, 1]^d without an intercept are badly conditioned: see docs/decisions/.
+Contexts U[0, 1]^d without an intercept are badly conditioned: see docs/decisions/0005.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ from rarely.core.errors import InvalidInput, check_whole
 from rarely.core.rows import shallow
 from rarely.core.types import Array, Arrays, BoolArray
 
-FEWEST = 4
-"""Rounds before a scale is fitted at all: the spread of two or three numbers can be anything."""
 ENOUGH = 16
-"""Rounds that a column's spread must have seen before it is kept for life."""
+"""Rounds after which a column's spread can be trusted."""
+OFF_SPREAD = 2.0
+"""A column has left its scale when its spread is off by more than this factor,"""
+OFF_CENTER = 0.5
+"""or its mean by more than this part of the spread."""
+FARTHEST = 8.0
+"""Deviations from the center beyond which a number counts as that far: one column that leaves its scale in mid-batch
+would otherwise outweigh all others until the next update."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,16 +127,36 @@ class Moments:
         spread = np.where(self._still(), 1.0, self._deviation()) * np.sqrt(len(self.mean))
         return Affine(self.mean.copy(), spread, constant)
 
+    def early_affine(self, *, constant: bool = True) -> Affine:
+        """The same from few rounds: a spread is not taken to be far below the size of the numbers themselves.
+
+        Two arms may nearly agree in a column, and all arms agree in what they share.
+        """
+        doubt = max(0.0, 1 - self.rounds / ENOUGH)
+        size = np.sqrt(self.squares / max(self.count, 1) + doubt * np.square(self.mean))
+        spread = np.where(size > 1e-12 * np.abs(self.mean), size, 1.0) * np.sqrt(len(self.mean))
+        return Affine(self.mean.copy(), spread, constant)
+
 
 @dataclass(frozen=True, eq=False)
 class ContextScale:
-    """The scale of contexts as it stands: given, or fitted to what was seen, a column's for life once it is settled."""
+    """The scale of contexts as it stands: given, or fitted to what was seen.
+
+    A fitted scale *follows* the contexts of the first 16 rounds, or until the first update if that comes first: nothing
+    has been learned yet that depends on it. Then it stands still between updates. An update fits a column anew while
+    fewer rounds than that were seen, and later when the column has left its scale. In between, numbers farther than 8
+    deviations from the center count as that far.
+    """
 
     affine: Affine
     moments: Moments | None = None
-    """Of the contexts seen, until every column is settled; None from then on, and where the scale was given."""
+    """Of all contexts seen; None where the scale was given."""
     settled: BoolArray = field(default_factory=lambda: np.array(False))
-    """Which columns are fixed."""
+    """Which columns were fitted to enough rounds."""
+    follows: bool = False
+    """Whether the next round changes the scale."""
+    clips: bool = False
+    """Whether numbers far from the center are cut; not in a scale that was given, nor in one of version 0.1."""
 
     @classmethod
     def start(cls, dim: int, given: Affine | None, *, constant: bool, fitted: bool) -> ContextScale:
@@ -139,29 +164,62 @@ class ContextScale:
         if given is not None and (not isinstance(given, Affine) or given.dim != dim):
             raise InvalidInput(f"context_scale must be an Affine for dim = {dim} numbers; got {given!r}.")
         affine = given or Affine.identity(dim, constant=constant)
-        return cls(affine, Moments(dim) if fitted and given is None else None)
+        fits = fitted and given is None
+        return cls(affine, Moments(dim) if fits else None, follows=fits, clips=fits)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is fitted to the contexts; a given scale is not."""
+        return self.moments is not None
 
     def __call__(self, contexts: Array) -> Array:
         """Scale (n, d) contexts."""
-        return self.affine(contexts)
+        scaled, dim = self.affine(contexts), self.affine.dim
+        if self.clips:
+            most = FARTHEST / np.sqrt(dim)
+            np.clip(scaled[:, :dim], -most, most, out=scaled[:, :dim])
+        return scaled
+
+    def facing(self, contexts: Array) -> ContextScale:
+        """The scale with which a round of these contexts is decided: before the first round, one fitted to them."""
+        if not self.follows or self.moments is None or self.moments.count:
+            return self
+        return replace(self, affine=self._after(contexts, 1).early_affine(constant=self.affine.constant))
 
     def seen(self, contexts: Array, rounds: int) -> ContextScale:
-        """The scale after contexts of so many rounds were seen; it changes when it is `fitted`."""
+        """The scale after contexts of so many rounds were seen."""
         if self.moments is None:
             return self
+        moments = self._after(contexts, rounds)
+        if not self.follows:
+            return replace(self, moments=moments)
+        affine = moments.early_affine(constant=self.affine.constant)
+        return replace(self, affine=affine, moments=moments, follows=moments.rounds < ENOUGH)
+
+    def _after(self, contexts: Array, rounds: int) -> Moments:
+        assert self.moments is not None
         moments = self.moments.fork()
         moments.add(contexts, rounds)
-        return replace(self, moments=moments)
+        return moments
 
     def fitted(self) -> ContextScale:
-        """The scale fitted to what was seen, for life or for now."""
-        if self.moments is None or self.moments.rounds < FEWEST:
+        """The scale that an update goes on with."""
+        moments, old = self.moments, self.affine
+        if moments is None or not moments.count:
             return self
-        fresh, kept, old = self.moments.affine(), self.settled, self.affine
+        few = moments.rounds < ENOUGH
+        fresh = moments.early_affine(constant=old.constant) if few else moments.affine(constant=old.constant)
+        ratio = fresh.spread / old.spread
+        left = (ratio > OFF_SPREAD) | (ratio < 1 / OFF_SPREAD)
+        left |= np.abs(fresh.center - old.center) > OFF_CENTER * fresh.spread / np.sqrt(old.dim)
+        kept = self.settled & ~left
         center, spread = np.where(kept, old.center, fresh.center), np.where(kept, old.spread, fresh.spread)
-        affine = Affine(center, spread, old.constant)
-        settled = kept | self.moments.settled()
-        return ContextScale(affine, None if settled.all() else self.moments, settled)
+        return ContextScale(Affine(center, spread, old.constant), moments, self.settled | moments.settled(), clips=True)
+
+    def changed_columns(self, other: ContextScale) -> tuple[int, ...]:
+        """The columns in which another scale differs."""
+        mine, theirs = self.affine, other.affine
+        return tuple(np.flatnonzero((mine.center != theirs.center) | (mine.spread != theirs.spread)).tolist())
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays from which `restored` makes the same scale."""
@@ -169,19 +227,21 @@ class ContextScale:
         arrays: Arrays = {"center": self.affine.center, "spread": self.affine.spread}
         if self.moments is not None:
             numbers |= {"seen": self.moments.count, "seen_rounds": self.moments.rounds}
+            numbers |= {"follows": self.follows, "clips": self.clips}
             arrays |= {"settled": self.settled}
             arrays |= {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
         return numbers, arrays
 
     @classmethod
     def restored(cls, numbers: dict[str, Any], arrays: Arrays) -> ContextScale:
-        """The saved scale."""
+        """The saved scale. One of version 0.1 does not follow: its rounds are in Z as they came."""
         affine, moments = Affine(arrays["center"], arrays["spread"], numbers["constant"]), None
         if "seen" in numbers:
             moments = Moments(affine.dim)
             moments.count, moments.rounds = numbers["seen"], numbers["seen_rounds"]
             moments.mean, moments.squares = arrays["seen_mean"], arrays["seen_squares"]
-        return cls(affine, moments, np.asarray(arrays.get("settled", np.True_), np.bool_))
+        settled = np.asarray(arrays.get("settled", np.True_), np.bool_)
+        return cls(affine, moments, settled, numbers.get("follows", False), numbers.get("clips", False))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,48 +7,78 @@ from collections.abc import Iterator
 from typing import Any
 
 from rarely.core import archive
-from rarely.core.choice import Mixture
-from rarely.core.covariance import form_from
-from rarely.core.errors import InvalidInput, SnapshotError
-from rarely.core.forgetting import forgetting_from
+from rarely.core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely.core.policy import Policy
-from rarely.core.radius import Beta, beta_from
-from rarely.core.scaling import Affine
-from rarely.core.schedules import schedule_from
+from rarely.core.radius import FUNCTION, Beta
+from rarely.core.settings import decoded
+from rarely.core.types import Arrays
+
+_MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
+"""What constructors, and the parts of a policy, raise at values that no policy saves."""
 
 
 def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
     """The policy that `save` wrote, with the same future bit for bit (in the same environment).
 
+    Files of every version since 0.1.0 can be read; a `SnapshotWarning` says what an early one lacks. A file that is
+    damaged, or was written by a later version, is refused with a `SnapshotError`.
+
     A `beta` that is a function is not saved: give it again here.
     """
-    header, arrays = archive.read(path)
-    name = header.get("policy")
+    saved = archive.read(path)
+    settings = saved.header.get("settings")
+    if isinstance(settings, dict) and "beta" in settings:
+        _check_beta(settings["beta"], beta)
+    try:
+        return _restored(saved.header, saved.arrays, beta)
+    except SnapshotError as error:
+        raise SnapshotError(f"{os.fspath(path)} {error}") from error
+    except _MISFITS as error:
+        raise SnapshotError(
+            f"{os.fspath(path)} was written by rarely {saved.version} (format {saved.format}) and altered, or by a "
+            f"class that is not the one imported here: its parts do not fit ({type(error).__name__}: {error}). "
+            "Use a backup."
+        ) from error
+
+
+def _restored(header: dict[str, Any], arrays: Arrays, beta: Beta | None) -> Any:
+    """The sentences of its errors begin after the path."""
+    name = header["policy"]
     # The package's own names are its own, whatever is imported beside them.
     kinds = {
         kind.__name__: kind for kind in sorted(_kinds_of(Policy), key=lambda k: k.__module__.startswith("rarely."))
     }
     if name not in kinds:
         raise SnapshotError(
-            f"{os.fspath(path)} holds a policy of kind {name!r}, which this version does not know; if the class is "
-            "your own, import it before."
+            f"holds a policy of kind {name!r}, which this version does not know; if the class is your own, import it "
+            "before."
         )
-    settings = dict(header["settings"])
-    if "schedule" in settings:
-        settings["schedule"] = schedule_from(settings["schedule"])
-    if settings.get("context_scale") is not None:
-        settings["context_scale"] = Affine(**settings["context_scale"])
-    if settings.get("exploration") is not None:
-        settings["exploration"] = Mixture(**settings["exploration"])
-    if "forgetting" in settings:
-        settings["forgetting"] = forgetting_from(settings["forgetting"])
-    if "covariance" in settings:
-        settings["covariance"] = form_from(settings["covariance"])
-    if "beta" in settings:
-        settings["beta"] = _read_beta(settings["beta"], beta)
-    policy = kinds[name](**settings)
+    if kinds[name].__module__.startswith("rarely."):
+        _check_sizes(header["settings"], arrays)
+    policy = kinds[name](**_read_settings(header["settings"], beta))
     policy._restore(header, arrays)
     return policy
+
+
+def _check_sizes(settings: dict[str, Any], arrays: Arrays) -> None:
+    """Refuse settings by which the constructor would allocate other arrays than the saved ones."""
+    layers = [array for name, array in arrays.items() if name.startswith("learner.initial")]
+    sizes = {"dim": arrays["history.contexts"].shape[1]}
+    if layers:
+        sizes |= {"hidden": arrays["learner.initial0"].shape[0], "depth": len(layers)}
+    for name, size in sizes.items():
+        if type(settings[name]) is not int or settings[name] != size:
+            raise SnapshotError(f"must have settings.{name} = {size}, as its arrays have; it has {settings[name]!r}.")
+    # An intercept of a thousand would be a thousand columns of ones.
+    for name in ("intercept", "biases", "standardise_rewards", "warm_start"):
+        if settings.get(name) not in (None, True, False):
+            raise SnapshotError(f"must have true or false as settings.{name}; it has {settings[name]!r}.")
+
+
+def _read_settings(saved: dict[str, Any], beta: Beta | None) -> dict[str, Any]:
+    """The constructor's arguments from what `settings` gave."""
+    given = saved if beta is None else saved | {"beta": beta}
+    return dict(zip(given, decoded(**given), strict=True))
 
 
 def _kinds_of(kind: Any) -> Iterator[Any]:
@@ -58,11 +88,11 @@ def _kinds_of(kind: Any) -> Iterator[Any]:
         yield from _kinds_of(made)
 
 
-def _read_beta(saved: Any, given: Beta | None) -> Beta:
+def _check_beta(saved: Any, given: Beta | None) -> None:
+    saved = None if saved == FUNCTION else saved
     if saved is None and given is None:
         raise InvalidInput(
             "this policy's beta is a function, which a file cannot hold: give it to load(path, beta=...)."
         )
     if saved is not None and given is not None:
         raise InvalidInput(f"this policy was saved with beta = {saved}; beta is given to load() only for a function.")
-    return beta_from(saved) if given is None else given

@@ -22,6 +22,7 @@ and never more than three (`MOST`).
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -29,8 +30,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rarely.core.errors import SnapshotWarning
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Motion, Objective
+from rarely.core.saved import Fields
 from rarely.core.scaling import RewardScale
 from rarely.core.training import ATTEMPTS, HOPELESS, Outcome, Plan, allowed_loss, objective_of, refusal
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
@@ -234,9 +237,34 @@ class Tuning:
         return numbers, {"predictions": self.predictions, "rewards": self.rewards, "weights": self.weights}
 
     @classmethod
-    def restored(cls, numbers: dict[str, Any], arrays: Arrays) -> Tuning:
-        """The saved value."""
-        return cls(**numbers, predictions=arrays["predictions"], rewards=arrays["rewards"], weights=arrays["weights"])
+    def restored(cls, saved: Fields) -> Tuning:
+        """The saved value; of a file from before predictions were kept, without what was held out."""
+        old = "errors" in saved
+        with saved:
+            values = saved.array("errors" if old else "predictions", (None, len(PATHS), len(RUNGS)), missing=True)
+            rows = len(values)
+            rewards = np.full(rows, np.nan) if old else saved.array("rewards", (rows,), missing=True)
+            tuning = cls(
+                path=saved.whole("path", most=len(PATHS) - 1),
+                rung=saved.whole("rung", most=len(RUNGS) - 1),
+                turn=saved.whole("turn"),
+                first=saved.whole("first"),
+                predictions=np.full(values.shape, np.nan) if old else values,
+                rewards=rewards,
+                weights=saved.array("weights", (rows,), least=0, most=1),
+            )
+            saved.require(rows <= RECENT, f"at most {RECENT} rows may be kept; there are {rows}")
+            saved.require(tuning.turn > 0 or not rows, "rows may be kept from the first turn on alone")
+            predicted = ~np.isnan(tuning.predictions).all(axis=(1, 2))
+            saved.require(not np.isnan(rewards[predicted]).any(), "every row with a prediction must have a reward")
+        if old and not np.isnan(values).all():
+            warnings.warn(
+                "the snapshot was written before self-tuning kept its held-out predictions, so their errors are "
+                "dropped. The policy decides as it did; its next updates judge the candidates anew.",
+                SnapshotWarning,
+                stacklevel=2,
+            )
+        return tuning
 
 
 def tune(

@@ -45,6 +45,14 @@ class Decision:
     """int, or (n,): what `observe` needs to know."""
     probabilities: Array
     """(K,) or (n, K): what the arm was drawn from; a rule that does not draw has a single 1."""
+    life: str = ""
+    """Which life of the policy made it. A policy begins a new one when it is made, loaded, copied or unpickled, so
+    that a decision lost in a crash is not taken for the one that got its round number afterwards."""
+
+    @property
+    def id(self) -> Any:
+        """str, or a list of n: life and round, for `observe(ids=…)` after a restart or from another process."""
+        return f"{self.life}-{self.round}" if self.single else [f"{self.life}-{number}" for number in self.round]
 
     @property
     def propensity(self) -> Any:
@@ -69,4 +77,5 @@ class Decision:
         arm, version, number = self.arm[rounds], self.version[rounds], self.round[rounds]
         if np.ndim(arm) == 0:
             arm, version, number = int(arm), int(version), int(number)
-        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, self.probabilities[rounds])
+        chances = self.probabilities[rounds]
+        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life)

@@ -12,7 +12,7 @@ import numpy as np
 
 from rarely.lab.catalogue import PROBLEMS
 from rarely.lab.config import PRESETS, Configuration, Kind, identity
-from rarely.lab.fields import LARGEST, Fields
+from rarely.lab.json_object import LARGEST, JsonObject
 from rarely.lab.sealed import Malformed
 from rarely.worlds.protocol import seeded
 from rarely.worlds.synthetic import Quadratic
@@ -35,7 +35,7 @@ WIDEST = 1000
 
 def check_record(data: dict[str, Any]) -> None:
     """Refuse a record that no run can have left."""
-    record = Fields(data)
+    record = JsonObject(data)
     asked = record.inside("asked")
     configuration = _configuration(asked.inside("configuration"))
     rounds = asked.whole("rounds", 1)
@@ -51,7 +51,7 @@ def check_record(data: dict[str, Any]) -> None:
         environment.text(name)
 
 
-def _configuration(given: Fields) -> Configuration:
+def _configuration(given: JsonObject) -> Configuration:
     names = [field.name for field in fields(Configuration)]
     if extra := sorted(given.data.keys() - set(names)):
         raise Malformed(f"{given.within}{extra[0]} is no setting of a configuration")
@@ -66,7 +66,7 @@ def _configuration(given: Fields) -> Configuration:
     return Configuration(**given.data)
 
 
-def _check_question(record: Fields, asked: Fields, configuration: Configuration) -> None:
+def _check_question(record: JsonObject, asked: JsonObject, configuration: Configuration) -> None:
     """Its name, and the hash of what it answers, follow from the question."""
     problem, world = asked.inside("problem"), asked.inside("world")
     name, seed = problem.text("name"), asked.whole("seed", 0)
@@ -83,7 +83,7 @@ def _check_question(record: Fields, asked: Fields, configuration: Configuration)
         raise Malformed("its identity is not that of what was asked")
 
 
-def _most_regret(asked: Fields) -> float:
+def _most_regret(asked: JsonObject) -> float:
     """The most that a round of the world can cost; of an unknown world any number."""
     world = asked.inside("world")
     kind = "" if world.has("text") else world.text("world")  # a class of one's own may have any name
@@ -99,7 +99,7 @@ def _most_regret(asked: Fields) -> float:
     return LARGEST
 
 
-def _check_regret(record: Fields, rounds: int, most: float) -> None:
+def _check_regret(record: JsonObject, rounds: int, most: float) -> None:
     """Only wrong rounds cost something, and the curve is the sum so far."""
     right = record.number("right", 0.0, 1.0)
     wrong = round(rounds * (1 - right))
@@ -112,7 +112,7 @@ def _check_regret(record: Fields, rounds: int, most: float) -> None:
     record.number("reward")
 
 
-def _check_updates(updates: Fields, configuration: Configuration, rounds: int) -> None:
+def _check_updates(updates: JsonObject, configuration: Configuration, rounds: int) -> None:
     """In rising rounds, none after the last round, and within the budget."""
     at = updates.rising("rounds", 1, rounds - 1)
     if configuration.batches is not None and len(at) >= configuration.batches:
@@ -123,21 +123,21 @@ def _check_updates(updates: Fields, configuration: Configuration, rounds: int) -
     for rejected in updates.items("rejected"):
         if not (isinstance(rejected, list) and len(rejected) == 2 and isinstance(rejected[1], str)):
             raise updates.wrong("rejected", "a list of rounds with reasons")
-        Fields({"round": rejected[0]}, f"{updates.within}rejected.").whole("round", 1, rounds)
+        JsonObject({"round": rejected[0]}, f"{updates.within}rejected.").whole("round", 1, rounds)
 
 
-def _check_log_det(record: Fields, rounds: int) -> None:
+def _check_log_det(record: JsonObject, rounds: int) -> None:
     """Pairs of a round and a number, from round 0 to the last."""
     pairs = record.items("log_det")
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise record.wrong("log_det", "a list of pairs (round, log det Z − log det λI)")
-    at = Fields({"log_det": [pair[0] for pair in pairs]}).rising("log_det", 0, rounds)
-    Fields({"log_det": [pair[1] for pair in pairs]}).numbers("log_det")
+    at = JsonObject({"log_det": [pair[0] for pair in pairs]}).rising("log_det", 0, rounds)
+    JsonObject({"log_det": [pair[1] for pair in pairs]}).numbers("log_det")
     if not at or at[0] != 0 or at[-1] != rounds:
         raise record.wrong("log_det", f"a list of pairs from round 0 to round {rounds}")
 
 
-def _check_costs(record: Fields) -> None:
+def _check_costs(record: JsonObject) -> None:
     seconds, wall = record.inside("seconds"), record.inside("wall")
     for name in ("selecting", "training"):
         seconds.number(name, 0.0)

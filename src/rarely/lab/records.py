@@ -26,7 +26,7 @@ from rarely.core.types import Array
 from rarely.lab.catalogue import world_of
 from rarely.lab.config import Cell, Configuration, identity
 from rarely.lab.environment import code_fingerprint, describe, peak_memory
-from rarely.lab.fields import Fields
+from rarely.lab.json_object import JsonObject
 from rarely.lab.play import Played
 from rarely.lab.record_checks import check_record
 from rarely.lab.sealed import DIGEST, Malformed, check_digest, read_json, sealed
@@ -299,7 +299,7 @@ class Store:
 
     def _read(self, path: Path) -> Record:
         data = read_json(path)
-        if Fields(data).one_of("format", (WITHOUT_DIGEST, FORMAT)) == FORMAT or DIGEST in data:
+        if JsonObject(data).one_of("format", (WITHOUT_DIGEST, FORMAT)) == FORMAT or DIGEST in data:
             check_digest(data)
         check_record(data)
         if path != self.path(data["id"]):

@@ -10,8 +10,8 @@ from typing import Any, get_args
 from rarely.core.errors import InvalidInput, RarelyError, check_choice
 from rarely.core.schedules import Schedule, schedule_from
 from rarely.lab.advice import TOLERANCES, NothingClose, Origin
-from rarely.lab.fields import Fields
 from rarely.lab.frontier import Verdict
+from rarely.lab.json_object import JsonObject
 from rarely.lab.sealed import DIGEST, Malformed, check_digest, read_json, sealed
 from rarely.lab.trials import KINDS, Kind, PolicyName
 
@@ -84,15 +84,15 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
     try:
         data = read_json(Path(path))
         if "format" in data or DIGEST in data:
-            Fields(data).one_of("format", (FORMAT,))
+            JsonObject(data).one_of("format", (FORMAT,))
             check_digest(data)
-        _check(Fields(data))
+        _check(JsonObject(data))
     except Malformed as error:
         raise BrokenPlan(f"{os.fspath(path)} is refused: {error}. Plan again with rarely plan.") from error
     return SavedPlan(data)
 
 
-def _check(plan: Fields) -> None:
+def _check(plan: JsonObject) -> None:
     horizon = plan.whole("horizon", 1)
     plan.whole("arms", 1)
     plan.whole("dim", 1)
@@ -104,7 +104,7 @@ def _check(plan: Fields) -> None:
     plan.text("advice")
     notes = plan.items("notes")
     for number in range(len(notes)):
-        Fields({str(number): notes[number]}, "notes.").text(str(number))
+        JsonObject({str(number): notes[number]}, "notes.").text(str(number))
     _check_growth(plan.inside("growth"))
     theory = plan.inside("theory")
     theory.whole("fixed", 1)
@@ -125,18 +125,18 @@ def _check(plan: Fields) -> None:
             _check_enough(of_kinds.inside(kind), horizon, SCHEDULES[kind])
 
 
-def _check_growth(growth: Fields) -> None:
+def _check_growth(growth: JsonObject) -> None:
     growth.whole("wanted", 1)
     growth.inside("measured").whole("count", 1)
     if growth.number("lower", 0.0) > growth.number("upper"):
         raise growth.wrong("lower", "at most upper")
 
 
-def _check_frontier(frontier: Fields, horizon: int) -> None:
+def _check_frontier(frontier: JsonObject, horizon: int) -> None:
     rounds, runs = frontier.whole("rounds", 1, horizon), frontier.whole("runs", 1)
     _check_estimate(frontier.inside("sequential"), runs)
     for number, point in enumerate(frontier.items("points")):
-        fields = Fields({"point": point}, f"{frontier.within}points.{number}.").inside("point")
+        fields = JsonObject({"point": point}, f"{frontier.within}points.{number}.").inside("point")
         fields.one_of("kind", KINDS)
         batches = fields.whole("batches", 2, min(rounds, MOST_BATCHES))
         fields.number("used", 0.0, batches)
@@ -147,7 +147,7 @@ def _check_frontier(frontier: Fields, horizon: int) -> None:
             raise fields.wrong("pattern", f"at most {batches} batch lengths that sum to {rounds}")
 
 
-def _check_estimate(estimate: Fields, runs: int) -> None:
+def _check_estimate(estimate: JsonObject, runs: int) -> None:
     """A figure is null where there is none, and an interval's end where it is endless."""
     estimate.whole("runs", 1, runs)
     known = [estimate.number(name) for name in ("low", "value", "high") if estimate.has(name)]
@@ -157,7 +157,7 @@ def _check_estimate(estimate: Fields, runs: int) -> None:
         raise Malformed(f"{estimate.within}value must lie in its interval")
 
 
-def _check_enough(found: Fields, horizon: int, kind: str) -> None:
+def _check_enough(found: JsonObject, horizon: int, kind: str) -> None:
     verdicts = found.inside("verdicts")
     for name in verdicts.data:
         verdicts.one_of(name, get_args(Verdict))

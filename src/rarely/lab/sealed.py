@@ -16,6 +16,7 @@ from typing import Any
 DIGEST = "digest"
 LARGEST_FILE = 2**28
 """Bytes that a file may unpack to: about a thousand times those of a run of 2000 rounds."""
+DEEPEST = 20
 _DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)
 """What a file that is damaged, or none, makes the readers raise."""
 
@@ -61,7 +62,18 @@ def read_json(path: Path) -> dict[str, Any]:
         raise Malformed(f"it cannot be read ({_reason(error)})") from error
     if not isinstance(content, dict):
         raise Malformed(f"it holds a {type(content).__name__} where a JSON object is expected")
+    if _depth_exceeds(content, DEEPEST):
+        raise Malformed(f"it is nested more than {DEEPEST} times")
     return content
+
+
+def _depth_exceeds(content: Any, depth: int) -> bool:
+    """Whether lists and objects stand inside each other more often than that; without recursion, which has limits."""
+    level = [content]
+    for _ in range(depth):
+        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]
+        level = [inner for inner in level if isinstance(inner, dict | list)]
+    return bool(level)
 
 
 def _reason(error: BaseException) -> str:

@@ -20,17 +20,19 @@ from rarely.core.choice import Mixture, Optimist, mixed
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Limit, Widths
 from rarely.core.covariance.cholesky import ridge_solution
 from rarely.core.covariance.dual import Dual
-from rarely.core.draws import make_generator
-from rarely.core.errors import check_choice, check_whole
+from rarely.core.draws import Seed, seeded
+from rarely.core.errors import check_choice, check_flag, check_whole
 from rarely.core.factors import Factors
-from rarely.core.forgetting import Forgetting, describe_forgetting
+from rarely.core.forgetting import Forgetting
 from rarely.core.history import History
-from rarely.core.learner import Lesson, Standardised
+from rarely.core.learner import Learner, Lesson, Standardised
 from rarely.core.objective import ENOUGH, TURNS
 from rarely.core.policy import Policy, Ties
-from rarely.core.radius import Beta, Occasion, describe_beta
+from rarely.core.radius import Beta, Occasion
+from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
+from rarely.core.settings import decoded, encoded
 from rarely.core.training import STABLE
 from rarely.core.types import Array, Arrays
 from rarely.theory.ntk import NTK, KernelKind
@@ -69,6 +71,10 @@ class KernelLearner:
         return self.scale.affine.dim
 
     @property
+    def fits_scale(self) -> bool:
+        return self.scale.fits
+
+    @property
     def widths(self) -> Widths:
         return ((1, self.scale.affine.scaled_dim),)
 
@@ -81,6 +87,14 @@ class KernelLearner:
         values = self.kernel.cross(x, self.points) @ self.coefficients if len(self.points) else np.zeros(len(x))
         factors = Factors((x,), (np.full((len(x), 1), np.sqrt(self.kernel.gain)),))
         return self.rewards.center + self.rewards.spread * values, factors
+
+    @property
+    def follows(self) -> bool:
+        return self.scale.follows
+
+    def facing(self, contexts: Array) -> KernelLearner:
+        scale = self.scale.facing(contexts)
+        return self if scale is self.scale else replace(self, scale=scale)
 
     def seen(self, contexts: Array, rounds: int) -> KernelLearner:
         scale = self.scale.seen(contexts, rounds)
@@ -95,8 +109,9 @@ class KernelLearner:
         if samples.overflow:
             return Lesson(self, samples.overflow)
         _, x, y, weights, scale = samples
+        rescaled = self.scale.changed_columns(ready.scale)
         if not len(y):
-            return Lesson(ready)
+            return Lesson(ready, basis=ready if rescaled else None, rescaled=rescaled)
         matrix = self.kernel.matrix(x)
         root = np.ones(len(y)) if weights is None else np.sqrt(weights)
         matrix *= root
@@ -106,7 +121,8 @@ class KernelLearner:
             solution, step = self._solve(matrix, root * y)
         reason = "" if np.isfinite(solution).all() else "the estimate overflows: the rewards are too large"
         learner = replace(ready, points=x, coefficients=root * solution, rewards=scale, used_step=step)
-        return Lesson(learner, reason, step_size=step, steps=self.steps)
+        basis = learner if rescaled else None
+        return Lesson(learner, reason, basis, step_size=step, steps=self.steps, rescaled=rescaled)
 
     def _solve(self, matrix: Array, targets: Array) -> tuple[Array, float | None]:
         """(λI + K)⁻¹ r̃ or, with steps, where so many of them lead; and their size."""
@@ -136,13 +152,15 @@ class KernelLearner:
         return numbers, arrays | {"points": self.points, "coefficients": self.coefficients}
 
     def restored(self, numbers: dict[str, Any], arrays: Arrays) -> KernelLearner:
+        saved = Fields("learner", numbers, arrays)
+        points = saved.array("points", (None, self.scale.affine.scaled_dim))
         return replace(
             self,
             scale=ContextScale.restored(numbers, arrays),
-            points=arrays["points"],
-            coefficients=arrays["coefficients"],
-            rewards=RewardScale(numbers["reward_center"], numbers["reward_spread"]),
-            used_step=numbers["step"],
+            points=points,
+            coefficients=saved.array("coefficients", (len(points),)),
+            rewards=RewardScale(saved.number("reward_center"), saved.number("reward_spread", above=0)),
+            used_step=None if numbers.get("step") is None else saved.number("step", above=0),
         )
 
 
@@ -192,10 +210,15 @@ class KernelUCB(Policy):
         exploration: Mixture | None = None,
         forgetting: Forgetting | None = None,
         ties: Ties = "lowest",
-        seed: int | np.random.Generator | None = None,
+        seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
     ) -> None:
+        schedule, beta = decoded(schedule=schedule, beta=beta)
+        context_scale, exploration, forgetting = decoded(
+            context_scale=context_scale, exploration=exploration, forgetting=forgetting
+        )
         check_choice("ties", ties, Ties)
+        check_flag("standardise_rewards", standardise_rewards)
         if steps is not None:
             check_whole("steps", steps, 1)
         schedule = EveryRound() if schedule is None else schedule
@@ -217,24 +240,34 @@ class KernelUCB(Policy):
             ridge=ridge,
             beta=beta,
             chooser=mixed(Optimist(draws=ties == "random"), exploration),
-            generator=make_generator(seed),
+            seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,
         )
 
-    def _empty_covariance(self, ahead: int) -> Covariance:
-        limit = Limit(self._learner.widths, self._memory_limit, self._budget.horizon)
-        limit.check_rounds("dual", self._budget.horizon or 0)
-        return Dual(self._learner.widths, self._ridge, limit, partial(inner_products, self._kernel))
+    @property
+    def context_scale(self) -> Affine:
+        """The map from contexts to what the kernel sees."""
+        assert isinstance(self._learner, KernelLearner)
+        return self._learner.scale.affine
+
+    def _empty_covariance(self, learner: Learner, ridge: float, horizon: int | None, ahead: int) -> Covariance:
+        limit = Limit(learner.widths, self._memory_limit, horizon)
+        limit.check_rounds("dual", horizon or 0)
+        return Dual(learner.widths, ridge, limit, partial(inner_products, self._kernel))
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as JSON."""
-        return self._given | {
-            "dim": self.dim,
-            "schedule": self._schedule.describe(),
-            "ridge": self._ridge,
-            "beta": describe_beta(self._beta),
-            "context_scale": None if self._scale is None else self._scale.describe(),
-            "exploration": None if self._exploration is None else self._exploration.describe(),
-            "forgetting": describe_forgetting(self.history.forgetting),
-        }
+        return encoded(
+            self._given
+            | {
+                "dim": self.dim,
+                "schedule": self._schedule,
+                "ridge": self._state.frozen.ridge,
+                "beta": self._beta,
+                "context_scale": self._scale,
+                "exploration": self._exploration,
+                "forgetting": self.history.forgetting,
+                "seed": self._seed,
+            }
+        )

@@ -8,6 +8,7 @@ from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.primal import Primal
 from rarely.core.covariance.wrapped import Wrapped
+from rarely.core.saved import Fields
 from rarely.core.types import Arrays
 
 SMALL = 256
@@ -52,6 +53,6 @@ class Auto(Wrapped):
         return numbers | {"form": self.kind}, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        form = Primal if numbers["form"] == "primal" else Dual
-        self._inner = form(self._widths, self._ridge, self._limit)
-        self._inner.restore(numbers, arrays)
+        form = Fields("covariance", numbers, {}).choice("form", ("dual", "primal"))
+        self._inner = (Primal if form == "primal" else Dual)(self._widths, self._ridge, self._limit)
+        self._inner.restore({name: value for name, value in numbers.items() if name != "form"}, arrays)

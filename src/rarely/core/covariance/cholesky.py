@@ -19,6 +19,7 @@ from rarely.core import scores
 from rarely.core.errors import JitterWarning, NotPositiveDefinite
 from rarely.core.native import available
 from rarely.core.rows import shallow
+from rarely.core.saved import Fields
 from rarely.core.types import Array
 
 PANEL = 128
@@ -198,6 +199,11 @@ class GrowingCholesky:
         other._places = (list(self._places[0]), list(self._places[1]))
         return other
 
+    def log_det(self, rows: int) -> float:
+        """log det of the leading block of that many rows of A."""
+        diagonals = [np.diagonal(inverse) for inverse in self._inverse]
+        return float(-2 * np.log(np.concatenate([np.ones(0), *diagonals])[:rows]).sum())
+
     def packed(self) -> Array:
         """Every number that is kept, in one dimension: panel by panel, rows of (left part, inverse)."""
         parts = [np.empty(0)]
@@ -219,4 +225,16 @@ class GrowingCholesky:
             taken += rows * rows
             factor._add_panel(left, inverse)
         factor._size = size
+        return factor
+
+    @classmethod
+    def read(cls, saved: Fields, name: str, size: int) -> GrowingCholesky:
+        """The saved factor of a matrix of that order."""
+        panels, rest = divmod(size, PANEL)
+        length = PANEL**2 * panels * (panels + 1) // 2 + rest * (panels * PANEL + rest)
+        factor = cls.unpacked(saved.array(name, (length,)), size)
+        for i, inverse in enumerate(factor._inverse):
+            rows = min(PANEL, size - i * PANEL)
+            lower = not np.triu(inverse, 1).any() and (np.diagonal(inverse)[:rows] > 0).all()
+            saved.require(bool(lower), f"{name} must have triangular blocks with positive diagonals")
         return factor

@@ -15,7 +15,8 @@ from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal
 from rarely.core.factors import Factors
 from rarely.core.rows import shallow
-from rarely.core.types import Arrays
+from rarely.core.saved import Fields
+from rarely.core.types import Array, Arrays
 
 
 class Diagonal:
@@ -75,8 +76,18 @@ class Diagonal:
         return numbers, arrays | {f"frozen{i}": z for i, z in enumerate(self._frozen)}
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        self.rounds, self.log_det = numbers["rounds"], numbers["log_det"]
-        self.frozen_log_det = numbers["frozen_log_det"]
-        layers = range(len(self._running))
-        self._running = tuple(arrays[f"running{i}"] for i in layers)
-        self._frozen = tuple(arrays[f"frozen{i}"] for i in layers)
+        with Fields("covariance", numbers, arrays) as saved:
+            shapes = [z.shape for z in self._running]
+            self.rounds = saved.whole("rounds")
+            self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
+            self._running, self._frozen = (
+                tuple(saved.array(f"{name}{i}", shape, least=self.ridge) for i, shape in enumerate(shapes))
+                for name in ("running", "frozen")
+            )
+            ordered = all((z <= y).all() for z, y in zip(self._frozen, self._running, strict=True))
+            saved.require(ordered, "the frozen matrix must not exceed the running one")
+            saved.require_close("log_det", self.log_det, self._log_det_of(self._running))
+            saved.require_close("frozen_log_det", self.frozen_log_det, self._log_det_of(self._frozen))
+
+    def _log_det_of(self, layers: tuple[Array, ...]) -> float:
+        return float(sum(np.log(z / self.ridge).sum() for z in layers))

@@ -21,6 +21,7 @@ from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import shallow
+from rarely.core.saved import Fields
 from rarely.core.types import Array, Arrays
 
 InnerProducts = Callable[[Factors, Factors], Array]
@@ -100,8 +101,14 @@ class Dual:
         return numbers, self.past.state() | {"factor": self._factor.packed()}
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        self.past.restore(arrays)
-        self._factor = GrowingCholesky.unpacked(arrays["factor"], self.rounds)
-        self._factor.jitters = numbers["jitters"]
-        self._frozen = numbers["frozen"]
-        self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
+        with Fields("covariance", numbers, arrays) as saved:
+            self.past.read(saved)
+            self._factor = GrowingCholesky.read(saved, "factor", self.rounds)
+            self._factor.jitters = saved.whole("jitters")
+            self._frozen = saved.whole("frozen", most=self.rounds)
+            self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
+            for name, value, rows in (
+                ("log_det", self.log_det, self.rounds),
+                ("frozen_log_det", self.frozen_log_det, self._frozen),
+            ):
+                saved.require_close(name, value, self._factor.log_det(rows) - rows * float(np.log(self.ridge)))

@@ -20,6 +20,7 @@ from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal
 from rarely.core.factors import Factors
 from rarely.core.rows import Rows, shallow
+from rarely.core.saved import Fields
 from rarely.core.scores import product
 from rarely.core.types import Array, Arrays
 
@@ -140,15 +141,21 @@ class Primal:
         return numbers, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        self.rounds, self._jitters = numbers["rounds"], numbers["jitters"]
-        self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
-        self._matrix = arrays["matrix"]
-        self._running = GrowingCholesky.unpacked(arrays["running"], len(self._matrix))
-        self._frozen = self._running
-        if "frozen" in arrays:
-            self._frozen = GrowingCholesky.unpacked(arrays["frozen"], len(self._matrix))
-        self._clear_pending()
-        self._pending.append(arrays["pending"])
-        self._solved.append(arrays["solved"])
-        self._factor = GrowingCholesky.unpacked(arrays["factor"], len(self._pending))
-        self._factor.jitters = numbers["pending_jitters"]
+        p = len(self._matrix)
+        with Fields("covariance", numbers, arrays) as saved:
+            self._matrix = saved.array("matrix", (p, p))
+            self._running = self._frozen = GrowingCholesky.read(saved, "running", p)
+            if "frozen" in saved:
+                self._frozen = GrowingCholesky.read(saved, "frozen", p)
+            self._clear_pending()
+            self._pending.append(pending := saved.array("pending", (None, p)))
+            self._solved.append(saved.array("solved", pending.shape))
+            saved.require(len(pending) <= p, f"at most {p} rounds may be pending; there are {len(pending)}")
+            self._factor = GrowingCholesky.read(saved, "factor", len(pending))
+            self._factor.jitters, self._jitters = saved.whole("pending_jitters"), saved.whole("jitters")
+            self.rounds = saved.whole("rounds", least=len(pending))
+            self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
+            prior = p * float(np.log(self.ridge))
+            grown = self._running.log_det(p) + self._factor.log_det(len(pending))
+            saved.require_close("log_det", self.log_det, grown - prior)
+            saved.require_close("frozen_log_det", self.frozen_log_det, self._frozen.log_det(p) - prior)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from rarely.core.choice import Coin
-from rarely.core.covariance import DEFAULT_LIMIT, Kind, Sketch, describe_form
-from rarely.core.draws import make_generator
-from rarely.core.forgetting import Forgetting, describe_forgetting
+from rarely.core.covariance import DEFAULT_LIMIT, Kind, Sketch
+from rarely.core.draws import Seed, seeded
+from rarely.core.forgetting import Forgetting
 from rarely.core.policies.linear import LinearLearner
 from rarely.core.policy import Policy
 from rarely.core.scaling import Affine, ContextScale
 from rarely.core.schedules import EveryRound, Schedule
+from rarely.core.settings import decoded, encoded
 
 
 class Uniform(Policy):
@@ -36,11 +35,13 @@ class Uniform(Policy):
         context_scale: Affine | None = None,
         covariance: Kind | Sketch = "auto",
         forgetting: Forgetting | None = None,
-        seed: int | np.random.Generator | None = None,
+        seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
     ) -> None:
+        schedule, covariance = decoded(schedule=schedule, covariance=covariance)
+        context_scale, forgetting = decoded(context_scale=context_scale, forgetting=forgetting)
         schedule = EveryRound() if schedule is None else schedule
-        self._schedule, self._kind, self._limit, self._scale = schedule, covariance, memory_limit, context_scale
+        self._schedule, self._scale = schedule, context_scale
         scale = ContextScale.start(dim, context_scale, constant=True, fitted=False).affine
         super().__init__(
             LinearLearner.start(scale, ridge),
@@ -49,19 +50,22 @@ class Uniform(Policy):
             ridge=ridge,
             beta=0.0,
             chooser=Coin(),
-            generator=make_generator(seed),
+            seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,
         )
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as JSON."""
-        return {
-            "dim": self.dim,
-            "schedule": self._schedule.describe(),
-            "ridge": self._ridge,
-            "context_scale": None if self._scale is None else self._scale.describe(),
-            "covariance": describe_form(self._kind),
-            "forgetting": describe_forgetting(self.history.forgetting),
-            "memory_limit": self._limit,
-        }
+        return encoded(
+            {
+                "dim": self.dim,
+                "schedule": self._schedule,
+                "ridge": self._state.frozen.ridge,
+                "context_scale": self._scale,
+                "covariance": self._form,
+                "forgetting": self.history.forgetting,
+                "seed": self._seed,
+                "memory_limit": self._memory_limit,
+            }
+        )

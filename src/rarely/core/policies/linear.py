@@ -14,18 +14,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rarely.core.choice import Chooser, Mixture, Optimist, mixed
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths, describe_form
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths
 from rarely.core.covariance.cholesky import ridge_solution
-from rarely.core.draws import make_generator
-from rarely.core.errors import check_choice
+from rarely.core.draws import Seed, seeded
+from rarely.core.errors import check_choice, check_flag, check_positive
 from rarely.core.factors import Factors
-from rarely.core.forgetting import Forgetting, describe_forgetting
+from rarely.core.forgetting import Forgetting
 from rarely.core.history import History
 from rarely.core.learner import Lesson
 from rarely.core.policy import Policy, Ties
-from rarely.core.radius import Beta, Occasion, describe_beta
+from rarely.core.radius import Beta, Occasion
+from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale
 from rarely.core.schedules import EveryRound, Schedule
+from rarely.core.settings import decoded, encoded
 from rarely.core.types import Array, Arrays
 
 
@@ -44,10 +46,13 @@ class LinearLearner:
     """How many of the rewards, in the order in which they came, are in both."""
     reward_spread: float = 1.0
     noise: ClassVar[float | None] = None
+    fits_scale: ClassVar[bool] = False
+    follows: ClassVar[bool] = False
 
     @classmethod
     def start(cls, scale: Affine, ridge: float) -> LinearLearner:
         """The estimate before any reward, 0."""
+        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
         zero = np.zeros(scale.scaled_dim)
         return cls(scale, ridge, zero, ridge * np.eye(len(zero)), zero)
 
@@ -63,6 +68,9 @@ class LinearLearner:
         x = self.scale(contexts)
         return x @ self.coefficients, Factors((x,), (np.ones((len(x), 1)),))
 
+    def facing(self, contexts: Array) -> LinearLearner:
+        return self
+
     def seen(self, contexts: Array, rounds: int) -> LinearLearner:
         return self
 
@@ -72,7 +80,7 @@ class LinearLearner:
     def learn(self, history: History) -> Lesson:
         known, moment = self.matrix, self.moment
         if history.forgetting is None:
-            contexts, rewards = history.arrived(self.learned)
+            contexts, rewards = history.arrived_since(self.learned)
             x = self.scale(contexts)
         else:  # weights change with every round, so nothing that was summed stands
             _, contexts, rewards, weights = history.samples()
@@ -94,10 +102,20 @@ class LinearLearner:
         return {"learned": self.learned}, arrays
 
     def restored(self, numbers: dict[str, Any], arrays: Arrays) -> LinearLearner:
-        # A file of version 0.1 has the coefficients alone: the next update sums all rewards again.
-        matrix, moment = arrays.get("matrix", self.matrix), arrays.get("moment", self.moment)
-        learned = numbers.get("learned", 0)
-        return replace(self, coefficients=arrays["coefficients"], matrix=matrix, moment=moment, learned=learned)
+        width = self.scale.scaled_dim
+        with Fields("learner", numbers, arrays) as saved:
+            coefficients = saved.array("coefficients", (width,))
+            if (
+                "matrix" not in saved
+            ):  # version 0.1 saved the coefficients alone: the next update sums all rewards again
+                return replace(self, coefficients=coefficients)
+            return replace(
+                self,
+                coefficients=coefficients,
+                matrix=saved.array("matrix", (width, width)),
+                moment=saved.array("moment", (width,)),
+                learned=saved.whole("learned"),
+            )
 
 
 class LinUCB(Policy):
@@ -131,13 +149,17 @@ class LinUCB(Policy):
         exploration: Mixture | None = None,
         forgetting: Forgetting | None = None,
         ties: Ties = "lowest",
-        seed: int | np.random.Generator | None = None,
+        seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
     ) -> None:
+        schedule, covariance, beta = decoded(schedule=schedule, covariance=covariance, beta=beta)
+        context_scale, exploration, forgetting = decoded(
+            context_scale=context_scale, exploration=exploration, forgetting=forgetting
+        )
         check_choice("ties", ties, Ties)
         schedule = EveryRound() if schedule is None else schedule
-        self._intercept, self._ties, self._limit, self._kind = intercept, ties, memory_limit, covariance
-        self._scale = context_scale
+        check_flag("intercept", intercept)
+        self._intercept, self._ties, self._scale = intercept, ties, context_scale
         scale = ContextScale.start(dim, context_scale, constant=intercept, fitted=False).affine
         super().__init__(
             LinearLearner.start(scale, ridge),
@@ -146,7 +168,7 @@ class LinUCB(Policy):
             ridge=ridge,
             beta=beta,
             chooser=mixed(self._rule(ties), exploration),
-            generator=make_generator(seed),
+            seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,
         )
@@ -163,16 +185,19 @@ class LinUCB(Policy):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as JSON."""
-        return {
-            "dim": self.dim,
-            "schedule": self._schedule.describe(),
-            "intercept": self._intercept,
-            "context_scale": None if self._scale is None else self._scale.describe(),
-            "ridge": self._ridge,
-            "beta": describe_beta(self._beta),
-            "covariance": describe_form(self._kind),
-            "exploration": None if self._exploration is None else self._exploration.describe(),
-            "forgetting": describe_forgetting(self.history.forgetting),
-            "ties": self._ties,
-            "memory_limit": self._limit,
-        }
+        return encoded(
+            {
+                "dim": self.dim,
+                "schedule": self._schedule,
+                "intercept": self._intercept,
+                "context_scale": self._scale,
+                "ridge": self._state.frozen.ridge,
+                "beta": self._beta,
+                "covariance": self._form,
+                "exploration": self._exploration,
+                "forgetting": self.history.forgetting,
+                "ties": self._ties,
+                "seed": self._seed,
+                "memory_limit": self._memory_limit,
+            }
+        )

@@ -9,21 +9,23 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from rarely.core.choice import Chooser, Mixture, Optimist, mixed
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths, describe_form, in_bytes
-from rarely.core.draws import make_generator
-from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_whole
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths, in_bytes
+from rarely.core.draws import Seed, seeded
+from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_flag, check_whole
 from rarely.core.factors import Factors
-from rarely.core.forgetting import Discount, Forgetting, describe_forgetting
+from rarely.core.forgetting import Discount, Forgetting
 from rarely.core.history import History
 from rarely.core.learner import Lesson, Standardised
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
-from rarely.core.radius import Beta, NoiseRadius, Occasion, describe_beta
+from rarely.core.radius import Beta, NoiseRadius, Occasion
+from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
+from rarely.core.settings import decoded, encoded
 from rarely.core.sgd import train_singly
 from rarely.core.training import Optimiser, Plan, Precision, train
-from rarely.core.tuning import RUNGS, Tuning, Validation, tune
+from rarely.core.tuning import PATHS, RUNGS, Tuning, Validation, tune
 from rarely.core.types import Array, Arrays
 
 Preset = Literal["practical", "paper", "code"]
@@ -80,6 +82,10 @@ class NeuralLearner:
         return self.scale.affine.dim
 
     @property
+    def fits_scale(self) -> bool:
+        return self.scale.fits
+
+    @property
     def widths(self) -> Widths:
         return self.network.shapes
 
@@ -94,6 +100,14 @@ class NeuralLearner:
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
         return self.rewards.center + self.rewards.spread * values, factors
+
+    @property
+    def follows(self) -> bool:
+        return self.scale.follows
+
+    def facing(self, contexts: Array) -> NeuralLearner:
+        scale = self.scale.facing(contexts)
+        return self if scale is self.scale else replace(self, scale=scale)
 
     def seen(self, contexts: Array, rounds: int) -> NeuralLearner:
         scale = self.scale.seen(contexts, rounds)
@@ -129,12 +143,11 @@ class NeuralLearner:
             direction=outcome.direction,
             used_step=outcome.step_size,
         )
-        # The first rounds were seen without the path that is chosen now, and a log was not seen at all.
-        first = self.tuning is not None and not self.tuning.turn
+        rescaled = self.scale.changed_columns(ready.scale)
         return Lesson(
             learner,
             outcome.reason,
-            replace(learner, weights=self.initial) if first else None,
+            self._basis(learner) if rescaled or self._first else None,
             outcome.step_size,
             outcome.attempts,
             outcome.initial_loss,
@@ -142,7 +155,18 @@ class NeuralLearner:
             self.plan.steps if tuning is None else RUNGS[tuning.rung],
             network.skip,
             "" if tuning is None else tuning.explain(),
+            rescaled,
         )
+
+    @property
+    def _first(self) -> bool:
+        """Whether this is the first tuned training: earlier rounds were seen without the path that it chooses."""
+        return self.tuning is not None and not self.tuning.turn
+
+    def _basis(self, learner: NeuralLearner) -> NeuralLearner:
+        """With whose features Z is built again: θ_0's while no other weights have decided, else the new ones."""
+        untrained = all(np.array_equal(w, v) for w, v in zip(self.weights, self.initial, strict=True))
+        return replace(learner, weights=self.initial) if untrained else learner
 
     def occasion(self, round: int, covariance: Covariance) -> Occasion:
         step = self.used_step if self.used_step is not None else self.plan.step_size
@@ -172,19 +196,23 @@ class NeuralLearner:
             arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}
         if self.tuning is not None:
             chosen, tried = self.tuning.state()
-            numbers |= {"tuning": chosen}
+            numbers |= {"tuning": chosen, "skip": self.network.skip}
             arrays |= {f"tuning.{name}": array for name, array in tried.items()}
         return numbers, arrays
 
     def restored(self, numbers: dict[str, Any], arrays: Arrays) -> Self:
-        def layers(name: str) -> tuple[Array, ...]:
-            return tuple(arrays[f"{name}{i}"] for i in range(self.network.depth))
+        saved = Fields("learner", numbers, arrays)
+
+        def layers(name: str, *, single: bool = False) -> tuple[Array, ...]:
+            return tuple(saved.array(f"{name}{i}", o, single=single) for i, o in enumerate(self.network.shapes))
 
         tuning, network = self.tuning, self.network
-        if "tuning" in numbers:
-            tried = {k.removeprefix("tuning."): v for k, v in arrays.items() if k.startswith("tuning.")}
-            tuning = Tuning.restored(numbers["tuning"], tried)
-            network = replace(network, skip=tuning.skip)
+        saved.require(("tuning" in saved) == (tuning is not None), "tuning must be there where a policy tunes itself")
+        if tuning is not None:
+            tuning = Tuning.restored(saved.inner("tuning"))
+            # Format 1 does not tell the path's strength; with errors in it, it was there from the first round on.
+            former = PATHS[tuning.path] if "tuning.errors" in arrays else tuning.skip
+            network = replace(network, skip=saved.number("skip", least=0) if "skip" in saved else former)
         return replace(
             self,
             network=network,
@@ -192,9 +220,9 @@ class NeuralLearner:
             initial=layers("initial"),
             weights=layers("weights"),
             scale=ContextScale.restored(numbers, arrays),
-            rewards=RewardScale(numbers["reward_center"], numbers["reward_spread"]),
-            shuffle_seed=numbers.get("shuffle_seed", 0),
-            direction=layers("direction") if "direction0" in arrays else None,
+            rewards=RewardScale(saved.number("reward_center"), saved.number("reward_spread", above=0)),
+            shuffle_seed=saved.whole("shuffle_seed") if "shuffle_seed" in saved else 0,
+            direction=layers("direction", single=True) if "direction0" in saved else None,
         )
 
 
@@ -273,13 +301,21 @@ class BatchNeuralUCB(Policy):
         exploration: Mixture | None = None,
         forgetting: Forgetting | None = None,
         ties: Ties = "lowest",
-        seed: int | np.random.Generator | None = None,
+        seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
     ) -> None:
-        # Everything that a snapshot needs to make the policy again; the seed lives on in the generator.
+        schedule, covariance, beta = decoded(schedule=schedule, covariance=covariance, beta=beta)
+        context_scale, exploration, forgetting = decoded(
+            context_scale=context_scale, exploration=exploration, forgetting=forgetting
+        )
+        # Everything that makes the policy again; the seed follows when it is drawn.
         self._settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
         check_choice("preset", preset, Preset)
         check_choice("ties", ties, Ties)
+        check_flag("warm_start", warm_start)
+        for name, flag in (("standardise_rewards", standardise_rewards), ("biases", biases)):
+            if flag is not None:
+                check_flag(name, flag)
         check_whole("memory_limit", memory_limit, 1)
         practical = preset == "practical"
         reading = READINGS[preset].given(
@@ -313,8 +349,8 @@ class BatchNeuralUCB(Policy):
                 f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
                 f"parameters need {in_bytes(8 * network.parameters)}. Use fewer hidden units, or raise memory_limit."
             )
-        generator = make_generator(seed)
-        weights = network.initial_weights(generator)
+        source = seeded(seed)
+        weights = network.initial_weights(source.generator)
         learner = self._learner_kind(
             network=network,
             initial=weights,
@@ -331,7 +367,7 @@ class BatchNeuralUCB(Policy):
                 warm_start,
             ),
             standardise_rewards=reading.standardise_rewards,
-            shuffle_seed=int(generator.integers(2**32)) if reading.optimiser == "sgd" else 0,
+            shuffle_seed=int(source.generator.integers(2**32)) if reading.optimiser == "sgd" else 0,
         )
         super().__init__(
             learner,
@@ -340,7 +376,7 @@ class BatchNeuralUCB(Policy):
             ridge=ridge,
             beta=beta,
             chooser=mixed(self._rule(ties), exploration),
-            generator=generator,
+            seed=source,
             memory_limit=memory_limit,
             forgetting=forgetting,
         )
@@ -383,15 +419,7 @@ class BatchNeuralUCB(Policy):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as JSON."""
-        scale, exploration = self._settings["context_scale"], self._settings["exploration"]
-        return self._settings | {
-            "schedule": self._settings["schedule"].describe(),
-            "beta": describe_beta(self._beta),
-            "covariance": describe_form(self._settings["covariance"]),
-            "context_scale": None if scale is None else scale.describe(),
-            "exploration": None if exploration is None else exploration.describe(),
-            "forgetting": describe_forgetting(self._settings["forgetting"]),
-        }
+        return encoded(self._settings | {"seed": self._seed})
 
 
 class NeuralUCB(BatchNeuralUCB):

@@ -20,6 +20,7 @@ from rarely.core.learner import Lesson
 from rarely.core.policies.neural import BatchNeuralUCB, NeuralLearner
 from rarely.core.policies.thompson import SAMPLED_BETA
 from rarely.core.policy import Ties
+from rarely.core.saved import Fields
 from rarely.core.types import Array, Arrays
 
 
@@ -59,7 +60,11 @@ class LastLayerLearner(NeuralLearner):
         return numbers, arrays | {"coefficients": self.coefficients}
 
     def restored(self, numbers: dict[str, Any], arrays: Arrays) -> Self:
-        return replace(super().restored(numbers, arrays), coefficients=arrays["coefficients"])
+        saved, width = Fields("learner", numbers, arrays), self.widths[0][1]
+        coefficients = saved.array("coefficients", (None,))
+        fits = len(coefficients) in (0, width)
+        saved.require(fits, f"coefficients must be none or {width}; there are {len(coefficients)}")
+        return replace(super().restored(numbers, arrays), coefficients=coefficients)
 
 
 class NeuralLinear(BatchNeuralUCB):

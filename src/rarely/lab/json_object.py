@@ -7,22 +7,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from rarely.core.saved import shortened
 from rarely.lab.sealed import Malformed
 
 LARGEST = 1e100
 """Numbers beyond this are nonsense, and their squares would overflow."""
 LARGEST_WHOLE = 2**63 - 1
-SHOWN = 60
-"""Characters of a wrong value that a sentence quotes."""
 
 
 @dataclass(frozen=True)
-class Fields:
-    """Fields of one object; what is missing or wrong raises `Malformed` with the field's name.
+class JsonObject:
+    """An object and where it stands; a field that is missing or wrong raises `Malformed` with its name.
 
-    >>> Fields({"runs": 3}).whole("runs", 1)
+    >>> JsonObject({"runs": 3}).whole("runs", 1)
     3
-    >>> Fields({"wall": {"cell": -1.0}}).inside("wall").number("cell", 0)
+    >>> JsonObject({"wall": {"cell": -1.0}}).inside("wall").number("cell", 0)
     Traceback (most recent call last):
     rarely.lab.sealed.Malformed: wall.cell must be a number from 0 to 1e+100; it is -1.0
     """
@@ -37,9 +36,7 @@ class Fields:
 
     def wrong(self, name: str, must: str) -> Malformed:
         """The error that says what a field must be."""
-        value = repr(self.data[name])
-        shown = value if len(value) <= SHOWN else value[:SHOWN] + "…"
-        return Malformed(f"{self.within}{name} must be {must}; it is {shown}")
+        return Malformed(f"{self.within}{name} must be {must}; it is {shortened(self.data[name])}")
 
     def value(self, name: str) -> Any:
         """Any value."""
@@ -75,12 +72,12 @@ class Fields:
             raise self.wrong(name, f"one of {', '.join(map(str, choices))}")
         return value
 
-    def inside(self, name: str) -> Fields:
+    def inside(self, name: str) -> JsonObject:
         """The fields of an object inside."""
         value = self.value(name)
         if not isinstance(value, dict):
             raise self.wrong(name, "an object")
-        return Fields(value, f"{self.within}{name}.")
+        return JsonObject(value, f"{self.within}{name}.")
 
     def items(self, name: str, count: int | None = None) -> list[Any]:
         """A list, of so many values."""

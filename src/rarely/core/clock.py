@@ -1,0 +1,54 @@
+"""Where a policy stands in its schedule: which version decides, since when, and whether its batch has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rarely.core.schedules import FAR, Budget
+from rarely.core.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class BatchClock:
+    """The version in use and its batch: a value, of which every round and update makes the next."""
+
+    budget: Budget
+    version: int = 0
+    due: bool = False
+    """Whether the batch has ended; stays so until the next update."""
+    base_round: int = 0
+    """Rounds decided before the batch."""
+    base_log_det: float = 0.0
+    """log det Z − log det λI when the batch began."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether no version may follow the one in use."""
+        return self.budget.spent(self.version)
+
+    def first_due(self, round: int, log_dets: Array) -> int | None:
+        """The index of the first of the next rounds with which the batch ends, if any."""
+        return None if self.spent else self.budget.first_due(round, log_dets - self.base_log_det)
+
+    def lookahead(self, round: int, log_det: float) -> int:
+        """How many more rounds the batch is expected to last, at least 1."""
+        if self.spent:
+            return FAR
+        return self.budget.lookahead(round, log_det - self.base_log_det, round - self.base_round)
+
+    def ended(self) -> BatchClock:
+        """The clock after the batch's last round."""
+        return replace(self, due=True)
+
+    def restarted(self, round: int, log_det: float, version: int) -> BatchClock:
+        """The clock at the start of a batch of the given version."""
+        return BatchClock(self.budget, version, False, round, log_det)
+
+    def rounds_ahead(self, round: int, version: int) -> int:
+        """Rounds that a version's batch is known, or on a budget expected, to last at least; 0 if unknown."""
+        horizon, batches = self.budget.horizon, self.budget.batches
+        left = FAR if horizon is None else max(0, horizon - round)
+        if self.budget.spent(version):
+            return left
+        even = 0 if horizon is None or batches is None else horizon // batches
+        return min(left, max(self.budget.lookahead(round, 0.0, 0), even))

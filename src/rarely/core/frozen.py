@@ -1,0 +1,67 @@
+"""The frozen policy itself: what one version knows, and how it decides.
+
+learner      f(·; θ_b) and its features        radius   β_{t_b}
+covariance   Z, frozen at the batch's start    rule     how means and bonuses become arms
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rarely.core.assessed import Assessed, whole
+from rarely.core.choice import Chooser
+from rarely.core.contexts import Part
+from rarely.core.covariance import Candidates, Covariance
+from rarely.core.covariance.protocol import prior_variances
+from rarely.core.errors import InvalidContexts
+from rarely.core.learner import Learner
+from rarely.core.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenPolicy:
+    """One version of a policy; its covariance also carries the running Z, which decides nothing."""
+
+    learner: Learner
+    covariance: Covariance
+    radius: float
+    ridge: float
+    rule: Chooser
+
+    def fork(self) -> FrozenPolicy:
+        """A copy whose running Z may grow; see `Covariance.fork`."""
+        return replace(self, covariance=self.covariance.fork())
+
+    def facing(self, part: Part) -> FrozenPolicy:
+        """The version that decides the first round of a part; see `Learner.facing`."""
+        learner = self.learner.facing(part.rows_until(1))
+        return self if learner is self.learner else replace(self, learner=learner)
+
+    def assess(self, part: Part) -> Assessed:
+        """Means, bonuses and measured features of a part's arms, in blocks where one round has very many."""
+        block = max(self.covariance.block(), 1)
+        pieces = []
+        for start in range(0, len(part.rows), block):
+            piece = self._measure(part.rows[start : start + block])
+            # Of several blocks only the features are kept: what was solved would fill t numbers an arm.
+            pieces.append(piece if len(part.rows) <= block else (*piece[:3], piece[3].unsolved()))
+        means, bonuses, priors, candidates = zip(*pieces, strict=True)
+        return Assessed(
+            means=part.padded(whole(means)),
+            bonuses=part.padded(whole(bonuses)),
+            prior_bonuses=part.padded(whole(priors)),
+            candidates=list(candidates),
+            block=block,
+            reward_spread=self.learner.reward_spread,
+        )
+
+    def _measure(self, rows: Array) -> tuple[Array, Array, Array, Candidates]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            means, factors = self.learner.assess(rows)
+            prior = self.radius * np.sqrt(prior_variances(factors, self.ridge))
+        if not (np.isfinite(means).all() and np.isfinite(prior).all()):
+            raise InvalidContexts("contexts must be small enough for the features' squared norms to be finite.")
+        candidates = self.covariance.measure(factors)
+        return means, self.radius * np.sqrt(candidates.variances), prior, candidates

@@ -1,0 +1,179 @@
+"""A call that raises or is interrupted, at whatever line, has changed nothing."""
+
+import copy
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rarely
+from rarely import FixedGrid, PolicyBusy
+from worlds import MAKERS, contexts, play, rewards, small
+
+PACKAGE = str(Path(rarely.__file__).parent)
+POINTS = 25
+"""Lines at which a call of each policy is interrupted; the first policy's at every one of them."""
+STREAM = contexts(seed=11)
+
+
+class Interrupt(BaseException):
+    """Like KeyboardInterrupt, which pytest would take for the user's."""
+
+
+def lines_of(call, stop=None):
+    """How many lines of the package a call runs, interrupted at line `stop`."""
+    count = 0
+
+    def trace(frame, event, arg):
+        nonlocal count
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line":
+            count += 1
+            if count == stop:
+                sys.settrace(None)
+                raise Interrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except Interrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def started(name):
+    """A policy in mid-life, in mid-batch, with rewards that are missing."""
+    policy = MAKERS[name](FixedGrid(24, 4))
+    play(policy, STREAM[:8])
+    decision = policy.select(STREAM[8:11])
+    policy.observe(decision[1:], rewards(STREAM[[9, 10], decision.arm[1:]]))
+    return policy, decision
+
+
+CALLS = {
+    "select": lambda policy, decision, folder: policy.select(STREAM[12:15]),
+    "select_one": lambda policy, decision, folder: policy.select(STREAM[12]),
+    "observe": lambda policy, decision, folder: policy.observe(decision[0], 0.5),
+    "update": lambda policy, decision, folder: policy.update(),
+    "save": lambda policy, decision, folder: policy.save(folder / "policy.rarely"),
+}
+
+
+# A file that is open at the line of an interrupt is closed with the frame that opened it.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", MAKERS)
+def test_an_interrupt_at_any_line_changes_nothing(name, call, tmp_path):
+    origin, decision = started(name)
+    # What `save` finds, and what it must leave whole.
+    origin.save(tmp_path / "policy.rarely")
+
+    def run(policy):
+        return CALLS[call](policy, decision, tmp_path)
+
+    finished = copy.deepcopy(origin)
+    lines = lines_of(lambda: run(finished))
+    before, after = origin.fingerprint(), finished.fingerprint()
+    whole = name == "paper" and call in ("select_one", "observe")
+    stops = range(1, lines + 1) if whole else np.linspace(1, lines, POINTS).astype(int)
+    policy = copy.deepcopy(origin)
+    for stop in stops:
+        lines_of(lambda policy=policy: run(policy), int(stop))
+        reached = policy.fingerprint()
+        # The assignment that ends a call is followed by a line or two: an interrupt there finds the call done.
+        assert reached == before or (reached == after and stop > lines - 4), f"line {stop} of {lines}"
+        assert rarely.load(tmp_path / "policy.rarely").fingerprint() == before
+        assert [path.name for path in tmp_path.iterdir()] == ["policy.rarely"]
+        if reached != before:
+            policy = copy.deepcopy(origin)
+    run(policy)  # whatever the interrupted calls wrote beyond what is known is not in the way
+    assert policy.fingerprint() == after
+
+
+@pytest.mark.parametrize("name", ["paper", "tuned", "primal", "linear", "kernel", "mixture"])
+def test_an_interrupted_policy_has_the_same_future(name):
+    undisturbed, _ = started(name)
+    policy = copy.deepcopy(undisturbed)
+    rng = np.random.default_rng(5)
+    for t in range(12, 24):
+        for _ in range(3):
+            lines_of(lambda t=t: policy.select(STREAM[t]), int(rng.integers(1, 90)))
+        for p in (undisturbed, policy):
+            one = p.select(STREAM[t])
+            assert one.round == t
+            p.observe(one, rewards(STREAM[t, one.arm])[0])
+            if p.due:
+                p.update()
+    assert policy.fingerprint() == undisturbed.fingerprint()
+
+
+def test_a_failed_allocation_of_the_history_changes_nothing(monkeypatch):
+    policy = small()
+    policy.select(STREAM[0])
+    before = policy.fingerprint()
+
+    def append(self, rows):
+        raise MemoryError
+
+    monkeypatch.setattr("rarely.core.history.Rows.append", append)
+    with pytest.raises(MemoryError):
+        policy.select(STREAM[1])
+    monkeypatch.undo()
+    assert policy.fingerprint() == before
+
+
+def test_a_second_thread_is_told_at_once_and_may_read():
+    entered, release = threading.Event(), threading.Event()
+
+    def beta(round):
+        if round > 1:
+            entered.set()
+            assert release.wait(30)
+        return 0.5
+
+    policy = small(beta=beta)
+    decision = policy.select(STREAM[:3])
+    policy.observe(decision[:2], [0.0, 1.0])
+    training = threading.Thread(target=policy.update)
+    training.start()
+    assert entered.wait(30)
+    try:
+        for call in (lambda: policy.select(STREAM[3]), lambda: policy.observe(decision[2], 1.0), policy.update):
+            with pytest.raises(PolicyBusy, match="one thread at a time"):
+                call()
+        assert policy.score(STREAM[3]).means.shape == (3,)
+        assert policy.probabilities(STREAM[3]).sum() == 1
+        assert (policy.version, policy.round, policy.missing) == (0, 3, 1)
+    finally:
+        release.set()
+        training.join()
+    assert policy.version == 1
+
+
+def test_threads_that_share_a_policy_never_get_one_round_twice():
+    policy, rounds, busy = small(FixedGrid(4000, 2), hidden=4), [], []
+
+    def client(seed):
+        for x in contexts(seed=seed, rounds=150):
+            while True:
+                try:
+                    decision = policy.select(x)
+                    break
+                except PolicyBusy:
+                    busy.append(seed)
+            rounds.append(decision.round)
+
+    threads = [threading.Thread(target=client, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(rounds) == list(range(1, 601))
+    assert policy._covariance.rounds == policy.round == 600

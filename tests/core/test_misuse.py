@@ -1,0 +1,125 @@
+"""Calls that are right in shape and wrong in meaning are refused or announced."""
+
+import numpy as np
+import pytest
+
+import rarely
+from rarely import ArmBlocks, BatchNeuralUCB, ContextsWarning, FixedGrid, InvalidContexts, InvalidReward, LinUCB, Roster
+from worlds import MAKERS, contexts, small
+
+everyone = pytest.mark.parametrize("name", MAKERS)
+
+
+class Table:
+    """The part of a DataFrame that matters: names, and an array on demand."""
+
+    def __init__(self, columns, values):
+        self.columns, self.values = columns, np.asarray(values)
+        self.shape, self.ndim = self.values.shape, self.values.ndim
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype)
+
+    def __len__(self):
+        return len(self.values)
+
+
+def test_columns_in_another_order_are_refused(tmp_path):
+    x = contexts()
+    policy = small()
+    policy.select(Table(["age", "height"], x[0]))
+    before = policy.fingerprint()
+    for call in (policy.select, policy.score, policy.probabilities):
+        with pytest.raises(InvalidContexts, match="age, height; got height, age"):
+            call(Table(["height", "age"], x[1]))
+    assert policy.fingerprint() == before
+    policy.save(tmp_path / "p")
+    again = rarely.load(tmp_path / "p")
+    with pytest.raises(InvalidContexts, match="columns"):
+        again.select([Table(["height", "age"], x[1]), Table(["height", "age"], x[2, :2])])
+    again.select([Table(["age", "height"], x[1]), Table(["age", "height"], x[2, :2])])
+    again.select(x[3])  # an array has no names
+
+
+def test_a_log_with_names_tells_the_columns():
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    policy = LinUCB.from_log(Table(["a", "b"], rows), rows[:, 0])
+    with pytest.raises(InvalidContexts, match="a, b; got b, a"):
+        policy.select(Table(["b", "a"], rows[:3]))
+
+
+def test_rows_of_blocks_with_columns_in_another_order_are_refused():
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    blocks = ArmBlocks.fit(Table(["a", "b"], rows), arms=3)
+    blocks(Table(["a", "b"], rows))
+    with pytest.raises(InvalidContexts, match="a, b; got b, a"):
+        blocks(Table(["b", "a"], rows))
+    again = ArmBlocks.from_description(blocks.describe())
+    with pytest.raises(InvalidContexts, match="a, b; got b, a"):
+        again(Table(["b", "a"], rows))
+
+
+def test_blocks_without_their_settings_are_refused():
+    """The policy would scale them, which fills the zero blocks."""
+    blocks = ArmBlocks.fit(np.random.default_rng(0).normal(size=(20, 2)), arms=3)
+    policy = BatchNeuralUCB(blocks.dim, FixedGrid(24, 4), hidden=8)
+    for made in (blocks([1.0, 2.0]), blocks(np.ones((4, 2)))[:2]):
+        with pytest.raises(InvalidContexts, match=r"\*\*blocks.settings"):
+            policy.select(made)
+    roster = Roster(blocks)
+    roster.open("one")
+    with pytest.raises(InvalidContexts, match=r"\*\*blocks.settings"):
+        policy.select(*roster([1.0, 2.0]))
+    assert policy.round == 0
+    BatchNeuralUCB(schedule=FixedGrid(24, 4), hidden=8, **blocks.settings).select(blocks([1.0, 2.0]))
+    LinUCB(blocks.dim).select(blocks([1.0, 2.0]))  # scales nothing
+
+
+def test_many_rows_where_earlier_rounds_had_few_arms_are_announced_once():
+    policy, users = small(), np.random.default_rng(0).normal(size=(100, 2))
+    policy.select(contexts()[0])
+    policy.select(contexts()[1:4])
+    with pytest.warns(ContextsWarning, match=r"one round of 100 arms, and earlier rounds had 3"):
+        policy.select(users)
+    policy.select(users[:50])
+    policy.select(contexts()[4])
+
+
+def test_masks_and_lists_say_that_arms_vary():
+    policy, x = small(), contexts()
+    policy.select(x[0])
+    policy.select(x[1], mask=[True, False, True])
+    policy.select([x[2, :2], x[3]])
+    policy.select(x[4])
+
+
+BAD = {
+    "complex": np.ones((3, 2)) * 1j,
+    "masked": np.ma.masked_greater(np.arange(6.0).reshape(3, 2), 3.0),
+    "text": np.array([["1", "2"], ["3", "4"]]),
+    "dates": np.array([["2020-01-01", "2020-01-02"]], "M8[D]"),
+    "objects": np.array([[object(), 1.0]], object),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_are_no_real_numbers_is_refused(kind):
+    policy, bad = small(), BAD[kind]
+    decision = policy.select(contexts()[:3])
+    for call in (
+        lambda: policy.select(bad),
+        lambda: policy.score(bad),
+        lambda: policy.select([bad, bad]),
+        lambda: BatchNeuralUCB.from_log(bad, np.ones(len(bad)), schedule=FixedGrid(24, 4)),
+        lambda: ArmBlocks.fit(bad, arms=2),
+    ):
+        with pytest.raises(InvalidContexts, match="must be numbers"):
+            call()
+    with pytest.raises(InvalidReward, match="must be numbers"):
+        policy.observe(decision, (np.ones(3) * 1j if kind == "complex" else bad[:, 0]))
+    assert policy.missing == 3
+
+
+def test_an_array_that_masks_nothing_is_an_array():
+    policy = small()
+    assert policy.select(np.ma.masked_array(contexts()[0])).round == 1

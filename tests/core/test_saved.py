@@ -1,0 +1,164 @@
+"""Fields are read once, each with what must hold of it."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+
+from rarely import SnapshotError
+from rarely.core.saved import Fields
+
+
+def fields(**values):
+    numbers = {name: value for name, value in values.items() if not isinstance(value, np.ndarray)}
+    return Fields("part", numbers, {name: value for name, value in values.items() if isinstance(value, np.ndarray)})
+
+
+def refused(sentence):
+    return pytest.raises(SnapshotError, match=re.escape(sentence))
+
+
+def test_what_fits_is_handed_out():
+    with fields(a=1.5, b=3, c=True, d="red", e=np.arange(6.0).reshape(2, 3)) as saved:
+        assert saved.number("a", least=1, most=2, above=1) == 1.5
+        assert saved.whole("b", least=3, most=3) == 3
+        assert saved.flag("c") is True
+        assert saved.choice("d", ("red", "blue")) == "red"
+        assert saved.array("e", (None, 3), least=0, most=5).sum() == 15
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds"),
+    [
+        *((junk, {}) for junk in (None, "1", True, [1], {}, math.nan, math.inf, -math.inf, np.ones(1))),
+        (1, {"least": 2}),
+        (1, {"most": 0.5}),
+        (1, {"above": 1}),
+    ],
+)
+def test_other_numbers_are_refused(value, bounds):
+    with refused("part.a"):
+        fields(a=value).number("a", **bounds)
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds"),
+    [*((junk, {}) for junk in (None, "1", True, [1], 1.0, math.nan)), (-1, {}), (1, {"least": 2}), (3, {"most": 2})],
+)
+def test_other_whole_numbers_are_refused(value, bounds):
+    with refused("a whole number"):
+        fields(a=value).whole("a", **bounds)
+
+
+@pytest.mark.parametrize("value", [0, 1, None, "true"])
+def test_a_flag_is_true_or_false(value):
+    with refused("must hold true or false in part.a, not"):
+        fields(a=value).flag("a")
+
+
+@pytest.mark.parametrize("value", [None, "green", ["red"], {}])
+def test_a_choice_is_one_of_them(value):
+    with refused("must hold one of ('red', 'blue') in part.a, not"):
+        fields(a=value).choice("a", ("red", "blue"))
+
+
+@pytest.mark.parametrize(
+    ("array", "asked", "sentence"),
+    [
+        (np.zeros((2, 3)), {"shape": (3, 2)}, "an array of shape (3, 2) in part.a, not of shape (2, 3)"),
+        (np.zeros((2, 3)), {"shape": (None, 2)}, "an array of shape (n, 2) in part.a, not of shape (2, 3)"),
+        (np.zeros(2), {"shape": (2, 1)}, "an array of shape (2, 1) in part.a, not of shape (2,)"),
+        (np.zeros(()), {"shape": (1,)}, "an array of shape (1,) in part.a, not of shape ()"),
+        (np.zeros(2, np.float32), {"shape": (2,)}, "an array of float64 in part.a, not one of float32"),
+        (np.zeros(2), {"shape": (2,), "dtype": "int"}, "an array of int64 in part.a, not one of float64"),
+        (np.zeros(2, int), {"shape": (2,), "dtype": "bool"}, "an array of bool in part.a, not one of int64"),
+        (np.array([1, np.nan]), {"shape": (2,)}, "an array of finite numbers in part.a"),
+        (np.array([1, np.inf]), {"shape": (2,), "missing": True}, "an array of finite numbers, or NaN in part.a"),
+        (np.array([1.0, 3.0]), {"shape": (2,), "most": 2}, "from -inf to 2 in part.a, not from 1 to 3"),
+        (np.array([-1, 0]), {"shape": (2,), "dtype": "int", "least": 0}, "from 0 to inf in part.a, not from -1 to 0"),
+    ],
+)
+def test_other_arrays_are_refused(array, asked, sentence):
+    with refused(sentence):
+        fields(a=array).array("a", **asked)
+
+
+def test_a_number_is_no_array():
+    with refused("must hold an array in part.a, not 1"):
+        fields(a=1).array("a", (1,))
+
+
+def test_missing_numbers_single_precision_and_flags_can_be_allowed():
+    saved = fields(a=np.array([1, np.nan]), b=np.ones(2, np.float32), c=np.array([True]))
+    assert np.isnan(saved.array("a", (2,), missing=True)[1])
+    assert saved.array("b", (2,), single=True).sum() == 2
+    assert saved.array("c", (1,), "bool").all()
+
+
+@given(
+    array=arrays_of.arrays(np.float64, arrays_of.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)),
+    shape=st.lists(st.none() | st.integers(0, 3), max_size=3).map(tuple),
+)
+def test_a_shape_fits_or_is_refused(array, shape):
+    fits = len(shape) == array.ndim and all(a in (None, b) for a, b in zip(shape, array.shape, strict=False))
+    if fits and np.isfinite(array).all():
+        assert fields(a=array).array("a", shape) is array
+    else:
+        with refused("part.a"):
+            fields(a=array).array("a", shape)
+
+
+def test_a_field_that_is_not_there_is_named():
+    for read in (lambda f: f.number("b"), lambda f: f.array("b", ()), lambda f: f.flag("b")):
+        with refused("must hold part.b, and does not"):
+            read(fields(a=1))
+
+
+def test_what_nothing_has_read_is_refused_at_the_end():
+    with refused("holds part.a, which this version does not know"), fields(a=1, b=np.zeros(1)) as saved:
+        saved.array("b", (1,))
+
+
+def test_an_error_inside_is_not_hidden_by_what_is_left_over():
+    def failing():
+        with fields(a=1):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        failing()
+
+
+def test_parts_inside_have_numbers_and_arrays_of_their_own():
+    saved = Fields("outer", {"inner": {"a": 1}, "b": 2}, {"inner.c": np.zeros(2), "d": np.ones(1)})
+    with saved:
+        with saved.inner("inner") as inner:
+            assert inner.whole("a") == 1
+            assert inner.array("c", (2,)).sum() == 0
+        saved.whole("b")
+        saved.array("d", (1,))
+    with refused("must hold fields in outer.inner, not 3"):
+        Fields("outer", {"inner": 3}, {}).inner("inner")
+    with refused("holds outer.inner.a"), Fields("outer", {"inner": {"a": 1}}, {}).inner("inner"):
+        pass
+
+
+def test_fields_that_do_not_fit_together_are_refused():
+    saved = fields(a=1)
+    saved.require(True, "")
+    saved.require_close("a", 1.0, 1.0 + 1e-9)
+    with refused("holds parts that do not fit: in part, a must be b. Use a backup."):
+        saved.require(False, "a must be b")
+    with refused("a must be 2, which its arrays give; it is 1"):
+        saved.require_close("a", 1.0, 2.0)
+    with refused("a must be"):
+        saved.require_close("a", math.nan, 2.0)
+
+
+def test_long_values_are_cut_short():
+    with refused("not [0, 0, ") as caught:
+        fields(a=[0] * 10**5).number("a")
+    assert len(str(caught.value)) < 200
