@@ -548,7 +548,7 @@ def _play(cells: Sequence[Cell], out: Path, engine: Engine, replace: bool) -> li
             out,
             engine,
             replace=replace,
-            refused=lambda files: _complain(files, "those of the cells asked for are put aside and played again"),
+            refused=lambda files: _complain(files, "cells asked for are played again, and their old files renamed"),
             started=shown.started,
             finished=shown.finished,
         )
@@ -593,7 +593,8 @@ class _Shown:
 
 def _complain(refused: Sequence[Refusal], consequence: str) -> None:
     """How many files are refused, which, and why."""
-    complained.print(f"[red]refused:[/red] {len(refused)} of the files in records; {consequence}")
+    files = "1 file" if len(refused) == 1 else f"{len(refused)} files"
+    complained.print(f"[red]refused:[/red] {files} in records; {consequence}")
     for file in refused[:MOST_NAMED]:
         complained.print(escape(f"  {file}"))
     if len(refused) > MOST_NAMED:
@@ -613,7 +614,7 @@ def _report(out: Path) -> Report:
         written = write_report(out, drawn)
     path, judged = written.path, written.judged
     if written.refused:
-        _complain(written.refused, "the report is made without them, and names them all")
+        _complain(written.refused, "the report leaves out what is refused, and says so")
     if written.without_digest:
         told.print(
             f"without digest: {written.without_digest} of {written.records} records, written by version 0.1; their "
