@@ -57,7 +57,7 @@ def play(make: type[rarely.Policy], settings: Callable[[ArmBlocks], dict[str, An
                 told, values = yesterday
                 policy.observe(told, values)
             came = np.flatnonzero(rng.random(VISITORS) < 0.9)
-            yesterday = decision.round[came], (rng.random(VISITORS) < pleased).astype(float)[came]
+            yesterday = decision[came], (rng.random(VISITORS) < pleased).astype(float)[came]
             if policy.due:
                 policy.update()
             policy.save(Path(folder) / "policy.rarely")

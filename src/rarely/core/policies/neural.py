@@ -244,8 +244,9 @@ class BatchNeuralUCB(Policy):
         steps, step_size  J gradient steps per update, of size η; None takes η from the curvature
         covariance        "auto" (the cheaper exact one), "dual" (t×t), "primal" (p×p), or one of the
                           approximations "sketched" (r×r; a `Sketch` sets r), "diagonal" and "last_layer"
-        preset            "practical": contexts scaled (fitted at the first update and kept for life from 16
-                          rounds on), a constant appended, rewards standardised, training in float32.
+        preset            "practical": contexts scaled (from the first round on, and again at an update when the
+                          data have left their scale), a constant appended, rewards standardised, training in
+                          float32.
                           "paper": the printed algorithm, contexts and rewards as they come, float64.
                           "code": as the public NeuralUCB program (biases, no √m, uniform initial weights,
                           descent on single samples that goes on from the last weights); its bonus
