@@ -22,6 +22,7 @@ from rarely.core.errors import (
     UnknownArm,
     UnknownRound,
     UpdateDue,
+    WrongDecision,
 )
 from rarely.core.forgetting import Discount, Window
 from rarely.core.policies import (
@@ -106,6 +107,7 @@ __all__ = [
     "UpdateRecord",
     "Validation",
     "Window",
+    "WrongDecision",
     "load",
     "prices",
 ]

@@ -86,7 +86,7 @@ def test_a_fitted_model_sees_earlier_rounds_alone(log, seed):
     blank = np.where(log.present, 0.0, np.nan)[order]
     facts = (log.arms[order], blank, blank, log.versions[order], log.rounds[order], log.probabilities[order])
     later.record(log.contexts[order], Decision(*facts))
-    later.observe(log.rounds[order], log.rewards[order])
+    later.observe(rounds=log.rounds[order], rewards=log.rewards[order])
     same = dr(later, target[order], model=q[order])
     assert estimate.value == pytest.approx(same.value, rel=1e-9, abs=1e-9)
     assert estimate.error == pytest.approx(same.error, rel=1e-6, abs=1e-9)
@@ -118,7 +118,7 @@ def test_without_a_model_doubly_robust_is_inverse_propensity(log, seed):
 def test_a_perfect_model_leaves_nothing_to_correct(seed):
     log = made(seed, rounds=12, told=0.0)
     q = np.where(log.present, np.nansum(log.contexts, axis=2), np.nan)
-    log.observe(log.rounds, q[np.arange(12), log.arms])
+    log.observe(rounds=log.rounds, rewards=q[np.arange(12), log.arms])
     target = target_for(log, seed)
     direct = (target * np.nan_to_num(q)).sum(axis=1)
     estimate = dr(log, target, model=q)
@@ -128,7 +128,7 @@ def test_a_perfect_model_leaves_nothing_to_correct(seed):
 
 def test_shifting_rewards_shifts_snips_and_not_its_error():
     log, other = made(1, rounds=12, told=1.0), made(1, rounds=12, told=0.0)
-    other.observe(log.rounds, log.rewards + 1000.0)
+    other.observe(rounds=log.rounds, rewards=log.rewards + 1000.0)
     target = target_for(log, 2)
     one, two = snips(log, target), snips(other, target)
     assert two.value == pytest.approx(one.value + 1000)
@@ -165,7 +165,7 @@ def test_a_target_that_the_log_never_met_is_not_estimated(estimator):
     other = DecisionLog()
     blank = np.zeros((6, 2))
     other.record(np.ones((6, 2, 1)), Decision(np.zeros(6, int), blank, blank, log.versions, log.rounds, only))
-    other.observe(log.rounds, log.rewards)
+    other.observe(rounds=log.rounds, rewards=log.rewards)
     with pytest.raises(NotIdentified, match="agree with the log at least once"):
         estimator(other, np.ones(6, int))
 

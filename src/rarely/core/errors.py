@@ -32,6 +32,10 @@ class ConflictingReward(InvalidInput):
     """A second, different reward for one round."""
 
 
+class WrongDecision(InvalidInput):
+    """A reward for a decision that this policy or log did not make, or no longer has."""
+
+
 class UnknownArm(InvalidInput):
     """A name that is not on the roster, or an arm that no name of it has."""
 
