@@ -317,6 +317,8 @@ def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
 
 def read_round_numbers(rounds: Any) -> IntArray:
     """Check the numbers of rounds that rewards are told for."""
+    if isinstance(rounds, np.ma.MaskedArray):
+        raise UnknownRound("rounds must be whole numbers in one dimension; got a masked array. Leave out the others.")
     try:
         numbers = np.atleast_1d(np.asarray(rounds))
     except ValueError as error:
