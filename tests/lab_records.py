@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rarely.lab.catalogue import PROBLEMS
-from rarely.lab.config import Cell, Configuration
+from rarely.lab.config import Cell, Configuration, identity
 from rarely.lab.records import FORMAT, Record
 
 
@@ -35,7 +35,7 @@ def record(
         {
             "format": FORMAT,
             "id": cell.id,
-            "identity": "x",
+            "identity": identity(asked),
             "code": "y",
             "asked": asked,
             "regret": regret,

@@ -43,8 +43,10 @@ from rarely.lab.plan_report import write_plan
 from rarely.lab.planner import MAX_ROUNDS, plan
 from rarely.lab.problems import find_problem
 from rarely.lab.queue import cost, plan_cells
-from rarely.lab.report import write_markdown, write_report
+from rarely.lab.records import Refusal
+from rarely.lab.report import Report, write_markdown, write_report
 from rarely.lab.runner import Engine, LocalEngine, Result, reproduce
+from rarely.lab.saved_plan import read_plan
 from rarely.lab.tables import tally
 from rarely.lab.trials import Maker, PolicyName
 from rarely.worlds import Table, World
@@ -52,6 +54,8 @@ from rarely.worlds.datasets import DATASETS, Dataset, fetch, located
 
 INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""
+MOST_NAMED = 20
+"""Refused files that a terminal names; the report has all."""
 SECONDS_BETWEEN_LINES = 10.0
 """Where there is no terminal for a bar."""
 app = typer.Typer(
@@ -171,14 +175,18 @@ def report(
 ) -> None:
     """Draw figures, judge claims and write the report again, from the records alone.
 
+    A record that was changed or damaged is left out and named. Exit code 1 if there is one.
+
     **Examples**
 
     - `rarely report out`
     - `rarely report out --markdown results.md` — the claims and tables as Markdown too
     """
-    _report(folder)
+    written = _report(folder)
     if markdown is not None:
         write_markdown(folder, markdown)
+    if written.refused:
+        raise typer.Exit(1)
 
 
 @app.command("plan")
@@ -222,6 +230,9 @@ def plan_command(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for plan.md, plan.svg and plan.json.")] = Path("plan"),
+    show: Annotated[
+        Path | None, typer.Option(help="Print the advice of a plan.json made before, if nobody changed it.")
+    ] = None,
 ) -> None:
     """Before the first round: how many updates, where, and what it costs to have fewer.
 
@@ -236,7 +247,11 @@ def plan_command(
     - `rarely plan log.csv --ignore id,time --arm page --reward minutes` — all columns but some
     - `rarely plan offers.csv --round visit --reward paid` — each arm with a row of its own
     - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of the laboratory
+    - `rarely plan --show plan/plan.json` — what an earlier plan said
     """
+    if show is not None:
+        _show_plan(show)
+        return
     _check_folder(out)
     given = {"hidden": hidden, "steps": steps, "ridge": ridge}
     settings = {name: value for name, value in given.items() if value is not None}
@@ -261,6 +276,15 @@ def plan_command(
     paths = write_plan(made, out)
     told.print(made.text(), markup=False)
     told.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
+
+
+def _show_plan(path: Path) -> None:
+    saved = read_plan(path)
+    told.print(saved.text(), markup=False)
+    if not saved.has_digest:
+        told.print(
+            "without digest: version 0.1 wrote this plan; its numbers can be a plan's, but an edit would not show"
+        )
 
 
 def _source(
@@ -519,7 +543,15 @@ def _play(cells: Sequence[Cell], out: Path, engine: Engine, replace: bool) -> li
     # Runs take from a second to minutes: only their average speed tells the time left.
     with Progress(*columns, console=told, disable=not live, speed_estimate_period=1e9) as progress:
         shown = _Shown(progress, cells, live)
-        return reproduce(cells, out, engine, replace=replace, started=shown.started, finished=shown.finished)
+        return reproduce(
+            cells,
+            out,
+            engine,
+            replace=replace,
+            refused=lambda files: _complain(files, "those of the cells asked for are put aside and played again"),
+            started=shown.started,
+            finished=shown.finished,
+        )
 
 
 class _Shown:
@@ -559,7 +591,16 @@ class _Shown:
             told.print(f"{self.count} of {self.all} cells, about {_span(ahead)} left; the last: {result.id}")
 
 
-def _report(out: Path) -> None:
+def _complain(refused: Sequence[Refusal], consequence: str) -> None:
+    """How many files are refused, which, and why."""
+    complained.print(f"[red]refused:[/red] {len(refused)} of the files in records; {consequence}")
+    for file in refused[:MOST_NAMED]:
+        complained.print(escape(f"  {file}"))
+    if len(refused) > MOST_NAMED:
+        complained.print(f"  and {len(refused) - MOST_NAMED} more")
+
+
+def _report(out: Path) -> Report:
     columns = (TextColumn("figures     "), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as progress:
         bar = progress.add_task("figures")
@@ -569,13 +610,22 @@ def _report(out: Path) -> None:
                 told.print(f"drawing {of} figures")
             progress.update(bar, completed=done, total=of)
 
-        path, judged = write_report(out, drawn)
+        written = write_report(out, drawn)
+    path, judged = written.path, written.judged
+    if written.refused:
+        _complain(written.refused, "the report is made without them, and names them all")
+    if written.without_digest:
+        told.print(
+            f"without digest: {written.without_digest} of {written.records} records, written by version 0.1; their "
+            "numbers are such as a run can have, but an edit would not show"
+        )
     lengths = sorted({j.rounds for j in judged} - {PRINTED_ROUNDS})
     if lengths:
         told.print(f"T = {', '.join(map(str, lengths))} here; the paper's claims are about T = {PRINTED_ROUNDS}")
     for preset in dict.fromkeys(j.preset for j in judged):
         told.print(f"{preset}: {tally([j for j in judged if j.preset == preset])}")
     told.print(f"report: [bold]{escape(str(path))}[/bold]")
+    return written
 
 
 def _span(seconds: float) -> str:

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import rarely
@@ -12,8 +12,9 @@ from rarely import AtRounds, BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, Ne
 from rarely.core import tuning as module
 from rarely.core.network import Network
 from rarely.core.objective import Motion
+from rarely.core.saved import Fields
 from rarely.core.training import Plan, objective_of, train
-from rarely.core.tuning import FEW, FEWEST, FIRST, FOLDS, PATHS, RUNGS, Tuning, descend_to, tune
+from rarely.core.tuning import FEW, FEWEST, FIRST, FOLDS, MOST, PATHS, RUNGS, Tuning, descend_to, mixed, tune
 from rarely.worlds import Cosine
 
 PLAN = Plan(0.01)
@@ -185,19 +186,119 @@ def test_few_samples_decide_nothing():
     assert tuning.noise is None
 
 
-def test_the_cost_is_at_most_two_descents_once_samples_are_not_few(monkeypatch):
-    work = []
-    original = module.descend_to
+@pytest.fixture
+def descents(monkeypatch):
+    """The samples and the last rung of every descent."""
+    done, original = [], module.descend_to
 
-    def counted(objective, rungs):
-        work.append(objective.samples * rungs[-1])
+    def noted(objective, rungs):
+        done.append((objective.samples, rungs[-1]))
         return original(objective, rungs)
 
-    monkeypatch.setattr(module, "descend_to", counted)
+    monkeypatch.setattr(module, "descend_to", noted)
+    return done
+
+
+def test_the_first_training_tries_each_path_on_one_fold_and_later_ones_take_turns(descents):
+    """The cost beyond few samples: two trials on 4/5 of them at first, one at each later update, and the training."""
+    net, count = Network(2, 8, skip=PATHS[0]), 2 * FEW
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(count, linear=True, dim=2)
+    tuning = Tuning()
+    for update in range(4):
+        held = tuning.held_out(np.arange(count)).sum()
+        _, tuning = tune(net, theta, x, y, np.arange(count), PLAN, tuning)
+        *trials, training = descents
+        assert trials == [(count - held, RUNGS[-1])] * (len(PATHS) if update == 0 else 1)
+        assert training == (count, RUNGS[tuning.rung])
+        descents.clear()
+
+
+def test_trials_that_never_succeed_end(descents, monkeypatch):
+    monkeypatch.setattr(module, "STABLE", 1e30)
     net = Network(2, 8, skip=PATHS[0])
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEW + 1, linear=True, dim=2)
-    tune(net, theta, x, y, np.arange(len(y)), PLAN, Tuning())
-    assert sum(work) <= 2 * len(y) * RUNGS[-1]
+    outcome, tuning = tune(net, theta, x, y, np.arange(FEW + 1), PLAN, Tuning())
+    assert len(descents) == MOST + 1
+    assert "did not fall" in outcome.reason
+    assert not tuning.comparable
+
+
+@pytest.mark.parametrize("rounds", [FEW + 50, 1000])
+def test_a_policy_from_a_log_has_tried_both_paths(rounds):
+    """And one of two versions: whichever came first was kept without a trial of the other."""
+    x, y = problem(rounds, linear=False, noise=0.05)
+    logged = BatchNeuralUCB.from_log(x, y, schedule=FixedGrid(10, 2), hidden=20, seed=0)
+    played = BatchNeuralUCB(4, FixedGrid(2 * rounds, 2), hidden=20, seed=0)
+    played.observe(played.select(x[:, None]), y)
+    played.update()
+    for policy in (logged, played):
+        assert (policy.tuning.rewards >= rounds / FOLDS / 2).all()
+        assert np.isfinite(policy.tuning.difference_errors).all()
+
+
+def test_a_path_that_is_better_is_found_at_the_first_training():
+    """Curves that no strong linear path helps with."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 10)) / np.sqrt(10)
+    policy = BatchNeuralUCB.from_log(x, np.abs(4 * x[:, :3]).sum(axis=1), schedule=FixedGrid(10, 2), seed=0)
+    assert policy.updates[0].skip == 0.0
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 4 * len(PATHS) * FOLDS),
+    st.lists(st.integers(FEW + 1, 400), min_size=1, max_size=3),
+    st.one_of(st.none(), st.integers(30, 300)),
+    st.integers(0, 10**6),
+)
+def test_a_prediction_is_never_of_a_model_that_was_trained_on_its_row(turn, counts, window, seed):
+    """Whatever the turn; also on top of predictions that version 0.1 noted in folds of another kind."""
+    rng = np.random.default_rng(seed)
+    net, size = Network(2, 4, skip=PATHS[0]), sum(counts)
+    theta, (x, y) = net.initial_weights(rng), problem(size, linear=True, dim=2, seed=seed)
+    before = np.full((counts[0] // 2, len(PATHS), len(RUNGS)), np.nan)
+    before[rng.random(len(before)) < 0.2, turn % len(PATHS)] = rng.normal(size=len(RUNGS))
+    numbers = {"path": 0, "rung": 7, "turn": turn, "first": 0}
+    rewards = np.where(np.isnan(before).all(axis=(1, 2)), np.nan, y[: len(before)])
+    arrays = {"predictions": before, "rewards": rewards, "weights": np.ones(len(before))}
+    tuning, taught = Tuning.restored(Fields("tuning", numbers, arrays)), []
+
+    def small(network, initial, contexts, rewards, plan):
+        taught.append({tuple(row) for row in contexts})
+        return objective_of(network, initial, contexts, rewards, plan)
+
+    def noted(tuning, rows, predictions, rewards):
+        assert not taught[-1] & {tuple(row) for row in x[rows]}
+        return original(tuning, rows, predictions, rewards)
+
+    original = Tuning.tried
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "objective_of", small)
+        patch.setattr(Tuning, "tried", noted)
+        for count in np.cumsum(counts):
+            rows = np.arange(0 if window is None else max(0, count - window), count)
+            tuning = tune(net, theta, x[rows], y[rows], rows, PLAN, tuning)[1]
+            assert tuning.comparable
+    assert tuning.turn > turn
+    assert not np.isnan(tuning.predictions[: len(before)][~np.isnan(before)]).any()  # nothing that was noted is lost
+
+
+@pytest.mark.parametrize("turn", range(len(PATHS) * FOLDS))
+def test_a_tuning_of_version_0_1_goes_on_where_it_was(turn, descents):
+    """Its turn is the next path and fold, and a path that it never tried is tried now."""
+    net, count = Network(2, 4, skip=PATHS[0]), 2 * FEW
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(count, linear=True, dim=2)
+    count_before = 9 if turn else 0
+    numbers = {"path": 0, "rung": 7, "turn": turn, "first": 0}
+    nothing = np.full((count_before, len(PATHS), len(RUNGS)), np.nan)
+    arrays = {"predictions": nothing, "rewards": nothing[:, 0, 0], "weights": np.ones(count_before)}
+    old = Tuning.restored(Fields("tuning", numbers, arrays))
+    assert (old.next_path, old.skip) == (turn % len(PATHS), PATHS[0] if turn else 0.0)
+    _, tuning = tune(net, theta, x, y, np.arange(count), PLAN, old)
+    trials = len(PATHS) + turn % len(PATHS)  # a fold that began with the second path is not enough
+    assert tuning.turn == turn + trials
+    assert len(descents) == trials + 1
+    assert tuning.comparable
 
 
 def test_predictions_are_kept_for_the_latest_rows_alone(monkeypatch):
@@ -419,11 +520,10 @@ def test_losses_that_are_not_there_are_nan():
     assert np.isnan(untried.losses).all()
     assert not untried.rewards.any()
     assert BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8, steps=20).tuning is None
-    x, y = problem(FEW + 50, linear=True)
+    x, y = problem(FEWEST - 1, linear=True)
     started = BatchNeuralUCB.from_log(x, y, schedule=FixedGrid(10, 2), hidden=8, seed=0).tuning
-    assert np.isfinite(started.losses[0]).all()
-    assert np.isnan(started.losses[1]).all()
-    assert np.isnan(started.difference_errors[1]).all()
+    assert np.isnan(started.losses).all()
+    assert np.isnan(started.difference_errors).all()
 
 
 def test_a_clear_winner_is_not_hidden_by_a_noisy_leader():
@@ -474,11 +574,36 @@ def test_the_noise_of_forgotten_rounds_is_forgotten(forgetting):
     assert forgetful(None, (3.0, 0.1)).updates[-1].noise > 1.0
 
 
-def test_folds_do_not_follow_a_rhythm():
-    """Every fifth row is spread over all folds."""
-    rows = np.arange(0, 1000, 5)
-    shares = [Tuning(turn=len(PATHS) * fold).held_out(rows).mean() for fold in range(FOLDS)]
-    assert max(shares) < 0.4
+FAIR = 6.0
+"""Standard deviations of a binomial count that a fold may differ by: chance exceeds it once in 10⁸ folds."""
+
+
+def unfairness(rows):
+    """By how many standard deviations the folds' counts differ at most from their share; rows are (..., n)."""
+    counts = [Tuning(turn=len(PATHS) * fold).held_out(rows).sum(axis=-1) for fold in range(FOLDS)]
+    share, n = 1 / FOLDS, rows.shape[-1]
+    return float(np.abs(np.array(counts) - share * n).max() / np.sqrt(share * (1 - share) * n))
+
+
+@given(st.integers(2, 400), st.integers(0, 10**6), st.integers(100, 1000))
+@example(5, 0, 200)
+def test_folds_do_not_follow_a_rhythm(period, offset, count):
+    """Every hour of the day, every customer of a round trip has its fair share of each fold."""
+    assert unfairness(offset + period * np.arange(count)) <= FAIR
+
+
+@pytest.mark.parametrize("period", [29, 58, 116, 174])
+def test_folds_do_not_follow_a_rhythm_that_a_product_alone_follows(period):
+    assert unfairness(np.arange(period)[:, None] + period * np.arange(100)) <= FAIR
+
+
+def test_folds_are_mixed_as_by_splitmix64():
+    """Its first numbers from the seed 0, as published with it."""
+    assert [hex(number) for number in mixed(np.arange(3))] == [
+        "0xe220a8397b1dcdaf",
+        "0x6e789e6aa1b965f4",
+        "0x6c45d188009454f",
+    ]
 
 
 def test_before_anything_was_held_out_the_record_claims_no_noise():

@@ -15,7 +15,7 @@ import pytest
 from rarely import InvalidInput
 from rarely.lab import records as records_module
 from rarely.lab.catalogue import PROBLEMS, policy_of, world_of
-from rarely.lab.config import PRESETS, Cell, Configuration, Problem
+from rarely.lab.config import PRESETS, Cell, Configuration, Problem, identity
 from rarely.lab.play import play
 from rarely.lab.queue import plan_cells
 from rarely.lab.records import BrokenRecord, MixedRecords, Store
@@ -177,7 +177,8 @@ def test_lengths_are_not_mixed_in_a_report_either(tmp_path):
     reproduce(cells(runs=1, patterns=["fixed-*"]), tmp_path, here)
     record = Store(tmp_path).read()[0]
     asked = record.data["asked"] | {"seed": 1, "rounds": 26}
-    other = record.data | {"asked": asked, "id": record.id.replace("seed0", "seed1")}
+    other = record.data | {"asked": asked, "id": record.id.replace("seed0", "seed1"), "identity": identity(asked)}
+    other |= {"curve": [*record.data["curve"], record.regret], "log_det": [*record.data["log_det"], [26, 99.0]]}
     Store(tmp_path).write(records_module.Record(other))
     with pytest.raises(MixedRecords, match="T = 25 and 26"):
         Store(tmp_path).read()
@@ -219,12 +220,59 @@ def test_a_report_never_mixes_codes(tmp_path, monkeypatch):
         store.read()
 
 
-def test_a_broken_record_is_named(tmp_path):
+def test_a_broken_record_is_named_and_its_cell_alone_is_played_again(tmp_path):
+    reproduce(cells(runs=1), tmp_path, here)
+    before = contents(tmp_path)
+    path = next(iter(before))
+    path.write_bytes(before[path][:-20])
+    with pytest.raises(BrokenRecord, match=path.name):
+        Store(tmp_path).read()
+    named, played = [], []
+    reproduce(cells(runs=1), tmp_path, here, refused=named.extend, finished=lambda result: played.append(result.id))
+    assert [file.path for file in named] == [path]
+    assert [Store(tmp_path).path(name) for name in played] == [path]
+    assert contents(tmp_path).keys() == before.keys()
+    assert Store(tmp_path).examine().refused == []
+    assert path.with_name(path.name + ".refused").read_bytes() == before[path][:-20]
+
+
+def test_a_folder_where_a_record_should_be_costs_its_cell_alone(tmp_path):
+    reproduce(cells(runs=1), tmp_path, here)
+    for _ in range(2):  # the second time the name for what is put aside is taken
+        path = next(iter(contents(tmp_path)))
+        path.unlink()
+        (path / "inside").mkdir(parents=True)
+        assert reproduce(cells(runs=1), tmp_path, here) == []
+        assert path.is_file()
+    assert len(Store(tmp_path).read()) == len(cells(runs=1))
+
+
+def test_a_broken_record_of_another_cell_is_named_and_not_touched(tmp_path):
+    reproduce(cells(runs=2), tmp_path, here)
+    path = Store(tmp_path).path(next(cell.id for cell in cells(runs=2) if cell.seed == 1))
+    path.write_bytes(b"")
+    named, started = [], []
+    reproduce(cells(runs=1), tmp_path, here, refused=named.extend, started=started.append)
+    assert ([file.path for file in named], started) == ([path], [[]])
+    assert path.read_bytes() == b""
+
+
+def test_a_refused_mixture_has_put_nothing_aside(tmp_path, monkeypatch):
     reproduce(cells(runs=1), tmp_path, here)
     path = next(iter(contents(tmp_path)))
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(BrokenRecord, match=path.name):
+    path.write_bytes(b"")
+    before = contents(tmp_path)
+    monkeypatch.setattr(records_module, "code_fingerprint", lambda: "another")
+    with pytest.raises(MixedRecords, match="other code"):
         reproduce(cells(runs=1), tmp_path, here)
+    assert contents(tmp_path) == before
+
+
+def test_numbers_that_no_report_could_use_fail_their_cell(tmp_path):
+    cell = Cell(Problem("own", Plain(float("nan"))), "raw", Configuration("linucb", ridge=1.0, beta=1.0), 0, 9)
+    (failure,) = reproduce([cell], tmp_path, here)
+    assert "regret" in failure.error or "reward" in failure.error
+    assert contents(tmp_path) == {}
 
 
 def test_half_a_record_is_never_seen(tmp_path, monkeypatch):

@@ -97,7 +97,7 @@ def test_ragged_rounds_and_slices_of_them_fit_one_log():
 def test_rounds_of_more_arms_widen_the_log():
     policy, log = Uniform(2, seed=1), DecisionLog()
     for arms in (2, 3):
-        log.record(ROUNDS[0, :arms], policy.select(ROUNDS[0, :arms]))
+        log.record(ROUNDS[:1, :arms], policy.select(ROUNDS[:1, :arms]))
     assert log.present.tolist() == [[True, True, False], [True, True, True]]
     assert log.probabilities[0].tolist() == [0.5, 0.5, 0.0]
 

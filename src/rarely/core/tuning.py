@@ -6,8 +6,9 @@ linear model, and the later ones bend it; without that path it bends from the st
     s   PATHS   the strength of the skip path        J_1 < J_2 < …   RUNGS   where to stop
 
 by cross-validation, a part at a time: each update holds out one fold of the samples, descends one path on the
-others, and notes every held-out sample's prediction at every rung. (While samples are few, and so descents cheap, it
-does so for every fold and path.)
+others, and notes every held-out sample's prediction at every rung. While samples are few, and so descents cheap, it
+does so for every fold and path. And while the paths cannot be compared yet, as at the first training, also that of a
+log, the same update goes on to the other path, so that a policy of two or three versions has tried both.
 
     p_ic   predictions   the latest of sample i under candidate c = (s, J), always held out; NaN before its turn
     e_ic   errors        (r_i − a_c − b_c·p_ic)², a_c and b_c ≥ 0 as fits candidate c best
@@ -15,7 +16,8 @@ does so for every fold and path.)
 Which mean is highest does not change when all are shifted and stretched, so a candidate is not judged by that: a long
 descent often orders the arms well although it exaggerates. The candidate in use is left only for one whose mean error,
 over the samples that both were tried on and are fitted to, is lower by more than half its standard error. The cost is a
-descent on 4/5 of the samples, and one on all of them to the chosen rung.
+descent on 4/5 of the samples, and one on all of them to the chosen rung; at a first training it is two on 4/5 of them,
+and never more than three (`MOST`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rarely.core.errors import SnapshotWarning
 from rarely.core.network import Network, Weights
@@ -42,6 +45,8 @@ FIRST = (0, 7)
 FOLDS = 5
 FEW = 150
 """Samples up to which every candidate is tried at every update."""
+MOST = 2 * len(PATHS) - 1
+"""Descents that an update beyond `FEW` samples may try: so many turns hold one fold with every path."""
 FEWEST = 10
 """Samples that two candidates must have been tried on before they are compared, and before any are tried."""
 DOUBT = 0.5
@@ -107,9 +112,8 @@ class Tuning:
         return self.turn % len(PATHS)
 
     def held_out(self, rows: IntArray) -> BoolArray:
-        """Which of the history's rows are held out next; mixed well, lest a rhythm of the stream meet the folds'."""
-        mixed = rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
-        return np.asarray(mixed % np.uint64(FOLDS) == self.turn // len(PATHS) % FOLDS, np.bool_)
+        """Which of the history's rows are held out next."""
+        return np.asarray(mixed(rows) % np.uint64(FOLDS) == self.turn // len(PATHS) % FOLDS, np.bool_)
 
     def remembering(self, rows: IntArray, weights: Array | None) -> Tuning:
         """With room for these rows of the history, and with them alone counting: so much, or in full."""
@@ -161,6 +165,12 @@ class Tuning:
         sure = np.where(gain > DOUBT * doubt, gain, 0.0)
         path, rung = np.unravel_index(int(np.argmax(sure)), sure.shape)
         return (int(path), int(rung)) if sure[path, rung] > 0 else (self.path, self.rung)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether every path has been tried on enough of the rewards that the path in use was tried on."""
+        tried = ~np.isnan(self.predictions[:, :, 0]) & (self.weights > 0)[:, None]
+        return bool(((tried & tried[:, [self.path]]).sum(axis=0) >= FEWEST).all())
 
     def compared(self) -> tuple[Array, Array]:
         """By how much each candidate's mean error is below that of the one in use, and the standard errors; (s, J)."""
@@ -275,7 +285,10 @@ def tune(
     """
     scale = scale or RewardScale()
     tuning = tuning.remembering(rows, weights)
-    for _ in range(len(PATHS) * FOLDS if len(rows) <= FEW else 1):
+    few = len(rows) <= FEW
+    for trial in range(len(PATHS) * FOLDS if few else MOST):
+        if trial and not few and tuning.comparable:
+            break
         held = tuning.held_out(rows)
         if len(rows) < FEWEST or not held.any() or held.all():
             tuning = tuning.passed()
@@ -291,6 +304,18 @@ def tune(
     chosen = replace(network, skip=tuning.skip)
     stops = descend_to(objective_of(chosen, initial, contexts, rewards, plan), RUNGS[tuning.rung : tuning.rung + 1])
     return stops.outcome(chosen), tuning
+
+
+def mixed(rows: IntArray) -> NDArray[np.uint64]:
+    """The numbers of SplitMix64 at these places: each bit depends on all bits of the row.
+
+    A product alone leaves rows of some periods (58, say) mostly in one fold: then a rhythm of the stream, such as the
+    hours of a day, decides what is held out.
+    """
+    state = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ state >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return state ^ state >> np.uint64(31)
 
 
 @dataclass(frozen=True)

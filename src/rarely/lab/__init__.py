@@ -6,5 +6,6 @@
 from rarely.lab.advice import NothingClose, Plan
 from rarely.lab.logged import InvalidLog, Log
 from rarely.lab.planner import plan
+from rarely.lab.saved_plan import BrokenPlan, SavedPlan, read_plan
 
-__all__ = ["InvalidLog", "Log", "NothingClose", "Plan", "plan"]
+__all__ = ["BrokenPlan", "InvalidLog", "Log", "NothingClose", "Plan", "SavedPlan", "plan", "read_plan"]

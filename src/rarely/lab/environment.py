@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import itertools
@@ -19,6 +20,7 @@ import rarely
 from rarely.core import native
 
 PACKAGE = Path(rarely.__file__).parent
+OWN = "rarely"
 DECISIVE = (
     *("core", "worlds/protocol.py", "worlds/synthetic.py", "worlds/table.py"),
     *("lab/config.py", "lab/catalogue.py", "lab/play.py"),
@@ -55,39 +57,63 @@ def describe() -> dict[str, str]:
 
 @cache
 def code_fingerprint() -> str:
-    """A hash of the source that decides a record's numbers, without its comments and docstrings."""
-    digest = hashlib.sha256()
-    for part in DECISIVE:
-        path = PACKAGE / part
-        for file in sorted(path.rglob("*.*")) if path.is_dir() else [path]:
-            if file.suffix in SOURCES:
-                digest.update(file.relative_to(PACKAGE).as_posix().encode())
-                digest.update(SOURCES[file.suffix](file.read_bytes()).encode())
-    return digest.hexdigest()[:16]
+    """A hash of the source that decides a record's numbers, wherever its files lie.
+
+    Comments and docstrings do not count, nor do the folders of files and of what they import: sources are hashed in
+    the order of their own text. A file that is moved, and imported from its new place, leaves the fingerprint as it
+    was; one that is renamed, or edited, does not.
+    """
+    files = [file for part in DECISIVE for file in _files(PACKAGE / part) if file.suffix in SOURCES]
+    sources = sorted(SOURCES[file.suffix](file.read_bytes()) for file in files)
+    return hashlib.sha256("\0".join(source for source in sources if source).encode()).hexdigest()[:16]
+
+
+def _files(path: Path) -> list[Path]:
+    return list(path.rglob("*.*")) if path.is_dir() else [path]
 
 
 def bare(source: bytes) -> str:
     """Source without comments, docstrings and empty lines; the same for every version of Python.
 
-    >>> bare(b"'What it is.'\\nx = 1  # a number\\n")
-    'x = 1'
+    What it imports from the package stands first, without the folders that it is in.
+
+    >>> bare(b"'What it is.'\\nfrom rarely.core.types import Array\\nx = 1  # a number\\n")
+    'types.Array\\nx = 1'
     """
     lines = source.decode().splitlines()
-    fresh = True
+    fresh, importing, start = True, False, (1, 0)
     tokens = list(tokenize.tokenize(io.BytesIO(source).readline))
     # From the end, so that places found earlier stay where they are.
     spans = []
     for token, following in itertools.pairwise(tokens):
         ends = (tokenize.NEWLINE, tokenize.ENDMARKER, tokenize.COMMENT)
         documents = token.type == tokenize.STRING and fresh and following.type in ends
-        if documents or token.type == tokenize.COMMENT:
+        if fresh and token.string in ("from", "import") and following.string == OWN:
+            importing, start = True, token.start
+        elif importing and token.type == tokenize.NEWLINE:
+            importing = False
+            spans.append((start, token.start))
+        elif documents or (token.type == tokenize.COMMENT and not importing):
             spans.append((token.start, token.end))
         if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING) and not documents:
             fresh = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
     for (row, column), (last_row, last_column) in reversed(spans):
         kept = lines[row - 1][:column] + lines[last_row - 1][last_column:]
         lines[row - 1 : last_row] = [kept]
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+    return "\n".join([*_imported(source), *(line.rstrip() for line in lines if line.strip())])
+
+
+def _imported(source: bytes) -> list[str]:
+    """What a module imports from the package: names, under those of the modules that have them."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == OWN:
+            module = (node.module or "").rpartition(".")[2]
+            found |= {f"{module}.{name.name}" + (f" as {name.asname}" if name.asname else "") for name in node.names}
+        elif isinstance(node, ast.Import):
+            own = [name for name in node.names if name.name.partition(".")[0] == OWN]
+            found |= {f"{name.name.rpartition('.')[2]} as {name.asname}" for name in own}
+    return sorted(found)
 
 
 def bare_c(source: bytes) -> str:

@@ -10,14 +10,17 @@ from rarely.lab.records import Record
 from rarely.lab.results import Comparison
 
 
-def render(records: Sequence[Record], comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> str:
-    """What was run, the claims, and a table for each problem and preset."""
+def render(
+    records: Sequence[Record], comparisons: Sequence[Comparison], judged: Sequence[Judged], doubts: Sequence[str] = ()
+) -> str:
+    """What was run, what is doubtful about it, the claims, and a table for each problem and preset."""
     facts = records[0].data["environment"]
     machines = " and ".join(sorted({record.machine for record in records}))
     hours = sum(record.seconds for record in records) / 3600
     parts = [
         f"{len(records)} records (one configuration on one run each), {hours:.1f} hours of processor time on "
         f"{machines}, Python {facts['python']}, NumPy {facts['numpy']}; code {records[0].data['code']}.",
+        *doubts,
         _written(tables.what_was_run(comparisons)),
         "## The claims",
         _claims(judged),

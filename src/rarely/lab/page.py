@@ -49,12 +49,17 @@ DEVIATIONS = (
 
 
 def render(
-    records: Sequence[Record], comparisons: Sequence[Comparison], judged: Sequence[Judged], figures: Path
+    records: Sequence[Record],
+    comparisons: Sequence[Comparison],
+    judged: Sequence[Judged],
+    figures: Path,
+    doubts: Sequence[str] = (),
 ) -> str:
-    """The whole page."""
+    """The whole page; `doubts` are what its reader must know about the records."""
     problems = [(name, list(group)) for name, group in groupby(comparisons, key=lambda c: c.problem)]
     sections = [
         _head(records, comparisons),
+        *(f'<p class="warn">{escape(doubt)}</p>' for doubt in doubts),
         _navigation(problems, judged),
         _what_was_run(records, comparisons),
         *([_claims(judged)] if judged else []),

@@ -9,6 +9,7 @@ from pathlib import Path
 from rarely.lab.advice import TOLERANCES, Plan
 from rarely.lab.frontier import CONFIDENCE, Frontier, Point
 from rarely.lab.plan_plots import draw_plan
+from rarely.lab.saved_plan import with_digest
 from rarely.lab.statistics import Estimate
 
 SHOWN = 12
@@ -19,7 +20,7 @@ def write_plan(plan: Plan, folder: Path) -> list[Path]:
     """Write all three; returns where they are."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"plan.{suffix}" for suffix in ("json", "svg", "md")]
-    text = json.dumps(plan.describe(), indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(with_digest(plan.describe()), indent=1, ensure_ascii=False, allow_nan=False)
     paths[0].write_text(text + "\n", encoding="utf-8")
     draw_plan(plan, paths[1])
     paths[2].write_text(render(plan), encoding="utf-8")

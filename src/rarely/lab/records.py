@@ -3,7 +3,9 @@
     DIR/records/PROBLEM/READING/CONFIGURATION/seedN.json.gz
 
 A record is written under another name and then renamed, so it is whole or not there. It carries the
-identity of what was asked for and the fingerprint of the code that answered.
+identity of what was asked for, the fingerprint of the code that answered, and a digest of its content. A record that
+was changed or damaged is refused and costs its own cell alone. Records of version 0.1 (format 1) have no digest: they
+are checked for what a run can have left, and marked.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,11 +26,19 @@ from rarely.core.types import Array
 from rarely.lab.catalogue import world_of
 from rarely.lab.config import Cell, Configuration, identity
 from rarely.lab.environment import code_fingerprint, describe, peak_memory
+from rarely.lab.json_object import JsonObject
 from rarely.lab.play import Played
+from rarely.lab.record_checks import check_record
+from rarely.lab.sealed import DIGEST, Malformed, check_digest, read_json, sealed
 
-FORMAT = 1
+FORMAT = 2
+WITHOUT_DIGEST = 1
+"""The format of version 0.1."""
+SUFFIX = ".json.gz"
 PART = ".part"
 """What a file is called while it is written."""
+ASIDE = ".refused"
+"""What a refused record is called once its cell is played again."""
 PER_VIEW = ("dim", "view", "constant", "context_scale")
 """What differs between the views of one world."""
 CAUSES = {"fixed": "grid", "adaptive": "determinant"}
@@ -39,7 +49,18 @@ class MixedRecords(RarelyError):
 
 
 class BrokenRecord(RarelyError):
-    """A record cannot be read."""
+    """A record cannot be read, or was changed after it was written."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A file that is not used, and why."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}. Run reproduce again to play its cell anew, or remove the file."
 
 
 @dataclass(frozen=True)
@@ -118,6 +139,11 @@ class Record:
         """Where it was played."""
         return str(self.data["environment"]["machine"])
 
+    @property
+    def has_digest(self) -> bool:
+        """Whether an edit would show; False for records of version 0.1."""
+        return DIGEST in self.data
+
 
 def make_record(cell: Cell, played: Played, wall: float) -> Record:
     """The record of a cell that was just played in this process."""
@@ -146,7 +172,16 @@ def make_record(cell: Cell, played: Played, wall: float) -> Record:
         "peak_memory": peak_memory(),
         "environment": describe(),
     }
+    check_record(data)  # what would be refused later fails now, with its cell's name
     return Record(data)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a folder holds."""
+
+    records: list[Record]
+    refused: list[Refusal]
 
 
 class Store:
@@ -157,43 +192,59 @@ class Store:
 
     def path(self, cell_id: str) -> Path:
         """Where a cell's record is, or will be."""
-        return self.folder / f"{cell_id}.json.gz"
+        return self.folder / f"{cell_id}{SUFFIX}"
 
     def write(self, record: Record) -> None:
-        """Keep a record, whole or not at all."""
+        """Keep a record with its digest, whole or not at all."""
         path = self.path(record.id)
+        text = json.dumps(sealed(record.data | {"format": FORMAT}), separators=(",", ":"))
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}{PART}")
         try:
             with open(part, "wb") as file:
-                file.write(gzip.compress(json.dumps(record.data, separators=(",", ":")).encode(), mtime=0))
+                file.write(gzip.compress(text.encode(), mtime=0))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)  # there only if Ctrl-C came, or the disk is full
 
-    def read(self) -> list[Record]:
-        """All records, in the order of their names; they must belong together."""
-        records = list(self._each())
-        codes = {record.data["code"] for record in records}
+    def examine(self) -> Found:
+        """All records in the order of their names, and the files that are refused; the records must belong together."""
+        found = self._found()
+        codes = {record.data["code"] for record in found.records}
         if len(codes) > 1:
             raise MixedRecords(
                 f"{self.folder} holds records of {len(codes)} versions of the code ({', '.join(sorted(codes))}), "
                 "whose numbers may differ. Run reproduce with --replace, or keep them in folders of their own."
             )
-        self._check_together(record.data["asked"] for record in records)
-        return records
+        self._check_together(record.data["asked"] for record in found.records)
+        return found
 
-    def missing(self, cells: Iterable[Cell], *, replace: bool = False) -> list[Cell]:
+    def read(self) -> list[Record]:
+        """All records, as `examine` has them; one that is refused is an error here."""
+        found = self.examine()
+        if found.refused:
+            raise BrokenRecord(str(found.refused[0]))
+        return found.records
+
+    def missing(
+        self,
+        cells: Iterable[Cell],
+        *,
+        replace: bool = False,
+        refused: Callable[[Sequence[Refusal]], None] = lambda files: None,
+    ) -> list[Cell]:
         """The cells without a record; refused, before anything is played, where records would be mixed.
 
         With `replace` the records of these cells that come from other code or answer another question are
-        removed, and their cells are missing. Records of other cells are never touched.
+        removed, and their cells are missing. A file of one of these cells that is no record, or a changed one, is put
+        aside under another name, and its cell is missing; `refused` hears of such files, also those of other cells,
+        which are never touched.
         """
         asked = {cell.id: (cell, cell.describe(world_of(cell))) for cell in cells}
-        fitting, misfits = list[Record](), list[Record]()
-        for record in self._each():
+        fitting, misfits, found = list[Record](), list[Record](), self._found()
+        for record in found.records:
             same = record.data["code"] == code_fingerprint()
             if record.id in asked:
                 same = same and record.data["identity"] == identity(asked[record.id][1])
@@ -211,6 +262,12 @@ class Store:
                 f"{_difference(first.data, asked[first.id][1])}. Use another --out, or --replace to play them again."
             )
         self._check_together([*(r.data["asked"] for r in fitting), *(description for _, description in asked.values())])
+        if found.refused:
+            refused(found.refused)
+        places = {self.path(name) for name in asked}
+        for file in found.refused:
+            if file.path in places:
+                _put_aside(file.path)
         for record in misfits:
             self.path(record.id).unlink()
         for part in self.folder.glob(f"**/*{PART}"):
@@ -231,18 +288,32 @@ class Store:
                     f"(T = {known[name][2]} and {one['rounds']}). Keep them in folders of their own."
                 )
 
-    def _each(self) -> Iterator[Record]:
-        for path in sorted(self.folder.glob("**/*.json.gz")):
+    def _found(self) -> Found:
+        found = Found([], [])
+        for path in sorted(self.folder.glob(f"**/*{SUFFIX}")):
             try:
-                data = json.loads(gzip.decompress(path.read_bytes()))
-                ours = data["format"] == FORMAT
-            except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-                raise BrokenRecord(
-                    f"{path} cannot be read ({error}); remove it, and its cell is played again."
-                ) from error
-            if not ours:
-                raise BrokenRecord(f"{path} has format {data['format']}; this version reads {FORMAT}.")
-            yield Record(data)
+                found.records.append(self._read(path))
+            except Malformed as error:
+                found.refused.append(Refusal(path, str(error)))
+        return found
+
+    def _read(self, path: Path) -> Record:
+        data = read_json(path)
+        if JsonObject(data).one_of("format", (WITHOUT_DIGEST, FORMAT)) == FORMAT or DIGEST in data:
+            check_digest(data)
+        check_record(data)
+        if path != self.path(data["id"]):
+            raise Malformed(f"it is the record of {data['id']}, which belongs at {self.path(data['id'])}")
+        return Record(data)
+
+
+def _put_aside(path: Path) -> None:
+    """Under a name that is free: what was refused may still be wanted."""
+    number, aside = 1, path.with_name(f"{path.name}{ASIDE}")
+    while os.path.lexists(aside):
+        number += 1
+        aside = path.with_name(f"{path.name}{ASIDE}{number}")
+    path.rename(aside)
 
 
 def _difference(data: dict[str, Any], asked: dict[str, Any]) -> str:

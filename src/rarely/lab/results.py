@@ -122,7 +122,8 @@ class Comparison:
     def ratio_of_means(self, a: Series, b: Series) -> float:
         """Mean regret of a over mean regret of b, on the runs that both have."""
         pairs = self.paired(a, b)
-        return sum(x.regret for x, _ in pairs) / sum(y.regret for _, y in pairs)
+        below = sum(y.regret for _, y in pairs)
+        return sum(x.regret for x, _ in pairs) / below if below else float("nan")
 
     def regret_difference(self, a: Series, b: Series) -> Estimate:
         """Regret of a less regret of b."""

@@ -25,7 +25,7 @@ from rarely.lab.catalogue import policy_of, world_of
 from rarely.lab.config import Cell
 from rarely.lab.environment import code_fingerprint, reset_peak_memory
 from rarely.lab.play import play
-from rarely.lab.records import Record, Store, make_record
+from rarely.lab.records import Record, Refusal, Store, make_record
 from rarely.worlds import Rounds, World
 
 try:
@@ -142,17 +142,19 @@ def reproduce(
     engine: Engine,
     *,
     replace: bool = False,
+    refused: Callable[[Sequence[Refusal]], None] = lambda files: None,
     started: Callable[[Sequence[Cell]], None] = lambda todo: None,
     finished: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Play every cell that has no record in `out` yet; what failed is returned.
+    """Play every cell that has no record in `out` yet, or one that is refused; what failed is returned.
 
-    `started` hears which cells are to be played, `finished` what came of each.
+    `refused` hears of files that are no record, or a changed one, `started` which cells are to be played, `finished`
+    what came of each.
     """
     out.mkdir(parents=True, exist_ok=True)
     store, failures = Store(out), []
     with _only_here(out):
-        todo = store.missing(cells, replace=replace)
+        todo = store.missing(cells, replace=replace, refused=refused)
         started(todo)
         for result in map(_of_this_code, engine(todo)):
             if result.record is not None:

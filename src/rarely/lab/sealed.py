@@ -1,0 +1,82 @@
+"""Files of JSON with a digest of their own content, so that a changed number does not pass for a measured one.
+
+The digest is SHA-256 over canonical JSON (sorted names, no spaces) of everything but the digest itself. It shows
+damage and edits by hand; whoever wants to forge a file can compute it too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+DIGEST = "digest"
+LARGEST_FILE = 2**28
+"""Bytes that a file may unpack to: about a thousand times those of a run of 2000 rounds."""
+DEEPEST = 20
+_DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)
+"""What a file that is damaged, or none, makes the readers raise."""
+
+
+class Malformed(ValueError):
+    """What a file holds is not what it should hold; the message says what, and leaves the file to the caller."""
+
+
+def digest_of(content: dict[str, Any]) -> str:
+    """The SHA-256 of the content, whatever order its names stand in.
+
+    >>> digest_of({"b": 1, "a": 2}) == digest_of({"a": 2, "b": 1, "digest": "anything"})
+    True
+    """
+    rest = {name: value for name, value in content.items() if name != DIGEST}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with its digest, as it is now."""
+    return content | {DIGEST: digest_of(content)}
+
+
+def check_digest(content: dict[str, Any]) -> None:
+    """Refuse content that was changed after it was sealed."""
+    if DIGEST not in content:
+        raise Malformed("it has no digest, although its format has one")
+    if content[DIGEST] != digest_of(content):
+        raise Malformed("its content differs from its digest: it was changed after it was written")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, which is compressed if its name ends in .gz."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            text = file.read(LARGEST_FILE + 1)
+        if len(text) > LARGEST_FILE:
+            raise Malformed(f"it holds more than {LARGEST_FILE // 2**20} MiB")
+        content = json.loads(text)
+    except Malformed:
+        raise
+    except _DAMAGE as error:
+        raise Malformed(f"it cannot be read ({_reason(error)})") from error
+    if not isinstance(content, dict):
+        raise Malformed(f"it holds a {type(content).__name__} where a JSON object is expected")
+    if _depth_exceeds(content, DEEPEST):
+        raise Malformed(f"it is nested more than {DEEPEST} times")
+    return content
+
+
+def _depth_exceeds(content: Any, depth: int) -> bool:
+    """Whether lists and objects stand inside each other more often than that; without recursion, which has limits."""
+    level = [content]
+    for _ in range(depth):
+        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]
+        level = [inner for inner in level if isinstance(inner, dict | list)]
+    return bool(level)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error).rstrip(".") or type(error).__name__
