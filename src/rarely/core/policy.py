@@ -415,19 +415,21 @@ class Policy(ABC):
                 history = state.history.with_rewards(rounds, rewards)
             self._state = replace(state, history=history)
 
-    def update(self) -> UpdateRecord:
+    def update(self, *, force: bool = False) -> UpdateRecord:
         """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.
 
         A training that made things worse is rejected: no version is spent, the frozen policy stays, the
         record says why, and the schedule starts afresh from here. The same holds, with a `NothingToLearnWarning`, where
-        an update is due and no reward came since the last; an update that is not due is then refused.
+        an update is due and no reward came since the last; an update that is not due is then refused. With `force` it
+        takes place: the bonuses then know the rounds since, and a policy that tunes itself judges its candidates by
+        further held-out rewards.
         """
         with self._own_lock():
-            state, record = self._updated(self._state)
+            state, record = self._updated(self._state, force)
             self._state = state
         return record
 
-    def _updated(self, state: PolicyState) -> tuple[PolicyState, UpdateRecord]:
+    def _updated(self, state: PolicyState, force: bool) -> tuple[PolicyState, UpdateRecord]:
         """The state after an update, and its record."""
         clock, history, learner = state.clock, state.history, state.frozen.learner
         if clock.spent:
@@ -435,7 +437,7 @@ class Policy(ABC):
                 f"the budget allows {clock.budget.batches} versions, and version {clock.version} is the last; "
                 "go on with select, or plan more batches."
             )
-        lesson = self._nothing_new(state) or learner.learn(history)
+        lesson = (None if force else self._nothing_new(state)) or learner.learn(history)
         frozen, version = state.frozen, clock.version
         if not lesson.reason:
             version += 1
@@ -457,7 +459,7 @@ class Policy(ABC):
         if not state.clock.due:
             raise NothingToLearn(
                 f"an update must have something to learn from, and {reason}: it would spend a version of the budget "
-                "for nothing. Call observe first."
+                "for nothing. Call observe first, or update(force=True)."
             )
         warnings.warn(
             f"an update was due, but {reason}, so it was skipped: the version in use goes on, and no version of the "
