@@ -342,7 +342,7 @@ class Policy(ABC):
                 end = clock.first_due(now, proposal.log_dets)
                 keep = len(part) if end is None or not until_due else end + 1
                 covariance.accept(proposal, keep)
-                frozen = replace(frozen, learner=frozen.learner.seen(part.rows_until(keep), keep))
+                frozen = frozen.with_learner(frozen.learner.seen(part.rows_until(keep), keep))
             if end is not None:
                 clock = clock.ended()
             if draws is not None:
@@ -362,11 +362,12 @@ class Policy(ABC):
 
         means, bonuses, probabilities, arms, chosen = _together(done)
         each = np.arange(len(arms))
-        known = np.stack([array[each, arms] for array in (probabilities, means, bonuses)], axis=1)
+        known = np.empty((len(arms), 3))
+        for column, array in enumerate((probabilities, means, bonuses)):
+            known[:, column] = array[each, arms]
         history = history.with_rounds(chosen, arms, clock.version, known, self._life)
-        after = replace(state, frozen=frozen, clock=clock, history=history, reader=reader)
-        if draws is not None:
-            after = replace(after, random=draws.state)
+        random = state.random if draws is None else draws.state
+        after = PolicyState(frozen, clock, history, random, reader, state.updates, state.learned)
         start = now - len(arms) + 1
         return after, Decision(
             arm=int(arms[0]) if rounds.single else arms,

@@ -29,6 +29,7 @@ from rarely.core.learner import Learner, Lesson, Standardised
 from rarely.core.objective import ENOUGH, TURNS
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion
+from rarely.core.rows import changed
 from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
@@ -98,7 +99,7 @@ class KernelLearner:
 
     def seen(self, contexts: Array, rounds: int) -> KernelLearner:
         scale = self.scale.seen(contexts, rounds)
-        return self if scale is self.scale else replace(self, scale=scale)
+        return self if scale is self.scale else changed(self, scale=scale)
 
     def scaled(self) -> KernelLearner:
         return replace(self, scale=self.scale.fitted())

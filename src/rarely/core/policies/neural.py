@@ -19,6 +19,7 @@ from rarely.core.learner import Lesson, Standardised
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, NoiseRadius, Occasion
+from rarely.core.rows import changed
 from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
@@ -111,7 +112,7 @@ class NeuralLearner:
 
     def seen(self, contexts: Array, rounds: int) -> NeuralLearner:
         scale = self.scale.seen(contexts, rounds)
-        return self if scale is self.scale else replace(self, scale=scale)
+        return self if scale is self.scale else changed(self, scale=scale)
 
     def scaled(self) -> NeuralLearner:
         return replace(self, scale=self.scale.fitted())
