@@ -102,6 +102,9 @@ class NeuralLearner:
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
         return self.rewards.center + self.rewards.spread * values, factors
 
+    def features(self, contexts: Array) -> Factors:
+        return self.assess(contexts)[1]
+
     @property
     def follows(self) -> bool:
         return self.scale.follows
