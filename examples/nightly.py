@@ -42,7 +42,8 @@ def play(make: type[rarely.Policy], settings: Callable[[ArmBlocks], dict[str, An
     arms = rng.integers(3, size=len(month))
     rewards = (rng.random(len(month)) < chance(month)[np.arange(len(month)), arms]).astype(float)
     logged = blocks(month)[np.arange(len(month)), arms]
-    nights = AtRounds([VISITORS * day for day in range(1, DAYS)])
+    # The first night has nothing to learn from yet: rewards come a day late.
+    nights = AtRounds([VISITORS * day for day in range(2, DAYS)])
     policy = make.from_log(logged, rewards, schedule=nights, seed=0, **settings(blocks))
     shares, yesterday = [], None
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +58,7 @@ def play(make: type[rarely.Policy], settings: Callable[[ArmBlocks], dict[str, An
                 told, values = yesterday
                 policy.observe(told, values)
             came = np.flatnonzero(rng.random(VISITORS) < 0.9)
-            yesterday = decision.round[came], (rng.random(VISITORS) < pleased).astype(float)[came]
+            yesterday = decision[came], (rng.random(VISITORS) < pleased).astype(float)[came]
             if policy.due:
                 policy.update()
             policy.save(Path(folder) / "policy.rarely")
@@ -67,7 +68,7 @@ def play(make: type[rarely.Policy], settings: Callable[[ArmBlocks], dict[str, An
 
 
 def main() -> None:
-    """Compare three policies, each with five updates."""
+    """Compare three policies, each with four updates."""
     neural = play(BatchNeuralUCB, settings=lambda blocks: {**blocks.settings, "hidden": 100})
     linear = play(LinUCB, settings=lambda blocks: {"intercept": False, "beta": 0.3})
     chosen_blindly = play(Uniform, settings=lambda blocks: {})

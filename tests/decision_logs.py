@@ -23,7 +23,7 @@ def made(seed, rounds=5, arms=3, dim=2, width=0, told=0.6):
     rows = rng.normal(size=(rounds, width)) if width else None
     log.record(contexts, Decision(picked, blank, blank, versions, numbers, chances), rows=rows)
     inside = rng.random(rounds) < told
-    log.observe(numbers[inside], rng.normal(size=inside.sum()) * 10.0 ** rng.integers(-3, 4))
+    log.observe(rounds=numbers[inside], rewards=rng.normal(size=inside.sum()) * 10.0 ** rng.integers(-3, 4))
     return log
 
 

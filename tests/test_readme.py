@@ -73,7 +73,7 @@ def test_the_nightly_example_runs(monkeypatch, capsys):
     monkeypatch.setattr(nightly, "VISITORS", 100)
     nightly.main()
     printed = capsys.readouterr().out
-    assert "<BatchNeuralUCB: version 3, round 400" in printed
+    assert "<BatchNeuralUCB: version 2, round 400" in printed
 
 
 def test_tests_named_in_the_documents_exist():

@@ -220,6 +220,7 @@ def test_an_update_with_nothing_to_learn_from_is_refused(name):
     with pytest.raises(NothingToLearn, match="since the last update"):
         policy.update()
     assert fingerprint(policy) == before
+    assert policy.update(force=True).version == 2
 
 
 @everyone

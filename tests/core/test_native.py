@@ -1,20 +1,18 @@
-"""The loops in C against NumPy's, and both against the plain loops of the oracle."""
+"""The loops in C against NumPy's, and both against the plain loops of the oracle.
+
+Every form of this processor, and those of the other architecture where they can be emulated: see `tests/loops.py`.
+"""
 
 import copy
-import os
 import pickle
-import shutil
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loops import in_kind, kinds
 from oracle import descend as plain_descend
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NotPositiveDefinite
 from rarely.core import native, scores
@@ -26,7 +24,7 @@ from rarely.core.objective import Motion, Objective
 from rarely.core.training import Plan, train
 
 needs_compiler = pytest.mark.skipif(
-    not native.available(), reason="the package was built without a C compiler: the compiled passes are not tested"
+    not native.available(), reason=f"the compiled loops are not tested: {native.missing()}"
 )
 CLOSE = {np.float32: 2e-4, np.float64: 1e-11}
 COUNTS = st.one_of(st.integers(1, 4), st.integers(5, 16), st.integers(17, 70))
@@ -43,6 +41,13 @@ SHAPES = {
 }
 
 
+@pytest.fixture(scope="module", params=kinds())
+def loops(request, tmp_path_factory):
+    """The compiled loops in every way in which they can be run here."""
+    with in_kind(request.param, tmp_path_factory.getbasetemp().parent / "drivers"):
+        yield
+
+
 def both(n, half, d, ridge, dtype, seed, depth=2, skip=None):
     """The same objective twice, in C and in NumPy."""
     rng = np.random.default_rng(seed)
@@ -57,16 +62,15 @@ def assert_close(ours, theirs, close):
         np.testing.assert_allclose(a, b, rtol=close, atol=close * max(1, np.abs(b).max(initial=0)))
 
 
-@needs_compiler
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(steps=st.integers(0, 6), warm=st.booleans(), **SHAPES)
-def test_the_compiled_steps_are_numpys(steps, warm, **shape):
+def test_the_compiled_steps_are_numpys(loops, steps, warm, **shape):
     fused, plain = both(**shape)
     start = plain.initial
     if warm:
         rng = np.random.default_rng(shape["seed"] + 1)
         start = tuple((w + rng.normal(0, 0.3, w.shape)).astype(plain.dtype) for w in plain.initial)
-    # Small against the n of the curvature after a step too, lest the two diverge, each in its own way.
+    # Small against the n of the curvature after a step too: else the two diverge, each in its own way.
     step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge + 10 * shape["n"])
     (ours, our_loss), (theirs, loss) = (o.descend(start, step, steps, np.inf) for o in (fused, plain))
     assert_close(ours, theirs, CLOSE[plain.dtype])
@@ -74,10 +78,9 @@ def test_the_compiled_steps_are_numpys(steps, warm, **shape):
     assert fused.loss(start) == pytest.approx(plain.loss(start), rel=CLOSE[plain.dtype])
 
 
-@needs_compiler
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(stretches=st.lists(st.integers(0, 4), min_size=1, max_size=3), **SHAPES)
-def test_the_compiled_steps_with_momentum_are_numpys(stretches, **shape):
+def test_the_compiled_steps_with_momentum_are_numpys(loops, stretches, **shape):
     fused, plain = both(**shape)
     step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge + 10 * shape["n"])
     ours = theirs = Motion.at_rest(plain.initial)
@@ -91,8 +94,7 @@ def test_the_compiled_steps_with_momentum_are_numpys(stretches, **shape):
         assert_close(ours.weights + ours.ago, theirs.weights + theirs.ago, CLOSE[plain.dtype])
 
 
-@needs_compiler
-def test_stretches_of_momentum_are_one_motion():
+def test_stretches_of_momentum_are_one_motion(loops):
     fused, _ = both(n=30, half=8, d=5, ridge=0.1, dtype=np.float64, seed=0, skip=2.0)
     whole, _ = fused.glide(Motion.at_rest(fused.initial), 1e-3, 20, np.inf)
     part, _ = fused.glide(Motion.at_rest(fused.initial), 1e-3, 7, np.inf)
@@ -122,10 +124,9 @@ def test_momentum_is_nesterovs():
     assert loss == pytest.approx(plain.loss(now))
 
 
-@needs_compiler
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(**SHAPES)
-def test_the_compiled_curvature_is_numpys(**shape):
+def test_the_compiled_curvature_is_numpys(loops, **shape):
     fused, plain = both(**shape)
     rng = np.random.default_rng(shape["seed"] + 1)
     vector = tuple(rng.normal(size=w.shape).astype(plain.dtype) for w in plain.initial)
@@ -140,8 +141,7 @@ def features(rng, count, widths):
     )
 
 
-@needs_compiler
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     past=st.integers(0, 300),
     new=COUNTS,
@@ -149,23 +149,22 @@ def features(rng, count, widths):
     skip=st.integers(0, 5),
     seed=st.integers(0, 10**6),
 )
-def test_candidates_get_numpys_products(past, new, widths, skip, seed):
+def test_candidates_get_numpys_products(loops, past, new, widths, skip, seed):
     rng = np.random.default_rng(seed)
     old, fresh = features(rng, past + skip, widths)[skip:], features(rng, new, widths)
     np.testing.assert_allclose(gram(old, fresh), old.vectors() @ fresh.vectors().T, rtol=1e-11, atol=1e-11)
 
 
-@needs_compiler
 @settings(max_examples=40, deadline=None)
 @given(size=st.integers(1, 300), new=COUNTS, part=st.floats(0, 1), seed=st.integers(0, 10**6))
-def test_candidates_are_solved_as_numpy_solves_them(size, new, part, seed):
+def test_candidates_are_solved_as_numpy_solves_them(loops, size, new, part, seed):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(size, size))
     factor, _ = GrowingCholesky.of(root @ root.T + size * np.eye(size))
     rows, rhs = max(1, round(part * size)), rng.normal(size=(size, new))
     ours = factor.solve(rhs[:rows], rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rarely.core.covariance.cholesky.available", lambda: False)
+        patch.setattr(scores, "compiled", lambda count: False)
         theirs = factor.solve(rhs[:rows], rows)
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
     known = whole_panels(ours)
@@ -173,9 +172,8 @@ def test_candidates_are_solved_as_numpy_solves_them(size, new, part, seed):
     np.testing.assert_allclose(going_on, factor.solve(rhs, size), rtol=1e-12, atol=1e-14)
 
 
-@needs_compiler
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_threads_share_the_candidates(threads, monkeypatch):
+def test_threads_share_the_candidates(loops, threads, monkeypatch):
     # Large enough for seven threads: each wants 2²¹ products and a block of 16 candidates of its own.
     monkeypatch.setattr(scores, "threads", lambda: threads)
     rng, widths = np.random.default_rng(0), [(60, 20), (1, 60)]
@@ -194,25 +192,23 @@ def test_a_product_is_numpys(shape):
     np.testing.assert_allclose(scores.product(a, b), a @ b.T, rtol=1e-12, atol=1e-12)
 
 
-@needs_compiler
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("depth", [2, 3])
-def test_threads_change_nothing_but_rounding(depth, threads, dtype, monkeypatch):
+def test_threads_change_nothing_but_rounding(loops, depth, threads, dtype, monkeypatch):
     # Large enough for seven threads: each wants 2¹⁸ products of its own.
-    fused, plain = both(n=1001, half=50, d=20, ridge=0.1, dtype=dtype, seed=3, depth=depth)
+    fused, plain = both(n=1001, half={2: 50, 3: 20}[depth], d=20, ridge=0.1, dtype=dtype, seed=3, depth=depth)
     monkeypatch.setattr("rarely.core.fused.threads", lambda: threads)
     step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
     assert_close(
-        fused.descend(fused.initial, step, 20, np.inf)[0],
-        plain.descend(plain.initial, step, 20, np.inf)[0],
+        fused.descend(fused.initial, step, 5, np.inf)[0],
+        plain.descend(plain.initial, step, 5, np.inf)[0],
         CLOSE[dtype],
     )
     assert fused.top_curvature(None)[0] == pytest.approx(plain.top_curvature(None)[0], rel=1e-4)
 
 
-@needs_compiler
-def test_a_unit_at_exactly_zero_is_off_as_in_numpy():
+def test_a_unit_at_exactly_zero_is_off_as_in_numpy(loops):
     rng = np.random.default_rng(0)
     net = Network(2, 4)
     initial = net.initial_weights(rng)
@@ -223,8 +219,7 @@ def test_a_unit_at_exactly_zero_is_off_as_in_numpy():
     assert not ours[0][0].any()
 
 
-@needs_compiler
-def test_the_compiled_steps_are_the_plain_ones():
+def test_the_compiled_steps_are_the_plain_ones(loops):
     rng = np.random.default_rng(0)
     net = Network(3, 6)
     initial, x, r = net.initial_weights(rng), rng.normal(size=(11, 3)), rng.normal(size=11)
@@ -234,9 +229,8 @@ def test_the_compiled_steps_are_the_plain_ones():
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
-@needs_compiler
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_hopeless_descent_stops_where_numpys_does(dtype):
+def test_a_hopeless_descent_stops_where_numpys_does(loops, dtype):
     fused, plain = both(n=20, half=4, d=3, ridge=0.1, dtype=dtype, seed=0)
     limit = 1e3 * plain.loss(plain.initial)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -246,8 +240,7 @@ def test_a_hopeless_descent_stops_where_numpys_does(dtype):
     np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-3)
 
 
-@needs_compiler
-def test_a_descent_that_overflows_is_seen():
+def test_a_descent_that_overflows_is_seen(loops):
     fused, _ = both(n=20, half=4, d=3, ridge=0.1, dtype=np.float32, seed=0)
     assert not np.isfinite(fused.descend(fused.initial, 1e30, 50, np.inf)[1])
 
@@ -279,113 +272,6 @@ def test_contexts_need_not_be_contiguous():
     assert_close(one.weights, other.weights, 1e-15)
 
 
-@pytest.mark.parametrize(("given", "threads"), [("3", 3), ("0", None), ("many", None), ("²", None)])
-def test_threads_are_those_of_blas(given, threads, monkeypatch):
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    assert native.threads() == (threads or native._cores())
-
-
-def test_it_can_be_turned_off():
-    code = "from rarely.core import native; print(native.available())"
-    environment = os.environ | {"RARELY_COMPILED": "0"}
-    said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "False"
-
-
-@contextmanager
-def rebuilt(folder, flags=(), edit=lambda text: text):
-    """The library as it would be with other flags or sources."""
-    for source in Path(native.__file__).parent.glob("*.[ch]"):
-        (folder / source.name).write_text(edit(source.read_text()))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "LIBRARY", folder / "native.so")
-        command = ["gcc", "-O2", "-w", "-shared", "-fPIC", "-pthread", f"-DSOURCES={native.checksum()}u", *flags]
-        subprocess.run([*command, *sorted(map(str, folder.glob("*.c"))), "-o", folder / "native.so"], check=True)
-        native.library.cache_clear()
-        try:
-            yield
-        finally:
-            native.library.cache_clear()
-
-
-needs_gcc = pytest.mark.skipif(
-    not native.available() or shutil.which("gcc") is None,
-    reason="no gcc: other builds of the compiled loops are not tested",
-)
-
-
-@needs_gcc
-def test_the_form_for_avx2_gives_the_same(tmp_path):
-    # The form is chosen by what the processor says it can; here the answer is overruled.
-    with rebuilt(tmp_path, edit=lambda text: text.replace('HAS("x86-64-v4")', "0")):
-        assert native.library().form() == 3
-        for dtype in (np.float32, np.float64):
-            for depth in (2, 3):
-                fused, plain = both(n=37, half=11, d=5, ridge=0.1, dtype=dtype, seed=5, depth=depth)
-                step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
-                ours, theirs = (o.descend(o.initial, step, 9, np.inf)[0] for o in (fused, plain))
-                assert_close(ours, theirs, CLOSE[dtype])
-                assert_close(fused.curvature_times(ours)[1], plain.curvature_times(ours)[1], CLOSE[dtype])
-        rng, widths = np.random.default_rng(1), [(70, 30), (1, 70)]
-        for count in (3, 11, 40):
-            old, fresh = features(rng, 150, widths), features(rng, count, widths)
-            k, matrix = gram(old, fresh), gram(old, old) + np.eye(150)
-            np.testing.assert_allclose(k, old.vectors() @ fresh.vectors().T, rtol=1e-10, atol=1e-10)
-            solution = GrowingCholesky.of(matrix)[0].solve(k, 150)
-            np.testing.assert_allclose(np.linalg.cholesky(matrix) @ solution, k, rtol=1e-9, atol=1e-8)
-
-
-@needs_gcc
-def test_without_avx2_numpy_does_it(tmp_path):
-    edit = lambda text: text.replace('HAS("x86-64-v4")', "0").replace('HAS("x86-64-v3")', "0")  # noqa: E731
-    with rebuilt(tmp_path, edit=edit):
-        assert not native.available()
-
-
-@needs_gcc
-def test_a_library_of_other_sources_is_not_called(tmp_path):
-    with rebuilt(tmp_path):
-        (tmp_path / "scores.c").write_text("/* another version */")
-        with pytest.warns(RuntimeWarning, match="install the package again"):
-            assert not native.available()
-
-
-@needs_gcc
-def test_a_library_of_before_there_were_checks_is_not_called(tmp_path):
-    with rebuilt(tmp_path, edit=lambda text: text.replace("unsigned sources(void)", "unsigned origin(void)")):
-        assert not native.available()
-
-
-@needs_gcc
-def test_what_no_thread_can_be_had_for_the_caller_does(tmp_path, monkeypatch):
-    (tmp_path / "none.c").write_text("int no_thread() { return 11; }")
-    monkeypatch.setattr(scores, "threads", lambda: 3)
-    monkeypatch.setattr("rarely.core.fused.threads", lambda: 3)
-    with rebuilt(tmp_path, ["-Dpthread_create=no_thread"]):
-        fused, plain = both(n=501, half=50, d=20, ridge=0.1, dtype=np.float64, seed=3)
-        ours, theirs = (o.descend(o.initial, 1e-4, 5, np.inf)[0] for o in (fused, plain))
-        assert_close(ours, theirs, 1e-11)
-        rng, widths = np.random.default_rng(0), [(60, 20), (1, 60)]
-        old, fresh = features(rng, 500, widths), features(rng, 100, widths)
-        np.testing.assert_allclose(gram(old, fresh), old.vectors() @ fresh.vectors().T, rtol=1e-10, atol=1e-10)
-
-
-@needs_gcc
-def test_without_memory_it_says_so(tmp_path):
-    (tmp_path / "none.c").write_text("void *no_memory() { return 0; }")
-    with rebuilt(tmp_path, ["-Daligned_alloc=no_memory"]):
-        fused, _ = both(n=5, half=2, d=2, ridge=0.1, dtype=np.float64, seed=3)
-        with pytest.raises(MemoryError, match="no memory"):
-            fused.loss(fused.initial)
-        with pytest.raises(MemoryError, match="no memory"):
-            fused.curvature_times(fused.initial)
-        factor, _ = GrowingCholesky.of(np.eye(20))
-        with pytest.raises(MemoryError, match="no memory"):
-            factor.solve(np.ones((20, 40)), 20)
-
-
 @needs_compiler
 def test_stretches_are_one_descent(monkeypatch):
     fused, _ = both(n=30, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0)
@@ -396,8 +282,7 @@ def test_stretches_are_one_descent(monkeypatch):
     assert whole[1] == pytest.approx(again[1], rel=1e-14)
 
 
-@needs_compiler
-def test_a_loss_that_is_no_number_ends_the_descent():
+def test_a_loss_that_is_no_number_ends_the_descent(loops):
     fused, _ = both(n=30, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0)
     broken = tuple(np.full_like(w, np.nan) for w in fused.initial)
     started = time.perf_counter()
@@ -406,8 +291,7 @@ def test_a_loss_that_is_no_number_ends_the_descent():
     assert time.perf_counter() - started < 30
 
 
-@needs_compiler
-def test_the_curvature_of_a_dead_unit_is_numpys():
+def test_the_curvature_of_a_dead_unit_is_numpys(loops):
     net, rng = Network(2, 4), np.random.default_rng(0)
     initial = net.initial_weights(rng)
     initial[0][0] = 0.0
@@ -450,9 +334,8 @@ def test_contexts_without_a_reward_each_are_refused():
         train(net, net.initial_weights(np.random.default_rng(0)), np.ones((4, 3)), np.ones(8), Plan(ridge=0.1))
 
 
-@needs_compiler
 @given(order=st.integers(1, 140), seed=st.integers(0, 99))
-def test_small_factors_and_their_inverses_are_lapacks(order, seed):
+def test_small_factors_and_their_inverses_are_lapacks(loops, order, seed):
     rows = np.random.default_rng(seed).normal(size=(order, order + 2))
     matrix = rows @ rows.T + 0.1 * np.eye(order)
     lower = scores.factor(matrix)
@@ -461,17 +344,15 @@ def test_small_factors_and_their_inverses_are_lapacks(order, seed):
     assert not np.triu(scores.inverse(lower), 1).any()
 
 
-@needs_compiler
 @pytest.mark.parametrize("last", [-1.0, 0.0, np.nan])
-def test_a_small_matrix_that_is_not_positive_definite_is_refused(last):
+def test_a_small_matrix_that_is_not_positive_definite_is_refused(loops, last):
     with pytest.raises(np.linalg.LinAlgError):
         scores.factor(np.diag([1.0, last]))
 
 
-@needs_compiler
 @settings(max_examples=12, deadline=None)
 @given(order=st.integers(100, 420), seed=st.integers(0, 99), log_ridge=st.floats(-4, 1))
-def test_large_factors_are_lapacks(order, seed, log_ridge):
+def test_large_factors_are_lapacks(loops, order, seed, log_ridge):
     """Panel by panel, whether the last one is whole or not."""
     rows = np.random.default_rng(seed).normal(size=(order, order // 2))
     matrix = rows @ rows.T + 10**log_ridge * np.eye(order)
@@ -482,9 +363,8 @@ def test_large_factors_are_lapacks(order, seed, log_ridge):
     assert not np.triu(lower, 1).any()
 
 
-@needs_compiler
 @pytest.mark.parametrize("where", [0, 130, 299])
-def test_a_large_matrix_that_is_not_positive_definite_is_refused(where):
+def test_a_large_matrix_that_is_not_positive_definite_is_refused(loops, where):
     matrix = np.eye(300)
     matrix[where, where] = -1.0
     with pytest.raises(NotPositiveDefinite):

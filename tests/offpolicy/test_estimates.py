@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from decision_logs import made, target_for
 from rarely import Decision, InvalidInput, LinUCB, Uniform
-from rarely.offpolicy import DecisionLog, InvalidLog, InvalidTarget, NotIdentified, Ridge, dr, ips, snips
+from rarely.offpolicy import DecisionLog, InvalidLog, InvalidTarget, NotIdentified, Ridge, difference, dr, ips, snips
 from rarely.offpolicy.models import stages
 
 logs = st.builds(
@@ -86,7 +86,7 @@ def test_a_fitted_model_sees_earlier_rounds_alone(log, seed):
     blank = np.where(log.present, 0.0, np.nan)[order]
     facts = (log.arms[order], blank, blank, log.versions[order], log.rounds[order], log.probabilities[order])
     later.record(log.contexts[order], Decision(*facts))
-    later.observe(log.rounds[order], log.rewards[order])
+    later.observe(rounds=log.rounds[order], rewards=log.rewards[order])
     same = dr(later, target[order], model=q[order])
     assert estimate.value == pytest.approx(same.value, rel=1e-9, abs=1e-9)
     assert estimate.error == pytest.approx(same.error, rel=1e-6, abs=1e-9)
@@ -118,7 +118,7 @@ def test_without_a_model_doubly_robust_is_inverse_propensity(log, seed):
 def test_a_perfect_model_leaves_nothing_to_correct(seed):
     log = made(seed, rounds=12, told=0.0)
     q = np.where(log.present, np.nansum(log.contexts, axis=2), np.nan)
-    log.observe(log.rounds, q[np.arange(12), log.arms])
+    log.observe(rounds=log.rounds, rewards=q[np.arange(12), log.arms])
     target = target_for(log, seed)
     direct = (target * np.nan_to_num(q)).sum(axis=1)
     estimate = dr(log, target, model=q)
@@ -126,9 +126,120 @@ def test_a_perfect_model_leaves_nothing_to_correct(seed):
     assert estimate.error == pytest.approx(direct.std(ddof=1) / math.sqrt(12), rel=1e-9, abs=1e-12)
 
 
+DOUBLE = {"ips": 0, "snips": 1, "dr": 2}
+
+
+@settings(max_examples=60, deadline=None)
+@given(log=logs, seed=seeds, name=st.sampled_from(sorted(DOUBLE)))
+def test_a_difference_is_what_two_plain_loops_say_round_by_round(log, seed, name):
+    assume(len(log.observed) > 1)
+    a, b, q = (
+        target_for(log, seed),
+        target_for(log, seed + 1),
+        np.random.default_rng(seed).normal(size=log.present.shape),
+    )
+    found = difference(log, a, b, estimator=name, model=q if name == "dr" else None)
+    kept = log.observed
+    each = np.arange(len(kept))
+    arms, rewards = log.arms[kept], log.rewards[kept]
+    values, influences, weights = [], [], []
+    for target in (a, b):
+        w = target[kept][each, arms] / log.probabilities[kept][each, arms]
+        value = oracle(log, target, q)[DOUBLE[name]][0]
+        direct = np.where(target[kept] > 0, target[kept] * q[kept], 0.0).sum(axis=1)
+        terms = {
+            "ips": w * rewards - value,
+            "snips": w * (rewards - value) / w.mean(),
+            "dr": direct + w * (rewards - q[kept][each, arms]) - value,
+        }
+        values.append(value)
+        influences.append(terms[name])
+        weights.append(w / w.mean() if name == "snips" else w)
+    apart, spread = values[0] - values[1], influences[0] - influences[1]
+    error = math.sqrt((spread**2).sum() / (len(kept) * (len(kept) - 1)))
+    scale = 1e-9 * (1 + np.abs(rewards).max() * np.max(weights))
+    assert found.value == pytest.approx(apart, rel=1e-9, abs=scale)
+    assert found.error == pytest.approx(error, rel=1e-6, abs=scale)
+    assert found.high - found.value == pytest.approx(1.959964 * error, rel=1e-6, abs=scale)
+    assert found.largest_weight == pytest.approx(np.abs(weights[0] - weights[1]).max())
+    back = difference(log, b, a, estimator=name, model=q if name == "dr" else None)
+    assert [-back.high, -back.low, -back.value] == pytest.approx([found.low, found.high, found.value], abs=scale)
+
+
+@settings(max_examples=40, deadline=None)
+@given(log=logs, seed=seeds, name=st.sampled_from(sorted(DOUBLE)), clicks=st.booleans())
+def test_a_target_does_not_differ_from_itself(log, seed, name, clicks):
+    assume(len(log.observed) > 2)
+    if clicks:
+        log = DecisionLog.from_arrays(
+            np.nan_to_num(log.contexts),
+            log.arms,
+            (log.rewards > 0) * 1.0,
+            probabilities=log.probabilities,
+            mask=log.present,
+        )
+    target = target_for(log, seed)
+    found = difference(log, target, target, estimator=name)
+    assert (found.value, found.error, found.low, found.high) == (0.0, 0.0, 0.0, 0.0)
+    assert found.effective_rounds == 0.0
+
+
+def test_a_difference_is_surer_than_its_parts():
+    """Two targets that differ in one round of ten; most of the noise is common to both."""
+    rng = np.random.default_rng(0)
+    contexts, policy = rng.normal(size=(1000, 2, 1)), Uniform(1, seed=0)
+    decision, log = policy.select(contexts), DecisionLog()
+    log.record(contexts, decision)
+    log.observe(decision, 3.0 * decision.arm + 5 * rng.normal(size=1000))
+    always, mostly = np.ones(1000, int), (np.arange(1000) % 10 > 0).astype(int)
+    found = difference(log, always, mostly, estimator="snips")
+    parts = snips(log, always), snips(log, mostly)
+    assert found.value == pytest.approx(parts[0].value - parts[1].value)
+    assert found.error < 0.5 * math.hypot(parts[0].error, parts[1].error)
+    assert found.low <= 0.3 <= found.high
+    assert 80 < found.effective_rounds < 130
+
+
+def test_the_model_of_a_difference_is_fitted_once():
+    log, fits = made(1, rounds=12, told=1.0), []
+
+    def fit(contexts, rewards):
+        fits.append(len(rewards))
+        return lambda rows: np.full(len(rows), rewards.mean())
+
+    found = difference(log, target_for(log, 0), target_for(log, 1), model=fit)
+    assert fits == [start for start, _ in stages(12)]
+    apart = dr(log, target_for(log, 0), model=fit).value - dr(log, target_for(log, 1), model=fit).value
+    assert found.value == pytest.approx(apart)
+    assert found.rounds == 11
+
+
+def test_what_cannot_be_a_difference_is_refused():
+    log = made(1, rounds=12, told=1.0)
+    target = target_for(log, 0)
+    with pytest.raises(InvalidInput, match="estimator must be one of 'ips', 'snips', 'dr'"):
+        difference(log, target, target, estimator="dm")
+    with pytest.raises(InvalidInput, match="only dr has one"):
+        difference(log, target, target, estimator="ips", model=Ridge())
+    with pytest.raises(InvalidInput, match="level must be"):
+        difference(log, target, target, level=95)
+    with pytest.raises(InvalidTarget, match="must be a Policy"):
+        difference(log, target, "other")
+
+
+def test_notes_of_a_difference_name_the_target():
+    n = 600
+    rare = np.tile([1 - 2e-6, 1e-6, 1e-6], (n, 1))
+    rewards = np.random.default_rng(0).normal(size=n)
+    log = DecisionLog.from_arrays(np.ones((n, 3, 1)), np.zeros(n, int), rewards, probabilities=rare)
+    note = difference(log, rare, np.full((n, 3), 1 / 3), estimator="ips").note
+    assert "The weights of the target b average" in note
+    assert "target a" not in note
+
+
 def test_shifting_rewards_shifts_snips_and_not_its_error():
     log, other = made(1, rounds=12, told=1.0), made(1, rounds=12, told=0.0)
-    other.observe(log.rounds, log.rewards + 1000.0)
+    other.observe(rounds=log.rounds, rewards=log.rewards + 1000.0)
     target = target_for(log, 2)
     one, two = snips(log, target), snips(other, target)
     assert two.value == pytest.approx(one.value + 1000)
@@ -165,7 +276,7 @@ def test_a_target_that_the_log_never_met_is_not_estimated(estimator):
     other = DecisionLog()
     blank = np.zeros((6, 2))
     other.record(np.ones((6, 2, 1)), Decision(np.zeros(6, int), blank, blank, log.versions, log.rounds, only))
-    other.observe(log.rounds, log.rewards)
+    other.observe(rounds=log.rounds, rewards=log.rewards)
     with pytest.raises(NotIdentified, match="agree with the log at least once"):
         estimator(other, np.ones(6, int))
 
@@ -191,8 +302,8 @@ def test_missing_rewards_and_few_effective_rounds_are_said_aloud():
     contexts = np.ones((60, 2, 1))
     decision = policy.select(contexts)
     long.record(contexts, decision)
-    long.observe(decision, np.ones(60))
-    assert "the interval has no width" in ips(long, policy).note
+    long.observe(decision, np.full(60, 3.0))
+    assert "All 60 rewards that count are 3: the interval has no width" in ips(long, policy).note
     varied = DecisionLog()
     varied.record(contexts, decision)
     varied.observe(decision, np.arange(60.0))
@@ -238,6 +349,10 @@ def test_a_level_that_is_none_is_refused(level):
         ([[0.5, 0.5]] * 6, "whole numbers of shape"),
         ([[1.0, 0.0, 0.0], [1.0]], "must be a Policy"),
         ("greedy", "must be a Policy"),
+        (np.ma.masked_array([0] * 6, mask=[1] + [0] * 5), "must not be masked"),
+        (np.zeros(6, object), "must be a Policy"),
+        (np.full((6, 3), 1 / 3 + 0j), "must be a Policy"),
+        (np.ma.masked_array(np.full((6, 3), 1 / 3)), "must not be masked"),
         ([3] * 6, "arms must be 0 … 2"),
         ([-1] * 6, "arms must be 0 … 2"),
         ([[0.5, 0.5, 0.5]] * 6, "sum to 1"),
@@ -269,6 +384,11 @@ def test_a_target_chooses_no_arm_that_was_not_there():
         (np.full((12, 3), np.inf), "function that fits"),
         ("ridge", "function that fits"),
         ([[1.0], [1.0, 2.0]], "function that fits"),
+        (np.zeros((12, 3), complex), "must be real numbers"),
+        (np.zeros((12, 3), object), "must be real numbers"),
+        (np.ma.masked_array(np.zeros((12, 3))), "must not be masked"),
+        (lambda contexts, rewards: lambda rows: np.zeros(len(rows), complex), "must be real numbers"),
+        (lambda contexts, rewards: lambda rows: np.ma.masked_array(np.zeros(len(rows))), "must not be masked"),
         (lambda contexts, rewards: lambda rows: np.zeros(2), "one finite reward"),
         (lambda contexts, rewards: lambda rows: np.full(len(rows), np.nan), "not all finite"),
     ],

@@ -1,17 +1,19 @@
 """What goes into a log comes out of it, or is refused aloud."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from rarely import (
     ArmBlocks,
     ConflictingReward,
-    Decision,
     InvalidContexts,
     InvalidInput,
     InvalidReward,
     Uniform,
     UnknownRound,
+    WrongDecision,
 )
 from rarely.offpolicy import DecisionLog, InvalidLog
 from worlds import contexts as stream
@@ -34,7 +36,7 @@ def test_a_log_holds_what_the_policy_decided():
     single = policy.select(ROUNDS[4])
     log.record(ROUNDS[4], single)
     log.observe(single, 7.0)
-    log.observe([2, 1], [2.0, 1.0])
+    log.observe(rounds=[2, 1], rewards=[2.0, 1.0])
     assert log.arms.tolist() == [*block.arm, single.arm]
     assert log.rounds.tolist() == [1, 2, 3, 4, 5]
     assert log.versions.tolist() == [0] * 5
@@ -95,7 +97,7 @@ def test_ragged_rounds_and_slices_of_them_fit_one_log():
 def test_rounds_of_more_arms_widen_the_log():
     policy, log = Uniform(2, seed=1), DecisionLog()
     for arms in (2, 3):
-        log.record(ROUNDS[0, :arms], policy.select(ROUNDS[0, :arms]))
+        log.record(ROUNDS[:1, :arms], policy.select(ROUNDS[:1, :arms]))
     assert log.present.tolist() == [[True, True, False], [True, True, True]]
     assert log.probabilities[0].tolist() == [0.5, 0.5, 0.0]
 
@@ -132,16 +134,121 @@ def test_decisions_until_due_are_recorded_with_their_own_rounds():
 )
 def test_a_wrong_reward_is_refused_as_by_a_policy_and_nothing_is_kept(told, error):
     log, _ = recorded()
-    log.observe([2], [2.0])
+    log.observe(rounds=[2], rewards=[2.0])
     with pytest.raises(error):
-        log.observe(*told)
+        log.observe(rounds=told[0], rewards=told[1])
     assert log.missing == 5
-    log.observe([2], [2.0])
+    log.observe(rounds=[2], rewards=[2.0])
 
 
 def changed(decision, **fields):
-    kept = {name: getattr(decision, name) for name in Decision.__slots__}
-    return Decision(**(kept | fields))
+    return dataclasses.replace(decision, **fields)
+
+
+@pytest.mark.parametrize("numbers", [[1, 2], np.array([1, 2]), 1, "first", 2.0])
+def test_numbers_for_a_decision_are_refused_with_what_to_do(numbers):
+    log, decision = recorded()
+    with pytest.raises(InvalidInput, match=r"observe\(rounds=\[…\], rewards=\[…\]\)"):
+        log.observe(numbers, [1.0, 2.0])
+    with pytest.raises(InvalidInput, match="are not arms"):
+        log.observe(decision.arm, np.ones(6))
+    assert log.missing == 6
+
+
+def test_a_reward_is_told_for_a_decision_or_for_rounds():
+    log, decision = recorded()
+    with pytest.raises(InvalidInput, match="either a decision"):
+        log.observe(decision, np.ones(6), rounds=[1, 2, 3, 4, 5, 6])
+    with pytest.raises(InvalidInput, match="either a decision"):
+        log.observe(rewards=[1.0])
+    with pytest.raises(InvalidReward, match="needs rewards"):
+        log.observe(decision)
+    log.observe(rounds=3, rewards=1.0)
+    log.observe(rounds=[3, 3, 4], rewards=[1.0, 1.0, 2.0])
+    assert log.rewards[2:4].tolist() == [1.0, 2.0]
+    assert log.missing == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"arm": lambda d: (d.arm + 1) % 3}, "the arm on record for round 3 is"),
+        ({"version": lambda d: d.version + 1}, "the version on record for round 3 is 0, and this decision has 1"),
+        ({"probabilities": lambda d: np.full((2, 3), 0.25)}, r"probability of the arm on record .* has 0\.25"),
+        ({"arm": lambda d: np.full(2, 7)}, "has 7"),
+    ],
+)
+def test_a_decision_that_is_not_on_record_gets_no_reward(fields, message):
+    log, decision = recorded()
+    part = decision[2:4]
+    other = changed(part, **{name: make(part) for name, make in fields.items()})
+    with pytest.raises(WrongDecision, match=message):
+        log.observe(other, [1.0, 2.0])
+    assert log.missing == 6
+    log.observe(part, [1.0, 2.0])
+    with pytest.raises(UnknownRound, match="round 9 is not in the log"):
+        log.observe(changed(part, round=np.array([3, 9])), [1.0, 2.0])
+
+
+def test_after_a_restart_the_lost_decisions_get_no_reward():
+    """Saved, decided, crashed and loaded: the new rounds have the numbers of the lost ones."""
+    lost = Uniform(2, seed=1).select(ROUNDS)
+    log = DecisionLog()
+    again = Uniform(2, seed=2).select(ROUNDS)
+    log.record(ROUNDS, again)
+    assert not np.array_equal(lost.arm, again.arm)
+    with pytest.raises(WrongDecision, match="decided that round again"):
+        log.observe(lost, np.ones(6))
+    assert log.missing == 6
+
+
+MASKED = np.ma.masked_array([0, 1, 0, 1, 0, 1], mask=[1, 0, 0, 0, 0, 0])
+ODD = {"complex": np.ones(6) + 1j, "masked": MASKED, "object": np.array([0] * 6, object), "text": ["0"] * 6}
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize(
+    ("name", "error"), [("rewards", InvalidReward), ("arms", InvalidLog), ("propensities", InvalidLog)]
+)
+def test_odd_arrays_are_no_columns_of_a_log(name, error, kind):
+    given = {"contexts": ROUNDS, "arms": [0] * 6, "rewards": [1.0] * 6, "propensities": [0.5] * 6} | {name: ODD[kind]}
+    with pytest.raises(error, match=f"{name} must"):
+        DecisionLog.from_arrays(**given)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_arrays_are_no_rewards_rounds_or_rows(kind):
+    log, decision = recorded()
+    with pytest.raises(InvalidReward, match="rewards must"):
+        log.observe(decision, ODD[kind])
+    with pytest.raises(UnknownRound, match="rounds must"):
+        log.observe(rounds=ODD[kind], rewards=np.ones(6))
+    with pytest.raises(InvalidContexts, match="rows must"):
+        DecisionLog().record(ROUNDS, decision, rows=np.ma.atleast_2d(ODD[kind]).T if kind == "masked" else ODD[kind])
+    for name in ("arm", "version", "round"):
+        with pytest.raises(InvalidLog, match=f"{name} of a decision must"):
+            DecisionLog().record(ROUNDS, changed(decision, **{name: ODD[kind]}))
+    chances = decision.probabilities
+    odd = {"complex": chances + 1j, "masked": np.ma.masked_array(chances), "object": chances.astype(object)}
+    with pytest.raises(InvalidLog, match="probabilities of a decision must"):
+        DecisionLog().record(ROUNDS, changed(decision, probabilities=odd.get(kind, "text")))
+    assert log.missing == 6
+
+
+@pytest.mark.parametrize("rounds", [[1.0], [[1]], np.array([2**64 - 1], np.uint64)])
+def test_rounds_are_whole_numbers(rounds):
+    log, _ = recorded()
+    with pytest.raises(UnknownRound, match="whole numbers in one dimension"):
+        log.observe(rounds=rounds, rewards=[1.0])
+
+
+@pytest.mark.parametrize(
+    "fields", [{"arm": np.zeros(5, int)}, {"version": 0}, {"round": [1]}, {"probabilities": np.ones(6)}]
+)
+def test_a_decision_has_as_many_of_everything(fields):
+    _, decision = recorded()
+    with pytest.raises(InvalidLog, match="one arm, version and round for each"):
+        DecisionLog().record(ROUNDS, changed(decision, **fields))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +257,7 @@ def changed(decision, **fields):
         ({"probabilities": np.full((6, 3), 0.5)}, InvalidLog, "sum to 1"),
         ({"probabilities": np.full((6, 3), np.nan)}, InvalidLog, "at least 0"),
         ({"probabilities": np.array([[1.5, -0.5, 0.0]] * 6)}, InvalidLog, "at least 0"),
-        ({"probabilities": np.full((6, 2), 0.5)}, InvalidLog, "each arm"),
+        ({"probabilities": np.full((6, 2), 0.5)}, InvalidLog, "for each arm"),
         ({"probabilities": np.eye(3)[[0] * 6], "arm": np.full(6, 2)}, InvalidLog, "positive probability"),
         ({"arm": np.full(6, 3)}, InvalidLog, "positive probability"),
         ({"round": np.full(6, 1)}, InvalidLog, "round 1 came twice"),

@@ -127,13 +127,14 @@ class ContextReader:
                 "contexts of ArmBlocks are scaled already, but this policy was made without their settings and would "
                 "scale them again, which fills the zero blocks. Make the policy with **blocks.settings."
             )
-        for table in _tables(contexts):
-            names = column_names(table)
-            if self.columns is not None and names is not None and names != self.columns:
-                raise InvalidContexts(
-                    f"the columns of contexts must be those of the first call, in its order: {_listed(self.columns)}; "
-                    f"got {_listed(names)}. Select them by name: contexts[{list(self.columns)!r}]."
-                )
+        if self.columns is not None:
+            for names in filter(None, map(column_names, _tables(contexts))):
+                if names != self.columns:
+                    raise InvalidContexts(
+                        "the columns of contexts must be those of the first call, in its order: "
+                        f"{_listed(self.columns)}; got {_listed(names)}. Select them by name: "
+                        f"contexts[{list(self.columns)!r}]."
+                    )
         return read_rounds(contexts, mask, self.dim)
 
     def after(self, contexts: Any, rounds: Rounds) -> ContextReader:

@@ -71,6 +71,10 @@ class TooExpensive(RarelyError, MemoryError):
     """A covariance whose price is above the memory limit; the message has the alternatives' prices."""
 
 
+class NotCompiled(RarelyError, RuntimeError):
+    """RARELY_COMPILED=1 asks for the compiled loops, and they are missing; the message says why."""
+
+
 class NotPositiveDefinite(RarelyError, ArithmeticError):
     """λI + K lost positive definiteness to rounding, and a small jitter did not bring it back."""
 

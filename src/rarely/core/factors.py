@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from rarely.core import scores
-from rarely.core.native import available
 from rarely.core.rows import Rows
 from rarely.core.saved import Fields
 from rarely.core.types import Array, Arrays
@@ -94,7 +93,7 @@ def gram(left: Factors, right: Factors) -> Array:
     if left is right and len(left) == 1:  # one decision, whose few products a matrix product would outlast
         return left.squared_norms[:, None].copy()
     size = len(left) * len(right)
-    if available() and size * max(max(pair) for pair in left.widths) > scores.BLAS_ALONE:
+    if scores.compiled(len(right)) and size * max(max(pair) for pair in left.widths) > scores.BLAS_ALONE:
         return scores.cross(left.interleaved(), right.interleaved())
     out = np.empty((len(left), len(right)))
     tile = max(64, TILE_NUMBERS // max(len(right), 1))

@@ -6,7 +6,7 @@ covariance   Z, frozen at the batch's start    rule     how means and bonuses be
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,12 +32,17 @@ class FrozenPolicy:
 
     def fork(self) -> FrozenPolicy:
         """A copy whose running Z may grow; see `Covariance.fork`."""
-        return replace(self, covariance=self.covariance.fork())
+        return FrozenPolicy(self.learner, self.covariance.fork(), self.radius, self.ridge, self.rule)
+
+    def with_learner(self, learner: Learner) -> FrozenPolicy:
+        """The same with another learner."""
+        if learner is self.learner:
+            return self
+        return FrozenPolicy(learner, self.covariance, self.radius, self.ridge, self.rule)
 
     def facing(self, part: Part) -> FrozenPolicy:
         """The version that decides the first round of a part; see `Learner.facing`."""
-        learner = self.learner.facing(part.rows_until(1))
-        return self if learner is self.learner else replace(self, learner=learner)
+        return self.with_learner(self.learner.facing(part.rows_until(1))) if self.learner.follows else self
 
     def assess(self, part: Part) -> Assessed:
         """Means, bonuses and measured features of a part's arms, in blocks where one round has very many."""

@@ -8,17 +8,20 @@ NumPy's passes send the n×m activations through the cache several times; here t
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 
-from rarely.core.native import available, library, threads
+from rarely.core.native import in_use, library, threads
+from rarely.core.native.loader import TrainingTask
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Motion, Objective
 from rarely.core.types import Floats
 
 STRETCH = 2e10
 """Operations that take some tenths of a second."""
+_Pointers = ctypes.Array[ctypes.c_void_p]
 
 
 class Fused(Objective):
@@ -27,7 +30,7 @@ class Fused(Objective):
     @staticmethod
     def fits(network: Network) -> bool:
         """Whether the compiled passes are there, and made for it."""
-        return available() and not network.biases
+        return in_use() and not network.biases
 
     def loss(self, weights: Weights) -> float:
         """ℒ/m."""
@@ -47,16 +50,15 @@ class Fused(Objective):
     def _descend(
         self, moving: Weights, ago: Weights | None, done: int, step: float, steps: int, hopeless: float
     ) -> float:
-        sizes = (self.samples, self.network.depth - 1, *self._shape)
-        arrays = (self._x.ctypes.data, self.targets.ctypes.data, _at(self.initial), _at(moving))
-        momentum = None if ago is None else _at(ago)
+        pointers = _at(self.initial), _at(moving), None if ago is None else _at(ago)
+        task = self._task(*pointers)
+        task.step_size, task.hopeless = step, hopeless
         # In stretches, between which Ctrl-C is heard.
         stretch = max(1, int(STRETCH // (4 * self.samples * self.network.parameters + 1)))
         while True:
-            taken = min(steps, stretch)
-            numbers = (self._skip, self.ridge, step)
-            loss = self._call("descend", *sizes, *arrays, momentum, done, *numbers, taken, hopeless)
-            steps, done = steps - taken, done + taken
+            task.taken, task.steps = done, min(steps, stretch)
+            loss = _run(library().rarely_descend, task)
+            steps, done = steps - task.steps, done + task.steps
             if not steps or not loss <= hopeless:
                 return loss
 
@@ -65,16 +67,25 @@ class Fused(Objective):
         if self.network.depth > 2:
             return super().curvature_times(vector)
         product = self._copied(vector)
-        arguments = (self._x.ctypes.data, _at(self.initial), _at(product))
-        return self._call("curve", self.samples, *self._shape, *arguments, self._skip), product
+        pointers = _at(self.initial), _at(product)
+        return _run(library().rarely_curvature, self._task(*pointers)), product
 
-    @property
-    def _skip(self) -> float:
-        return -1.0 if self.network.skip is None else self.network.skip
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return self.network.hidden, self.network.dim
+    def _task(self, initial: _Pointers, weights: _Pointers, previous: _Pointers | None = None) -> TrainingTask:
+        return TrainingTask(
+            number_bytes=np.dtype(self.dtype).itemsize,
+            samples=self.samples,
+            dim=self.network.dim,
+            units=self.network.hidden,
+            hidden_layers=self.network.depth - 1,
+            threads=threads(),
+            contexts=self._x.ctypes.data,
+            targets=self.targets.ctypes.data,
+            initial=ctypes.addressof(initial),
+            weights=ctypes.addressof(weights),
+            previous=None if previous is None else ctypes.addressof(previous),
+            skip=-1.0 if self.network.skip is None else self.network.skip,
+            ridge=self.ridge,
+        )
 
     @cached_property
     def _x(self) -> Floats:
@@ -83,13 +94,12 @@ class Fused(Objective):
     def _copied(self, weights: Weights) -> Weights:
         return tuple(np.array(w, self.dtype, order="C") for w in weights)
 
-    def _call(self, name: str, *arguments: object) -> float:
-        function = getattr(library(), f"{name}_f{8 * np.dtype(self.dtype).itemsize}")
-        result = float(function(*arguments, threads()))
-        if result < 0:
-            raise MemoryError("the compiled passes found no memory for their buffers")
-        return result
 
-
-def _at(weights: Weights) -> ctypes.Array[ctypes.c_void_p]:
+def _at(weights: Weights) -> _Pointers:
     return (ctypes.c_void_p * len(weights))(*(w.ctypes.data for w in weights))
+
+
+def _run(function: Callable[..., int], task: TrainingTask) -> float:
+    if function(task):
+        raise MemoryError("the compiled passes found no memory for their buffers")
+    return float(task.result)

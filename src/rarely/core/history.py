@@ -37,6 +37,12 @@ SAME_MEAN = 1e-6
 """Relative difference up to which two means are one: a decision may have been stored with fewer digits."""
 
 
+_DECIDED = ("_contexts", "_arms", "_versions", "_known", "_place")
+"""Rows that grow with decisions,"""
+_TOLD = ("_arrivals", "_values")
+"""and with rewards. What a reward writes into `_place` is without meaning until it has arrived."""
+
+
 class Samples(NamedTuple):
     """What an update learns from."""
 
@@ -160,9 +166,10 @@ class History:
             return None
         return self.forgetting.weights(np.arange(len(self) - 1.0, -1.0, -1.0))
 
-    def _fork(self) -> History:
+    def _fork(self, rows: tuple[str, ...]) -> History:
+        """A copy in which these rows may grow."""
         other = shallow(self)
-        for name in ("_contexts", "_arms", "_versions", "_known", "_place", "_arrivals", "_values"):
+        for name in rows:
             setattr(other, name, getattr(self, name).fork())
         return other
 
@@ -171,7 +178,7 @@ class History:
     def with_log(self, contexts: Array, rewards: Array) -> History:
         """The history that starts with these logged samples."""
         none, unknown = np.full(len(rewards), LOGGED), np.full((len(rewards), 3), np.nan)
-        other = self._fork()
+        other = self._fork(_DECIDED + _TOLD)
         other._append(contexts, none, none, unknown)
         other._tell(np.arange(len(rewards)), rewards)
         other.logged = len(rewards)
@@ -179,7 +186,7 @@ class History:
 
     def with_rounds(self, contexts: Array, arms: IntArray, version: int, known: Array, life: str) -> History:
         """The history with decisions whose rewards are to come; `known` is (n, 3): propensity, mean, bonus."""
-        other = self._fork()
+        other = self._fork(_DECIDED)
         if not self._lives or self._lives[-1][1] != life:
             other._lives = (*self._lives, (len(self), life))
         other._append(contexts, arms, np.full(len(arms), version), known)
@@ -242,7 +249,9 @@ class History:
     def _with_rewards(self, rows: IntArray, rewards: Any) -> History:
         values = read_rewards(rewards, len(rows))
         fresh = newly_told(self._known_rewards(rows), rows, rows - self.logged + 1, values)
-        other = self._fork()
+        if not fresh.any():
+            return self
+        other = self._fork(_TOLD)
         other._tell(rows[fresh], values[fresh])
         return other
 
@@ -281,7 +290,7 @@ class History:
         unknown = np.full(len(rewards), np.nan)
         known = np.stack([arrays.get(name, unknown) for name in ("propensities", "means", "bonuses")], axis=1)
         arrivals = arrays.get("arrivals", np.flatnonzero(~np.isnan(rewards)))
-        other = self._fork()
+        other = self._fork(_DECIDED + _TOLD)
         other._append(arrays["contexts"], arrays["arms"], arrays["versions"], known)
         other._tell(arrivals, rewards[arrivals])
         other.logged = numbers["logged"]
@@ -317,6 +326,8 @@ def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
 
 def read_round_numbers(rounds: Any) -> IntArray:
     """Check the numbers of rounds that rewards are told for."""
+    if isinstance(rounds, np.ma.MaskedArray):
+        raise UnknownRound("rounds must be whole numbers in one dimension; got a masked array. Leave out the others.")
     try:
         numbers = np.atleast_1d(np.asarray(rounds))
     except ValueError as error:
@@ -348,10 +359,11 @@ def newly_told(earlier: Array, rows: IntArray, numbers: IntArray, values: Array)
 
     A second, different reward for a round is refused, also within one call.
     """
-    order = np.argsort(rows, kind="stable")
-    again = rows[order][1:] == rows[order][:-1]
-    earlier = earlier.copy()
-    earlier[order[1:][again]] = values[order[:-1][again]]
+    if len(rows) > 1:
+        order = np.argsort(rows, kind="stable")
+        again = rows[order][1:] == rows[order][:-1]
+        earlier = earlier.copy()
+        earlier[order[1:][again]] = values[order[:-1][again]]
     clash = ~np.isnan(earlier) & (earlier != values)
     if clash.any():
         i = int(np.flatnonzero(clash)[0])

@@ -88,6 +88,9 @@ class Learner(Protocol):
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         """Means in reward units, (n,), and features."""
 
+    def features(self, contexts: Array) -> Factors:
+        """Features alone."""
+
     @property
     def follows(self) -> bool:
         """Whether contexts that it sees change its features, so that Z must be built again."""

@@ -17,6 +17,13 @@ def shallow(original: Something) -> Something:
     return other
 
 
+def changed(original: Something, **attributes: Any) -> Something:
+    """A frozen value with other attributes; what `dataclasses.replace` gives, at a fraction of the time."""
+    other = shallow(original)
+    other.__dict__.update(attributes)
+    return other
+
+
 class Rows:
     """A growing array; `view` shows the rows so far without a copy.
 

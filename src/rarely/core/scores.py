@@ -8,11 +8,13 @@ speed, but their element-wise parts would pass through memory once more for each
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from rarely.core.native import available, library, threads
+from rarely.core.native import form, in_use, library, threads
+from rarely.core.native.loader import CrossTask, SolveTask
 from rarely.core.types import Array
 
 LANES = 8
@@ -21,6 +23,13 @@ FEW = 4
 """Candidates that are not worth lanes."""
 BLAS_ALONE = 9216
 """Products of numbers up to which OpenBLAS wakes no thread, be the shape what it may."""
+MOST = {"sse2": 16, "neon": 16}
+"""Candidates beyond which BLAS is faster than vectors of 16 bytes (docs/decisions/0020)."""
+
+
+def compiled(count: int) -> bool:
+    """Whether the compiled loops are to do the work for that many candidates, or for a matrix of that order."""
+    return in_use() and count <= MOST.get(form(), math.inf)
 
 
 def cross(past: Sequence[Array], new: Sequence[Array]) -> Array:
@@ -30,10 +39,11 @@ def cross(past: Sequence[Array], new: Sequence[Array]) -> Array:
     old, fresh = [_plain(array) for array in past], [_lanes(array, width, blocks) for array in new]
     if [a.shape[1:] for a in past] != [a.shape[1:] for a in new] or {len(a) for a in old} != {rows}:
         raise ValueError("past and new features must have the same layers, and as many rows in each")
-    widths = (ctypes.c_long * len(old))(*(array.shape[1] for array in old))
+    sizes = (ctypes.c_ssize_t * len(old))(*(array.shape[1] for array in old))
     out = np.empty((rows, blocks * width * LANES) if width else (FEW, rows))
-    arguments = (rows, len(old) // 2, widths, _at(old), _at(fresh), address(out))
-    _check(library().cross(width, blocks, *arguments, _threads(blocks)))
+    olds, freshes = _at(old), _at(fresh)  # named, so that they live as long as the call
+    places = (ctypes.addressof(sizes), ctypes.addressof(olds), ctypes.addressof(freshes), address(out))
+    _check(library().rarely_cross(CrossTask(width, blocks, rows, len(old) // 2, _threads(blocks), *places)))
     return out[:, :count] if width else out[:count].T
 
 
@@ -42,7 +52,7 @@ def product(a: Array, b: Array) -> Array:
 
     Its threads go on spinning for a while after each product (docs/decisions/0003), and a small one has none.
     """
-    if len(a) * b.size <= BLAS_ALONE or not available():
+    if len(a) * b.size <= BLAS_ALONE or not compiled(min(len(a), len(b))):
         return np.asarray(a @ b.T)
     if len(a) < len(b):  # the lanes are the fewer
         return product(b, a).T
@@ -58,16 +68,16 @@ def solve(left: list[int], inverse: list[int], rhs: Array, rows: int, known: Arr
     y[done:] = rhs[: rows - done]
     if known is not None:
         y[:done] = known
-    _check(
-        library().solve(width, blocks, done, rows, _places(left), _places(inverse), address(whole), _threads(blocks))
-    )
+    lefts, inverses = _places(left), _places(inverse)  # named, so that they live as long as the call
+    places = (ctypes.addressof(lefts), ctypes.addressof(inverses), address(whole))
+    _check(library().rarely_solve(SolveTask(width, blocks, done, rows, _threads(blocks), *places)))
     return y
 
 
 def factor(matrix: Array) -> Array:
     """The lower factor of a small symmetric matrix; `LinAlgError` as `np.linalg.cholesky` has it."""
     lower = np.array(matrix, np.float64, order="C")
-    if library().factor(len(lower), address(lower)):
+    if library().rarely_factor(len(lower), address(lower)):
         raise np.linalg.LinAlgError("the matrix is not positive definite")
     return lower
 
@@ -76,7 +86,7 @@ def inverse(lower: Array) -> Array:
     """Of a small lower triangular matrix."""
     out = np.zeros((len(lower), len(lower)))
     given = _plain(lower)
-    library().invert(len(out), address(given), address(out))
+    library().rarely_invert(len(out), address(given), address(out))
     return out
 
 

@@ -178,7 +178,7 @@ def _trained(contexts: Array, rewards: Array, seed: int) -> BatchNeuralUCB:
         contexts, rewards, schedule=EveryRound(), context_scale=scale, covariance="diagonal", seed=seed
     )
     for _ in range(TRIES - 1):
-        network.update()
+        network.update(force=True)  # judges the candidates by another fold
     return network
 
 

@@ -13,64 +13,111 @@
     snips   V̂ = Σ w·r / Σ w                              ψ = w·(r − V̂)/w̄, by the delta method
     dr      V̂ = mean of Σ_a π(a)·q(a) + w·(r − q)        ψ = term − V̂
 
+    difference of two targets: V̂_a − V̂_b, round by round ψ_a − ψ_b
+
+ips and dr are unbiased if the log could choose every arm that the target would: p > 0 wherever π > 0. Elsewhere they
+are not. If p is 0 for such an arm, or if the log never chose an arm that the target would, `NotIdentified` is raised.
+If p is so small that the arm was hardly ever chosen, the estimate lacks what such arms pay, and a note says so. A log
+of `from_arrays(propensities=…)` does not hold the probabilities of arms that were not chosen: that these are above 0
+is then the caller's word.
+
 A policy that learns between batches decides on what it saw before, so rounds are not independent and make a
 martingale. But a version is frozen while it decides and logs the probabilities that it draws from: they are exact,
 and each term of ips and dr is unbiased given everything before its round. Normal intervals then rest on the central
 limit theorem for martingales, which asks that no weight dominates and that the mean of the terms' conditional
-variances settles: with a `Mixture(epsilon)` weights are at most K/ε. A target must not have learned from the very
-rewards that judge it, or its estimate is too good; and rounds without rewards are left out, which does no harm as
-long as whether a reward comes has nothing to do with what it is.
+variances settles: with a `Mixture(epsilon)` weights are at most K/ε. Rounds without rewards are left out, which does no
+harm as long as whether a reward comes has nothing to do with what it is.
+
+Where only the values of rewards are known, intervals are normal, and a note says when they may be too short. Rewards
+that are all 0 or 1, or that lie in a `reward_range` given by the caller, get the score interval of `intervals`: it
+stays in the range, and holds the truth as often as it says even if few rewards differ from 0.
+
+A target must not have learned from the very rewards that judge it, or its estimate is too good. If the target is a
+`Policy`, its history is compared with the log and a note says how many rounds it had. Probabilities and arms in an
+array, and a model of `dr`, come from a place that cannot be checked.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
-from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput
-from rarely.core.types import Array, IntArray
-from rarely.offpolicy.errors import InvalidLog, NotIdentified
+from rarely.core.errors import InvalidInput, check_choice
+from rarely.core.types import Array
+from rarely.offpolicy import notes
+from rarely.offpolicy.inputs import read_real
+from rarely.offpolicy.intervals import (
+    Range,
+    Span,
+    cut,
+    deviations,
+    effective,
+    normal,
+    pooled_error,
+    read_range,
+    score,
+    variance_share,
+)
 from rarely.offpolicy.log import DecisionLog
 from rarely.offpolicy.models import Fit, Ridge, predictions
-from rarely.offpolicy.target import Target, read_target
+from rarely.offpolicy.sample import Sample
+from rarely.offpolicy.target import Target
 
-NEGLIGIBLE = 1e-12
-"""A target's probability up to which an arm that the log could not choose is left out."""
-FEW = 50
-"""Effective rounds below which a note warns of the normal interval."""
+Estimator = Literal["ips", "snips", "dr"]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean reward of a target in a round, and how sure it is."""
+    """The mean reward of a target in a round, or the difference of two, and how sure it is."""
 
     value: float
     error: float
     """The standard error; infinite for a single round."""
     low: float
     high: float
-    """The normal interval of the level."""
+    """The interval of the level: the score interval if `reward_range` is known, the normal one otherwise."""
     level: float
     rounds: int
     """Rounds that the value is a mean of."""
     effective_rounds: float
-    """(Σw)²/Σw²: how many rounds of the target itself would say as much, roughly."""
+    """(Σw)²/Σw²: how many rounds of the target itself would say as much, roughly. Of a difference, w is |w_a − w_b|."""
     largest_weight: float
     note: str
     """What to know before trusting it; empty when there is nothing."""
+    reward_range: Range | None = None
+    """Where rewards lie: as given, [0, 1] if all are 0 or 1, or None where it is not known."""
 
 
-def ips(log: DecisionLog, target: Target, *, level: float = 0.95) -> Estimate:
-    """Inverse propensity scores: unbiased, wide where weights are large.
+def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: Any = None) -> Estimate:
+    """Inverse propensity scores: the mean of weighted rewards, wide where weights are large.
 
-    `target` is a `Policy` as it stands now, (n, K) probabilities, or (n,) arms. Each term is unbiased given the past,
-    whether or not the logging policy learned between batches: see the module.
+    It is unbiased if the log could choose every arm that the target would, and refuses targets of which the log says
+    that it could not.
 
+    Parameters
+    ----------
+    log
+        Decisions with probabilities and rewards. Whether or not the logging policy learned between batches, each term
+        is unbiased given the past: see the module.
+    target
+        A `Policy` as it stands now, (n, K) probabilities, or (n,) arms.
+    level
+        How often the interval is to hold the truth.
+    reward_range
+        (low, high) if rewards cannot lie elsewhere: the interval then stays inside, and holds with rare rewards, too.
+        Rewards that are all 0 or 1 are taken to lie in (0, 1); give another range if they do not.
+
+    Raises
+    ------
+    NotIdentified
+        If the target would choose an arm that had the probability 0, or never the arm that was chosen.
+
+    Examples
+    --------
     >>> from rarely import Uniform
     >>> contexts, log = np.arange(8.0).reshape(4, 2, 1), DecisionLog()
     >>> decision = Uniform(dim=1, seed=0).select(contexts)
@@ -79,16 +126,13 @@ def ips(log: DecisionLog, target: Target, *, level: float = 0.95) -> Estimate:
     >>> decision.arm, ips(log, target=[1, 1, 1, 1]).value
     (array([1, 0, 0, 0]), 5.0)
     """
-    sample = _Sample.of(log, target)
-    terms = sample.weights * sample.rewards
-    value = float(terms.mean())
-    return sample.estimate(value, terms - value, level)
+    return _one_target("ips", log, target, None, level, reward_range)
 
 
-def snips(log: DecisionLog, target: Target, *, level: float = 0.95) -> Estimate:
+def snips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: Any = None) -> Estimate:
     """Self-normalised inverse propensity scores: never outside the rewards' range, and steady when rewards are shifted.
 
-    Not unbiased but consistent: its bias is of the order of 1/n. The rest is as for `ips`.
+    Not unbiased but consistent: its bias is of the order of 1/n. Arguments and errors are those of `ips`.
 
     >>> from rarely import Uniform
     >>> contexts, log = np.arange(8.0).reshape(4, 2, 1), DecisionLog()
@@ -98,16 +142,16 @@ def snips(log: DecisionLog, target: Target, *, level: float = 0.95) -> Estimate:
     >>> snips(log, target=[1, 1, 1, 1]).value
     10.0
     """
-    sample = _Sample.of(log, target)
-    value = float((sample.weights * sample.rewards).sum() / sample.weights.sum())
-    influence = sample.weights * (sample.rewards - value) / sample.weights.mean()
-    return sample.estimate(value, influence, level)
+    return _one_target("snips", log, target, None, level, reward_range)
 
 
-def dr(log: DecisionLog, target: Target, *, model: Fit | Any = None, level: float = 0.95) -> Estimate:
+def dr(
+    log: DecisionLog, target: Target, *, model: Fit | Any = None, level: float = 0.95, reward_range: Any = None
+) -> Estimate:
     """Doubly robust: a model's rewards under the target, and what it got wrong, weighed as in `ips`.
 
-    With exact propensities it is unbiased whatever the model; a good one makes it narrow. `model` is
+    With exact propensities, none of them 0 where the target is not, it is unbiased whatever the model; a good one makes
+    it narrow. Arguments and errors are those of `ips`, and `model` is
 
         a function    fit(contexts, rewards) → predict, as `Ridge()` is one, the default. The model of a round is
                       fitted on earlier rounds alone, so each term stays unbiased given the past though the logging
@@ -123,106 +167,184 @@ def dr(log: DecisionLog, target: Target, *, model: Fit | Any = None, level: floa
     >>> [round(estimate.error, 1) for estimate in (ips(log, target), snips(log, target), dr(log, target))]
     [5.0, 0.1, 0.0]
     """
-    sample = _Sample.of(log, target)
-    fit = Ridge() if model is None else model
-    if callable(fit):
-        present, contexts = log.present[sample.places], log.contexts[sample.places]
-        q = predictions(fit, contexts, present, sample.arms, sample.rewards)[1:]
-        sample = sample.later()
-    else:
-        q = _read_predictions(fit, log)[sample.places]
-    expected = (sample.target * q).sum(axis=1)
-    terms = expected + sample.weights * (sample.rewards - q[np.arange(len(q)), sample.arms])
-    value = float(terms.mean())
-    return sample.estimate(value, terms - value, level)
+    return _one_target("dr", log, target, Ridge() if model is None else model, level, reward_range)
+
+
+def difference(
+    log: DecisionLog,
+    a: Target,
+    b: Target,
+    *,
+    estimator: Estimator = "dr",
+    model: Fit | Any = None,
+    level: float = 0.95,
+    reward_range: Any = None,
+) -> Estimate:
+    """How much more target `a` would have earned in a round than target `b`.
+
+    Both are estimated from the same rounds, and their terms are subtracted round by round. Noise that they share
+    cancels, so the interval is narrower than the two intervals suggest; rounds in which both do the same add nothing.
+
+    `estimator` is "ips", "snips" or "dr", and `model` is that of `dr`. The other arguments and the errors are those of
+    `ips`. If the range of rewards is known, the interval is the normal one with the larger of two errors, the usual one
+    and `pooled_error`, cut to what a difference can be.
+
+    >>> from rarely import Uniform
+    >>> contexts, log = np.random.default_rng(0).normal(size=(400, 2, 1)), DecisionLog()
+    >>> decision = Uniform(dim=1, seed=0).select(contexts)
+    >>> log.record(contexts, decision)
+    >>> log.observe(decision, 3.0 * contexts[np.arange(400), decision.arm, 0])
+    >>> better = difference(log, contexts[..., 0].argmax(axis=1), log.probabilities)
+    >>> round(better.low, 1), round(better.high, 1)  # 3/√π = 1.7
+    (1.6, 1.8)
+    """
+    check_choice("estimator", estimator, Estimator)
+    _check_level(level)
+    if model is not None and estimator != "dr":
+        raise InvalidInput(f"model must be None with estimator={estimator!r}, because only dr has one; got {model!r}.")
+    samples = [Sample.of(log, a), Sample.of(log, b)]
+    within = read_range(reward_range, samples[0].rewards)
+    one, other = _terms_of(estimator, log, samples, Ridge() if model is None else model)
+    value, influence = one.value - other.value, one.influence - other.influence
+    weights = one.weights / one.scale - other.weights / other.scale
+    error, z = _error_of(influence), deviations(level)
+    interval = normal(value, error, z)
+    if within is not None:
+        distance = within[1] - within[0]
+        residuals = one.residuals if estimator == "dr" else _around_mean(np.abs(weights), one.rewards)
+        widest = max(error, pooled_error(weights, residuals, distance))
+        interval = cut(normal(value, widest, z), (-distance, distance))
+    return _estimate(
+        (value, error, interval, level, within),
+        np.abs(weights),
+        notes.of_log(log),
+        notes.of_target(samples[0], "target a"),
+        notes.of_target(samples[1], "target b"),
+        notes.of_rewards(weights, one.rewards, error, within),
+        notes.of_terms(influence) if within is None else "",
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
-    """The rounds whose rewards are in, in their order."""
+class _Terms:
+    """What an estimator makes of each round."""
 
-    places: IntArray
-    arms: IntArray
+    value: float
+    influence: Array
     rewards: Array
-    target: Array
     weights: Array
-    note: str
-    unlikely: float
-    """The target's probability, in the mean, of arms that the log would not choose once in as many rounds."""
+    scale: float
+    """What the estimator divides weights by: w̄ or 1."""
+    residuals: Array
+    """Rewards less what is expected of them: by the model of dr, by their weighted mean otherwise."""
 
-    def __post_init__(self) -> None:
-        if not self.weights.any():
-            raise NotIdentified(
-                f"the target must agree with the log at least once; in none of {len(self.weights)} rounds with rewards "
-                "did the log choose an arm that the target would. Log more rounds."
-            )
 
-    @classmethod
-    def of(cls, log: DecisionLog, target: Target) -> _Sample:
-        places = log.observed
-        if not len(places):
-            raise InvalidLog(f"an estimate needs at least one round with a reward; the log has {len(log)} without.")
-        arms, chances, logging = log.arms[places], read_target(target, log, places), log.probabilities[places]
-        unseen = np.argwhere((chances > NEGLIGIBLE) & (logging == 0))
-        if len(unseen):
-            i, arm = unseen[0]
-            raise NotIdentified(
-                "the log must have been able to choose whatever the target would; in round "
-                f"{log.rounds[places[i]]} the target chooses arm {arm} with probability {chances[i, arm]}, the log "
-                "with 0. Log with an exploration, such as Mixture(0.05), or judge a target that stays within its arms."
-            )
-        each = np.arange(len(places))
-        weights = chances[each, arms] / logging[each, arms]
-        unlikely = float((chances * (logging < 1 / len(places))).sum(axis=1).mean())
-        note = f"{log.missing} of {len(log)} rounds have no reward and are left out." if log.missing else ""
-        return cls(places, arms, log.rewards[places], chances, weights, note, unlikely)
+def _one_target(
+    estimator: Estimator, log: DecisionLog, target: Target, model: Any, level: float, reward_range: Any
+) -> Estimate:
+    _check_level(level)
+    sample = Sample.of(log, target)
+    within = read_range(reward_range, sample.rewards)
+    (terms,) = _terms_of(estimator, log, [sample], model)
+    error, z = _error_of(terms.influence), deviations(level)
+    span = None if within is None else _span_of(estimator, terms.weights, within)
+    if within is None:
+        interval = normal(terms.value, error, z)
+    elif span is None:
+        interval = cut(normal(cut((terms.value,) * 2, within)[0], error, z), within)
+    else:
+        share = variance_share(terms.weights, terms.rewards, terms.residuals, within)
+        interval = score(terms.value, error, z, span, share, within)
+    return _estimate(
+        (terms.value, error, interval, level, within),
+        terms.weights,
+        notes.of_log(log),
+        notes.of_target(sample),
+        notes.of_rewards(terms.weights, terms.rewards, error, None if span is None else within),
+        notes.of_terms(terms.influence) if span is None else "",
+        notes.of_value(terms.value, within),
+    )
 
-    def later(self) -> _Sample:
-        """All rounds but the first."""
-        if len(self.places) < 2:
-            raise InvalidLog("a model that is to be fitted needs at least two rounds with rewards; the log has one.")
-        return replace(
-            self,
-            places=self.places[1:],
-            arms=self.arms[1:],
-            rewards=self.rewards[1:],
-            target=self.target[1:],
-            weights=self.weights[1:],
-        )
 
-    def estimate(self, value: float, influence: Array, level: float) -> Estimate:
-        if not isinstance(level, Real) or not 0 < level < 1:
-            raise InvalidInput(f"level must be a number between 0 and 1, such as 0.95; got {level!r}.")
-        n, total = len(self.weights), float(self.weights.sum())
-        error = math.sqrt(float(np.square(influence).sum()) / (n * (n - 1))) if n > 1 else math.inf
-        half = NormalDist().inv_cdf((1 + level) / 2) * error
-        effective = total**2 / float(np.square(self.weights).sum())
-        hidden = (
-            f"The weights average {total / n:.2f} where 1 is expected: the target wants arms that the log had next to "
-            "no chance to choose, and what they pay is not in this estimate. Log with an exploration, as Mixture(0.05)."
-        )
-        few = f"The weights leave {effective:.1f} effective rounds, so few that the interval may be too short."
-        same = (
-            "All rewards that count are the same, so the interval has no width; that says nothing of rarer ones."
-            if n > 1 and error == 0
-            else ""
-        )
-        deviation = float(self.weights.std()) / math.sqrt(n)
-        blind = self.unlikely > max(deviation, 1 / n)
-        note = " ".join(filter(None, (self.note, hidden if blind else "", few if effective < FEW else "", same)))
-        largest = float(self.weights.max())
-        return Estimate(value, error, value - half, value + half, level, n, effective, largest, note)
+def _estimate(numbers: tuple[float, float, Range, float, Range | None], weights: Array, *sentences: str) -> Estimate:
+    value, error, (low, high), level, within = numbers
+    note = " ".join(filter(None, (*sentences, notes.of_weights(weights))))
+    rounds, largest = effective(weights), float(weights.max())
+    return Estimate(value, error, low, high, level, len(weights), rounds, largest, note, within)
+
+
+def _span_of(estimator: Estimator, weights: Array, within: Range) -> Span | None:
+    """Between which values the variance of the estimate of a value vanishes; None for ips of rewards below 0.
+
+    A term w·r of ips is 0 or more and on average at most (Σw²/Σw)·high where it counts, so its variance vanishes at 0
+    and not at `high`: at all rewards 1 the weights still differ.
+    """
+    low, high = within
+    if estimator != "ips":
+        return Span(low, high, effective(weights))
+    total = float(weights.sum())
+    return Span(0.0, high * float(np.square(weights).sum()) / total, total) if low >= 0 else None
+
+
+def _terms_of(estimator: Estimator, log: DecisionLog, samples: list[Sample], model: Any) -> list[_Terms]:
+    """Of each target, on the same rounds."""
+    if estimator == "ips":
+        return [_ips_terms(sample) for sample in samples]
+    if estimator == "snips":
+        return [_snips_terms(sample) for sample in samples]
+    first = samples[0]
+    if not callable(model):
+        q = _read_predictions(model, log)[first.places]
+        return [_dr_terms(sample, q) for sample in samples]
+    present, contexts = log.present[first.places], log.contexts[first.places]
+    q = predictions(model, contexts, present, first.arms, first.rewards)[1:]
+    return [_dr_terms(sample.later(), q) for sample in samples]
+
+
+def _ips_terms(sample: Sample) -> _Terms:
+    terms = sample.weights * sample.rewards
+    value = float(terms.mean())
+    residuals = _around_mean(sample.weights, sample.rewards)
+    return _Terms(value, terms - value, sample.rewards, sample.weights, 1.0, residuals)
+
+
+def _snips_terms(sample: Sample) -> _Terms:
+    weights, scale = sample.weights, float(sample.weights.mean())
+    value = float((weights * sample.rewards).sum() / weights.sum())
+    residuals = sample.rewards - value
+    return _Terms(value, weights * residuals / scale, sample.rewards, weights, scale, residuals)
+
+
+def _dr_terms(sample: Sample, q: Array) -> _Terms:
+    residuals = sample.rewards - q[np.arange(len(q)), sample.arms]
+    terms = (sample.target * q).sum(axis=1) + sample.weights * residuals
+    value = float(terms.mean())
+    return _Terms(value, terms - value, sample.rewards, sample.weights, 1.0, residuals)
+
+
+def _around_mean(weights: Array, rewards: Array) -> Array:
+    """Rewards less their weighted mean."""
+    total = float(weights.sum())
+    return rewards - (float(weights @ rewards) / total if total else 0.0)
+
+
+def _error_of(influence: Array) -> float:
+    n = len(influence)
+    return math.sqrt(float(np.square(influence).sum()) / (n * (n - 1))) if n > 1 else math.inf
+
+
+def _check_level(level: Any) -> None:
+    if not isinstance(level, Real) or not 0 < float(level) < 1:
+        raise InvalidInput(f"level must be a number between 0 and 1, such as 0.95; got {level!r}.")
 
 
 def _read_predictions(model: Any, log: DecisionLog) -> Array:
-    try:
-        q = np.asarray(model, np.float64)
-    except (TypeError, ValueError):
-        q = np.empty(0)
     present = log.present
+    wanted = f"model must be a function that fits, such as Ridge(), or finite rewards of shape {present.shape}"
+    try:
+        q = read_real(model, "rewards of a model", InvalidInput)
+    except InvalidInput as error:
+        raise InvalidInput(f"{wanted}, one for each arm of each round; {error}") from None
     if q.shape != present.shape or not np.isfinite(q[present]).all():
-        raise InvalidInput(
-            f"model must be a function that fits, such as Ridge(), or finite rewards of shape {present.shape}, one for "
-            f"each arm of each round; got {type(model).__name__} of shape {q.shape}."
-        )
+        raise InvalidInput(f"{wanted}, one for each arm of each round; got {type(model).__name__} of shape {q.shape}.")
     return np.where(present, q, 0.0)

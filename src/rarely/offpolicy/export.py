@@ -20,6 +20,7 @@ import numpy as np
 
 from rarely.core.types import Arrays, Decision
 from rarely.offpolicy.errors import InvalidLog, ParquetUnavailable
+from rarely.offpolicy.inputs import read_real
 from rarely.offpolicy.log import DecisionLog
 
 WHOLE = ("round", "version", "arm")
@@ -52,7 +53,7 @@ def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, 
     if rows is None:
         rows = np.where(log.present[..., None], log.contexts, 0.0).reshape(len(log), -1)
     if expected_reward is not None:
-        expected_reward = np.asarray(expected_reward, np.float64)
+        expected_reward = read_real(expected_reward, "expected_reward", InvalidLog)
         if expected_reward.shape != log.present.shape:
             raise InvalidLog(
                 f"expected_reward must have shape {log.present.shape}, a number for each arm of each round of the log; "
@@ -185,7 +186,7 @@ def _log(columns: Arrays) -> DecisionLog:
     if not np.array_equal(log.propensities, columns["propensity"]):
         raise InvalidLog("propensity must be the probability of the chosen arm in every row of a table.")
     told = ~np.isnan(columns["reward"])
-    log.observe(rounds[told], columns["reward"][told])
+    log.observe(rounds=rounds[told], rewards=columns["reward"][told])
     return log
 
 

@@ -7,18 +7,20 @@ Stored are the arms that were there: N contexts and N probabilities, not n·K.
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely.core.blocks import read_numbers
 from rarely.core.contexts import read_rounds
-from rarely.core.errors import InvalidContexts, InvalidInput, InvalidReward, UnknownRound
-from rarely.core.history import LOGGED, fresh_rewards, read_rewards, read_round_numbers
-from rarely.core.rows import Rows
+from rarely.core.errors import InvalidContexts, InvalidInput, InvalidReward, UnknownRound, WrongDecision
+from rarely.core.history import LOGGED, fresh_rewards, read_rewards
 from rarely.core.types import Array, BoolArray, Decision, IntArray
 from rarely.offpolicy.errors import InvalidLog
+from rarely.offpolicy.inputs import read_array, read_real, read_whole
+from rarely.offpolicy.state import UNKNOWN, LogState
 
 UNITY = 1e-6
 """How far the probabilities of a round may sum from 1: what rounding and a file of few digits may do."""
@@ -26,6 +28,8 @@ UNITY = 1e-6
 
 class DecisionLog:
     """What a policy decided, with which probabilities, on what, and what came of it.
+
+    A call that raises or is interrupted has changed nothing. A log is used from one thread at a time.
 
     >>> from rarely import Uniform
     >>> policy, log = Uniform(dim=1, seed=0), DecisionLog()
@@ -38,16 +42,11 @@ class DecisionLog:
     """
 
     def __init__(self) -> None:
-        self._rounds, self._versions, self._arms = (Rows(None, np.int64) for _ in range(3))
-        self._rewards = Rows(None)
-        self._place: dict[int, int] = {}
-        """Where a round lies."""
-        self._owners, self._columns = Rows(None, np.int64), Rows(None, np.int64)
-        """Which round, and which arm of it, the N contexts and probabilities belong to."""
-        self._chances = Rows(None)
-        self._contexts: Rows | None = None
-        self._shared: Rows | None = None
-        self._width = 0
+        self._state = LogState.empty()
+
+    def __copy__(self) -> DecisionLog:
+        # Of two logs on the same growing arrays only one could grow on.
+        return copy.deepcopy(self)
 
     @classmethod
     def from_arrays(
@@ -66,9 +65,10 @@ class DecisionLog:
             contexts        (n, K, d) with a `mask` of the arms that were there, or a list of (K_i, d)
             arms, rewards   (n,) and (n,); a reward that never came is NaN
             probabilities   (n, K): what the arms were drawn from, or
-            propensities    (n,): the chosen arms' alone. What is left of 1 goes to the other arms alike. Estimates
-                            weigh by the chosen arm's alone; but that the others could have been chosen, which they
-                            also check, is then taken on trust, and so is an exported `pi_b`
+            propensities    (n,): the chosen arms' alone. What is left of 1 goes to the other arms alike, which is a
+                            guess. Estimates weigh by the chosen arm's alone; but that the others could have been
+                            chosen, which they also check, is then taken on trust, and so are an exported `pi_b` and
+                            the log's own `probabilities` as a target of `dr`
 
         >>> contexts = [[[0.0], [1.0]], [[2.0], [3.0]]]
         >>> log = DecisionLog.from_arrays(contexts, arms=[1, 0], rewards=[5.0, np.nan], propensities=[0.75, 0.5])
@@ -83,20 +83,20 @@ class DecisionLog:
         if (probabilities is None) == (propensities is None):
             raise InvalidLog("give either probabilities, (n, K), or propensities, (n,), of the chosen arms alone.")
         if probabilities is None:
-            chances = _spread(read_numbers(propensities, "propensities"), picked, present)
+            chances = _spread(read_real(propensities, "propensities", InvalidLog), picked, present)
         else:
-            chances = read_numbers(probabilities, "probabilities")
-        values = read_numbers(rewards, "rewards")
+            chances = read_real(probabilities, "probabilities", InvalidLog)
+        values = read_real(rewards, "rewards", InvalidReward)
         if values.shape != picked.shape:
             raise InvalidReward(f"rewards must be one number a round, NaN where none came; got shape {values.shape}.")
         log, numbers, blank = cls(), np.arange(1, len(picked) + 1), np.where(present, 0.0, np.nan)
         log.record(contexts, Decision(picked, blank, blank, np.full(len(picked), LOGGED), numbers, chances), rows=rows)
         told = ~np.isnan(values)
-        log.observe(numbers[told], values[told])
+        log.observe(rounds=numbers[told], rewards=values[told])
         return log
 
     def __len__(self) -> int:
-        return len(self._rounds)
+        return len(self._state)
 
     def __repr__(self) -> str:
         return f"<DecisionLog: {len(self)} rounds, {self.missing} rewards missing>"
@@ -107,131 +107,161 @@ class DecisionLog:
         """Keep one decision, or n, with the contexts that `select` was given.
 
         `rows` is (r,) or (n, r): what all arms of a round share, such as the row that `ArmBlocks` made the
-        contexts of. A call that raises has kept nothing.
+        contexts of.
         """
-        if not isinstance(decision, Decision):
-            raise InvalidInput(f"record needs the decision that select gave; got {type(decision).__name__}.")
-        several = _with_axis(decision)
+        state, several = self._state, _read_decision(decision)
         present = ~np.isnan(several.means)
-        given = _read_contexts(contexts, present, None if self._contexts is None else self._contexts.view.shape[1])
-        numbers = read_round_numbers(several.round)
-        self._check_new(numbers)
+        given = _read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
+        self._check_new(several.round)
         _check_probabilities(several, present)
-        shared = self._read_shared(rows, len(numbers))
+        shared = self._read_shared(rows, len(present))
+        self._state = state.with_rounds(several, present, given, shared)
 
-        if self._contexts is None:
-            self._contexts = Rows(given.shape[1])
-            self._shared = None if shared is None else Rows(shared.shape[1])
-        start = len(self)
-        owners, columns = np.nonzero(present)
-        self._owners.append(owners + start)
-        self._columns.append(columns)
-        self._chances.append(several.probabilities[present])
-        self._contexts.append(given)
-        if self._shared is not None and shared is not None:
-            self._shared.append(shared)
-        self._rounds.append(numbers)
-        self._versions.append(np.asarray(several.version))
-        self._arms.append(np.asarray(several.arm))
-        self._rewards.append(np.full(len(numbers), np.nan))
-        self._place.update(zip(numbers.tolist(), range(start, len(self)), strict=True))
-        self._width = max(self._width, present.shape[1])
+    def observe(self, decision: Decision | None = None, rewards: Any = None, *, rounds: Any = None) -> None:
+        """Take in rewards: of a decision, whole or sliced; now, later, in any order.
 
-    def observe(self, decision: Decision | Any, rewards: Any) -> None:
-        """Tell rewards, as to a policy: of a decision, or of round numbers; now, later, in any order."""
-        numbers = read_round_numbers(decision.round if isinstance(decision, Decision) else decision)
-        values = read_rewards(rewards, len(numbers))
-        unknown = [number for number in numbers.tolist() if number not in self._place]
-        if unknown:
+        Where the decision no longer exists, `observe(rounds=[…], rewards=[…])` takes the numbers of its rounds. Use it
+        with care: of a number alone the log cannot tell whether the reward belongs to what is on record.
+
+        Parameters
+        ----------
+        decision
+            What `select` gave. Its arms, versions and probabilities must be those on record.
+        rewards
+            One finite number for each round. A value that is in already is ignored; a different one is refused.
+        rounds
+            Numbers of recorded rounds, instead of a decision.
+
+        Raises
+        ------
+        WrongDecision
+            If the decision is not the one that was recorded under its round numbers.
+        UnknownRound
+            If a round is not recorded.
+        ConflictingReward
+            If a round has another reward already.
+        """
+        numbers = _read_numbers(decision, rounds)
+        if rewards is None:
+            raise InvalidReward("observe needs rewards, one number for each round; got none.")
+        values = read_rewards(read_real(rewards, "rewards", InvalidReward), len(numbers))
+        state = self._state
+        places = state.places_of(numbers)
+        if (places == UNKNOWN).any():
             raise UnknownRound(
-                f"a reward must belong to a recorded round; round {unknown[0]} is not in the log. "
+                f"a reward must belong to a recorded round; round {numbers[places == UNKNOWN][0]} is not in the log. "
                 "Call record(contexts, decision) first."
             )
-        places = np.array([self._place[number] for number in numbers.tolist()], np.int64)
-        fresh_rewards(self._rewards.view, places, numbers, values)
-        self._rewards.view[places] = values
+        if decision is not None:
+            self._check_same(_read_decision(decision), places)
+        distinct, each = np.unique(places, return_inverse=True)
+        fresh = fresh_rewards(state.rewards_at(distinct), each, numbers, values)
+        self._state = state.with_rewards(places[fresh], values[fresh])
 
     # --- reading
 
     @property
     def missing(self) -> int:
         """Rounds whose rewards are not in."""
-        return int(np.isnan(self._rewards.view).sum())
+        return len(self) - len(self._state.told)
 
     @property
     def observed(self) -> IntArray:
         """Where the rounds lie whose rewards are in, in the order of the rounds: what estimates are made of."""
-        order = np.argsort(self._rounds.view, kind="stable")
-        return np.asarray(order[~np.isnan(self._rewards.view[order])], np.int64)
+        told = np.sort(self._state.told.view)
+        return np.asarray(told[np.argsort(self._state.rounds.view[told], kind="stable")], np.int64)
 
     @property
     def rounds(self) -> IntArray:
         """(n,): the policy's numbers of the rounds, in the order in which they were recorded."""
-        return self._rounds.view.copy()
+        return self._state.rounds.view.copy()
 
     @property
     def versions(self) -> IntArray:
         """(n,)."""
-        return self._versions.view.copy()
+        return self._state.versions.view.copy()
 
     @property
     def arms(self) -> IntArray:
         """(n,): the chosen arms."""
-        return self._arms.view.copy()
+        return self._state.arms.view.copy()
 
     @property
     def rewards(self) -> Array:
         """(n,), NaN where none is in."""
-        return self._rewards.view.copy()
+        rewards = np.full(len(self), np.nan)
+        rewards[self._state.told.view] = self._state.values.view
+        return rewards
 
     @property
     def propensities(self) -> Array:
         """(n,): the probability of the chosen arm."""
-        return np.asarray(self.probabilities[np.arange(len(self)), self._arms.view], np.float64)
+        return self._state.propensities.view.copy()
 
     @property
     def probabilities(self) -> Array:
         """(n, K): what the arm was drawn from, 0 where no arm is."""
-        return self._padded(self._chances.view, 0.0)
+        return self._padded(self._state.chances.view, 0.0)
 
     @property
     def present(self) -> BoolArray:
         """(n, K): which arms were there."""
-        return np.asarray(self._padded(np.ones(len(self._owners), np.bool_), False), np.bool_)
+        return np.asarray(self._padded(np.ones(len(self._state.owners), np.bool_), False), np.bool_)
 
     @property
     def contexts(self) -> Array:
         """(n, K, d), NaN where no arm is; with `mask=log.present` any policy takes them."""
-        return self._padded(np.empty((0, 0)) if self._contexts is None else self._contexts.view, np.nan)
+        rows = self._state.contexts
+        return self._padded(np.empty((0, 0)) if rows is None else rows.view, np.nan)
 
     @property
     def rows(self) -> Array | None:
         """(n, r): what the arms of a round share, if it was recorded."""
-        return None if self._shared is None else self._shared.view.copy()
+        return None if self._state.shared is None else self._state.shared.view.copy()
 
     def _padded(self, values: NDArray[Any], absent: Any) -> NDArray[Any]:
-        out = np.full((len(self), self._width, *values.shape[1:]), absent, values.dtype)
-        out[self._owners.view, self._columns.view] = values
+        state = self._state
+        out = np.full((len(self), state.width, *values.shape[1:]), absent, values.dtype)
+        out[state.owners.view, state.columns.view] = values
         return out
 
     # --- at the door
 
     def _check_new(self, numbers: IntArray) -> None:
-        seen: set[int] = set()
-        for number in numbers.tolist():
-            if number in self._place or number in seen:
-                raise InvalidLog(
-                    f"a round is recorded once, and round {number} came twice. Use one log for each policy."
+        again = numbers[self._state.places_of(numbers) != UNKNOWN]
+        if not len(again) and len(set(numbers.tolist())) < len(numbers):
+            ordered = np.sort(numbers)
+            again = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(again):
+            raise InvalidLog(f"a round is recorded once, and round {again[0]} came twice. Use one log for each policy.")
+
+    def _check_same(self, decision: Decision, places: IntArray) -> None:
+        """Refuse a decision that differs from what is on record at these places."""
+        state = self._state
+        facts = [
+            ("arm", state.arms.view[places], decision.arm, 0),
+            ("version", state.versions.view[places], decision.version, 0),
+            ("probability of the arm", state.propensities.view[places], _chances_of_chosen(decision), UNITY),
+        ]
+        for name, recorded, given, tolerance in facts:
+            other = np.flatnonzero(np.abs(recorded - given) > tolerance)
+            if len(other):
+                i = other[0]
+                raise WrongDecision(
+                    f"a reward must belong to a decision on record; the {name} on record for round {decision.round[i]} "
+                    f"is {recorded[i]}, and this decision has {given[i]}. Either another policy made the decision, or "
+                    "the policy was loaded from a file and decided that round again. If the reward does belong to the "
+                    "round on record, call observe(rounds=[…], rewards=[…])."
                 )
-            seen.add(number)
 
     def _read_shared(self, rows: Any, count: int) -> Array | None:
-        wanted = None if self._shared is None else self._shared.view.shape[1]
+        shared = self._state.shared
+        wanted = None if shared is None else shared.view.shape[1]
         if len(self) and (rows is None) != (wanted is None):
             raise InvalidLog("rows must come with every decision of a log, or with none.")
         if rows is None:
             return None
-        array = np.atleast_2d(read_numbers(rows, "rows"))
+        array = np.atleast_2d(read_real(rows, "rows", InvalidContexts))
         if array.ndim != 2 or len(array) != count or (wanted is not None and array.shape[1] != wanted):
             raise InvalidContexts(f"rows must have shape ({count}, {wanted or 'r'}); got {np.shape(rows)}.")
         if not np.isfinite(array).all():
@@ -239,8 +269,40 @@ class DecisionLog:
         return array
 
 
+def _read_numbers(decision: Any, rounds: Any) -> IntArray:
+    """The round numbers that rewards are told for, of a decision or as such."""
+    if decision is not None and not isinstance(decision, Decision):
+        raise InvalidInput(
+            f"observe needs the decision that select gave; got {type(decision).__name__}. Round numbers, which are not "
+            "arms, need a keyword: observe(rounds=[…], rewards=[…])."
+        )
+    if (decision is None) == (rounds is None):
+        raise InvalidInput("observe needs either a decision, as its first argument, or rounds=, not both and not none.")
+    return read_whole(rounds if decision is None else decision.round, "rounds", UnknownRound)
+
+
+def _read_decision(decision: Any) -> Decision:
+    """A decision with a leading axis everywhere, of the right kinds and shapes."""
+    if not isinstance(decision, Decision):
+        raise InvalidInput(f"record needs the decision that select gave; got {type(decision).__name__}.")
+    means, chances = (
+        read_real(getattr(decision, name), f"{name} of a decision", InvalidLog) for name in ("means", "probabilities")
+    )
+    arms, versions, rounds = (
+        read_whole(getattr(decision, name), f"{name} of a decision", InvalidLog) for name in ("arm", "version", "round")
+    )
+    if means.ndim == 1:
+        means, chances = means[None], chances[None]
+    if means.ndim != 2 or means.shape != chances.shape or {(len(means),)} != {arms.shape, versions.shape, rounds.shape}:
+        raise InvalidLog(
+            "a decision must have one arm, version and round for each of its rounds, and one mean and probability for "
+            f"each arm; got shapes {arms.shape}, {versions.shape}, {rounds.shape}, {means.shape} and {chances.shape}."
+        )
+    return replace(decision, arm=arms, means=means, version=versions, round=rounds, probabilities=chances)
+
+
 def _read_arms(arms: Any, count: int) -> IntArray:
-    array = np.asarray(arms)
+    array = read_array(arms, "arms", InvalidLog)
     if array.shape != (count,) or array.dtype.kind not in "iu":
         raise InvalidLog(
             f"arms must be one whole number from 0 on for each of {count} rounds; got {array.dtype} of shape "
@@ -260,15 +322,6 @@ def _spread(propensities: Array, arms: IntArray, present: BoolArray) -> Array:
     others = (present & ~chosen).sum(axis=1)
     rest = np.where(others == 0, 0.0, (1 - propensities) / np.maximum(others, 1))
     return np.where(chosen, propensities[:, None], np.where(present, rest[:, None], 0.0))
-
-
-def _with_axis(decision: Decision) -> Decision:
-    if not decision.single:
-        return decision
-    arm, version, number = (np.array([value]) for value in (decision.arm, decision.version, decision.round))
-    return Decision(
-        arm, decision.means[None], decision.bonuses[None], version, number, np.asarray(decision.probabilities)[None]
-    )
 
 
 def _read_contexts(contexts: Any, present: BoolArray, dim: int | None) -> Array:
@@ -300,7 +353,7 @@ def _last_axis(contexts: Any) -> int:
 
 def _check_probabilities(decision: Decision, present: BoolArray) -> None:
     chances, arms = decision.probabilities, decision.arm
-    if chances.shape != present.shape or not ((chances >= 0) & (present | (chances == 0))).all():
+    if not ((chances >= 0) & (present | (chances == 0))).all():
         raise InvalidLog("probabilities must be one number of at least 0 for each arm, and 0 where no arm is.")
     sums = chances.sum(axis=1)
     off = np.flatnonzero(~(np.abs(sums - 1) <= UNITY))
@@ -308,11 +361,16 @@ def _check_probabilities(decision: Decision, present: BoolArray) -> None:
         raise InvalidLog(
             f"probabilities of a round must sum to 1; those of round {decision.round[off[0]]} sum to {sums[off[0]]}."
         )
-    within = (arms >= 0) & (arms < chances.shape[1])
-    taken = chances[np.arange(len(arms)), np.where(within, arms, 0)]
-    never = np.flatnonzero(~within | (taken == 0))
+    never = np.flatnonzero(_chances_of_chosen(decision) == 0)
     if len(never):
         raise InvalidLog(
             f"a chosen arm must have had a positive probability; arm {arms[never[0]]} of round "
             f"{decision.round[never[0]]} had none. A log needs the probabilities that the arm was drawn from."
         )
+
+
+def _chances_of_chosen(decision: Decision) -> Array:
+    """(n,): the probability of each chosen arm, 0 for an arm that does not exist."""
+    arms, chances = decision.arm, decision.probabilities
+    within = (arms >= 0) & (arms < chances.shape[1])
+    return np.where(within, chances[np.arange(len(arms)), np.where(within, arms, 0)], 0.0)

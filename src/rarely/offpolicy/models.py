@@ -15,6 +15,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidInput, check_positive
 from rarely.core.types import Array, BoolArray, IntArray
+from rarely.offpolicy.inputs import read_real
 
 Predict = Callable[[Array], Array]
 """(M, d) contexts → (M,) expected rewards."""
@@ -58,7 +59,7 @@ def predictions(fit: Fit, contexts: Array, present: BoolArray, arms: IntArray, r
     for start, end in stages(len(arms)):
         there = present[start:end]
         rows = contexts[start:end][there]
-        values = np.asarray(fit(chosen[:start], rewards[:start])(rows), np.float64)
+        values = read_real(fit(chosen[:start], rewards[:start])(rows), "predictions of a model", InvalidInput)
         if values.shape != (len(rows),) or not np.isfinite(values).all():
             raise InvalidInput(
                 f"a model must predict one finite reward for each context; for {len(rows)} contexts it gave "

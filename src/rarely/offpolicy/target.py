@@ -9,6 +9,7 @@ import numpy as np
 from rarely.core.policy import Policy
 from rarely.core.types import Array, IntArray
 from rarely.offpolicy.errors import InvalidTarget
+from rarely.offpolicy.inputs import read_array
 from rarely.offpolicy.log import UNITY, DecisionLog
 
 Target = Any
@@ -43,16 +44,16 @@ def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
 
 
 def _as_array(target: Target, shape: tuple[int, ...]) -> Any:
+    wanted = (
+        f"a target must be a Policy, probabilities of shape {shape}, or whole numbers of shape {shape[:1]}, the arms"
+    )
     try:
-        given = np.asarray(target)
-    except ValueError:
-        given = np.empty(0, object)
+        given = read_array(target, "a target", InvalidTarget)
+    except InvalidTarget as error:
+        raise InvalidTarget(f"{wanted}; {error}") from None
     arms = given.shape == shape[:1] and given.dtype.kind in "iu"
     if not arms and not (given.shape == shape and given.dtype.kind in "fiub"):
-        raise InvalidTarget(
-            f"a target must be a Policy, probabilities of shape {shape}, or whole numbers of shape {shape[:1]}, the "
-            f"arms; got {type(target).__name__} of shape {given.shape}."
-        )
+        raise InvalidTarget(f"{wanted}; got {type(target).__name__} of {given.dtype} and shape {given.shape}.")
     return given
 
 

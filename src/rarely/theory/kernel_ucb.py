@@ -17,18 +17,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rarely.core.choice import Mixture, Optimist, mixed
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Limit, Widths
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Dual, Limit, Widths
 from rarely.core.covariance.cholesky import ridge_solution
-from rarely.core.covariance.dual import Dual
 from rarely.core.draws import Seed, seeded
 from rarely.core.errors import check_choice, check_flag, check_whole
 from rarely.core.factors import Factors
 from rarely.core.forgetting import Forgetting
 from rarely.core.history import History
-from rarely.core.learner import Learner, Lesson, Standardised
+from rarely.core.learner import Lesson, Standardised
+from rarely.core.maker import CovarianceMaker
 from rarely.core.objective import ENOUGH, TURNS
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion
+from rarely.core.rows import changed
 from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
@@ -88,6 +89,9 @@ class KernelLearner:
         factors = Factors((x,), (np.full((len(x), 1), np.sqrt(self.kernel.gain)),))
         return self.rewards.center + self.rewards.spread * values, factors
 
+    def features(self, contexts: Array) -> Factors:
+        return self.assess(contexts)[1]
+
     @property
     def follows(self) -> bool:
         return self.scale.follows
@@ -98,7 +102,7 @@ class KernelLearner:
 
     def seen(self, contexts: Array, rounds: int) -> KernelLearner:
         scale = self.scale.seen(contexts, rounds)
-        return self if scale is self.scale else replace(self, scale=scale)
+        return self if scale is self.scale else changed(self, scale=scale)
 
     def scaled(self) -> KernelLearner:
         return replace(self, scale=self.scale.fitted())
@@ -176,6 +180,18 @@ def _top_eigenvalue(matrix: Array) -> float:
     return value
 
 
+@dataclass(frozen=True, kw_only=True)
+class KernelCovarianceMaker(CovarianceMaker):
+    """Z of features that only their inner products tell: the dual form, whatever was asked for."""
+
+    kernel: NTK
+
+    def empty(self, widths: Widths, ahead: int = 0) -> Covariance:
+        limit = Limit(widths, self.memory_limit, self.horizon)
+        limit.check_rounds("dual", self.horizon or 0)
+        return Dual(widths, self.ridge, limit, partial(inner_products, self.kernel))
+
+
 class KernelUCB(Policy):
     """KernelUCB (Valko et al., 2013) with the neural tangent kernel, under any schedule.
 
@@ -243,6 +259,7 @@ class KernelUCB(Policy):
             seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,
+            maker=partial(KernelCovarianceMaker, kernel=self._kernel),
         )
 
     @property
@@ -251,11 +268,6 @@ class KernelUCB(Policy):
         assert isinstance(self._learner, KernelLearner)
         return self._learner.scale.affine
 
-    def _empty_covariance(self, learner: Learner, ridge: float, horizon: int | None, ahead: int) -> Covariance:
-        limit = Limit(learner.widths, self._memory_limit, horizon)
-        limit.check_rounds("dual", horizon or 0)
-        return Dual(learner.widths, ridge, limit, partial(inner_products, self._kernel))
-
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as JSON."""
         return encoded(
@@ -263,7 +275,7 @@ class KernelUCB(Policy):
             | {
                 "dim": self.dim,
                 "schedule": self._schedule,
-                "ridge": self._state.frozen.ridge,
+                "ridge": self._maker.ridge,
                 "beta": self._beta,
                 "context_scale": self._scale,
                 "exploration": self._exploration,

@@ -17,7 +17,6 @@ import numpy as np
 
 from rarely.core import scores
 from rarely.core.errors import JitterWarning, NotPositiveDefinite
-from rarely.core.native import available
 from rarely.core.rows import shallow
 from rarely.core.saved import Fields
 from rarely.core.types import Array
@@ -62,7 +61,7 @@ def cholesky(matrix: Array) -> tuple[Array, int]:
 def _lower(matrix: Array) -> Array:
     """A panel of columns at a time. LAPACK's threads wait for each other so often that beside other work on the
     machine they take twenty times as long, so they are used only where nothing else is there."""
-    if not available():
+    if not scores.compiled(len(matrix)):
         return np.asarray(np.linalg.cholesky(matrix), np.float64)
     if len(matrix) <= PANEL:
         return scores.factor(matrix)
@@ -77,7 +76,7 @@ def _lower(matrix: Array) -> Array:
 
 
 def _inverse(lower: Array) -> Array:
-    return scores.inverse(lower) if available() else np.tril(np.linalg.inv(lower))
+    return scores.inverse(lower) if scores.compiled(len(lower)) else np.tril(np.linalg.inv(lower))
 
 
 def ridge_solution(matrix: Array, moment: Array) -> Array:
@@ -127,7 +126,7 @@ class GrowingCholesky:
 
         `known` is the solution's beginning, whole panels of it; rhs is then what follows.
         """
-        if available() and rhs.shape[1]:
+        if rhs.shape[1] and scores.compiled(rhs.shape[1]):
             return scores.solve(*self._places, rhs, rows, known)
         done = 0 if known is None else len(known)
         out = np.empty((rows, rhs.shape[1]))

@@ -1,65 +1,73 @@
-"""The hot loops in C, where the package was built with GCC for x86-64: `passes.c` trains, `scores.c` decides.
+"""The hot loops in C, where the package was built with GCC or Clang: `passes.c` trains, `scores.c` decides.
 
-Everything here has a NumPy form that gives the same but for rounding; it serves where the library is not
-there or the processor has no AVX2, and is the tests' oracle. `RARELY_COMPILED=0` turns the library off.
+Everything here has a NumPy form that gives the same but for rounding; it does the work where the library is not
+there, and is the tests' oracle. The environment variable RARELY_COMPILED decides between them:
+
+    unset   the compiled form where it is there
+    0       NumPy
+    1       the compiled form; where it is missing, its first use raises `NotCompiled`
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import warnings
-import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-LIBRARY = Path(__file__).with_name("_native.so")
-_SIZE, _REAL, _WIDE, _AT = ctypes.c_long, ctypes.c_double, ctypes.c_int, ctypes.c_void_p
-_ARGUMENTS = {
-    "descend": [*[_SIZE] * 4, *[_AT] * 5, _SIZE, *[_REAL] * 3, _SIZE, _REAL, _WIDE],
-    "curve": [*[_SIZE] * 3, *[_AT] * 3, _REAL, _WIDE],
-}
+from rarely.core.errors import InvalidInput, NotCompiled
+from rarely.core.native import loader
 
-
-@cache
-def library() -> Any:
-    """The loaded library with its functions' types, or None."""
-    if os.environ.get("RARELY_COMPILED") == "0" or not LIBRARY.exists():
-        return None
-    try:
-        loaded = ctypes.CDLL(str(LIBRARY))
-        fits = loaded.sources() & 0xFFFFFFFF == checksum()
-    except (OSError, AttributeError):
-        return None  # built for another system, or by another version
-    if not fits:
-        warnings.warn(
-            "the compiled loops are not those of this version's sources, so NumPy takes their place; install the "
-            "package again.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    if not fits or not loaded.form():
-        return None
-    for name, arguments in _ARGUMENTS.items():
-        for function in (getattr(loaded, f"{name}_f32"), getattr(loaded, f"{name}_f64")):
-            function.argtypes, function.restype = arguments, _REAL
-    loaded.cross.argtypes = [_WIDE, _SIZE, _SIZE, _SIZE, *[_AT] * 4, _WIDE]
-    loaded.solve.argtypes = [_WIDE, _SIZE, _SIZE, _SIZE, *[_AT] * 3, _WIDE]
-    loaded.factor.argtypes, loaded.invert.argtypes = [_SIZE, _AT], [_SIZE, _AT, _AT]
-    loaded.cross.restype = loaded.solve.restype = loaded.factor.restype = _WIDE
-    loaded.invert.restype = None
-    return loaded
-
-
-def checksum() -> int:
-    """Of the sources, as the build took it."""
-    return zlib.crc32(b"".join(path.read_bytes() for path in sorted(LIBRARY.parent.glob("*.[ch]"))))
+_OFF = "RARELY_COMPILED=0 turns the compiled loops off; unset it to use them."
 
 
 def available() -> bool:
-    """Whether the library is there."""
+    """Whether the compiled form is in use."""
     return library() is not None
+
+
+def missing() -> str:
+    """Why the compiled form is not in use, and what to do; "" where it is."""
+    return _OFF if _wish() == "0" else loader.load().reason
+
+
+@cache
+def form() -> str:
+    """The instruction set of the form in use: "avx512", "avx2", "sse2", "neon", or "numpy"."""
+    loaded = library()
+    return "numpy" if loaded is None else loaded.rarely_form().decode()
+
+
+def build() -> dict[str, Any]:
+    """What the library was built by and from.
+
+    Keys: compiler, flags, platform (the wheel's), sources (a checksum of those it was built from), failure (why it was
+    not built, or ""), library (its file, or "") and stale (whether it was built from other sources than these).
+    """
+    record = {name: loader.record().get(name, "") for name in ("compiler", "flags", "platform", "sources", "failure")}
+    there = loader.LIBRARY.exists()
+    return {**record, "library": str(loader.LIBRARY) if there else "", "stale": loader.load().stale}
+
+
+def library() -> Any:
+    """The loaded library, or None where it is not in use."""
+    return None if _wish() == "0" else loader.load().library
+
+
+@cache
+def in_use() -> bool:
+    """Whether the compiled form is to do the work at hand: what every place asks that has two forms.
+
+    Raises `NotCompiled` where RARELY_COMPILED=1 and there is none, and warns where there is one that cannot be used.
+    """
+    if _wish() not in ("", "0", "1"):
+        raise InvalidInput(f"RARELY_COMPILED must be 0, 1 or unset; got {_wish()!r}.")
+    if _wish() == "1" and not available():
+        raise NotCompiled(f"RARELY_COMPILED=1 asks for the compiled loops, and they are missing. {missing()}")
+    if _wish() != "0" and not available() and loader.LIBRARY.exists():
+        warnings.warn(f"NumPy takes the place of the compiled loops. {missing()}", RuntimeWarning, stacklevel=3)
+    return available()
 
 
 def threads() -> int:
@@ -68,6 +76,12 @@ def threads() -> int:
         if (given := os.environ.get(name, "")).isdecimal() and int(given) > 0:
             return int(given)
     return _cores()
+
+
+@cache
+def _wish() -> str:
+    """RARELY_COMPILED as it was when it was first asked for."""
+    return os.environ.get("RARELY_COMPILED", "")
 
 
 @cache

@@ -1,16 +1,35 @@
-/* Names that carry precision and processor, and the choice of the form that this processor has.
+/* One text is compiled once for each instruction set ("form"); the best one of the processor is chosen at run time.
  *
- * v4 has vectors of 64 bytes and 32 registers (AVX-512), v3 of 32 bytes and 16 (AVX2). With less, NumPy's BLAS is
- * the faster one; and where this does not compile, the package does without it. */
-#if !defined(__x86_64__) || !defined(__GNUC__) || defined(__clang__)
-#error "made for GCC on x86-64"
-#endif
+ *   base     vectors of 16 bytes: SSE2 on x86-64, NEON on aarch64; every processor of the architecture has it
+ *   avx2     32 bytes, 16 registers
+ *   avx512   64 bytes, 32 registers
+ */
+#ifndef RARELY_FORMS_H
+#define RARELY_FORMS_H
+#include "portable.h"
+
+/* Lists of features and not "arch=x86-64-v4": for that Clang halves the vectors, and some Clangs ignore it silently. */
+#define AVX2 "avx2,fma,bmi,bmi2"
+#define AVX512 "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi,bmi2"
+
+enum form { FORM_BASE, FORM_AVX2, FORM_AVX512 };
+
+/* The form in use. */
+enum form current_form(void);
 
 #define JOIN_(a, b, c) a##_##b##_##c
 #define JOIN(a, b, c) JOIN_(a, b, c)
-#define NAME(x) JOIN(x, PRECISION, TARGET)
-#define UNROLL _Pragma("GCC unroll 16")
-#define INLINE static inline __attribute__((always_inline))
+/* A name of this precision and form. */
+#define NAME(x) JOIN(x, PRECISION, FORM)
 
-#define HAS(level) __builtin_cpu_supports(level)
-#define BEST(x, precision) (HAS("x86-64-v4") ? JOIN(x, precision, v4) : JOIN(x, precision, v3))
+/* The function of the form in use. */
+#ifdef __x86_64__
+#define CHOOSE(x, precision) \
+    (current_form() == FORM_AVX512 ? JOIN(x, precision, avx512) \
+     : current_form() == FORM_AVX2 ? JOIN(x, precision, avx2) \
+                                   : JOIN(x, precision, base))
+#else
+#define CHOOSE(x, precision) JOIN(x, precision, base)
+#endif
+
+#endif

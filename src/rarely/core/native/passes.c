@@ -1,4 +1,4 @@
-/* Full-gradient passes over a network without biases, fused: activations never leave the nearest caches.
+/* Full-gradient passes over a network without biases. Activations never leave the nearest caches.
  *
  *   h_l = relu(W_l h_{l−1}),   u = v · h_{L−1} + s c · x,   e = u − y,   loss = Σ e²/2 + λ‖θ − θ_0‖²/2
  *   q_{L−1} = e 1[h_{L−1} > 0],   q_{l−1} = 1[h_{l−1} > 0]·(W_lᵀ q_l), the first time with the gain, W_lᵀ(v∘q_l)
@@ -7,69 +7,83 @@
  * where W_L = [v, c], and without a skip path (s < 0) W_L = v.
  *
  * With one hidden layer the two products cost 2·2·n·m·d operations, and everything else is kept below that: the gain v
- * is applied to G and not to n rows, and ∂/∂v needs no sum of its own over rows, for Σ_i e_i h_ij = W_j·G_j.
+ * is applied to G and not to n rows, and ∂/∂v needs no sum of its own over rows, because Σ_i e_i h_ij = W_j·G_j.
  *
- * Rows are taken ROWS at a time, units WIDE vectors at a time, so that ROWS·WIDE sums stay in registers. Each
- * thread sweeps its share of the rows into a gradient of its own.
+ * A tile is ROWS rows by TILE vectors of units, so that its ROWS·TILE sums stay in registers; DEPTH is how many inputs
+ * the gradient takes at once. Each thread passes over
+ * its share of the rows and has a gradient of its own.
  */
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "forms.h"
+#include "rarely_native.h"
 
-/* Threads meet here many thousand times a second: they spin, and yield if another program has the core. */
-typedef struct { atomic_int arrived, turn; int of; } gate;
-
-static void meet(gate *g) {
-    if (g->of == 1) return;
-    int turn = atomic_load(&g->turn);
-    if (atomic_fetch_add(&g->arrived, 1) == g->of - 1) {
-        atomic_store(&g->arrived, 0);
-        atomic_store(&g->turn, turn + 1);
-        return;
-    }
-    for (int spins = 0; atomic_load_explicit(&g->turn, memory_order_acquire) == turn;)
-        if (spins < 4000) spins++;
-        else sched_yield();
-}
-
+/* Blocks of rows that go through a layer together: the weights and the gradient of a tile are then read from the
+ * nearest cache, and the sums over units, for which the gradient has to wait, come less often. */
 #define SPAN 4
 
-/* Each processor's form of the passes, from one text: BYTES in a vector, ROWS and WIDE by its registers. */
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v4")
-#define TARGET v4
-#define BYTES 64
-#define ROWS 8
-#define WIDE 2
-#include "passes_each.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v3")
-#define TARGET v3
-#define BYTES 32
-#define ROWS 4
-#define WIDE 2
-#include "passes_each.h"
-#pragma GCC pop_options
+/* Threads wait here many thousand times a second: they spin, and yield where another program has the core. */
+typedef struct {
+    atomic_int arrived, turn;
+    int threads;
+} barrier;
 
-#define FACE(precision, REAL) \
-    double descend_##precision(long n, long hidden, long m, long d, const REAL *x, const REAL *y, REAL *const *initial, \
-                               REAL *const *theta, REAL *const *ago, long taken, double skip, double ridge, double step, \
-                               long steps, double hopeless, int threads) { \
-        return BEST(descend, precision)(n, hidden, m, d, x, y, initial, theta, ago, taken, skip, ridge, step, steps, \
-                                        hopeless, threads); \
-    } \
-    double curve_##precision(long n, long m, long d, const REAL *x, REAL *const *initial, REAL *const *vector, \
-                             double skip, int threads) { \
-        return BEST(curve, precision)(n, m, d, x, initial, vector, skip, threads); \
+static void barrier_wait(barrier *at) {
+    if (at->threads == 1) return;
+    int turn = atomic_load(&at->turn);
+    if (atomic_fetch_add(&at->arrived, 1) == at->threads - 1) {
+        atomic_store(&at->arrived, 0);
+        atomic_store(&at->turn, turn + 1);
+        return;
     }
-FACE(f32, float)
-FACE(f64, double)
+    for (int spins = 0; atomic_load_explicit(&at->turn, memory_order_acquire) == turn;)
+        if (spins < 4000) spins++;
+        else thread_yield();
+}
 
-/* Which form this processor has, 0 for none; and the checksum of the sources that this was built from. */
-int form(void) { return HAS("x86-64-v4") ? 4 : HAS("x86-64-v3") ? 3 : 0; }
-unsigned sources(void) { return SOURCES; }
+/* A thread is worth its waiting from some hundred thousand products on; and since each one adds up every other one's
+ * gradient, the more there are the more rows each must have. */
+static int useful_threads(const struct rarely_training_task *task) {
+    const ptrdiff_t inputs = task->dim + (task->hidden_layers - 1) * task->units;
+    const ptrdiff_t most = (task->samples * task->units * inputs) >> 18;
+    ptrdiff_t threads = task->threads < most ? task->threads : most;
+    while (threads > 1 && threads * threads > task->samples) threads--;
+    return threads < 1 ? 1 : (int)threads;
+}
+
+#ifdef __x86_64__
+BEGIN_FORM(AVX512)
+#define FORM avx512
+#define VECTOR_BYTES 64
+#define ROWS 8
+#define TILE 2
+#define DEPTH 4
+#include "passes_form.h"
+END_FORM
+BEGIN_FORM(AVX2)
+#define FORM avx2
+#define VECTOR_BYTES 32
+#define ROWS 4
+#define TILE 2
+#define DEPTH 2
+#include "passes_form.h"
+END_FORM
+#endif
+
+#define FORM base
+#define VECTOR_BYTES 16
+#ifdef __x86_64__
+#define ROWS 4 /* 16 registers */
+#define DEPTH 2
+#else
+#define ROWS 8 /* 32 registers */
+#define DEPTH 4
+#endif
+#define TILE 2
+#include "passes_form.h"
+
+int rarely_descend(struct rarely_training_task *task) {
+    return task->number_bytes == 4 ? CHOOSE(descend, f32)(task) : CHOOSE(descend, f64)(task);
+}
+
+int rarely_curvature(struct rarely_training_task *task) {
+    return task->number_bytes == 4 ? CHOOSE(curvature, f32)(task) : CHOOSE(curvature, f64)(task);
+}

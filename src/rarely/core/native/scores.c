@@ -1,7 +1,7 @@
 /* Candidates against past rounds: the inner products of their features, and the solution by the growing factor.
  *
- *   cross   k_ti = Σ_l (a_tl·b_il)(δ_tl·ε_il)
- *   solve   L⁻¹k by panels of PANEL rows: those left of the diagonal block, and the block's inverse
+ *   cross            k_ti = Σ_l (a_tl·b_il)(δ_tl·ε_il)
+ *   solve            L⁻¹k by panels of PANEL rows: those left of the diagonal block, and the block's inverse
  *   factor, invert   what a panel's own block needs: LAPACK would wake threads for it, and they go on spinning
  *
  * Each candidate is a lane, in blocks of 8·width lanes, width 1 or 2; unused lanes are 0. So the K columns of one
@@ -10,146 +10,129 @@
  * Four candidates or fewer come row by row instead, width 0, and are read for at the speed of memory.
  */
 #include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "forms.h"
+#include "rarely_native.h"
 
 #define PRECISION f64
 #define PANEL 128
-#define CHUNK 64
-#define AHEAD 128
-#define ENOUGH (1L << 21) /* products that are worth a thread */
+#define CHUNK 64                         /* rows of the triangle that stay in the second cache for all blocks */
+#define PREFETCH 128                     /* numbers ahead */
+#define PRODUCTS_OF_A_THREAD (1 << 21) /* that are worth starting it */
+#define FEW 4                            /* candidates that come row by row */
 
-/* Eight lanes are PARTS vectors. */
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v4")
-#define TARGET v4
-#define PARTS 1
-#define TALL 8
-#define STRIPE 4
-#include "scores_body.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v3")
-#define TARGET v3
-#define PARTS 2
-#define TALL 3
-#define STRIPE 2
-#include "scores_body.h"
-#pragma GCC pop_options
+/* Each form: eight lanes are VECTORS vectors; a tile has ROWS rows, or DOT_ROWS where candidates come row by row. */
+#ifdef __x86_64__
+BEGIN_FORM(AVX512)
+#define FORM avx512
+#define VECTORS 1
+#define ROWS 8
+#define DOT_ROWS 4
+#include "scores_kernels.h"
+END_FORM
+BEGIN_FORM(AVX2)
+#define FORM avx2
+#define VECTORS 2
+#define ROWS 3
+#define DOT_ROWS 2
+#include "scores_kernels.h"
+END_FORM
+#endif
 
+#define FORM base
+#define VECTORS 4
+#ifdef __x86_64__ /* 16 registers */
+#define ROWS 1
+#define DOT_ROWS 2
+#else /* 32 */
+#define ROWS 3
+#define DOT_ROWS 4
+#endif
+#include "scores_kernels.h"
+
+/* The columns of one thread. */
 typedef struct {
-    int width, failed;
-    long done, rows, layers, stride, first, blocks;
-    const long *widths;
-    const double **old, **fresh; /* factors; or panels left of the diagonal blocks, and the blocks' inverses */
-    double *y;                   /* (rows, stride) */
+    const struct rarely_cross_task *cross;
+    const struct rarely_solve_task *solve;
+    ptrdiff_t first, blocks;
+    int failed;
 } share;
 
-static void *cross_share(void *at) {
-    share *s = at;
-    const long lanes = 8 * s->width;
-    const double **fresh = malloc(2 * s->layers * sizeof *fresh);
-    if (!fresh) return s->failed = 1, NULL;
-    for (long l = 0; l < 2 * s->layers; l++) fresh[l] = s->fresh[l] + s->first * s->widths[l] * lanes;
-    BEST(cross, f64)(s->width, s->blocks, s->rows, s->layers, s->widths, s->old, fresh, s->y + s->first * lanes, s->stride);
-    free(fresh);
-    return NULL;
+THREAD_MAIN(cross_main, argument) {
+    share *mine = argument;
+    mine->failed = CHOOSE(cross, f64)(mine->cross, mine->first, mine->blocks);
+    THREAD_END;
 }
 
-static void *solve_share(void *at) {
-    share *s = at;
-    const long lanes = 8 * s->width, size = s->rows * lanes;
-    double *y = s->y;
-    if (s->stride == lanes) { /* one block: it is what it should be */
-        BEST(solve, f64)(s->width, 1, s->done, s->rows, s->old, s->fresh, y);
-        return NULL;
-    }
-    y = aligned_alloc(64, s->blocks * size * sizeof *y + 64);
-    if (!y) return s->failed = 1, NULL;
-    for (long r = 0; r < s->rows; r++)
-        for (long b = 0; b < s->blocks; b++)
-            memcpy(y + b * size + r * lanes, s->y + r * s->stride + (s->first + b) * lanes, lanes * sizeof *y);
-    BEST(solve, f64)(s->width, s->blocks, s->done, s->rows, s->old, s->fresh, y);
-    for (long r = s->done; r < s->rows; r++)
-        for (long b = 0; b < s->blocks; b++)
-            memcpy(s->y + r * s->stride + (s->first + b) * lanes, y + b * size + r * lanes, lanes * sizeof *y);
-    free(y);
-    return NULL;
+THREAD_MAIN(solve_main, argument) {
+    share *mine = argument;
+    mine->failed = CHOOSE(solve, f64)(mine->solve, mine->first, mine->blocks);
+    THREAD_END;
 }
 
-/* Every thread at its blocks; the caller is the first, and does what no thread could be had for. */
-static int share_out(share all, void *(*work)(void *), long products, int threads) {
-    if (threads > all.blocks) threads = (int)all.blocks;
-    if (threads > products / ENOUGH) threads = (int)(products / ENOUGH);
-    if (threads < 1) threads = 1;
-    share shares[threads];
-    pthread_t ids[threads];
-    int made[threads], failed = 0;
-    for (int t = 0; t < threads; t++) {
-        shares[t] = all;
-        shares[t].first = all.blocks * t / threads;
-        shares[t].blocks = all.blocks * (t + 1) / threads - shares[t].first;
-        made[t] = t && !pthread_create(&ids[t], NULL, work, &shares[t]);
-    }
-    for (int t = 0; t < threads; t++)
-        if (!made[t]) work(&shares[t]);
-    for (int t = 0; t < threads; t++) {
-        if (made[t]) pthread_join(ids[t], NULL);
+static ptrdiff_t useful_threads(ptrdiff_t threads, ptrdiff_t blocks, ptrdiff_t products) {
+    if (threads > blocks) threads = blocks;
+    if (threads > products / PRODUCTS_OF_A_THREAD) threads = products / PRODUCTS_OF_A_THREAD;
+    return threads < 1 ? 1 : threads;
+}
+
+/* Every thread has its blocks. The caller is the first, and does what no thread could be had for. */
+static int run_shares(share *shares, thread *ids, char *started, __typeof__(&cross_main) work, ptrdiff_t threads) {
+    int failed = 0;
+    for (ptrdiff_t t = 1; t < threads; t++) started[t] = (char)thread_start(&ids[t], work, &shares[t]);
+    for (ptrdiff_t t = 0; t < threads; t++)
+        if (!started[t]) work(&shares[t]);
+    for (ptrdiff_t t = 0; t < threads; t++) {
+        if (started[t]) thread_join(ids[t]);
         failed |= shares[t].failed;
     }
     return failed;
 }
 
-/* `old` holds each layer's inputs and signals in turn, (past, widths); `fresh` the same as (blocks, widths, lanes).
- * A layer without signals, of width 0, is a plain product.
- * Returns 0, or 1 without memory; so does solve. */
-int cross(int width, long blocks, long past, long layers, const long *widths, const double **old, const double **fresh,
-          double *out, int threads) {
-    long numbers = 0;
-    for (long l = 0; l < 2 * layers; l++) numbers += widths[l];
-    if (!width) return BEST(cross_four, f64)(past, layers, widths, old, fresh, out), 0;
-    share all = {.width = width, .rows = past, .layers = layers, .stride = blocks * 8 * width, .blocks = blocks,
-                 .widths = widths, .old = old, .fresh = fresh, .y = out};
-    return share_out(all, cross_share, numbers * past * blocks * 8 * width, threads);
-}
-
-/* y, (rows, blocks·lanes), is the solution up to `done`, whole panels, and from there the right side, which it replaces. */
-int solve(int width, long blocks, long done, long rows, const double **left, const double **inverse, double *y,
-          int threads) {
-    if (!width) return BEST(solve_four, f64)(done, rows, left, inverse, y), 0;
-    share all = {.width = width, .done = done, .rows = rows, .stride = blocks * 8 * width, .blocks = blocks,
-                 .old = left, .fresh = inverse, .y = y};
-    return share_out(all, solve_share, (rows * rows - done * done) / 2 * blocks * 8 * width, threads);
-}
-
-/* a, symmetric of order n, becomes its lower factor L with a = LLᵀ. Returns 0, or 1 where a is not positive definite. */
-int factor(long n, double *a) {
-    for (long i = 0; i < n; i++) {
-        double *row = a + i * n;
-        for (long j = 0; j <= i; j++) {
-            const double *other = a + j * n;
-            double left = row[j];
-            for (long k = 0; k < j; k++) left -= row[k] * other[k];
-            if (j < i) row[j] = left / other[j];
-            else if (!(left > 0)) return 1; /* NaN too */
-            else row[i] = sqrt(left);
-        }
-        for (long j = i + 1; j < n; j++) row[j] = 0;
+static int share_columns(share all, __typeof__(&cross_main) work, ptrdiff_t threads) {
+    if (threads == 1) {
+        work(&all);
+        return all.failed;
     }
-    return 0;
+    share *shares = malloc(threads * sizeof *shares);
+    thread *ids = malloc(threads * sizeof *ids);
+    char *started = calloc(threads, 1);
+    int failed = !shares || !ids || !started;
+    for (ptrdiff_t t = 0; t < threads && !failed; t++) {
+        shares[t] = all;
+        shares[t].first = all.blocks * t / threads;
+        shares[t].blocks = all.blocks * (t + 1) / threads - shares[t].first;
+    }
+    if (!failed) failed = run_shares(shares, ids, started, work, threads);
+    free(shares), free(ids), free(started);
+    return failed;
 }
 
-/* out, zeros of order n, becomes the inverse of the lower factor. */
-void invert(long n, const double *lower, double *out) {
-    for (long i = 0; i < n; i++) {
-        double *row = out + i * n;
-        const double *given = lower + i * n, scale = 1 / given[i];
-        for (long k = 0; k < i; k++)
-            for (long j = 0; j <= k; j++) row[j] -= given[k] * out[k * n + j];
-        for (long j = 0; j < i; j++) row[j] *= scale;
-        row[i] = scale;
+int rarely_cross(const struct rarely_cross_task *task) {
+    ptrdiff_t numbers = 0;
+    for (ptrdiff_t l = 0; l < 2 * task->layers; l++) numbers += task->sizes[l];
+    if (!task->width) {
+        CHOOSE(cross_few, f64)(task);
+        return 0;
     }
+    const ptrdiff_t products = numbers * task->past * task->blocks * 8 * task->width;
+    const share all = {.cross = task, .blocks = task->blocks};
+    return share_columns(all, cross_main, useful_threads(task->threads, task->blocks, products));
+}
+
+int rarely_solve(const struct rarely_solve_task *task) {
+    if (!task->width) {
+        CHOOSE(solve_few, f64)(task);
+        return 0;
+    }
+    const ptrdiff_t triangle = (task->rows * task->rows - task->done * task->done) / 2;
+    const ptrdiff_t products = triangle * task->blocks * 8 * task->width;
+    const share all = {.solve = task, .blocks = task->blocks};
+    return share_columns(all, solve_main, useful_threads(task->threads, task->blocks, products));
+}
+
+int rarely_factor(ptrdiff_t order, double *matrix) { return CHOOSE(factor, f64)(order, matrix); }
+
+void rarely_invert(ptrdiff_t order, const double *lower, double *inverse) {
+    CHOOSE(invert, f64)(order, lower, inverse);
 }

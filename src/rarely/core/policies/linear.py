@@ -68,6 +68,9 @@ class LinearLearner:
         x = self.scale(contexts)
         return x @ self.coefficients, Factors((x,), (np.ones((len(x), 1)),))
 
+    def features(self, contexts: Array) -> Factors:
+        return self.assess(contexts)[1]
+
     def facing(self, contexts: Array) -> LinearLearner:
         return self
 
@@ -191,13 +194,13 @@ class LinUCB(Policy):
                 "schedule": self._schedule,
                 "intercept": self._intercept,
                 "context_scale": self._scale,
-                "ridge": self._state.frozen.ridge,
+                "ridge": self._maker.ridge,
                 "beta": self._beta,
-                "covariance": self._form,
+                "covariance": self._maker.form,
                 "exploration": self._exploration,
                 "forgetting": self.history.forgetting,
                 "ties": self._ties,
                 "seed": self._seed,
-                "memory_limit": self._memory_limit,
+                "memory_limit": self._maker.memory_limit,
             }
         )

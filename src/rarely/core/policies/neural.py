@@ -19,6 +19,7 @@ from rarely.core.learner import Lesson, Standardised
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, NoiseRadius, Occasion
+from rarely.core.rows import changed
 from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
@@ -101,6 +102,9 @@ class NeuralLearner:
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
         return self.rewards.center + self.rewards.spread * values, factors
 
+    def features(self, contexts: Array) -> Factors:
+        return self.assess(contexts)[1]
+
     @property
     def follows(self) -> bool:
         return self.scale.follows
@@ -111,7 +115,7 @@ class NeuralLearner:
 
     def seen(self, contexts: Array, rounds: int) -> NeuralLearner:
         scale = self.scale.seen(contexts, rounds)
-        return self if scale is self.scale else replace(self, scale=scale)
+        return self if scale is self.scale else changed(self, scale=scale)
 
     def scaled(self) -> NeuralLearner:
         return replace(self, scale=self.scale.fitted())
@@ -244,8 +248,9 @@ class BatchNeuralUCB(Policy):
         steps, step_size  J gradient steps per update, of size η; None takes η from the curvature
         covariance        "auto" (the cheaper exact one), "dual" (t×t), "primal" (p×p), or one of the
                           approximations "sketched" (r×r; a `Sketch` sets r), "diagonal" and "last_layer"
-        preset            "practical": contexts scaled (fitted at the first update and kept for life from 16
-                          rounds on), a constant appended, rewards standardised, training in float32.
+        preset            "practical": contexts scaled (from the first round on, and again at an update when the
+                          data have left their scale), a constant appended, rewards standardised, training in
+                          float32.
                           "paper": the printed algorithm, contexts and rewards as they come, float64.
                           "code": as the public NeuralUCB program (biases, no √m, uniform initial weights,
                           descent on single samples that goes on from the last weights); its bonus

@@ -1,0 +1,67 @@
+/* The functions of the library, and the structs that they take; `library.py` mirrors both.
+ *
+ * Every number is a ptrdiff_t or a double, so that the layout is the same with every compiler. The caller checks shapes.
+ */
+#ifndef RARELY_NATIVE_H
+#define RARELY_NATIVE_H
+#include <stddef.h>
+
+#ifdef _WIN32
+#define RARELY_EXPORT __declspec(dllexport)
+#else
+#define RARELY_EXPORT __attribute__((visibility("default")))
+#endif
+
+/* A network without biases: W_1 is (units, dim), W_2 … W_{L−1} are (units, units), W_L is (1, units), or with a skip
+ * path (1, units + dim). Every array is row by row, of float (number_bytes 4) or double (8). */
+struct rarely_training_task {
+    ptrdiff_t number_bytes, samples, dim, units, hidden_layers, threads;
+    const void *contexts;    /* (samples, dim) */
+    const void *targets;     /* (samples,) */
+    const void *const *initial; /* θ_0, an array for each layer */
+    void *const *weights;    /* rarely_descend: θ, replaced; rarely_curvature: a vector v, replaced by ΦᵀΦv */
+    void *const *previous;   /* θ one step before, replaced; NULL without momentum */
+    ptrdiff_t taken;         /* steps that led to `weights`, for momentum */
+    ptrdiff_t steps;
+    double skip;             /* strength of the skip path, below 0 where there is none */
+    double ridge, step_size;
+    double hopeless;         /* no step is taken from a loss above this */
+    double result;           /* out: the loss at `weights`; rarely_curvature: ‖Φv‖² */
+};
+
+/* Inner products of `past` features with new ones. Candidates are lanes, in blocks of 8·width; width 0 is four
+ * candidates, each contiguous. */
+struct rarely_cross_task {
+    ptrdiff_t width, blocks, past, layers, threads;
+    const ptrdiff_t *sizes;           /* numbers of each layer's inputs and signals in turn; signals of size 0 count as 1 */
+    const double *const *old_factors; /* each (past, size) */
+    const double *const *new_factors; /* each (blocks, size, 8·width), or (4, size) */
+    double *out;                      /* (past, blocks·8·width), or (4, past) */
+};
+
+/* L⁻¹·y by panels of 128 rows. */
+struct rarely_solve_task {
+    ptrdiff_t width, blocks, done, rows, threads;
+    const double *const *left;    /* of panel i, the rows left of its diagonal block: (128, 128·i) */
+    const double *const *inverse; /* the inverse of its diagonal block: (128, 128) */
+    double *solution;             /* (rows, blocks·8·width), or (4, rows): solved up to row `done`, then the right side */
+};
+
+/* These return 0, or 1 where there was no memory. */
+RARELY_EXPORT int rarely_descend(struct rarely_training_task *task);
+RARELY_EXPORT int rarely_curvature(struct rarely_training_task *task);
+RARELY_EXPORT int rarely_cross(const struct rarely_cross_task *task);
+RARELY_EXPORT int rarely_solve(const struct rarely_solve_task *task);
+
+/* matrix, symmetric of this order, becomes its lower factor; returns 1 where it is not positive definite. */
+RARELY_EXPORT int rarely_factor(ptrdiff_t order, double *matrix);
+/* inverse, zeros of this order, becomes that of the lower triangle. */
+RARELY_EXPORT void rarely_invert(ptrdiff_t order, const double *lower, double *inverse);
+
+/* The instruction set in use; another one, for tests: returns 1 where this processor does not have it. */
+RARELY_EXPORT const char *rarely_form(void);
+RARELY_EXPORT int rarely_use_form(const char *name);
+/* The checksum of the sources. */
+RARELY_EXPORT unsigned rarely_sources(void);
+
+#endif

@@ -1,0 +1,293 @@
+"""Builds of the compiled loops for the tests: other forms, compilers, architectures and sanitizers."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import platform
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from rarely.core import native, scores
+from rarely.core.native import loader
+
+ROOT = Path(__file__).parents[1]
+SOURCES = Path(native.__file__).parent
+DRIVER = Path(__file__).with_name("native_driver.c")
+STRICT = ["-Wall", "-Wextra", "-Werror"]
+MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+FORMS = {"x86_64": ("sse2", "avx2", "avx512"), "aarch64": ("neon",)}
+OTHER = {"x86_64": ("aarch64", ("neon",)), "aarch64": ("x86_64", ("sse2", "avx2"))}
+"""The other architecture, and its forms that qemu-user can run."""
+SANITIZER = os.environ.get("RARELY_SANITIZER", "")
+"""What `make sanitize` sets: the loops are then tested with this sanitizer, and in no other way."""
+
+
+def kinds() -> list[str]:
+    """Every way in which the loops are tested here, as `in_kind` takes it."""
+    if SANITIZER:
+        return [f"{form} with {SANITIZER} sanitizer" for form in FORMS.get(MACHINE, ())]
+    other, forms = OTHER.get(MACHINE, ("", ()))
+    return [*FORMS.get(MACHINE, ()), *(f"{form} on emulated {other}" for form in forms)]
+
+
+@contextmanager
+def in_kind(kind: str, folder: Path):
+    """The loops in one of the `kinds`, for any number of candidates; skips the test where that cannot be."""
+    skip_if_off()
+    form, *how = kind.split(maxsplit=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scores, "MOST", {})
+        if not how:
+            if not native.available():
+                pytest.skip(f"the compiled loops are not tested: {native.missing()}")
+            with using(form):
+                yield
+            return
+        program = emulated(folder, how[1].split()[1]) if how[0] == "on" else sanitized(folder)
+        with Remote(program) as remote:
+            if remote.rarely_use_form(form.encode()):
+                pytest.skip(f"{'this processor' if how[0] == 'with' else 'the emulator'} has no {form}")
+            patch.setattr(loader, "load", lambda: loader.State(remote, ""))
+            forget()
+            try:
+                yield
+            finally:
+                patch.undo()
+                forget()
+
+
+@contextmanager
+def using(form: str):
+    """Another form than the processor's best."""
+    library = native.library()
+    best = library.rarely_form()
+    if library.rarely_use_form(form.encode()):
+        pytest.skip(f"this processor has no {form}")
+    native.form.cache_clear()
+    try:
+        yield
+    finally:
+        library.rarely_use_form(best)
+        native.form.cache_clear()
+
+
+@contextmanager
+def rebuilt(folder: Path, flags=(), edit=lambda text: text, command: str = "", more: str = ""):
+    """The library as it would be by another compiler, with other flags, other sources or more of them."""
+    skip_if_off()
+    for source in SOURCES.glob("*.[ch]"):
+        (folder / source.name).write_text(edit(source.read_text()))
+    if more:
+        (folder / "more.c").write_text(more)
+    library = folder / loader.LIBRARY.name
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loader, "LIBRARY", library)
+        patch.setattr(loader, "RECORD", folder / loader.RECORD.name)
+        complaint = hook().compile_library([command or compiler(), *quick_flags(), *flags], folder, library)
+        assert not complaint, complaint
+        forget()
+        try:
+            yield
+        finally:
+            patch.undo()
+            forget()
+
+
+def skip_if_off() -> None:
+    """Skips the test where the user wants no compiled loops."""
+    if os.environ.get("RARELY_COMPILED") == "0":
+        pytest.skip(f"the compiled loops are not tested: {native.missing()}")
+
+
+def forget() -> None:
+    """What was found out about the library: it is another one now."""
+    for cached in (loader.load, native.in_use, native.form, native._wish):
+        getattr(cached, "cache_clear", lambda: None)()
+
+
+@cache
+def hook() -> ModuleType:
+    """`hatch_build.py`; what it needs of hatchling is a class to derive from, and the tests need not have it."""
+    name = "hatchling.builders.hooks.plugin.interface"
+    with pytest.MonkeyPatch.context() as patch:
+        if importlib.util.find_spec("hatchling") is None:
+            stand_in = ModuleType(name)
+            stand_in.BuildHookInterface = object
+            for part in range(1, name.count(".") + 1):
+                parent = ".".join(name.split(".")[:part])
+                patch.setitem(sys.modules, parent, ModuleType(parent))
+            patch.setitem(sys.modules, name, stand_in)
+        spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module
+
+
+def quick_flags() -> list[str]:
+    """The flags of the build, with half of its optimisations: compiling takes longer than the tests."""
+    return [{"-O3": "-O1"}.get(flag, flag) for flag in (*hook().FLAGS, *hook().POSIX_FLAGS)]
+
+
+def compiler() -> str:
+    """One for this machine; skips the test where there is none."""
+    if MACHINE not in FORMS:
+        pytest.skip(f"the compiled loops are for {' and '.join(FORMS)}; this is {MACHINE}")
+    return next(filter(shutil.which, ("cc", "gcc", "clang")), None) or pytest.skip(
+        "other builds of the compiled loops are not tested: no compiler found (looked for cc, gcc, clang)"
+    )
+
+
+def emulated(folder: Path, machine: str) -> list[str]:
+    """The driver for another architecture, and what runs it."""
+    cross, emulator = f"{machine}-linux-gnu-gcc", f"qemu-{machine}"
+    for tool, package in ((cross, f"gcc-{machine.replace('_', '-')}-linux-gnu"), (emulator, "qemu-user")):
+        if shutil.which(tool) is None:
+            pytest.skip(f"the loops for {machine} are not tested: no {tool} (apt-get install {package})")
+    program = driver(folder / machine, [cross, "-O2", "-static"])
+    return [emulator, *(("-cpu", "max") if machine == "x86_64" else ()), str(program)]
+
+
+def sanitized(folder: Path) -> list[str]:
+    """The driver with the sanitizer that was asked for."""
+    name = SANITIZER.replace(",", "-")
+    flags = ["-O1", "-g", f"-fsanitize={SANITIZER}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+    return [str(driver(folder / name, [compiler(), *flags]))]
+
+
+def driver(program: Path, command: list[str]) -> Path:
+    """Compile it, once for all processes that run the tests."""
+    lock = program.with_suffix(".lock")
+    program.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        until = time.monotonic() + 300
+        while not program.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        return program
+    flags = [flag for flag in hook().FLAGS if flag not in ("-O3", "-shared")]
+    sources = [DRIVER, *sorted(SOURCES.glob("*.c"))]
+    part = program.with_suffix(".part")
+    flags += ["-pthread", *STRICT, "-DRARELY_SOURCES=0u", f"-I{SOURCES}"]
+    subprocess.run([*command, *flags, *sources, "-lm", "-o", part], check=True)
+    os.replace(part, program)
+    return program
+
+
+class Remote:
+    """The library in another process: the same functions, the same tasks. See `native_driver.c`."""
+
+    def __init__(self, program: list[str]) -> None:
+        self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.stdin.close()
+        code = self._process.wait()
+        assert code == 0, f"the driver ended with code {code}: a sanitizer's report is on standard error"
+        self._process.stdout.close()
+
+    def rarely_descend(self, task):
+        return self._train(0, task)
+
+    def rarely_curvature(self, task):
+        return self._train(1, task)
+
+    def rarely_cross(self, task):
+        count = 2 * task.layers
+        sizes = (ctypes.c_ssize_t * count).from_address(task.sizes)
+        lanes = 8 * task.width * task.blocks or 4
+        self._write(2, task.width, task.blocks, task.past, task.layers, task.threads, *sizes)
+        for pointers, rows in ((task.old_factors, task.past), (task.new_factors, lanes)):
+            self._write_all(pointers, [8 * rows * size for size in sizes])
+        return self._answer((task.out, 8 * task.past * lanes))
+
+    def rarely_solve(self, task):
+        lanes, panels = 8 * task.width * task.blocks or 4, -(-task.rows // 128)
+        self._write(3, task.width, task.blocks, task.done, task.rows, task.threads)
+        self._write_all(task.left, [8 * 128 * 128 * i for i in range(panels)])
+        self._write_all(task.inverse, [8 * 128 * 128] * panels)
+        solution = (task.solution, 8 * task.rows * lanes)
+        self._write_memory(*solution)
+        return self._answer(solution)
+
+    def rarely_factor(self, order, matrix):
+        self._write(4, order)
+        self._write_memory(matrix, 8 * order * order)
+        return self._answer((matrix, 8 * order * order))
+
+    def rarely_invert(self, order, lower, inverse):
+        self._write(5, order)
+        self._write_memory(lower, 8 * order * order)
+        self._write_memory(inverse, 8 * order * order)
+        self._answer((inverse, 8 * order * order))
+
+    def rarely_form(self):
+        self._write(6)
+        self._answer()
+        return self._read(16).rstrip(b"\0")
+
+    def rarely_use_form(self, name):
+        self._write(7)
+        self._process.stdin.write(name.ljust(16, b"\0"))
+        return self._answer()
+
+    def _train(self, call, task):
+        counts = (task.samples, task.dim, task.units, task.hidden_layers, task.threads, task.taken, task.steps)
+        self._write(call, task.number_bytes, *counts, int(task.previous is not None))
+        self._process.stdin.write(struct.pack("<4d", task.skip, task.ridge, task.step_size, task.hopeless))
+        of_context = task.dim * task.number_bytes
+        self._write_memory(task.contexts, task.samples * of_context)
+        self._write_memory(task.targets, task.samples * task.number_bytes)
+        units = task.units * task.number_bytes
+        layers = [units * (task.units if layer else task.dim) for layer in range(task.hidden_layers)]
+        layers.append(units + (of_context if task.skip >= 0 else 0))
+        networks = [task.weights, *([task.previous] if task.previous else [])]
+        for pointers in (task.initial, *networks):
+            self._write_all(pointers, layers)
+        status = self._answer()
+        (task.result,) = struct.unpack("<d", self._read(8))
+        for pointers in networks:
+            for place, size in zip(_pointers(pointers, len(layers)), layers, strict=True):
+                ctypes.memmove(place, self._read(size), size)
+        return status
+
+    def _write(self, *numbers):
+        self._process.stdin.write(struct.pack(f"<{len(numbers)}q", *numbers))
+
+    def _write_memory(self, place, size):
+        if size:
+            self._process.stdin.write(ctypes.string_at(place, size))
+
+    def _write_all(self, pointers, sizes):
+        for place, size in zip(_pointers(pointers, len(sizes)), sizes, strict=True):
+            self._write_memory(place, size)
+
+    def _answer(self, *places):
+        self._process.stdin.flush()
+        (status,) = struct.unpack("<q", self._read(8))
+        for place, size in places:
+            ctypes.memmove(place, self._read(size), size)
+        return status
+
+    def _read(self, size):
+        read = self._process.stdout.read(size)
+        assert len(read) == size, "the driver ended: see its report on standard error"
+        return read
+
+
+def _pointers(address, count):
+    return (ctypes.c_void_p * count).from_address(address) if count else ()
