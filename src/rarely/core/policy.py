@@ -27,13 +27,14 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from rarely.core import archive
+from rarely.core.agreement import Parts, check_agreement
 from rarely.core.assessed import Scores, whole
 from rarely.core.choice import Chooser
 from rarely.core.clock import BatchClock
 from rarely.core.contexts import ContextReader, Rounds
 from rarely.core.covariance import Covariance, ErrorBound, Kind, Sketch
 from rarely.core.deciding import decide, rounds_at_once
-from rarely.core.draws import Seeded, generator_from
+from rarely.core.draws import Seeded, read_generator
 from rarely.core.errors import (
     InvalidContexts,
     InvalidInput,
@@ -45,7 +46,8 @@ from rarely.core.history import History, read_log
 from rarely.core.learner import Learner
 from rarely.core.maker import CovarianceMaker
 from rarely.core.radius import Beta, radius_at
-from rarely.core.records import UpdateRecord
+from rarely.core.records import UpdateRecord, read_records
+from rarely.core.saved import Fields
 from rarely.core.schedules import Budget, Schedule, schedule_from
 from rarely.core.state import PolicyState
 from rarely.core.types import Array, Arrays, Decision
@@ -326,7 +328,13 @@ class Policy(ABC):
     # --- saving
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write every number of the state to one file, at any moment; `rarely.load` brings it back."""
+        """Write every number of the state to one file, at any moment; `rarely.load` brings it back.
+
+        The file takes the place of an earlier one in one step, and is on the disk when `save` returns: after a crash
+        there is the old file or the new one, whole. A new file gets the mode 0666 less the umask, and a file that
+        exists keeps its own; a symbolic link stays, and the file that it leads to is replaced. While it is written, a
+        temporary file `.rarely-….part` lies beside it, which the next save removes if the process was killed.
+        """
         schedule_from(self.schedule.describe())  # a schedule that `load` does not know is refused now
         archive.write(path, *self._content(self._state))
 
@@ -356,32 +364,27 @@ class Policy(ABC):
         arrays |= {f"history.{k}": v for k, v in history_arrays.items()}
         return header, arrays
 
-    def _restore(self, header: dict[str, Any], arrays: Arrays) -> None:
-        def part(name: str) -> Arrays:
-            prefix = name + "."
-            return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-
-        state = self._state
-        self._seed = header["settings"].get("seed")  # files of version 0.1 do not tell it
-        self._scratch = generator_from(header["generator"])
-        frozen, history = state.frozen, state.history.restored(header["history"], part("history"))
-        frozen.covariance.restore(header["covariance"], part("covariance"))
-        learner = frozen.learner.restored(header["learner"], part("learner"))
-        updates = tuple(UpdateRecord(**record) for record in header["updates"])
+    def _restore(self, saved: Fields, seed: Any) -> None:
+        """Take over a saved state; this policy is new, and made with the saved settings."""
+        frozen, clock, history = self._state.frozen, self._state.clock, self._state.history
+        dim, fits_scale, start = frozen.learner.dim, frozen.learner.fits_scale, frozen.radius
+        history = history.restored(saved.inner("history"))
+        clock = clock.restored(saved, history.rounds)
+        updates = read_records(saved, dim)
         # Version 0.1 did not keep how many rewards the last update had.
-        learned = header.get("learned", updates[-1].samples if updates else 0)
-        clock = BatchClock(
-            state.clock.budget, header["version"], header["due"], header["base_round"], header["base_log_det"]
-        )
-        self._state = PolicyState(
-            replace(frozen, learner=learner, radius=header["radius"]),
-            clock,
-            history,
-            header["generator"],
-            ContextReader.restored(learner.dim, learner.fits_scale, header.get("reader", {})),
-            updates,
-            learned,
-        )
+        accepted = [history.logged, *(record.samples for record in updates if record.accepted)]
+        learned = saved.whole("learned") if saved.since(2, "learned") else accepted[-1]
+        reader = ContextReader(dim, fits_scale)
+        if saved.since(2, "reader"):
+            reader = ContextReader.restored(dim, fits_scale, saved.inner("reader"))
+        trained = clock.version > 0 or history.logged > 0
+        learner = frozen.learner.restored(saved.inner("learner"), history, trained=trained)
+        frozen.covariance.restore(*saved.part("covariance"))
+        frozen = replace(frozen, learner=learner, radius=saved.number("radius", least=0))
+        check_agreement(saved, Parts(frozen, clock, history, updates, learned), self._beta, start)
+        self._seed, self._scratch = seed, read_generator(saved)
+        random = self._scratch.bit_generator.state
+        self._state = PolicyState(frozen, clock, history, random, reader, updates, learned)
 
 
 def _joined(parts: list[Array], rounds: Rounds) -> Array:

@@ -155,17 +155,22 @@ class KernelLearner:
         numbers |= {"reward_center": self.rewards.center, "reward_spread": self.rewards.spread, "step": self.used_step}
         return numbers, arrays | {"points": self.points, "coefficients": self.coefficients}
 
-    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> KernelLearner:
-        saved = Fields("learner", numbers, arrays)
-        points = saved.array("points", (None, self.scale.affine.scaled_dim))
-        return replace(
-            self,
-            scale=ContextScale.restored(numbers, arrays),
-            points=points,
-            coefficients=saved.array("coefficients", (len(points),)),
-            rewards=RewardScale(saved.number("reward_center"), saved.number("reward_spread", above=0)),
-            used_step=None if numbers.get("step") is None else saved.number("step", above=0),
-        )
+    def restored(self, saved: Fields, history: History, *, trained: bool) -> KernelLearner:
+        with saved:
+            points = saved.array("points", (None, self.scale.affine.scaled_dim))
+            most = history.arrived if trained else 0
+            saved.require(len(points) <= most, f"there must be at most {most} points, as many as rewards learned from")
+            step = None if saved.is_null("step") else saved.number("step", above=0)
+            stepped = self.steps is not None and len(points) > 0
+            saved.require((step is not None) == stepped, "step must be there after a training in steps, and only then")
+            return replace(
+                self,
+                scale=self.scale.restored(saved, len(history), trained=trained),
+                points=points,
+                coefficients=saved.array("coefficients", (len(points),)),
+                rewards=RewardScale.restored(saved, fitted=len(points) > 0 and self.standardise_rewards),
+                used_step=step,
+            )
 
 
 def _top_eigenvalue(matrix: Array) -> float:

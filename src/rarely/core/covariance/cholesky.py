@@ -18,7 +18,7 @@ import numpy as np
 from rarely.core import scores
 from rarely.core.errors import JitterWarning, NotPositiveDefinite
 from rarely.core.rows import shallow
-from rarely.core.saved import Fields
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Array
 
 PANEL = 128
@@ -83,6 +83,15 @@ def ridge_solution(matrix: Array, moment: Array) -> Array:
     """matrix⁻¹ moment for a small regularised matrix; `NotPositiveDefinite` as `cholesky` has it."""
     factor = cholesky(matrix)[0]
     return np.asarray(np.linalg.solve(factor.T, np.linalg.solve(factor, moment)), np.float64)
+
+
+def is_symmetric(matrix: Array) -> bool:
+    """Whether a matrix with a positive diagonal is symmetric, rounding aside."""
+    diagonal = np.diagonal(matrix)
+    if not (diagonal > 0).all():
+        return False
+    root = np.sqrt(diagonal)
+    return bool((np.abs(matrix - matrix.T) <= CLOSE * root * root[:, None]).all())
 
 
 def whole_panels(solved: Array) -> Array:
@@ -225,6 +234,36 @@ class GrowingCholesky:
             factor._add_panel(left, inverse)
         factor._size = size
         return factor
+
+    def diagonal_blocks(self) -> list[Array]:
+        """The diagonal blocks of L, whose inverses are kept."""
+        sizes = (min(PANEL, self._size - i * PANEL) for i in range(len(self._inverse)))
+        return [_inverse(inverse[:n, :n]) for n, inverse in zip(sizes, self._inverse, strict=True)]
+
+    def product(self, vector: Array) -> Array:
+        """L times a vector."""
+        out = np.empty(self._size)
+        for i, block in enumerate(self.diagonal_blocks()):
+            rows = slice(i * PANEL, i * PANEL + len(block))
+            out[rows] = self._left[i][: len(block)] @ vector[: i * PANEL] + block @ vector[rows]
+        return out
+
+    def transposed_product(self, vector: Array) -> Array:
+        """Lᵀ times a vector."""
+        out = np.zeros(self._size)
+        for i, block in enumerate(self.diagonal_blocks()):
+            rows = slice(i * PANEL, i * PANEL + len(block))
+            out[: i * PANEL] += vector[rows] @ self._left[i][: len(block)]
+            out[rows] += vector[rows] @ block
+        return out
+
+    def squared_norms(self) -> Array:
+        """Of the rows of L: the diagonal of A."""
+        parts = [np.empty(0)]
+        for i, block in enumerate(self.diagonal_blocks()):
+            left = self._left[i][: len(block)]
+            parts.append(np.einsum("ij,ij->i", left, left) + np.einsum("ij,ij->i", block, block))
+        return np.concatenate(parts)
 
     @classmethod
     def read(cls, saved: Fields, name: str, size: int) -> GrowingCholesky:
