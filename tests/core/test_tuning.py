@@ -12,7 +12,6 @@ from rarely import AtRounds, BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, Ne
 from rarely.core import tuning as module
 from rarely.core.network import Network
 from rarely.core.objective import Motion
-from rarely.core.saved import Fields
 from rarely.core.training import Plan, objective_of, train
 from rarely.core.tuning import FEW, FEWEST, FIRST, FOLDS, MOST, PATHS, RUNGS, Tuning, descend_to, mixed, tune
 from rarely.worlds import Cosine
@@ -261,7 +260,7 @@ def test_a_prediction_is_never_of_a_model_that_was_trained_on_its_row(turn, coun
     numbers = {"path": 0, "rung": 7, "turn": turn, "first": 0}
     rewards = np.where(np.isnan(before).all(axis=(1, 2)), np.nan, y[: len(before)])
     arrays = {"predictions": before, "rewards": rewards, "weights": np.ones(len(before))}
-    tuning, taught = Tuning.restored(Fields("tuning", numbers, arrays)), []
+    tuning, taught = Tuning(**numbers, **arrays), []
 
     def small(network, initial, contexts, rewards, plan):
         taught.append({tuple(row) for row in contexts})
@@ -292,7 +291,7 @@ def test_a_tuning_of_version_0_1_goes_on_where_it_was(turn, descents):
     numbers = {"path": 0, "rung": 7, "turn": turn, "first": 0}
     nothing = np.full((count_before, len(PATHS), len(RUNGS)), np.nan)
     arrays = {"predictions": nothing, "rewards": nothing[:, 0, 0], "weights": np.ones(count_before)}
-    old = Tuning.restored(Fields("tuning", numbers, arrays))
+    old = Tuning(**numbers, **arrays)
     assert (old.next_path, old.skip) == (turn % len(PATHS), PATHS[0] if turn else 0.0)
     _, tuning = tune(net, theta, x, y, np.arange(count), PLAN, old)
     trials = len(PATHS) + turn % len(PATHS)  # a fold that began with the second path is not enough
