@@ -30,14 +30,14 @@ def output_and_gradient(weights, x, *, output_scale, biases=False, skip=None):
     return f, np.concatenate([g.ravel() for g in gradients])
 
 
-def loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases=False, skip=None):
-    """∇ of Σ(f − r)²/2 + mλ‖θ − θ_0‖²/2, flat."""
+def loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases=False, skip=None, counts=None):
+    """∇ of Σ c(f − r)²/2 + mλ‖θ − θ_0‖²/2, flat; without counts c = 1."""
     flat = np.concatenate([w.ravel() for w in weights])
     flat_0 = np.concatenate([w.ravel() for w in initial])
     total = output_scale**2 * ridge * (flat - flat_0)
-    for x, r in zip(contexts, rewards, strict=True):
+    for x, r, c in zip(contexts, rewards, np.ones(len(rewards)) if counts is None else counts, strict=True):
         f, g = output_and_gradient(weights, x, output_scale=output_scale, biases=biases, skip=skip)
-        total = total + (f - r) * g
+        total = total + c * (f - r) * g
     return total
 
 
@@ -49,10 +49,10 @@ def unflatten(flat, like):
     return out
 
 
-def descend(initial, contexts, rewards, ridge, steps, eta, output_scale, biases=False, skip=None):
+def descend(initial, contexts, rewards, ridge, steps, eta, output_scale, biases=False, skip=None, counts=None):
     weights = [np.array(w) for w in initial]
     for _ in range(steps):
-        gradient = loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases, skip)
+        gradient = loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases, skip, counts)
         weights = [w - eta * g for w, g in zip(weights, unflatten(gradient, weights), strict=True)]
     return weights
 
