@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, localcontext
+
 import numpy as np
 
 
@@ -75,3 +77,55 @@ class DenseZ:
     @property
     def log_det(self):
         return np.linalg.slogdet(self.z)[1] - len(self.z) * np.log(self.ridge)
+
+
+class ExactZ:
+    """λI + Σφφᵀ of float64 vectors in decimals of 80 digits, so that the truth has no rounding of any machine."""
+
+    DIGITS = 80
+
+    def __init__(self, p, ridge):
+        self.ridge = Decimal(float(ridge))
+        self.z = [[self.ridge if i == j else Decimal(0) for j in range(p)] for i in range(p)]
+        self.trace = self.ridge * p
+
+    def add(self, phi):
+        with localcontext(prec=self.DIGITS):
+            numbers = [Decimal(float(x)) for x in phi]
+            for i, row in enumerate(self.z):
+                for j in range(i + 1):
+                    row[j] += numbers[i] * numbers[j]
+            self.trace += sum(x * x for x in numbers)
+
+    @property
+    def condition(self):
+        """At least the condition number of Z: its trace over λ."""
+        return float(self.trace / self.ridge)
+
+    def factor(self):
+        """L and D of Z = LDLᵀ, L with 1 on its diagonal."""
+        p = len(self.z)
+        with localcontext(prec=self.DIGITS):
+            lower, pivots = [[Decimal(0)] * p for _ in range(p)], []
+            for i in range(p):
+                for j in range(i):
+                    left = self.z[i][j] - sum(lower[i][k] * pivots[k] * lower[j][k] for k in range(j))
+                    lower[i][j] = left / pivots[j]
+                pivots.append(self.z[i][i] - sum(lower[i][k] ** 2 * pivots[k] for k in range(i)))
+        return lower, pivots
+
+    def variances(self, vectors):
+        lower, pivots = self.factor()
+        return np.array([self._variance(phi, lower, pivots) for phi in vectors])
+
+    def _variance(self, phi, lower, pivots):
+        with localcontext(prec=self.DIGITS):
+            solved = []
+            for x, row in zip(phi, lower, strict=True):
+                solved.append(Decimal(float(x)) - sum(a * b for a, b in zip(row, solved, strict=False)))
+            return float(sum(x * x / pivot for x, pivot in zip(solved, pivots, strict=True)))
+
+    @property
+    def log_det(self):
+        with localcontext(prec=self.DIGITS):
+            return float(sum((pivot / self.ridge).ln() for pivot in self.factor()[1]))

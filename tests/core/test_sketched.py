@@ -203,17 +203,26 @@ def test_the_bound_by_blocks_is_below_the_sum_of_all_that_was_lost():
     assert form._remainders._total / 0.1 > total
 
 
-def test_scores_against_a_longer_dictionary_are_the_frozen_ones():
-    net, rng = Network(3, 8), np.random.default_rng(0)
-    form, candidates = make(net, 0.1, 80), features(net, rng, 5)
-    record(form, features(net, rng, 10))
-    form.freeze()
-    record(form, features(net, rng, 15))
-    assert form.points > 10 + 10
-    z = form._dictionary.coordinates(form._dictionary.products(candidates, form.points))
-    remainder = candidates.squared_norms - np.square(z).sum(axis=0)
-    by_hand = remainder / 0.1 + form._inner.measure(form._features(z.T)).variances
-    np.testing.assert_allclose(form.measure(candidates).variances, by_hand, rtol=1e-10)
+def test_scores_and_log_det_are_woodburys_in_points_and_weights():
+    """W sums all rounds' weights, whenever they are counted; later points are not in the frozen one."""
+    net, rng, ridge = Network(3, 8), np.random.default_rng(0), 0.1
+    form, candidates = make(net, ridge, 24), features(net, rng, 5)
+    weights, truth = np.zeros((24, 24)), None
+    for rounds in (1, 7, 30, 2, 9):
+        proposal = record(form, features(net, rng, rounds))
+        if truth is not None:
+            np.testing.assert_allclose(form.measure(candidates).variances, truth, rtol=1e-9)
+        new = proposal.projection.weights
+        weights[: new.shape[1], : new.shape[1]] += new.T @ new
+        form.freeze()
+        k, gram = form.points, form._dictionary.gram
+        products = form._dictionary.products(candidates, k)
+        matrix = gram + ridge * np.linalg.inv(weights[:k, :k])
+        explained = np.einsum("ij,ij->j", products, np.linalg.solve(matrix, products))
+        truth = (candidates.squared_norms - explained) / ridge
+        np.testing.assert_allclose(form.measure(candidates).variances, truth, rtol=1e-9)
+        log_det = np.linalg.slogdet(matrix)[1] + np.linalg.slogdet(weights[:k, :k])[1] - k * np.log(ridge)
+        assert form.log_det == pytest.approx(log_det, rel=1e-10)
 
 
 def test_log_det_never_falls_and_places_never_run_out():
@@ -290,7 +299,7 @@ def test_every_policy_takes_a_sketch_and_brings_it_back_from_a_file(make_policy,
 
 
 def test_too_large_a_sketch_is_refused_before_anything_is_allocated():
-    with pytest.raises(TooExpensive, match=r"covariance 'sketched' must fit .* needs 60 TB"):
+    with pytest.raises(TooExpensive, match=r"covariance 'sketched' must fit .* needs 72 TB"):
         small(covariance=Sketch(10**6))
     assert small(covariance=Sketch(50), memory_limit=400_000).covariance == "sketched"
 
