@@ -282,9 +282,7 @@ def _show_plan(path: Path) -> None:
     saved = read_plan(path)
     told.print(saved.text(), markup=False)
     if not saved.has_digest:
-        told.print(
-            "without digest: version 0.1 wrote this plan; its numbers can be a plan's, but an edit would not show"
-        )
+        told.print("without digest: version 0.1 wrote this plan; its numbers are plausible, but an edit would not show")
 
 
 def _source(
@@ -614,11 +612,11 @@ def _report(out: Path) -> Report:
         written = write_report(out, drawn)
     path, judged = written.path, written.judged
     if written.refused:
-        _complain(written.refused, "the report leaves out what is refused, and says so")
+        _complain(written.refused, "the report leaves them out and says so")
     if written.without_digest:
         told.print(
             f"without digest: {written.without_digest} of {written.records} records, written by version 0.1; their "
-            "numbers are such as a run can have, but an edit would not show"
+            "numbers are plausible, but an edit would not show"
         )
     lengths = sorted({j.rounds for j in judged} - {PRINTED_ROUNDS})
     if lengths:
