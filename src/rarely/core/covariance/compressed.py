@@ -43,6 +43,14 @@ class Compressed:
         """The points' places in L where that is not their own order."""
         self.pending, self.factor = Rows(size), GrowingCholesky()
 
+    @classmethod
+    def of(cls, weights: Array, gram: Array, size: int, ridge: float, dependent: bool) -> Compressed:
+        """Counted points alone, from W and their inner products."""
+        made = cls(size)
+        made._weights, made._counted = weights, len(weights)
+        made.factorise(gram, ridge, dependent)
+        return made
+
     def __len__(self) -> int:
         """b + n."""
         return len(self.factor)

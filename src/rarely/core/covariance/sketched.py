@@ -23,11 +23,11 @@ import numpy as np
 
 from rarely.core.covariance.compressed import Compressed
 from rarely.core.covariance.dictionary import Dictionary
+from rarely.core.covariance.old_sketch import OldSketch
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.projection import DISTINCT, Projection
 from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.covariance.remainders import Remainders
-from rarely.core.errors import SnapshotError
 from rarely.core.factors import Factors
 from rarely.core.rows import shallow
 from rarely.core.types import Arrays, BoolArray
@@ -206,15 +206,23 @@ class Sketched:
             parts["frozen"] = self._frozen.state()
         return numbers, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
+    def _restore_old(self, old: OldSketch) -> None:
+        """Take over a state that version 0.1 saved."""
+        inner = old.numbers["inner"]
+        self.rounds, self._jitters = inner["rounds"], inner["jitters"] + inner["pending_jitters"]
+        self.log_det, self.frozen_log_det = inner["log_det"], inner["frozen_log_det"]
+        self._dictionary.restore(old.points())
+        self._remainders.restore(*old.lost(self._dictionary))
+        self._running, self._frozen = old.running(self._dictionary), old.frozen(self._dictionary)
+        self._frozen_rows, self._frozen_points = len(self._frozen), old.numbers["frozen"]
+
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         def part(name: str) -> Arrays:
             return {k.removeprefix(f"{name}."): v for k, v in arrays.items() if k.startswith(f"{name}.")}
 
         if "inner" in numbers:
-            raise SnapshotError(
-                "the state of a sketched covariance must hold weights on its points; this one holds coordinates, as "
-                "earlier versions saved them. Load it with the version that wrote it, or build the policy again."
-            )
+            self._restore_old(OldSketch(numbers, arrays, self.ridge, self._size))
+            return
         self.rounds, self._jitters = numbers["rounds"], numbers["jitters"]
         self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
         self._frozen_rows, self._frozen_points = numbers["frozen_rows"], numbers["frozen_points"]
