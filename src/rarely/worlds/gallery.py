@@ -35,7 +35,7 @@ Round = tuple[Array, Array, float]
 class Needle(World):
     """Fixed arms in [0, 1]²: one pays 0.9, the others at most 0.3.
 
-    >>> Needle().rounds(seed=0, count=3).means.max()
+    >>> float(Needle().rounds(seed=0, count=3).means.max())
     0.9
     """
 
