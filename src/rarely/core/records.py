@@ -47,6 +47,9 @@ class UpdateRecord:
 
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
+    loops: str = ""
+    """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained, and
+    in files from before this was kept. No part of `Policy.fingerprint`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rescaled", tuple(self.rescaled))  # JSON has a list

@@ -328,6 +328,7 @@ class Stops:
     initial_loss: float
     final_loss: float
     initial: Weights
+    loops: str
 
     def outcome(self, network: Network) -> Outcome:
         """As a training of its own."""
@@ -342,6 +343,7 @@ class Stops:
             initial_loss=self.initial_loss,
             final_loss=self.final_loss,
             direction=None,
+            loops=self.loops,
         )
 
 
@@ -365,4 +367,4 @@ def descend_to(objective: Objective, rungs: tuple[int, ...]) -> Stops:
             break
         step *= SHRINK if attempt < ATTEMPTS else 1.0
     reached = reached if len(reached) == len(rungs) else []
-    return Stops(reached, step, attempt, first, loss, objective.initial)
+    return Stops(reached, step, attempt, first, loss, objective.initial, objective.loops)

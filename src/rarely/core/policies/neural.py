@@ -157,6 +157,7 @@ class NeuralLearner:
             network.skip,
             "" if tuning is None else tuning.explain(),
             rescaled,
+            outcome.loops,
         )
 
     @property
