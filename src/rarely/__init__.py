@@ -2,6 +2,7 @@
 
 from rarely.core.assessed import Scores
 from rarely.core.blocks import ArmBlocks
+from rarely.core.build_info import BuildInfo, build_info
 from rarely.core.choice import Mixture
 from rarely.core.covariance import ErrorBound, Price, Sketch, prices
 from rarely.core.errors import (
@@ -68,6 +69,7 @@ __all__ = [
     "BatchNeuralUCB",
     "Budget",
     "BudgetSpent",
+    "BuildInfo",
     "ConflictingReward",
     "ContextsWarning",
     "Decision",
@@ -119,6 +121,7 @@ __all__ = [
     "Validation",
     "Window",
     "WrongDecision",
+    "build_info",
     "load",
     "prices",
 ]

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rarely.core.native import in_use, library, threads
+from rarely.core.native import form, in_use, library, threads
 from rarely.core.native.loader import TrainingTask
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Motion, Objective
@@ -31,6 +31,11 @@ class Fused(Objective):
     def fits(network: Network) -> bool:
         """Whether the compiled passes are there, and made for it."""
         return in_use() and not network.biases
+
+    @property
+    def loops(self) -> str:
+        """The instruction set of the compiled form."""
+        return form()
 
     def loss(self, weights: Weights) -> float:
         """ℒ/m."""

@@ -33,6 +33,8 @@ class Lesson:
     tuning: str = ""
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew."""
+    loops: str = ""
+    """Those that trained, as `Objective.loops` names them."""
 
 
 class Standardised(NamedTuple):

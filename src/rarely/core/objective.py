@@ -41,6 +41,11 @@ class Motion(NamedTuple):
 class Objective:
     """ℒ/m and its gradient over all samples, computed in tiles so that memory does not grow with n."""
 
+    @property
+    def loops(self) -> str:
+        """The form of the loops that compute it, as `rarely.core.native.form` names them."""
+        return "numpy"
+
     def __init__(
         self, network: Network, initial: Weights, contexts: Array, rewards: Array, ridge: float, dtype: type
     ) -> None:

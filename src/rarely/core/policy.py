@@ -131,9 +131,10 @@ class Policy(ABC):
     def fingerprint(self) -> str:
         """A SHA-256 over settings and state: equal for equal policies, in every process and after every file.
 
-        The lives of the policy (see `Decision.life`) are no part of it.
+        The lives of the policy (see `Decision.life`) are no part of it, nor are the names of the loops that trained.
         """
         header, arrays = self._content(self._state)
+        header["updates"] = [{k: v for k, v in update.items() if k != "loops"} for update in header["updates"]]
         header["history"] = {name: value for name, value in header["history"].items() if name != "lives"}
         digest = hashlib.sha256(json.dumps(header, sort_keys=True, default=archive.plain).encode())
         for name, array in sorted(arrays.items()):

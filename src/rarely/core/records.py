@@ -50,6 +50,9 @@ class UpdateRecord:
 
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
+    loops: str = ""
+    """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained, and
+    in files from before this was kept. No part of `Policy.fingerprint`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rescaled", tuple(self.rescaled))  # JSON has a list
@@ -78,8 +81,9 @@ def read_records(saved: Fields, dim: int) -> tuple[UpdateRecord, ...]:
         # The first files of version 0.1 lack all of these, and the others the last.
         if table.since(2, "steps"):
             table.column("steps", "whole", least=0, null=True)
-        if table.since(2, "tuning"):
-            table.column("tuning", "text")
+        for name in ("tuning", "loops"):
+            if table.since(2, name):
+                table.column(name, "text")
         for name, most in (("skip", math.inf), ("noise", math.inf), ("coverage", 1.0)):
             if table.since(2, name):
                 table.column(name, "number", least=0, most=most, null=True)

@@ -53,7 +53,7 @@ def train_singly(
             step *= SHRINK
     reason = "" if np.isfinite(final_loss) else f"descent on single samples overflows even with η = {step:.3g}"
     done = tuple(w.astype(np.float64) for w in weights)
-    return Outcome(done, reason, step, attempt, initial_loss, final_loss, direction=None)
+    return Outcome(done, reason, step, attempt, initial_loss, final_loss, direction=None, loops=objective.loops)
 
 
 def _walk(objective: Objective, start: Weights, step: float, steps: int, seed: int) -> Weights:

@@ -70,6 +70,15 @@ def _restored(found: archive.Archive, beta: Beta | None) -> Any:
     return policy
 
 
+def _check_sketch(settings: Fields, arrays: Arrays) -> None:
+    """Refuse a sketch of another size than the saved one, whose matrices would be allocated first."""
+    saved = next((arrays[name] for name in ("covariance.running.pending", "covariance.basis") if name in arrays), None)
+    form = settings.value("covariance") if "covariance" in settings else None
+    if isinstance(form, dict):
+        fits = saved is not None and saved.ndim == 2 and form.get("size") == saved.shape[1]
+        settings.require(fits, f"covariance must be a sketch of the saved size; it is {form}")
+
+
 def _check_sizes(settings: Fields, arrays: Arrays) -> None:
     """Refuse settings by which the constructor would allocate larger arrays than the saved ones."""
 
@@ -87,6 +96,7 @@ def _check_sizes(settings: Fields, arrays: Arrays) -> None:
             name = f"learner.initial{i}"
             large = width(name) >= (hidden if i else dim) and (i == depth - 1 or len(arrays[name]) == hidden)
             settings.require(large, f"hidden must be that of {name}, of shape {arrays[name].shape}; it is {hidden}")
+    _check_sketch(settings, arrays)
     # An intercept of a thousand would be a thousand columns of ones.
     for name in ("intercept", "biases", "standardise_rewards", "warm_start"):
         if name in settings and not settings.is_null(name):

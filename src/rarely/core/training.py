@@ -81,6 +81,8 @@ class Outcome:
     """Both are ℒ/m of the last attempt."""
     direction: Weights | None
     """The top eigenvector of ΦᵀΦ, of any length, where the next estimate of the curvature starts."""
+    loops: str
+    """Those that trained, as `Objective.loops` names them."""
 
     @property
     def accepted(self) -> bool:
@@ -137,6 +139,7 @@ def train(
         initial_loss=initial_loss,
         final_loss=final_loss,
         direction=direction,
+        loops=objective.loops,
     )
 
 

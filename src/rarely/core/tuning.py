@@ -337,6 +337,7 @@ class Stops:
     initial_loss: float
     final_loss: float
     initial: Weights
+    loops: str
 
     def outcome(self, network: Network) -> Outcome:
         """As a training of its own."""
@@ -351,6 +352,7 @@ class Stops:
             initial_loss=self.initial_loss,
             final_loss=self.final_loss,
             direction=None,
+            loops=self.loops,
         )
 
 
@@ -374,4 +376,4 @@ def descend_to(objective: Objective, rungs: tuple[int, ...]) -> Stops:
             break
         step *= SHRINK if attempt < ATTEMPTS else 1.0
     reached = reached if len(reached) == len(rungs) else []
-    return Stops(reached, step, attempt, first, loss, objective.initial)
+    return Stops(reached, step, attempt, first, loss, objective.initial, objective.loops)

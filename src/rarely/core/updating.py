@@ -137,4 +137,5 @@ def _record_of(state: PolicyState, lesson: Lesson, coverage: float | None) -> Up
         rescaled=lesson.rescaled,
         noise=state.frozen.learner.noise,
         coverage=coverage,
+        loops=lesson.loops,
     )

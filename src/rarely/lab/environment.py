@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import hashlib
 import io
 import itertools
-import os
 import platform
 import re
+import sys
 import tokenize
 from collections.abc import Callable
 from functools import cache
@@ -34,13 +35,14 @@ def machine() -> str:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        cpu = next((line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line), cpu)
+        lines = info.read_text(encoding="utf-8").splitlines()
+        cpu = next((line.split(":")[1].strip() for line in lines if "model name" in line), cpu)
     return f"{cpu}, {cores()} cores"
 
 
 def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use; in a container no more than its quota."""
+    return native._cores()
 
 
 def describe() -> dict[str, str]:
@@ -52,6 +54,7 @@ def describe() -> dict[str, str]:
         "numpy": np.__version__,
         "rarely": rarely.__version__,
         "passes": "compiled" if native.available() else "numpy",
+        "form": native.form(),
     }
 
 
@@ -132,7 +135,7 @@ SOURCES: dict[str, Callable[[bytes], str]] = {".py": bare, ".c": bare_c, ".h": b
 def reset_peak_memory() -> None:
     """Start a new peak, where the system allows it (Linux)."""
     try:
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
         return
 
@@ -141,10 +144,31 @@ def peak_memory() -> int:
     """Bytes that this process held at most since the reset, or since its start where there is none."""
     status = Path("/proc/self/status")
     if status.exists():
-        for line in status.read_text().splitlines():
+        for line in status.read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    import resource  # not there on Windows, which has no /proc either
+    if sys.platform == "win32":
+        return _windows_peak_memory()
+    import resource  # not there on Windows
 
-    unit = 1 if platform.system() == "Darwin" else 1024
+    unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+class _MemoryCounters(ctypes.Structure):
+    """PROCESS_MEMORY_COUNTERS of the Windows API, up to the field that is read."""
+
+    _fields_ = (
+        *(("size", ctypes.c_uint32), ("page_faults", ctypes.c_uint32), ("peak_working_set", ctypes.c_size_t)),
+        ("others", ctypes.c_size_t * 7),
+    )
+
+
+def _windows_peak_memory() -> int:
+    kernel = ctypes.CDLL("kernel32")
+    kernel.GetCurrentProcess.restype = ctypes.c_void_p
+    kernel.K32GetProcessMemoryInfo.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]
+    counters = _MemoryCounters(size=ctypes.sizeof(_MemoryCounters))
+    if not kernel.K32GetProcessMemoryInfo(kernel.GetCurrentProcess(), ctypes.byref(counters), counters.size):
+        raise OSError("Windows did not tell how much memory this process uses")
+    return int(counters.peak_working_set)

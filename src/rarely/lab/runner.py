@@ -178,7 +178,7 @@ def _only_here(folder: Path) -> Iterator[None]:
     if fcntl is None:  # Windows: two runs in one folder would repeat work, and spoil nothing
         yield
         return
-    with open(folder / ".lock", "w") as file:
+    with open(folder / ".lock", "wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

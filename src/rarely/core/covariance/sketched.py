@@ -28,6 +28,7 @@ from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.projection import DISTINCT, Projection
 from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.covariance.remainders import Remainders
+from rarely.core.errors import SnapshotError
 from rarely.core.factors import Factors
 from rarely.core.rows import shallow
 from rarely.core.types import Arrays, BoolArray
@@ -208,13 +209,15 @@ class Sketched:
 
     def _restore_old(self, old: OldSketch) -> None:
         """Take over a state that version 0.1 saved."""
-        inner = old.numbers["inner"]
+        inner, frozen = old.numbers["inner"], old.numbers["frozen"]
+        if type(frozen) is not int or not 0 <= frozen <= len(old.basis):
+            raise SnapshotError(f"must have at most {len(old.basis)} frozen points; it has {frozen!r}.")
         self.rounds, self._jitters = inner["rounds"], inner["jitters"] + inner["pending_jitters"]
         self.log_det, self.frozen_log_det = inner["log_det"], inner["frozen_log_det"]
         self._dictionary.restore(old.points())
         self._remainders.restore(*old.lost(self._dictionary))
         self._running, self._frozen = old.running(self._dictionary), old.frozen(self._dictionary)
-        self._frozen_rows, self._frozen_points = len(self._frozen), old.numbers["frozen"]
+        self._frozen_rows, self._frozen_points = len(self._frozen), frozen
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         def part(name: str) -> Arrays:

@@ -160,6 +160,7 @@ class NeuralLearner:
             network.skip,
             "" if tuning is None else tuning.explain(),
             rescaled,
+            outcome.loops,
         )
 
     @property
