@@ -14,6 +14,8 @@ few εγ² and no better (docs/decisions/0016).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from rarely.core.covariance.cholesky import lower_inverse, pivoted
@@ -22,10 +24,13 @@ from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import Rows, shallow
 from rarely.core.types import Array, Arrays
 
-INDEPENDENT = 1e-12
-"""The least ‖R‖²/γ² of a pivot; T multiplies rounding by up to the inverse of it."""
-ROUGH = 100.0
-"""‖φ‖²/‖R‖² of a pivot beyond which w = TᵀTΦ_Sφ lacks digits, and is computed in two passes."""
+EPSILON = float(np.finfo(np.float64).eps)
+INDEPENDENT = 100.0
+"""A pivot's ‖R‖² exceeds what rounding may hide of it this many times."""
+ACCURATE = 100 * EPSILON
+"""Weights with a relative error of no more need no further pass."""
+NEAR = 1e4
+"""The roughness from which points count as nearly dependent."""
 
 
 class Dictionary:
@@ -33,13 +38,13 @@ class Dictionary:
 
     def __init__(self, widths: Widths, size: int) -> None:
         self.size = size
-        self.rounding = float(np.finfo(np.float64).eps * np.sqrt(max(map(max, widths))))
+        self.rounding = EPSILON * math.sqrt(max(map(max, widths)))
         """What rounding may hide of ‖R‖², relative to γ²; inner products have as many terms as a layer is wide."""
         self._points, self._basis, self._pivots = FactorRows(widths), Rows(size), Rows(None, np.int64)
         self._products: Array = np.empty((size, size))
         """K. Forks share the buffer: each reads the rows and columns of its own points alone."""
-        self._roughest = 0.0
-        """The largest ‖φ‖²/‖R‖² of a pivot."""
+        self._roughness = 0.0
+        """The largest Σ_j T_ij²‖φ_j‖² of a row of T: it multiplies the rounding of K."""
 
     def __len__(self) -> int:
         return len(self._points)
@@ -50,9 +55,15 @@ class Dictionary:
         return len(self._pivots)
 
     @property
-    def rough(self) -> bool:
-        """Whether pivots are so nearly dependent that weights need a second pass."""
-        return self._roughest > ROUGH
+    def passes(self) -> int:
+        """How often to project what weights leave: each pass multiplies their error by ε·roughness."""
+        error = min(EPSILON * self._roughness, 0.1)
+        return math.ceil(math.log(ACCURATE) / math.log(error)) if error > ACCURATE else 1
+
+    @property
+    def dependent(self) -> bool:
+        """Whether some points are nearly a combination of others."""
+        return self._roughness > NEAR or self.pivots < len(self)
 
     @property
     def gram(self) -> Array:
@@ -85,13 +96,13 @@ class Dictionary:
         row: Array = np.append(-weights, 1.0) / np.sqrt(remainder)
         self._basis.append(row[None])
         self._pivots.append(np.array([len(self) - 1]))
-        self._roughest = max(self._roughest, float(self.gram[-1, -1]) / remainder)
+        self._roughness = max(self._roughness, float(row * row @ np.diagonal(self.gram)))
         return row
 
     def choose_pivots(self) -> None:
         """Choose the pivots anew among all points; the next is always the one with most of its norm left."""
         norms = self.norms
-        pivots, lower = pivoted(self.gram / np.outer(norms, norms), INDEPENDENT)
+        pivots, lower = pivoted(self.gram / np.outer(norms, norms), INDEPENDENT * self.rounding)
         rows = np.zeros((len(pivots), len(self)))
         rows[:, pivots] = lower_inverse(lower) / norms[pivots]
         self._basis, self._pivots = Rows(self.size), Rows(None, np.int64)
@@ -100,9 +111,8 @@ class Dictionary:
         self._measure_roughness()
 
     def _measure_roughness(self) -> None:
-        pivots = self._pivots.view
-        corners = self._basis.view[np.arange(len(pivots)), pivots] * self.norms[pivots]
-        self._roughest = float(np.max(corners * corners, initial=0.0))
+        rows = np.square(self._basis.view[:, : len(self)]) @ np.diagonal(self.gram)
+        self._roughness = float(np.max(rows, initial=0.0))
 
     def short_weights(self, products: Array, limit: float) -> Array:
         """Weights from Φ_Sφ by conjugate gradients, stopped before Σ_j |w_j|‖φ_j‖ exceeds the limit."""

@@ -55,7 +55,7 @@ class Projection:
 
     def independent(self, i: int) -> bool:
         """Whether round i would be a pivot."""
-        return bool(self.remainders[i] > INDEPENDENT * self.growths[i])
+        return bool(self.remainders[i] > INDEPENDENT * self.dictionary.rounding * self.growths[i])
 
     def long(self, i: int) -> bool:
         """Whether the weights of round i are long."""
@@ -128,7 +128,7 @@ class Projection:
 
     def _settle(self, rounds: slice) -> None:
         here = (rounds, slice(len(self.dictionary)))
-        if self.dictionary.rough:  # a second pass, as Gram and Schmidt must on a computer
+        for _ in range(self.dictionary.passes - 1):  # as Gram and Schmidt must on a computer
             self.weights[here] += self.dictionary.weights(self._products[here] - self.images[here])
             self.images[here] = self.weights[here] @ self.dictionary.gram
         self._measure(rounds)

@@ -138,8 +138,7 @@ class Sketched:
     def _place(self, projection: Projection, i: int) -> bool:
         """Whether there is a place for a round of the proposal.
 
-        Spare points have places of their own, at most r/2: pivots always find r/2, so that features of r/2 numbers
-        or fewer lose nothing but rounding.
+        Spare points do not take the places of pivots: they are at most r/8, or r/2 where they make weights shorter.
         """
         points, pivots = len(projection.dictionary), projection.dictionary.pivots
         if points == self._size or not projection.distinct(i):
@@ -168,18 +167,18 @@ class Sketched:
         if len(self._running.pending) <= max(waiting, 0):
             return
         dictionary, running = self._dictionary, self._running
-        dependent = dictionary.rough or dictionary.pivots < len(dictionary)
-        stays = len(running) == len(dictionary) and not dependent
+        stays = len(running) == len(dictionary) and not dictionary.dependent
         if not stays and self._frozen is running:
             self._frozen = running.leading(self._frozen_rows)
         running.count(len(dictionary))
         if not stays:
             self._jitters += running.factor.jitters
-            self.log_det, jitters = running.factorise(dictionary.gram, self.ridge, dependent)
+            self.log_det, jitters = running.factorise(dictionary.gram, self.ridge, dictionary.dependent)
             self._jitters += jitters
 
     def freeze(self, ahead: int = 0) -> None:
-        self._count_beyond(self._size // 4)
+        # Bordering is less exact than a factor that is ordered: let it be a small part where that matters.
+        self._count_beyond((self.points if self._dictionary.dependent else self._size) // 4)
         self._frozen, self._frozen_rows, self._frozen_points = self._running, len(self._running), self.points
         self.frozen_log_det = self.log_det
 
