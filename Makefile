@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # The tests run in parallel processes; a BLAS that starts threads of its own in each would only fight.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: run test test-slow bench clean
+.PHONY: run test test-slow sanitize bench wheels wheel-test clean
 
 run: $(VENV)/.installed            ## the cosine problem, all configurations: out/quick/report.html
 	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out/quick
@@ -22,11 +22,47 @@ test: $(VENV)/.installed           ## lint, types, arrows, doctests, tests; the 
 test-slow: $(VENV)/.installed      ## the tests that take minutes
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow
 
+sanitize: $(VENV)/.installed       ## the compiled loops under AddressSanitizer with UBSan, then under ThreadSanitizer
+	set -e; for sanitizer in address,undefined thread; do \
+	    $(ONE_THREAD) RARELY_SANITIZER=$$sanitizer $(BIN)/python -m pytest -q tests/core/test_native.py; \
+	done
+
 bench: $(VENV)/.installed          ## every figure of docs/performance.md but the longest, against docs/baseline.json
 	$(BIN)/rarely bench $(if $(wildcard docs/baseline.json),--baseline docs/baseline.json)
 
+# Zig's target = the wheel's platform. Zig compiles C for all of them on any machine, for glibc as of 2014.
+WHEELS := \
+	x86_64-linux-gnu.2.17=manylinux_2_17_x86_64.manylinux2014_x86_64 \
+	aarch64-linux-gnu.2.17=manylinux_2_17_aarch64.manylinux2014_aarch64 \
+	x86_64-linux-musl=musllinux_1_1_x86_64 \
+	aarch64-linux-musl=musllinux_1_1_aarch64 \
+	x86_64-macos.11.0=macosx_11_0_x86_64 \
+	aarch64-macos.11.0=macosx_11_0_arm64 \
+	x86_64-windows-gnu=win_amd64
+
+wheels: $(VENV)/wheels/.installed  ## the source distribution and a wheel with compiled loops for each platform: dist/
+	rm -rf dist
+	$(VENV)/wheels/bin/python -m build --no-isolation --sdist
+	set -e; for pair in $(WHEELS); do \
+	    RARELY_CC="$(abspath $(VENV))/wheels/bin/python -m ziglang cc -target $${pair%%=*} -s" RARELY_TARGET=$${pair#*=} \
+	    RARELY_COMPILED=1 $(VENV)/wheels/bin/python -m build --no-isolation --wheel; \
+	done
+
+wheel-test:                        ## the wheel of this machine in an empty environment, with no compiler on the PATH
+	rm -rf $(VENV)/empty
+	$(PYTHON) -m venv $(VENV)/empty
+	$(VENV)/empty/bin/python -m pip install --quiet --disable-pip-version-check numpy
+	PATH=/nowhere $(abspath $(VENV))/empty/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --no-index --no-deps --only-binary :all: --find-links dist rarely
+	PATH=/nowhere PYTHONPATH= RARELY_COMPILED=1 $(abspath $(VENV))/empty/bin/python -P tests/wheel_check.py dist
+
+$(VENV)/wheels/.installed:
+	$(PYTHON) -m venv $(VENV)/wheels
+	$(VENV)/wheels/bin/python -m pip install --quiet --disable-pip-version-check build 'hatchling>=1.25' ziglang==0.17.0
+	touch $@
+
 clean:
-	rm -rf $(VENV) src/rarely/core/native/*.so out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) src/rarely/core/native/_native.* src/rarely/core/native/_native_build.json out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/core/native/*.[ch])
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rarely needs Python 3.11 or newer; set PYTHON=python3.12, say")'

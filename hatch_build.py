@@ -48,7 +48,7 @@ class CompiledLoops(BuildHookInterface):
         """For an editable install the library lies beside its sources, else in the wheel alone."""
         if self.target_name != "wheel":
             return
-        sources = Path(self.root) / NATIVE
+        sources = Path(self.root).resolve() / NATIVE
         target = os.environ.get("RARELY_TARGET") or own_platform()
         self._folder = None if version == "editable" else tempfile.mkdtemp()
         folder = sources if self._folder is None else Path(self._folder)
@@ -125,14 +125,16 @@ def compilers() -> tuple[list[list[str]], list[str]]:
 
 
 def compile_library(command: list[str], sources: Path, library: Path) -> str:
-    """Why it failed, in the compiler's last words; "" where it did not."""
+    """Why it failed, in the compiler's last words; "" where it did not. Both paths are absolute."""
     if sys.platform == "darwin":
         command = [*command, *shlex.split(os.environ.get("ARCHFLAGS", ""))]
     files = [str(path) for path in sorted(sources.glob("*.c"))]
     command = [*command, f"-DRARELY_SOURCES={checksum(sources)}u", *files, "-o", str(library)]
     environment = os.environ | ({"MACOSX_DEPLOYMENT_TARGET": _macos()} if sys.platform == "darwin" else {})
+    said: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "check": False}
     try:
-        done = subprocess.run(command, capture_output=True, check=False, text=True, errors="replace", env=environment)
+        with tempfile.TemporaryDirectory() as scratch:  # zig leaves files where it runs
+            done = subprocess.run(command, cwd=scratch, env=environment, **said)
     except OSError as error:
         return str(error)
     if not done.returncode:

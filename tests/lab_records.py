@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rarely.lab.catalogue import PROBLEMS
-from rarely.lab.config import Cell, Configuration, identity
+from rarely.lab.config import VIEWS, Cell, Configuration, identity
 from rarely.lab.records import FORMAT, Record
 
 
@@ -21,7 +21,8 @@ def record(
     **c,
 ):
     cell = Cell(PROBLEMS[problem], reading, Configuration(kind, **c), seed, rounds)
-    world = {"world": "X", "arms": 2, "dim": 2} | ({"view": reading} if problem in ("mushroom", "magic") else {})
+    view = {"view": VIEWS.get(reading, reading)} if problem in ("mushroom", "magic") else {}
+    world = {"world": "X", "arms": 2, "dim": 2} | view
     asked = {
         "problem": {"name": problem, "base": PROBLEMS[problem].base},
         "world": world,

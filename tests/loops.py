@@ -41,6 +41,12 @@ def kinds() -> list[str]:
     return [*FORMS.get(MACHINE, ()), *(f"{form} on emulated {other}" for form in forms)]
 
 
+def folder_of_the_run(factory) -> Path:
+    """One for all processes that run these tests, and for no other run."""
+    base = factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "drivers"
+
+
 @contextmanager
 def in_kind(kind: str, folder: Path):
     """The loops in one of the `kinds`, for any number of candidates; skips the test where that cannot be."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, localcontext
+
 import numpy as np
 
 
@@ -28,14 +30,14 @@ def output_and_gradient(weights, x, *, output_scale, biases=False, skip=None):
     return f, np.concatenate([g.ravel() for g in gradients])
 
 
-def loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases=False, skip=None):
-    """∇ of Σ(f − r)²/2 + mλ‖θ − θ_0‖²/2, flat."""
+def loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases=False, skip=None, counts=None):
+    """∇ of Σ c(f − r)²/2 + mλ‖θ − θ_0‖²/2, flat; without counts c = 1."""
     flat = np.concatenate([w.ravel() for w in weights])
     flat_0 = np.concatenate([w.ravel() for w in initial])
     total = output_scale**2 * ridge * (flat - flat_0)
-    for x, r in zip(contexts, rewards, strict=True):
+    for x, r, c in zip(contexts, rewards, np.ones(len(rewards)) if counts is None else counts, strict=True):
         f, g = output_and_gradient(weights, x, output_scale=output_scale, biases=biases, skip=skip)
-        total = total + (f - r) * g
+        total = total + c * (f - r) * g
     return total
 
 
@@ -47,10 +49,10 @@ def unflatten(flat, like):
     return out
 
 
-def descend(initial, contexts, rewards, ridge, steps, eta, output_scale, biases=False, skip=None):
+def descend(initial, contexts, rewards, ridge, steps, eta, output_scale, biases=False, skip=None, counts=None):
     weights = [np.array(w) for w in initial]
     for _ in range(steps):
-        gradient = loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases, skip)
+        gradient = loss_gradient(weights, initial, contexts, rewards, ridge, output_scale, biases, skip, counts)
         weights = [w - eta * g for w, g in zip(weights, unflatten(gradient, weights), strict=True)]
     return weights
 
@@ -75,3 +77,55 @@ class DenseZ:
     @property
     def log_det(self):
         return np.linalg.slogdet(self.z)[1] - len(self.z) * np.log(self.ridge)
+
+
+class ExactZ:
+    """λI + Σφφᵀ of float64 vectors in decimals of 80 digits, so that the truth has no rounding of any machine."""
+
+    DIGITS = 80
+
+    def __init__(self, p, ridge):
+        self.ridge = Decimal(float(ridge))
+        self.z = [[self.ridge if i == j else Decimal(0) for j in range(p)] for i in range(p)]
+        self.trace = self.ridge * p
+
+    def add(self, phi):
+        with localcontext(prec=self.DIGITS):
+            numbers = [Decimal(float(x)) for x in phi]
+            for i, row in enumerate(self.z):
+                for j in range(i + 1):
+                    row[j] += numbers[i] * numbers[j]
+            self.trace += sum(x * x for x in numbers)
+
+    @property
+    def condition(self):
+        """At least the condition number of Z: its trace over λ."""
+        return float(self.trace / self.ridge)
+
+    def factor(self):
+        """L and D of Z = LDLᵀ, L with 1 on its diagonal."""
+        p = len(self.z)
+        with localcontext(prec=self.DIGITS):
+            lower, pivots = [[Decimal(0)] * p for _ in range(p)], []
+            for i in range(p):
+                for j in range(i):
+                    left = self.z[i][j] - sum(lower[i][k] * pivots[k] * lower[j][k] for k in range(j))
+                    lower[i][j] = left / pivots[j]
+                pivots.append(self.z[i][i] - sum(lower[i][k] ** 2 * pivots[k] for k in range(i)))
+        return lower, pivots
+
+    def variances(self, vectors):
+        lower, pivots = self.factor()
+        return np.array([self._variance(phi, lower, pivots) for phi in vectors])
+
+    def _variance(self, phi, lower, pivots):
+        with localcontext(prec=self.DIGITS):
+            solved = []
+            for x, row in zip(phi, lower, strict=True):
+                solved.append(Decimal(float(x)) - sum(a * b for a, b in zip(row, solved, strict=False)))
+            return float(sum(x * x / pivot for x, pivot in zip(solved, pivots, strict=True)))
+
+    @property
+    def log_det(self):
+        with localcontext(prec=self.DIGITS):
+            return float(sum((pivot / self.ridge).ln() for pivot in self.factor()[1]))

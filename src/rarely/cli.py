@@ -304,9 +304,7 @@ def _show_plan(path: Path) -> None:
     saved = read_plan(path)
     told.print(saved.text(), markup=False)
     if not saved.has_digest:
-        told.print(
-            "without digest: version 0.1 wrote this plan; its numbers can be a plan's, but an edit would not show"
-        )
+        told.print("without digest: version 0.1 wrote this plan; its numbers are plausible, but an edit would not show")
 
 
 def _source(
@@ -640,7 +638,7 @@ def _play(cells: Sequence[Cell], out: Path, engine: Engine, jobs: int | None, re
             out,
             engine,
             replace=replace,
-            refused=lambda files: _complain(files, "those of the cells asked for are put aside and played again"),
+            refused=lambda files: _complain(files, "cells asked for are played again, and their old files renamed"),
             started=shown.started,
             finished=shown.finished,
         )
@@ -723,7 +721,8 @@ def _left(pace: Pace) -> str:
 
 def _complain(refused: Sequence[Refusal], consequence: str) -> None:
     """How many files are refused, which, and why."""
-    complained.print(f"[red]refused:[/red] {len(refused)} of the files in records; {consequence}")
+    files = "1 file" if len(refused) == 1 else f"{len(refused)} files"
+    complained.print(f"[red]refused:[/red] {files} in records; {consequence}")
     for file in refused[:MOST_NAMED]:
         complained.print(escape(f"  {file}"))
     if len(refused) > MOST_NAMED:
@@ -746,11 +745,11 @@ def _report(out: Path) -> Report:
         written = write_report(out, drawn)
     path, judged = written.path, written.judged
     if written.refused:
-        _complain(written.refused, "the report is made without them, and names them all")
+        _complain(written.refused, "the report leaves them out and says so")
     if written.without_digest:
         told.print(
             f"without digest: {written.without_digest} of {written.records} records, written by version 0.1; their "
-            "numbers are such as a run can have, but an edit would not show"
+            "numbers are plausible, but an edit would not show"
         )
     lengths = sorted({j.rounds for j in judged} - {PRINTED_ROUNDS})
     if lengths:

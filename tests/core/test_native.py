@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loops import in_kind, kinds
+from loops import folder_of_the_run, in_kind, kinds
 from oracle import descend as plain_descend
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NotPositiveDefinite
 from rarely.core import native, scores
@@ -44,7 +44,7 @@ SHAPES = {
 @pytest.fixture(scope="module", params=kinds())
 def loops(request, tmp_path_factory):
     """The compiled loops in every way in which they can be run here."""
-    with in_kind(request.param, tmp_path_factory.getbasetemp().parent / "drivers"):
+    with in_kind(request.param, folder_of_the_run(tmp_path_factory)):
         yield
 
 

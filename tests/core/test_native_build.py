@@ -73,12 +73,20 @@ def test_it_can_be_turned_off():
 
 def test_without_it_numpy_decides():
     said = run(HIDE + USE + ASK, RARELY_COMPILED="").stdout
-    assert said.startswith("False numpy They were not built: nowhere.so is not there") or "was built without" in said
+    assert "The compiled loops were not built: nowhere.so is not there" in said or "was built without" in said
 
 
 def test_a_missing_form_is_an_error_where_it_is_asked_for():
     said = run(HIDE + USE, RARELY_COMPILED="1")
     assert "NotCompiled: RARELY_COMPILED=1 asks for the compiled loops, and they are missing." in said.stderr
+
+
+def test_the_advice_fits_the_installation(folder, monkeypatch):
+    monkeypatch.setattr(loader, "SOURCE_TREE", folder)
+    assert "(pip install --force-reinstall --no-cache-dir --no-deps rarely)" in native.missing()
+    (folder / "hatch_build.py").touch()
+    loops.forget()
+    assert f"(pip install -e . in {folder})" in native.missing()
 
 
 def test_asking_for_it_is_no_use_of_it():

@@ -29,7 +29,6 @@ from rarely import (
     load,
     prices,
 )
-from rarely.core import archive
 from worlds import HORIZON, contexts, play, rewards, sequential, small
 
 
@@ -571,24 +570,6 @@ def test_linucb_adds_what_is_new_and_gets_the_ridge_estimate_of_everything(seed,
 def test_a_ridge_is_checked_before_it_is_used(kind, ridge):
     with pytest.raises(InvalidInput, match="ridge must be a positive, finite number"):
         kind(2, ridge=ridge)
-
-
-def test_linucb_from_a_file_of_version_0_1_sums_everything_at_its_next_update(tmp_path):
-    rng = np.random.default_rng(0)
-    policy = LinUCB(3, seed=0)
-    for _ in range(5):
-        policy.observe(policy.select(rng.normal(size=(2, 3))), rng.normal())
-        policy.update()
-    policy.save(tmp_path / "new.npz")
-    header, arrays = archive.read(tmp_path / "new.npz")[:2]
-    header["learner"] = {}
-    old = {k: v for k, v in arrays.items() if k not in ("learner.matrix", "learner.moment", "history.arrivals")}
-    archive.write(tmp_path / "old.npz", header, old)
-    again, contexts = load(tmp_path / "old.npz"), rng.normal(size=(2, 3))
-    for p in (policy, again):
-        p.observe(p.select(contexts), 1.0)
-        p.update()
-    np.testing.assert_allclose(again.coefficients, policy.coefficients, rtol=1e-12)
 
 
 def test_linucb_with_late_rewards_goes_on_from_a_file_as_if_nothing_had_happened(tmp_path):

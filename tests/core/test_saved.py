@@ -47,7 +47,10 @@ def test_other_numbers_are_refused(value, bounds):
 
 @pytest.mark.parametrize(
     ("value", "bounds"),
-    [*((junk, {}) for junk in (None, "1", True, [1], 1.0, math.nan)), (-1, {}), (1, {"least": 2}), (3, {"most": 2})],
+    [
+        *((junk, {}) for junk in (None, "1", True, [1], 1.0, math.nan)),
+        *((-1, {}), (10**400, {}), (1, {"least": 2}), (3, {"most": 2})),
+    ],
 )
 def test_other_whole_numbers_are_refused(value, bounds):
     with refused("a whole number"):
@@ -74,6 +77,8 @@ def test_a_choice_is_one_of_them(value):
         (np.zeros(2), {"shape": (2, 1)}, "an array of shape (2, 1) in part.a, not of shape (2,)"),
         (np.zeros(()), {"shape": (1,)}, "an array of shape (1,) in part.a, not of shape ()"),
         (np.zeros(2, np.float32), {"shape": (2,)}, "an array of float64 in part.a, not one of float32"),
+        (np.zeros(2), {"shape": (2,), "dtype": "single"}, "an array of float32 in part.a, not one of float64"),
+        (np.array([0.0, 1.0]), {"shape": (2,), "above": 0}, "above 0 to inf in part.a, not from 0 to 1"),
         (np.zeros(2), {"shape": (2,), "dtype": "int"}, "an array of int64 in part.a, not one of float64"),
         (np.zeros(2, int), {"shape": (2,), "dtype": "bool"}, "an array of bool in part.a, not one of int64"),
         (np.array([1, np.nan]), {"shape": (2,)}, "an array of finite numbers in part.a"),
@@ -95,7 +100,7 @@ def test_a_number_is_no_array():
 def test_missing_numbers_single_precision_and_flags_can_be_allowed():
     saved = fields(a=np.array([1, np.nan]), b=np.ones(2, np.float32), c=np.array([True]))
     assert np.isnan(saved.array("a", (2,), missing=True)[1])
-    assert saved.array("b", (2,), single=True).sum() == 2
+    assert saved.array("b", (2,), "single").sum() == 2
     assert saved.array("c", (1,), "bool").all()
 
 
@@ -156,6 +161,90 @@ def test_fields_that_do_not_fit_together_are_refused():
         saved.require_close("a", 1.0, 2.0)
     with refused("a must be"):
         saved.require_close("a", math.nan, 2.0)
+
+
+def test_a_field_of_a_later_format_is_required_from_then_on():
+    for format, there in ((1, False), (2, True), (3, True)):
+        saved = Fields("part", {"inner": {}}, {}, format)
+        for place, read in (("part.a", saved), ("part.inner.a", saved.inner("inner"))):
+            if there:
+                with refused(f"must hold {place}, and does not"):
+                    read.since(2, "a")
+            else:
+                assert not read.since(2, "a")
+    assert Fields("part", {"a": 1}, {}, 1).since(2, "a")
+
+
+def test_the_fields_of_the_whole_have_no_place():
+    saved = Fields("", {"a": 1, "inner": {"b": "x"}}, {})
+    with refused("must hold a finite number in inner.b, not 'x'"):
+        saved.inner("inner").number("b")
+    with refused("must hold true or false in a, not 1"):
+        saved.flag("a")
+    with refused("do not fit: a must be b. Use"):
+        saved.require(False, "a must be b")
+    with refused("holds c, which"):
+        Fields("", {"c": 1}, {}).finish()
+
+
+def test_a_name_stands_for_one_thing():
+    with refused("holds part.a twice"):
+        Fields("part", {"a": 1}, {"a": np.zeros(1)})
+
+
+def test_null_text_and_lists_are_read():
+    with fields(a=None, b="0f", c=[1, "x"], d={"any": 1}) as saved:
+        assert saved.is_null("a")
+        assert saved.text("b", "[0-9a-f]{2}") == "0f"
+        assert saved.listed("c") == [1, "x"]
+        assert saved.value("d") == {"any": 1}
+    saved = fields(b="0f\n", c=1, d=np.zeros((2, 1)))
+    for read in (lambda: saved.text("b", "[0-9a-f]{2}"), lambda: saved.text("c"), lambda: saved.listed("b")):
+        with refused("must hold"):
+            read()
+    assert not saved.is_null("c")
+    assert not saved.is_null("d")
+    assert (saved.ndim("d"), saved.ndim("c")) == (2, 0)
+    for read in (saved.is_null, saved.value):
+        with refused("must hold part.z, and does not"):
+            read("z")
+
+
+def rows(*values):
+    return fields(t=[{"a": value} for value in values]).table("t")
+
+
+def test_a_table_is_read_by_its_columns():
+    with fields(t=[{"a": 1, "b": None}, {"a": 2.5, "b": "x"}]) as saved, saved.table("t") as table:
+        assert table.column("a", "number", least=1, most=3) == [1, 2.5]
+        assert table.column("b", "text", null=True) == [None, "x"]
+    assert fields(t=[]).table("t").finish() is None
+    for junk in (None, {}, [1], [{"a": 1}, {"b": 1}], [{"a": 1}, {}]):
+        with refused("in part.t, not"):
+            fields(t=junk).table("t")
+    with refused("holds part.t.a, which"):
+        rows(1).finish()
+
+
+@pytest.mark.parametrize(
+    ("value", "asked"),
+    [
+        *((junk, ("number",)) for junk in (None, "1", True, [1], math.nan, math.inf, 10**400)),
+        *((junk, ("whole",)) for junk in (None, 1.0, True, 2**60)),
+        *((junk, ("flag",)) for junk in (0, 1, "true", None)),
+        *((junk, ("text",)) for junk in (0, None, ["x"])),
+        *((0, ("number", 1)), (3, ("number", 1, 2))),
+    ],
+)
+def test_other_values_in_a_column_are_refused(value, asked):
+    with refused("part.t.a"):
+        rows(value).column("a", *asked)
+
+
+def test_a_column_may_hold_numbers_that_are_not_finite():
+    assert rows(math.inf, 1, None).column("a", "number", 0, null=True, finite=False) == [math.inf, 1, None]
+    with refused("part.t.a"):
+        rows(math.inf, -1).column("a", "number", 0, finite=False)
 
 
 def test_long_values_are_cut_short():

@@ -1,3 +1,4 @@
+import shutil
 import time
 from types import SimpleNamespace
 
@@ -90,18 +91,63 @@ def test_every_seed_has_initial_weights_of_its_own():
     assert not np.array_equal(*weights)
 
 
-@pytest.mark.parametrize("part", DECISIVE)
-def test_a_change_in_any_decisive_file_changes_the_fingerprint(part, tmp_path, monkeypatch):
-    import shutil
-
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of the package, whose fingerprint is asked for."""
     copy = tmp_path / "rarely"
-    shutil.copytree(PACKAGE, copy)
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     monkeypatch.setattr("rarely.lab.environment.PACKAGE", copy)
+    yield copy
     code_fingerprint.cache_clear()
-    before = code_fingerprint()
-    path = copy / part
+
+
+def fingerprint():
+    code_fingerprint.cache_clear()
+    return code_fingerprint()
+
+
+@pytest.mark.parametrize("part", DECISIVE)
+def test_a_change_in_any_decisive_file_changes_the_fingerprint(part, package):
+    before, path = fingerprint(), package / part
     for file in sorted(path.rglob("*.py"))[:2] if path.is_dir() else [path]:
         file.write_text(file.read_text() + "\nunknown = 1\n")
-    code_fingerprint.cache_clear()
-    assert code_fingerprint() != before
-    code_fingerprint.cache_clear()
+    assert fingerprint() != before
+
+
+def test_files_that_are_moved_leave_the_fingerprint_as_it_was(package):
+    """Into folders of their own, with every import rewritten and sorted anew."""
+    before = fingerprint()
+    moves = {"tuning": "training_room", "objective": "training_room", "gaussian": "odds"}
+    for name, folder in moves.items():
+        (package / "core" / folder).mkdir(exist_ok=True)
+        (package / "core" / folder / "__init__.py").write_text('"""A room."""\n')
+        (package / "core" / f"{name}.py").rename(package / "core" / folder / f"{name}.py")
+    for file in package.rglob("*.py"):
+        text = file.read_text()
+        for name, folder in moves.items():
+            text = text.replace(f"from rarely.core.{name} import", f"from rarely.core.{folder}.{name} import")
+        file.write_text(text)
+    assert "rarely.core.training_room.tuning" in (package / "core" / "policies" / "neural.py").read_text()
+    assert fingerprint() == before
+
+
+def test_a_comment_or_a_docstring_leaves_the_fingerprint_as_it_was(package):
+    before, file = fingerprint(), package / "core" / "tuning.py"
+    file.write_text(file.read_text().replace('"""', '"""Truly. ', 1) + "\n# a remark\n")
+    assert fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("from rarely.core.training import ATTEMPTS", "from rarely.core.scaling import ATTEMPTS"),  # of another module
+        ("import ATTEMPTS", "import HOPELESS as ATTEMPTS, ATTEMPTS"),
+        ("STABLE = 1.0", "STABLE = 1.1"),
+        ("import numpy as np", "import cupy as np"),
+    ],
+)
+def test_what_is_imported_counts(package, edit):
+    before, file = fingerprint(), package / "core" / "tuning.py"
+    assert edit[0] in file.read_text()
+    file.write_text(file.read_text().replace(*edit))
+    assert fingerprint() != before

@@ -178,7 +178,10 @@ def test_lengths_are_not_mixed_in_a_report_either(tmp_path):
     record = Store(tmp_path).read()[0]
     asked = record.data["asked"] | {"seed": 1, "rounds": 26}
     other = record.data | {"asked": asked, "id": record.id.replace("seed0", "seed1"), "identity": identity(asked)}
-    other |= {"curve": [*record.data["curve"], record.regret], "log_det": [*record.data["log_det"], [26, 99.0]]}
+    other |= {
+        "curve": [*record.data["curve"], record.data["curve"][-1]],
+        "log_det": [*record.data["log_det"], [26, 99.0]],
+    }
     Store(tmp_path).write(records_module.Record(other))
     with pytest.raises(MixedRecords, match="T = 25 and 26"):
         Store(tmp_path).read()

@@ -278,7 +278,8 @@ def test_a_column_that_leaves_its_scale_is_fitted_again_and_z_with_it(kind):
     assert second.rescaled == (1,)
     seen = stream[:80, :, 1]
     assert policy.context_scale.spread[1] == pytest.approx(seen.std() * np.sqrt(2))
-    fresh = policy._covariance_of(policy._learner, policy._state, policy.history.contexts)
+    learner = policy._learner
+    fresh = policy._maker.of(learner.features, learner.widths, policy.history.contexts)
     assert policy.log_det == pytest.approx(fresh.log_det, rel=1e-9)
     play(policy, stream[80:])
     assert policy.updates[2].rescaled == ()

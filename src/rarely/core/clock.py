@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.schedules import FAR, Budget
 from rarely.core.types import Array
 
@@ -52,3 +55,21 @@ class BatchClock:
             return left
         even = 0 if horizon is None or batches is None else horizon // batches
         return min(left, max(self.budget.lookahead(round, 0.0, 0), even))
+
+    def restored(self, saved: Fields, rounds: int) -> BatchClock:
+        """The saved clock of a policy that has decided so many rounds; this one has not started."""
+        batches = self.budget.batches
+        return BatchClock(
+            self.budget,
+            saved.whole("version", most=None if batches is None else batches - 1),
+            saved.flag("due"),
+            saved.whole("base_round", most=rounds),
+            saved.number("base_log_det"),
+        )
+
+    def due_bounds(self, round: int, log_det: float, highest: float) -> tuple[bool, bool]:
+        """Whether the batch must, and whether it may, have ended by this round, from log det now and at its highest."""
+        rounds, slack = round - self.base_round, CLOSE * (1 + abs(log_det))
+        late, early = np.full(rounds, self.base_log_det), np.full(rounds, highest + slack)
+        late[-1:] = log_det - slack
+        return self.first_due(self.base_round, late) is not None, self.first_due(self.base_round, early) is not None

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rarely.core.errors import ContextsWarning, InvalidContexts, read_array
+from rarely.core.saved import Fields
 from rarely.core.types import Array, BoolArray, IntArray
 
 
@@ -167,10 +168,17 @@ class ContextReader:
         return {"columns": None if self.columns is None else list(self.columns), "arms": self.arms}
 
     @classmethod
-    def restored(cls, dim: int, fits_scale: bool, saved: dict[str, Any]) -> ContextReader:
-        """The saved reader; files of version 0.1 have nothing of it."""
-        columns = saved.get("columns")
-        return cls(dim, fits_scale, None if columns is None else tuple(columns), saved.get("arms"))
+    def restored(cls, dim: int, fits_scale: bool, saved: Fields) -> ContextReader:
+        """The saved reader."""
+        with saved:
+            arms = None if saved.is_null("arms") else saved.whole("arms", least=SEVERAL)
+            saved.require(arms != 0, f"arms must be null, {SEVERAL} or at least 1")
+            if saved.is_null("columns"):
+                return cls(dim, fits_scale, None, arms)
+            columns = saved.listed("columns")
+            named = len(columns) == dim and all(isinstance(name, str) for name in columns)
+            saved.require(named, f"columns must be the names of {dim} columns")
+            return cls(dim, fits_scale, tuple(columns), arms)
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput
+from rarely.core.errors import InvalidInput, SnapshotError
+from rarely.core.saved import Fields
 from rarely.core.types import Array
 
 Seed = int | np.random.Generator | dict[str, Any] | None
 """A whole number, a generator, a generator's saved state, or None for a seed from the operating system."""
 _BITS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+_PLACES = {"MT19937": ("pos", 624), "Philox": ("buffer_pos", 4)}
+"""Where a state says which of so many buffered numbers is next, which NumPy takes as it comes."""
 
 
 class Seeded(NamedTuple):
@@ -74,6 +78,25 @@ def generator_from(state: Any) -> np.random.Generator:
     bits = getattr(np.random, name)(0)
     try:
         bits.state = state
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
         raise InvalidInput(f"the state of a {name} generator is malformed: {error!r}.") from None
+    place, most = _PLACES.get(name, ("", 0))
+    known = bits.state | bits.state["state"]
+    if known.get("has_uint32", 0) not in (0, 1) or not 0 <= known.get(place, 0) <= most:
+        raise InvalidInput(f"the state of a {name} generator must have places within its buffers; got {state!r}.")
     return np.random.Generator(bits)
+
+
+def read_generator(saved: Fields) -> np.random.Generator:
+    """The saved generator, whose state must be what NumPy makes of it: whole numbers in range, and no other fields."""
+    state = saved.value("generator")
+    try:
+        generator = generator_from(state)
+    except InvalidInput as error:
+        raise SnapshotError(f"must hold the state of a generator in generator: {error} Use a backup.") from None
+    saved.require(_text(generator.bit_generator.state) == _text(state), "generator must hold whole numbers in range")
+    return generator
+
+
+def _text(state: Any) -> str:
+    return json.dumps(state, sort_keys=True, default=lambda value: value.tolist())

@@ -14,6 +14,7 @@ when they fail half-way. Decisions and arrivals are only ever appended, behind t
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,10 +30,13 @@ from rarely.core.errors import (
 )
 from rarely.core.forgetting import Forgetting
 from rarely.core.rows import Rows, shallow
+from rarely.core.saved import Fields
 from rarely.core.types import Array, Arrays, BoolArray, Decision, IntArray
 
 LOGGED = -1
 """The version, and the arm, of a row that came from a log."""
+LIFE = "[0-9a-f]{16}"
+"""What `secrets.token_hex(8)` gives."""
 SAME_MEAN = 1e-6
 """Relative difference up to which two means are one: a decision may have been stored with fewer digits."""
 
@@ -283,18 +287,23 @@ class History:
         arrays |= {"means": self.means, "bonuses": self.bonuses}
         return {"logged": self.logged, "lives": [list(life) for life in self._lives]}, arrays
 
-    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> History:
+    def restored(self, saved: Fields) -> History:
         """The saved history; this one is empty."""
-        rewards = arrays["rewards"]
-        # The first files of version 0.1 know neither these three nor the order; no learner of theirs needs them.
-        unknown = np.full(len(rewards), np.nan)
-        known = np.stack([arrays.get(name, unknown) for name in ("propensities", "means", "bonuses")], axis=1)
-        arrivals = arrays.get("arrivals", np.flatnonzero(~np.isnan(rewards)))
-        other = self._fork(_DECIDED + _TOLD)
-        other._append(arrays["contexts"], arrays["arms"], arrays["versions"], known)
-        other._tell(arrivals, rewards[arrivals])
-        other.logged = numbers["logged"]
-        other._lives = tuple((int(row), str(life)) for row, life in numbers.get("lives", []))
+        with saved:
+            rewards = saved.array("rewards", (None,), missing=True)
+            rows = len(rewards)
+            contexts = saved.array("contexts", (rows, self._contexts.view.shape[1]))
+            other = self._fork(_DECIDED + _TOLD)
+            other.logged = saved.whole("logged", most=rows)
+            arms = saved.array("arms", (rows,), "int", least=LOGGED)
+            versions = saved.array("versions", (rows,), "int", least=LOGGED)
+            for name, column in (("arms", arms), ("versions", versions)):
+                alone = bool((column[: other.logged] == LOGGED).all() and (column[other.logged :] != LOGGED).all())
+                saved.require(alone, f"{name} must be {LOGGED} in the {other.logged} logged rows, and only there")
+            other._append(contexts, arms, versions, _read_known(saved, rows, other.logged))
+            arrivals = _read_arrivals(saved, rewards, other.logged)
+            other._tell(arrivals, rewards[arrivals])
+            other._lives = _read_lives(saved, other.logged, rows)
         return other
 
 
@@ -302,6 +311,50 @@ _LOST = (
     "It was made by another policy, by a copy or another process of this one, or after the last save before a "
     "restart: then it is lost, and its round number has passed to a later decision. Do not tell its reward."
 )
+
+
+def _read_known(saved: Fields, rows: int, logged: int) -> Array:
+    """(rows, 3): the saved propensities, means and bonuses; the first files of version 0.1 have none."""
+    known = np.full((rows, 3), np.nan)
+    if saved.since(2, "propensities"):
+        known[:, 0] = saved.array("propensities", (rows,), above=0, most=1, missing=True)
+    if saved.since(2, "means"):
+        known[:, 1] = saved.array("means", (rows,), missing=True)
+    if saved.since(2, "bonuses"):
+        known[:, 2] = saved.array("bonuses", (rows,), least=0, missing=True)
+    unknown = np.isnan(known)
+    # Rounds of such a file stay without them, and come before all others.
+    fits = (unknown == unknown[:, :1]).all() and unknown[:logged].all() and (unknown[:-1] | ~unknown[1:]).all()
+    saved.require(bool(fits), "propensities, means and bonuses must be NaN together, in the logged rows and none later")
+    return known
+
+
+def _read_arrivals(saved: Fields, rewards: Array, logged: int) -> IntArray:
+    """The saved order of rewards. The first files of version 0.1 do not tell it, and no learner of theirs needs it."""
+    told = ~np.isnan(rewards)
+    if not saved.since(2, "arrivals"):
+        return np.flatnonzero(told)
+    arrivals = saved.array("arrivals", (None,), "int", least=0, most=len(rewards) - 1)
+    found = np.zeros(len(rewards), np.bool_)
+    found[arrivals] = True
+    once = len(arrivals) == int(found.sum()) and bool((found == told).all())
+    saved.require(once, "arrivals must name every row with a reward once, and no other")
+    in_order = np.array_equal(arrivals[:logged], np.arange(logged))
+    saved.require(in_order, f"arrivals must begin with the {logged} logged rows")
+    return arrivals
+
+
+def _read_lives(saved: Fields, logged: int, rows: int) -> tuple[tuple[int, str], ...]:
+    if not saved.since(2, "lives"):
+        return ()
+    lives: list[tuple[int, str]] = []
+    for pair in saved.listed("lives"):
+        saved.require(isinstance(pair, list) and len(pair) == 2, "lives must be pairs of a row and a life")
+        life = Fields("history.lives", dict(zip(("row", "life"), pair, strict=True)), {})
+        lives.append((life.whole("row", least=logged, most=rows - 1), life.text("life", LIFE)))
+    rising = all(a < b and one != other for (a, one), (b, other) in pairwise(lives))
+    saved.require(rising, "lives must begin at rising rows, and each must be another than the one before")
+    return tuple(lives)
 
 
 def _parts_of(decision_id: Any) -> tuple[str, int]:

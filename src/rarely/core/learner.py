@@ -11,6 +11,7 @@ from rarely.core.covariance import Covariance, Widths
 from rarely.core.factors import Factors
 from rarely.core.history import History
 from rarely.core.radius import Occasion
+from rarely.core.saved import Fields
 from rarely.core.scaling import ContextScale, RewardScale
 from rarely.core.types import Array, Arrays, IntArray
 
@@ -90,6 +91,9 @@ class Learner(Protocol):
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         """Means in reward units, (n,), and features."""
 
+    def features(self, contexts: Array) -> Factors:
+        """Features alone."""
+
     @property
     def follows(self) -> bool:
         """Whether contexts that it sees change its features, so that Z must be built again."""
@@ -112,5 +116,8 @@ class Learner(Protocol):
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays from which `restored` makes the same value, bit for bit."""
 
-    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> Learner:
-        """The saved value."""
+    def restored(self, saved: Fields, history: History, *, trained: bool) -> Learner:
+        """The saved value, in the place of this one, which knows nothing yet.
+
+        `history` is the restored one; `trained` says whether an update or a log made the version in use.
+        """

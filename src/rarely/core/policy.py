@@ -19,73 +19,45 @@ import os
 import secrets
 import threading
 import traceback
-import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from rarely.core import archive
-from rarely.core.assessed import Scores, likeliest, whole
-from rarely.core.choice import Chooser, drawn
+from rarely.core.agreement import Parts, check_agreement
+from rarely.core.assessed import Scores, whole
+from rarely.core.choice import Chooser
 from rarely.core.clock import BatchClock
 from rarely.core.contexts import ContextReader, Rounds
-from rarely.core.covariance import DEFAULT_SKETCH, FORMS, Auto, Covariance, ErrorBound, Kind, Limit, Sketch
-from rarely.core.draws import Draws, Seeded, generator_from
+from rarely.core.covariance import Covariance, ErrorBound, Kind, Sketch
+from rarely.core.deciding import decide, rounds_at_once
+from rarely.core.draws import Seeded, read_generator
 from rarely.core.errors import (
-    BudgetSpent,
     InvalidContexts,
     InvalidInput,
-    NothingToLearn,
-    NothingToLearnWarning,
     PolicyBusy,
-    TrainingRejected,
-    UpdateDue,
-    check_positive,
-    check_whole,
 )
 from rarely.core.forgetting import Forgetting, check_forgetting
 from rarely.core.frozen import FrozenPolicy
 from rarely.core.history import History, read_log
-from rarely.core.learner import Learner, Lesson
+from rarely.core.learner import Learner
+from rarely.core.maker import CovarianceMaker
 from rarely.core.radius import Beta, radius_at
-from rarely.core.records import UpdateRecord
+from rarely.core.records import UpdateRecord, read_records
+from rarely.core.saved import Fields
 from rarely.core.schedules import Budget, Schedule, schedule_from
-from rarely.core.types import Array, Arrays, Decision, IntArray
+from rarely.core.state import PolicyState
+from rarely.core.types import Array, Arrays, Decision
+from rarely.core.updating import start_from_log, update
 
 Ties = Literal["lowest", "random"]
 
 
 BOTH_SIDES = 1.959963984540054
 """Standard deviations that leave 2.5 % of a Gaussian on either side."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyState:
-    """All that a policy knows at one moment."""
-
-    frozen: FrozenPolicy
-    clock: BatchClock
-    history: History
-    random: Any
-    """The place of the policy's generator in its stream."""
-    reader: ContextReader
-    """What contexts have looked like so far."""
-    updates: tuple[UpdateRecord, ...] = ()
-    learned: int = 0
-    """Rewards that were in at the last accepted update."""
-
-
-class Chosen(NamedTuple):
-    """Some consecutive rounds as they were decided."""
-
-    means: Array
-    bonuses: Array
-    probabilities: Array
-    arms: IntArray
-    contexts: Array
-    """(n, d): those of the chosen arms."""
 
 
 class Policy(ABC):
@@ -103,20 +75,16 @@ class Policy(ABC):
         seed: Seeded,
         memory_limit: int,
         forgetting: Forgetting | None = None,
+        maker: Callable[..., CovarianceMaker] = CovarianceMaker,
     ) -> None:
         if not isinstance(schedule, Schedule):
             raise InvalidInput(f"schedule must be a Schedule, such as FixedGrid(horizon, batches); got {schedule!r}.")
-        if not isinstance(covariance, Sketch | str) or (isinstance(covariance, str) and covariance not in FORMS):
-            raise InvalidInput(f"covariance must be one of {', '.join(FORMS)}, or a Sketch; got {covariance!r}.")
-        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
-        check_whole("memory_limit", memory_limit, 1)
         check_forgetting(forgetting)
-        self._beta: Beta = beta
-        self._form: Kind | Sketch = covariance
-        self._memory_limit, self._seed = memory_limit, seed.setting
-        self._scratch = seed.generator
         clock = BatchClock(Budget.around(schedule))
-        empty = self._empty_covariance(learner, float(ridge), clock.budget.horizon, clock.rounds_ahead(0, 0))
+        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon)
+        self._beta: Beta = beta
+        self._seed, self._scratch = seed.setting, seed.generator
+        empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
         radius = radius_at(beta, learner.occasion(1, empty))
         self._state = PolicyState(
             FrozenPolicy(learner, empty, radius, float(ridge), chooser),
@@ -143,7 +111,8 @@ class Policy(ABC):
             raise InvalidContexts(f"logged contexts must have shape (n, {dim}), because dim={dim}; got {rows.shape}.")
         make: Any = cls
         policy: Self = make(dim=rows.shape[1], **settings)
-        policy._start_from_log(rows, values, contexts)
+        state = start_from_log(policy._state, policy._maker, policy._beta, rows, values)
+        policy._state = replace(state, reader=state.reader.after_log(contexts))
         return policy
 
     # --- identity
@@ -286,7 +255,7 @@ class Policy(ABC):
         """Means and bonuses under the frozen version: pure, no round."""
         state = self._state
         rounds = state.reader.read(contexts, mask)
-        parts = rounds.parts(lambda: _at_once(state.frozen, rounds))
+        parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
         assessed = [state.frozen.facing(part).assess(part) for part in parts]
         return Scores(_joined([a.means for a in assessed], rounds), _joined([a.bonuses for a in assessed], rounds))
 
@@ -294,7 +263,7 @@ class Policy(ABC):
         """The probability of every arm under the frozen version, (K,) or (n, K), 0 where no arm is: pure, no round."""
         state = self._state
         rounds = state.reader.read(contexts, mask)
-        parts = rounds.parts(lambda: _at_once(state.frozen, rounds))
+        parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
         chances = [state.frozen.facing(part).assess(part).probabilities(state.frozen.rule) for part in parts]
         return _joined(chances, rounds)
 
@@ -305,88 +274,14 @@ class Policy(ABC):
         `until_due` the rounds up to and including the one that ends the batch are decided, and no more.
         """
         with self._own_lock():
-            state, decision = self._decided(self._state, contexts, mask, until_due)
-            self._state = state
+            before = self._state
+            rounds = before.reader.read(contexts, mask)
+            reader = before.reader.after(contexts, rounds)
+            after, decision = decide(
+                before, rounds, reader, self._maker, self._scratch, life=self._life, until_due=until_due
+            )
+            self._state = after
         return decision
-
-    def _decided(self, state: PolicyState, contexts: Any, mask: Any, until_due: bool) -> tuple[PolicyState, Decision]:
-        """The state after these rounds, and their decision."""
-        rounds = state.reader.read(contexts, mask)
-        reader = state.reader.after(contexts, rounds)
-        if until_due and state.clock.due:
-            raise UpdateDue(
-                f"until_due asks for rounds of an open batch, but version {state.clock.version}'s batch has ended; "
-                "call update() first, or select without until_due to go on under the frozen version."
-            )
-        frozen, clock, history = state.frozen.fork(), state.clock, state.history
-        draws = Draws(self._scratch, state.random) if frozen.rule.draws else None
-        done: list[Chosen] = []
-        now = history.rounds
-
-        def at_once() -> int:
-            most = 1 if frozen.learner.follows else _at_once(frozen, rounds)
-            return min(most, clock.lookahead(now, frozen.covariance.log_det)) if until_due else most
-
-        for part in rounds.parts(at_once):
-            frozen = frozen.facing(part)
-            assessed, covariance = frozen.assess(part), frozen.covariance
-            probabilities = assessed.probabilities(frozen.rule)
-            arms = likeliest(probabilities) if draws is None else drawn(probabilities, draws.peek(len(part)))
-            rows = part.row_of(arms)
-            if frozen.learner.follows:
-                learner = frozen.learner.seen(part.rows, 1)
-                chosen = np.concatenate([history.contexts, *(each.contexts for each in done), part.rows[rows]])
-                frozen = replace(frozen, learner=learner, covariance=self._covariance_of(learner, state, chosen))
-                keep, end = 1, clock.first_due(now, np.array([frozen.covariance.log_det]))
-            else:
-                proposal = covariance.propose(assessed.chosen(rows, covariance))
-                end = clock.first_due(now, proposal.log_dets)
-                keep = len(part) if end is None or not until_due else end + 1
-                covariance.accept(proposal, keep)
-                frozen = frozen.with_learner(frozen.learner.seen(part.rows_until(keep), keep))
-            if end is not None:
-                clock = clock.ended()
-            if draws is not None:
-                draws.keep(keep)
-            done.append(
-                Chosen(
-                    assessed.means[:keep],
-                    assessed.bonuses[:keep],
-                    probabilities[:keep],
-                    arms[:keep],
-                    part.rows[rows[:keep]],
-                )
-            )
-            now += keep
-            if until_due and clock.due:
-                break
-
-        means, bonuses, probabilities, arms, chosen = _together(done)
-        each = np.arange(len(arms))
-        known = np.empty((len(arms), 3))
-        for column, array in enumerate((probabilities, means, bonuses)):
-            known[:, column] = array[each, arms]
-        history = history.with_rounds(chosen, arms, clock.version, known, self._life)
-        random = state.random if draws is None else draws.state
-        after = PolicyState(frozen, clock, history, random, reader, state.updates, state.learned)
-        start = now - len(arms) + 1
-        return after, Decision(
-            arm=int(arms[0]) if rounds.single else arms,
-            means=means[0] if rounds.single else means,
-            bonuses=bonuses[0] if rounds.single else bonuses,
-            version=clock.version if rounds.single else np.full(len(arms), clock.version),
-            round=start if rounds.single else np.arange(start, start + len(arms)),
-            probabilities=probabilities[0] if rounds.single else probabilities,
-            life=self._life,
-        )
-
-    def _empty_covariance(self, learner: Learner, ridge: float, horizon: int | None, ahead: int) -> Covariance:
-        form, sketch = ("sketched", self._form) if isinstance(self._form, Sketch) else (self._form, DEFAULT_SKETCH)
-        limit = Limit(learner.widths, self._memory_limit, horizon, sketch)
-        if form == "auto":
-            return Auto(learner.widths, ridge, limit, ahead)
-        limit.check_rounds(form, horizon or 0)
-        return FORMS[form](learner.widths, ridge, limit)
 
     # --- learning
 
@@ -427,108 +322,20 @@ class Policy(ABC):
         further held-out rewards.
         """
         with self._own_lock():
-            state, record = self._updated(self._state, force)
-            self._state = state
+            after, record = update(self._state, self._maker, self._beta, force=force)
+            self._state = after
         return record
-
-    def _updated(self, state: PolicyState, force: bool) -> tuple[PolicyState, UpdateRecord]:
-        """The state after an update, and its record."""
-        clock, history, learner = state.clock, state.history, state.frozen.learner
-        if clock.spent:
-            raise BudgetSpent(
-                f"the budget allows {clock.budget.batches} versions, and version {clock.version} is the last; "
-                "go on with select, or plan more batches."
-            )
-        lesson = (None if force else self._nothing_new(state)) or learner.learn(history)
-        frozen, version = state.frozen, clock.version
-        if not lesson.reason:
-            version += 1
-            covariance = self._next_covariance(state, lesson)
-            radius = self._next_radius(clock, history, lesson.learner, covariance, version)
-            frozen = replace(frozen, learner=lesson.learner, covariance=covariance, radius=radius)
-        clock = clock.restarted(history.rounds, frozen.covariance.log_det, version)
-        learned = state.learned if lesson.reason else history.arrived
-        after = replace(state, frozen=frozen, clock=clock, learned=learned)
-        record = _record_of(after, lesson, _coverage(state))
-        return replace(after, updates=(*state.updates, record)), record
-
-    def _nothing_new(self, state: PolicyState) -> Lesson | None:
-        """A rejected lesson where no reward came since the last update."""
-        if state.history.arrived > state.learned:
-            return None
-        since = "since the last update" if state.learned else "so far"
-        reason = f"no reward came {since}"
-        if not state.clock.due:
-            raise NothingToLearn(
-                f"an update must have something to learn from, and {reason}: it would spend a version of the budget "
-                "for nothing. Call observe first, or update(force=True)."
-            )
-        warnings.warn(
-            f"an update was due, but {reason}, so it was skipped: the version in use goes on, and no version of the "
-            "budget is spent. Tell rewards with observe.",
-            NothingToLearnWarning,
-            stacklevel=4,
-        )
-        return Lesson(state.frozen.learner, reason)
-
-    def _next_covariance(self, state: PolicyState, lesson: Lesson) -> Covariance:
-        """The frozen matrix of the next version: the running one or, where features or weights changed, a new one."""
-        clock, history = state.clock, state.history
-        ahead = clock.rounds_ahead(history.rounds, clock.version + 1)
-        basis = lesson.basis if history.forgetting is None else lesson.learner
-        if basis is None:
-            covariance = state.frozen.covariance.fork()
-        else:
-            covariance = self._covariance_of(basis, state, *history.remembered(), ahead=ahead)
-        covariance.freeze(ahead)
-        return covariance
-
-    def _next_radius(
-        self, clock: BatchClock, history: History, learner: Learner, covariance: Covariance, version: int
-    ) -> float:
-        """β of a version that has been trained and decides from the next round on."""
-        occasion = learner.occasion(history.rounds + 1, covariance)
-        return radius_at(self._beta, replace(occasion, last=clock.budget.spent(version)))
-
-    def _covariance_of(
-        self, learner: Learner, state: PolicyState, contexts: Array, weights: Array | None = None, *, ahead: int = 0
-    ) -> Covariance:
-        """λI + Σ w φφᵀ over these contexts, features at the learner's weights."""
-        horizon = state.clock.budget.horizon
-        covariance = self._empty_covariance(learner, state.frozen.ridge, horizon, len(contexts) + ahead)
-        for start in range(0, len(contexts), covariance.block()):
-            part = slice(start, start + covariance.block())
-            factors = learner.assess(contexts[part])[1].weighted(None if weights is None else weights[part])
-            covariance.accept(covariance.propose(covariance.measure(factors)), len(factors))
-        return covariance
-
-    def _start_from_log(self, rows: Array, values: Array, contexts: Any) -> None:
-        """Make version 0 a trained one: the log is in the history and in Z, features taken at θ_0."""
-        state, clock = self._state, self._state.clock
-        learner = state.frozen.learner.seen(rows, len(rows)).scaled()
-        history = state.history.with_log(rows, values)
-        lesson = learner.learn(history)
-        if lesson.reason:
-            raise TrainingRejected(f"version 0 could not be trained on the log: {lesson.reason}.")
-        basis = lesson.basis or learner if history.forgetting is None else lesson.learner
-        ahead = clock.rounds_ahead(0, 0)
-        covariance = self._covariance_of(basis, state, *history.remembered(), ahead=ahead)
-        covariance.freeze(ahead)
-        radius = self._next_radius(clock, history, lesson.learner, covariance, version=0)
-        after = replace(
-            state,
-            frozen=replace(state.frozen, learner=lesson.learner, covariance=covariance, radius=radius),
-            clock=clock.restarted(0, covariance.log_det, 0),
-            history=history,
-            reader=state.reader.after_log(contexts),
-            learned=history.arrived,
-        )
-        self._state = replace(after, updates=(_record_of(after, lesson, coverage=None),))
 
     # --- saving
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write every number of the state to one file, at any moment; `rarely.load` brings it back."""
+        """Write every number of the state to one file, at any moment; `rarely.load` brings it back.
+
+        The file takes the place of an earlier one in one step, and is on the disk when `save` returns: after a crash
+        there is the old file or the new one, whole. A new file gets the mode 0666 less the umask, and a file that
+        exists keeps its own; a symbolic link stays, and the file that it leads to is replaced. While it is written, a
+        temporary file `.rarely-….part` lies beside it, which the next save removes if the process was killed.
+        """
         schedule_from(self.schedule.describe())  # a schedule that `load` does not know is refused now
         archive.write(path, *self._content(self._state))
 
@@ -558,84 +365,29 @@ class Policy(ABC):
         arrays |= {f"history.{k}": v for k, v in history_arrays.items()}
         return header, arrays
 
-    def _restore(self, header: dict[str, Any], arrays: Arrays) -> None:
-        def part(name: str) -> Arrays:
-            prefix = name + "."
-            return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-
-        state = self._state
-        self._seed = header["settings"].get("seed")  # files of version 0.1 do not tell it
-        self._scratch = generator_from(header["generator"])
-        frozen, history = state.frozen, state.history.restored(header["history"], part("history"))
-        frozen.covariance.restore(header["covariance"], part("covariance"))
-        learner = frozen.learner.restored(header["learner"], part("learner"))
-        updates = tuple(UpdateRecord(**record) for record in header["updates"])
+    def _restore(self, saved: Fields, seed: Any) -> None:
+        """Take over a saved state; this policy is new, and made with the saved settings."""
+        frozen, clock, history = self._state.frozen, self._state.clock, self._state.history
+        dim, fits_scale, start = frozen.learner.dim, frozen.learner.fits_scale, frozen.radius
+        history = history.restored(saved.inner("history"))
+        clock = clock.restored(saved, history.rounds)
+        updates = read_records(saved, dim)
         # Version 0.1 did not keep how many rewards the last update had.
-        learned = header.get("learned", updates[-1].samples if updates else 0)
-        clock = BatchClock(
-            state.clock.budget, header["version"], header["due"], header["base_round"], header["base_log_det"]
-        )
-        self._state = PolicyState(
-            replace(frozen, learner=learner, radius=header["radius"]),
-            clock,
-            history,
-            header["generator"],
-            ContextReader.restored(learner.dim, learner.fits_scale, header.get("reader", {})),
-            updates,
-            learned,
-        )
-
-
-def _at_once(frozen: FrozenPolicy, rounds: Rounds) -> int:
-    """Rounds that are well decided at a time."""
-    return max(1, frozen.covariance.block() // rounds.arms)
+        accepted = [history.logged, *(record.samples for record in updates if record.accepted)]
+        learned = saved.whole("learned") if saved.since(2, "learned") else accepted[-1]
+        reader = ContextReader(dim, fits_scale)
+        if saved.since(2, "reader"):
+            reader = ContextReader.restored(dim, fits_scale, saved.inner("reader"))
+        trained = clock.version > 0 or history.logged > 0
+        learner = frozen.learner.restored(saved.inner("learner"), history, trained=trained)
+        frozen.covariance.restore(*saved.part("covariance"))
+        frozen = replace(frozen, learner=learner, radius=saved.number("radius", least=0))
+        check_agreement(saved, Parts(frozen, clock, history, updates, learned), self._beta, start)
+        self._seed, self._scratch = seed, read_generator(saved)
+        random = self._scratch.bit_generator.state
+        self._state = PolicyState(frozen, clock, history, random, reader, updates, learned)
 
 
 def _joined(parts: list[Array], rounds: Rounds) -> Array:
     joined = whole(parts)
     return joined[0] if rounds.single else joined
-
-
-def _together(done: list[Chosen]) -> Chosen:
-    """All rounds of a call in order."""
-    return done[0] if len(done) == 1 else Chosen(*(np.concatenate(arrays) for arrays in zip(*done, strict=True)))
-
-
-def _coverage(state: PolicyState) -> float | None:
-    """How many of this version's rewards lie within two deviations of what it predicted, as `UpdateRecord` says."""
-    noise, history = state.frozen.learner.noise, state.history
-    if noise is None:
-        return None
-    rewards, means = history.rewards, history.means
-    own = (history.versions == state.clock.version) & ~np.isnan(rewards) & ~np.isnan(means)
-    if not own.any():
-        return None
-    off = np.abs(rewards[own] - means[own])
-    return float(np.mean(off <= BOTH_SIDES * np.hypot(noise, history.bonuses[own])))
-
-
-def _record_of(state: PolicyState, lesson: Lesson, coverage: float | None) -> UpdateRecord:
-    covariance = state.frozen.covariance
-    return UpdateRecord(
-        version=state.clock.version,
-        round=state.history.rounds,
-        accepted=not lesson.reason,
-        reason=lesson.reason,
-        samples=state.history.counted,
-        missing=state.history.missing,
-        log_det=covariance.log_det,
-        beta=state.frozen.radius,
-        covariance=covariance.kind,
-        jitters=covariance.jitters,
-        step_size=lesson.step_size,
-        attempts=lesson.attempts,
-        initial_loss=lesson.initial_loss,
-        final_loss=lesson.final_loss,
-        steps=lesson.steps,
-        skip=lesson.skip,
-        tuning=lesson.tuning,
-        rescaled=lesson.rescaled,
-        noise=state.frozen.learner.noise,
-        coverage=coverage,
-        loops=lesson.loops,
-    )

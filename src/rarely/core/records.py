@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from rarely.core.saved import Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +60,42 @@ class UpdateRecord:
     def describe(self) -> dict[str, Any]:
         """The record as JSON."""
         return asdict(self)
+
+
+def read_records(saved: Fields, dim: int) -> tuple[UpdateRecord, ...]:
+    """The saved records of a policy whose contexts have `dim` numbers."""
+    rows = saved.listed("updates")
+    if not rows:
+        return ()
+    with saved.table("updates") as table:
+        for name in ("version", "round", "samples", "missing", "jitters", "attempts"):
+            table.column(name, "whole", least=0)
+        table.column("accepted", "flag")
+        table.column("reason", "text")
+        table.column("covariance", "text")
+        table.column("log_det", "number")
+        table.column("beta", "number", least=0)
+        table.column("step_size", "number", least=0, null=True)
+        for name in ("initial_loss", "final_loss"):  # a training that was rejected may have ended anywhere
+            table.column(name, "number", least=0, null=True, finite=False)
+        # The first files of version 0.1 lack all of these, and the others the last.
+        if table.since(2, "steps"):
+            table.column("steps", "whole", least=0, null=True)
+        for name in ("tuning", "loops"):
+            if table.since(2, name):
+                table.column(name, "text")
+        for name, most in (("skip", math.inf), ("noise", math.inf), ("coverage", 1.0)):
+            if table.since(2, name):
+                table.column(name, "number", least=0, most=most, null=True)
+        if table.since(2, "rescaled"):
+            rising = all(_is_rising(columns, dim) for columns in table.value("rescaled"))
+            table.require(rising, f"rescaled must be rising numbers of columns below {dim}")
+    return tuple(UpdateRecord(**row) for row in rows)
+
+
+def _is_rising(columns: Any, dim: int) -> bool:
+    if columns == []:
+        return True
+    if not isinstance(columns, list) or any(type(column) is not int for column in columns):
+        return False
+    return columns == sorted(set(columns)) and columns[0] >= 0 and columns[-1] < dim

@@ -49,7 +49,7 @@ class Rows:
         return self._buffer[: self._length]
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Add rows at the end."""
+        """Add rows at the end; of rows with fewer columns the others are 0."""
         needed = self._length + len(rows)
         if needed > len(self._buffer):
             grown = np.empty(
@@ -57,7 +57,11 @@ class Rows:
             )
             grown[: self._length] = self.view
             self._buffer = grown
-        self._buffer[self._length : needed] = rows
+        new = self._buffer[self._length : needed]
+        if rows.shape[1:] == new.shape[1:]:
+            new[...] = rows
+        else:
+            new[:, : rows.shape[1]], new[:, rows.shape[1] :] = rows, 0
         self._length = needed
 
     def fork(self, length: int | None = None) -> Rows:

@@ -16,6 +16,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidInput, check_whole
 from rarely.core.rows import changed, shallow
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Array, Arrays, BoolArray
 
 ENOUGH = 16
@@ -109,6 +110,17 @@ class Moments:
         self.squares = self.squares + squares + shift * shift * (self.count * len(contexts) / total)
         self.mean = self.mean + shift * (len(contexts) / total)
         self.count, self.rounds = total, self.rounds + rounds
+
+    @classmethod
+    def restored(cls, saved: Fields, dim: int, rounds: int) -> Moments:
+        """The saved moments, of so many rounds."""
+        moments = cls(dim)
+        moments.rounds = saved.whole("seen_rounds", least=rounds, most=rounds)
+        moments.count = saved.whole("seen", least=rounds)
+        moments.mean, moments.squares = saved.array("seen_mean", (dim,)), saved.array("seen_squares", (dim,), least=0)
+        empty = not (moments.count or moments.mean.any() or moments.squares.any())
+        saved.require(rounds > 0 or empty, "nothing may have been seen before the first round")
+        return moments
 
     def fork(self) -> Moments:
         """Moments that start with these; `add` replaces arrays and never writes into them."""
@@ -235,16 +247,33 @@ class ContextScale:
             arrays |= {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
         return numbers, arrays
 
-    @classmethod
-    def restored(cls, numbers: dict[str, Any], arrays: Arrays) -> ContextScale:
-        """The saved scale. One of version 0.1 does not follow: its rounds are in Z as they came."""
-        affine, moments = Affine(arrays["center"], arrays["spread"], numbers["constant"]), None
-        if "seen" in numbers:
-            moments = Moments(affine.dim)
-            moments.count, moments.rounds = numbers["seen"], numbers["seen_rounds"]
-            moments.mean, moments.squares = arrays["seen_mean"], arrays["seen_squares"]
-        settled = np.asarray(arrays.get("settled", np.True_), np.bool_)
-        return cls(affine, moments, settled, numbers.get("follows", False), numbers.get("clips", False))
+    def restored(self, saved: Fields, rounds: int, *, trained: bool) -> ContextScale:
+        """The saved scale, in the place of this one, which has seen nothing.
+
+        `rounds` are those in the history, logged ones too; `trained` says whether an update or a log fitted it.
+        """
+        center = saved.array("center", (self.affine.dim,))
+        spread = saved.array("spread", (self.affine.dim,), above=0)
+        constant = saved.flag("constant")
+        saved.require(constant == self.affine.constant, f"constant must be {self.affine.constant}, as settings have it")
+        if self.moments is None:
+            same = np.array_equal(center, self.affine.center) and np.array_equal(spread, self.affine.spread)
+            saved.require(same, "center and spread must be those of the settings, because the scale is not fitted")
+            return self
+        moments = Moments.restored(saved, self.affine.dim, rounds)
+        settled = saved.array("settled", (self.affine.dim,) if trained and saved.ndim("settled") else (), "bool")
+        # A scale of version 0.1 does not follow: its rounds are in Z as they came.
+        follows, clips = (saved.since(2, name) and saved.flag(name) for name in ("follows", "clips"))
+        young = rounds < ENOUGH and not trained
+        saved.require(
+            follows == (young and clips), f"follows must be true in the first {ENOUGH} rounds, and only there"
+        )
+        saved.require(rounds >= ENOUGH or not settled.any(), f"settled must be false before {ENOUGH} rounds")
+        if follows:
+            early = moments.early_affine(constant=constant) if rounds else self.affine
+            fits = np.array_equal(center, early.center) and np.allclose(spread, early.spread, CLOSE, 0)
+            saved.require(fits, "center and spread must be those of the contexts seen, because the scale follows them")
+        return ContextScale(Affine(center, spread, constant), moments, settled, follows, clips)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,3 +297,11 @@ class RewardScale:
             spread = float(np.sqrt(np.average(np.square(rewards - center), weights=weights)))
         still = spread <= 1e-12 * abs(center)
         return cls(center, 1.0 if still or spread == 0.0 else spread)
+
+    @classmethod
+    def restored(cls, saved: Fields, *, fitted: bool) -> RewardScale:
+        """The saved scale, which is the plain one where none was fitted."""
+        scale = cls(saved.number("reward_center"), saved.number("reward_spread", above=0))
+        plain = scale == cls()
+        saved.require(fitted or plain, "reward_center and reward_spread must be 0 and 1, because nothing was fitted")
+        return scale

@@ -25,6 +25,8 @@ from rarely.core.types import Array
 
 FAR = 2**62
 """More rounds than anyone will see: nothing is in sight."""
+MOST_POINTS = 10**7
+"""Batches of a grid, whose ends are listed in memory."""
 
 
 class Schedule(ABC):
@@ -102,7 +104,7 @@ class FixedGrid(_Grid):
 
     def __post_init__(self) -> None:
         _check_whole(self, "horizon", "batches")
-        count = min(self.batches, self.horizon)
+        count = _count(self)
         object.__setattr__(self, "points", tuple(b * self.horizon // count for b in range(1, count)))
 
 
@@ -129,7 +131,7 @@ class GeometricGrid(_Grid):
                 raise InvalidSchedule(
                     f"GeometricGrid.first must be below the horizon of {self.horizon} rounds; got {self.first}."
                 )
-        count = min(self.batches, self.horizon)
+        count = _count(self)
         first = self.first or self.horizon ** (1 / count)
         ends: list[int] = []
         for b in range(1, count):
@@ -269,6 +271,17 @@ def schedule_from(description: dict[str, Any]) -> Schedule:
     if kind not in _KINDS:
         raise InvalidSchedule(f"a schedule must be one of {', '.join(_KINDS)} or Budget; got {kind!r}.")
     return _KINDS[kind](**fields)
+
+
+def _count(grid: FixedGrid | GeometricGrid) -> int:
+    """The batches of a grid."""
+    count = min(grid.batches, grid.horizon)
+    if count > MOST_POINTS:
+        raise InvalidSchedule(
+            f"{type(grid).__name__}.batches must be at most {MOST_POINTS:,}, because all are listed; got {count}.\n"
+            "For a new batch at every round use EveryRound()."
+        )
+    return count
 
 
 def _check_whole(schedule: Schedule, *names: str) -> None:

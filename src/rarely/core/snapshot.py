@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from rarely.core import archive
 from rarely.core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely.core.policy import Policy
 from rarely.core.radius import FUNCTION, Beta
+from rarely.core.saved import Fields, shortened
 from rarely.core.settings import decoded
 from rarely.core.types import Arrays
 
@@ -28,9 +32,10 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
     saved = archive.read(path)
     settings = saved.header.get("settings")
     if isinstance(settings, dict) and "beta" in settings:
-        _check_beta(settings["beta"], beta)
+        _check_beta(settings["beta"], beta, saved.format)
     try:
-        return _restored(saved.header, saved.arrays, beta)
+        with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
+            return _restored(saved, beta)
     except SnapshotError as error:
         raise SnapshotError(f"{os.fspath(path)} {error}") from error
     except _MISFITS as error:
@@ -41,9 +46,10 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
         ) from error
 
 
-def _restored(header: dict[str, Any], arrays: Arrays, beta: Beta | None) -> Any:
+def _restored(found: archive.Archive, beta: Beta | None) -> Any:
     """The sentences of its errors begin after the path."""
-    name = header["policy"]
+    saved = Fields("", found.header, found.arrays, found.format)
+    name, settings = saved.text("policy"), saved.value("settings")
     # The package's own names are its own, whatever is imported beside them.
     kinds = {
         kind.__name__: kind for kind in sorted(_kinds_of(Policy), key=lambda k: k.__module__.startswith("rarely."))
@@ -53,26 +59,63 @@ def _restored(header: dict[str, Any], arrays: Arrays, beta: Beta | None) -> Any:
             f"holds a policy of kind {name!r}, which this version does not know; if the class is your own, import it "
             "before."
         )
-    if kinds[name].__module__.startswith("rarely."):
-        _check_sizes(header["settings"], arrays)
-    policy = kinds[name](**_read_settings(header["settings"], beta))
-    policy._restore(header, arrays)
+    own = kinds[name].__module__.startswith("rarely.")
+    if own:
+        _check_sizes(Fields("settings", settings, {}), found.arrays)
+    policy = kinds[name](**_read_settings(settings, beta))
+    if own:
+        _check_settings(saved, settings, policy.settings())
+    policy._restore(saved, settings.get("seed"))
+    saved.finish()
     return policy
 
 
-def _check_sizes(settings: dict[str, Any], arrays: Arrays) -> None:
-    """Refuse settings by which the constructor would allocate other arrays than the saved ones."""
-    layers = [array for name, array in arrays.items() if name.startswith("learner.initial")]
-    sizes = {"dim": arrays["history.contexts"].shape[1]}
-    if layers:
-        sizes |= {"hidden": arrays["learner.initial0"].shape[0], "depth": len(layers)}
-    for name, size in sizes.items():
-        if type(settings[name]) is not int or settings[name] != size:
-            raise SnapshotError(f"must have settings.{name} = {size}, as its arrays have; it has {settings[name]!r}.")
+def _check_sketch(settings: Fields, arrays: Arrays) -> None:
+    """Refuse a sketch of another size than the saved one, whose matrices would be allocated first."""
+    saved = next((arrays[name] for name in ("covariance.running.pending", "covariance.basis") if name in arrays), None)
+    form = settings.value("covariance") if "covariance" in settings else None
+    if isinstance(form, dict):
+        fits = saved is not None and saved.ndim == 2 and form.get("size") == saved.shape[1]
+        settings.require(fits, f"covariance must be a sketch of the saved size; it is {form}")
+
+
+def _check_sizes(settings: Fields, arrays: Arrays) -> None:
+    """Refuse settings by which the constructor would allocate larger arrays than the saved ones."""
+
+    def width(name: str) -> int:
+        if name not in arrays or arrays[name].ndim != 2:
+            raise SnapshotError(f"must hold an array of two dimensions in {name}. Use a backup.")
+        return int(arrays[name].shape[1])
+
+    dim = settings.whole("dim", 1)
+    fitting = width("history.contexts") == dim
+    settings.require(fitting, f"dim must be {width('history.contexts')}, the columns of history.contexts; it is {dim}")
+    if "hidden" in settings:
+        hidden, depth = settings.whole("hidden", 1), settings.whole("depth", 2, len(arrays))
+        for i in range(depth):
+            name = f"learner.initial{i}"
+            large = width(name) >= (hidden if i else dim) and (i == depth - 1 or len(arrays[name]) == hidden)
+            settings.require(large, f"hidden must be that of {name}, of shape {arrays[name].shape}; it is {hidden}")
+    _check_sketch(settings, arrays)
     # An intercept of a thousand would be a thousand columns of ones.
     for name in ("intercept", "biases", "standardise_rewards", "warm_start"):
-        if settings.get(name) not in (None, True, False):
-            raise SnapshotError(f"must have true or false as settings.{name}; it has {settings[name]!r}.")
+        if name in settings and not settings.is_null(name):
+            settings.flag(name)
+
+
+def _check_settings(saved: Fields, settings: dict[str, Any], made: dict[str, Any]) -> None:
+    """Refuse settings other than those of a policy that was made with them: names that are left out, other values."""
+    made = json.loads(json.dumps(made, default=archive.plain))
+    if settings.get("seed") is None:  # files of version 0.1 do not tell it
+        made["seed"] = None
+    if saved.format == 1:  # it has fewer names, and fewer fields in the description of a radius
+        made = {name: made[name] for name in settings.keys() & made.keys()} | {"beta": settings.get("beta")}
+    for name in sorted(made):
+        saved.require(name in settings or saved.format == 1, f"settings.{name} must be there")
+        came = settings.get(name)
+        saved.require(came == made[name], f"settings.{name} must be {made[name]!r}; it is {shortened(came)}")
+    left = settings.keys() - made.keys()
+    saved.require(not left, f"settings.{min(left, default='')} is none of its policy's")
 
 
 def _read_settings(saved: dict[str, Any], beta: Beta | None) -> dict[str, Any]:
@@ -88,11 +131,11 @@ def _kinds_of(kind: Any) -> Iterator[Any]:
         yield from _kinds_of(made)
 
 
-def _check_beta(saved: Any, given: Beta | None) -> None:
-    saved = None if saved == FUNCTION else saved
-    if saved is None and given is None:
+def _check_beta(saved: Any, given: Beta | None, format: int) -> None:
+    function = saved == FUNCTION or (saved is None and format == 1)
+    if function and given is None:
         raise InvalidInput(
             "this policy's beta is a function, which a file cannot hold: give it to load(path, beta=...)."
         )
-    if saved is not None and given is not None:
+    if not function and given is not None:
         raise InvalidInput(f"this policy was saved with beta = {saved}; beta is given to load() only for a function.")

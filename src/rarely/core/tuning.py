@@ -31,9 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rarely.core.errors import SnapshotWarning
+from rarely.core.history import History
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Motion, Objective
-from rarely.core.saved import Fields
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.scaling import RewardScale
 from rarely.core.training import ATTEMPTS, HOPELESS, Outcome, Plan, allowed_loss, objective_of, refusal
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
@@ -237,9 +238,9 @@ class Tuning:
         return numbers, {"predictions": self.predictions, "rewards": self.rewards, "weights": self.weights}
 
     @classmethod
-    def restored(cls, saved: Fields) -> Tuning:
-        """The saved value; of a file from before predictions were kept, without what was held out."""
-        old = "errors" in saved
+    def restored(cls, saved: Fields, history: History, *, trained: bool) -> tuple[Tuning, bool]:
+        """The saved value, and whether it is from before predictions were kept: then without what was held out."""
+        old = "errors" in saved and not saved.since(2, "predictions")
         with saved:
             values = saved.array("errors" if old else "predictions", (None, len(PATHS), len(RUNGS)), missing=True)
             rows = len(values)
@@ -254,9 +255,17 @@ class Tuning:
                 weights=saved.array("weights", (rows,), least=0, most=1),
             )
             saved.require(rows <= RECENT, f"at most {RECENT} rows may be kept; there are {rows}")
-            saved.require(tuning.turn > 0 or not rows, "rows may be kept from the first turn on alone")
+            turned = tuning.turn > 0
+            saved.require(turned == trained, "turn must be above 0 where something was learned, and only there")
+            saved.require(turned or not rows, "rows may be kept from the first turn on alone")
+            inside = tuning.first + rows <= len(history)
+            saved.require(inside, f"rows must be among the {len(history)} of the history")
+            told = history.rewards[tuning.first : tuning.first + rows]
             predicted = ~np.isnan(tuning.predictions).all(axis=(1, 2))
-            saved.require(not np.isnan(rewards[predicted]).any(), "every row with a prediction must have a reward")
+            # They stood on the scale of rewards in between, so they are the same but for rounding.
+            near = np.abs(rewards - told) <= CLOSE * np.max(np.abs(told[~np.isnan(told)]), initial=0.0)
+            fits = np.where(predicted, near, np.isnan(rewards)).all()
+            saved.require(bool(fits), "rewards must be those of the rows with a prediction, and NaN in the others")
         if old and not np.isnan(values).all():
             warnings.warn(
                 "the snapshot was written before self-tuning kept its held-out predictions, so their errors are "
@@ -264,7 +273,7 @@ class Tuning:
                 SnapshotWarning,
                 stacklevel=2,
             )
-        return tuning
+        return tuning, old
 
 
 def tune(

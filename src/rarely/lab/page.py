@@ -55,7 +55,7 @@ def render(
     figures: Path,
     doubts: Sequence[str] = (),
 ) -> str:
-    """The whole page; `doubts` are what its reader must know about the records."""
+    """The whole page; `doubts` are warnings about the records."""
     problems = [(name, list(group)) for name, group in groupby(comparisons, key=lambda c: c.problem)]
     sections = [
         _head(records, comparisons),

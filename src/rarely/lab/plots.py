@@ -242,7 +242,8 @@ def _representative(comparison: Comparison) -> list[tuple[Series, Any]]:
 
 
 def _title(comparison: Comparison) -> str:
-    return f"{comparison.problem}, {comparison.preset}"
+    problem = comparison.problem.replace("$", r"\$")  # between two of them a formula would stand
+    return f"{problem}, {comparison.preset}"
 
 
 def plain_numbers(*given: Axis) -> None:

@@ -1,6 +1,6 @@
-"""What a record must be, digest or none: fields of the right kind, counts that fit, and numbers that a run can have.
+"""Checks of a record, with or without digest: fields of the right kind, counts that fit, numbers that a run can have.
 
-A record without a digest can still have been edited within these bounds, and is marked wherever it is used.
+A record without a digest may still have been edited within these bounds, so it is marked wherever it is used.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "fixed": ("batches",),
     "adaptive": ("batches", "log_ratio"),
 }
-"""What each kind of configuration sets; the others are null."""
+"""The settings of each kind of configuration; the others are null."""
 ENVIRONMENT = ("machine", "system", "python", "numpy", "rarely")
 ROUNDED = 1e-4
 """Curves are on record with four decimals."""
 WIDEST = 1000
-"""Contexts beyond which a quadratic world is not made again to see what it allows."""
+"""Numbers in a context beyond which a quadratic world is not made again for its bound."""
 
 
 def check_record(data: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def _configuration(given: JsonObject) -> Configuration:
 
 
 def _check_question(record: JsonObject, asked: JsonObject, configuration: Configuration) -> None:
-    """Its name, and the hash of what it answers, follow from the question."""
+    """The record's name and its identity follow from the question."""
     problem, world = asked.inside("problem"), asked.inside("world")
     name, seed = problem.text("name"), asked.whole("seed", 0)
     problem.one_of("base", sorted({"", PROBLEMS[name].base if name in PROBLEMS else ""}))

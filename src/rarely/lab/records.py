@@ -38,7 +38,7 @@ SUFFIX = ".json.gz"
 PART = ".part"
 """What a file is called while it is written."""
 ASIDE = ".refused"
-"""What a refused record is called once its cell is played again."""
+"""The suffix of a refused record once its cell is played again."""
 PER_VIEW = ("dim", "view", "constant", "context_scale")
 """What differs between the views of one world."""
 CAUSES = {"fixed": "grid", "adaptive": "determinant"}
@@ -172,13 +172,13 @@ def make_record(cell: Cell, played: Played, wall: float) -> Record:
         "peak_memory": peak_memory(),
         "environment": describe(),
     }
-    check_record(data)  # what would be refused later fails now, with its cell's name
+    check_record(data)  # a record that would be refused later fails now, with its cell's name
     return Record(data)
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a folder holds."""
+    """The records of a folder, and the files that are refused."""
 
     records: list[Record]
     refused: list[Refusal]
@@ -308,7 +308,7 @@ class Store:
 
 
 def _put_aside(path: Path) -> None:
-    """Under a name that is free: what was refused may still be wanted."""
+    """Rename a refused file to a free name: somebody may still want it."""
     number, aside = 1, path.with_name(f"{path.name}{ASIDE}")
     while os.path.lexists(aside):
         number += 1

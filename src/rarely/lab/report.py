@@ -24,7 +24,7 @@ class NothingToReport(RarelyError):
 
 
 class Report(NamedTuple):
-    """What was written, and what it rests on."""
+    """A written report, and the records that it rests on."""
 
     path: Path
     """The page."""
@@ -75,7 +75,7 @@ def claims_json(judged: list[Judged], found: Found, out: Path) -> dict[str, obje
 
 
 def doubts_about(found: Found, out: Path) -> list[str]:
-    """What a reader must know about the records: how many are refused, which and why; how many have no digest."""
+    """Warnings about the records: how many are refused, which and why; how many have no digest."""
     doubts = []
     if count := len(found.refused):
         each = "; ".join(f"{file.path.relative_to(out).as_posix()} ({file.reason})" for file in found.refused)
@@ -84,7 +84,7 @@ def doubts_about(found: Found, out: Path) -> list[str]:
     if count := _without_digest(found):
         doubts.append(
             f"{count} of {len(found.records)} records are without digest, because version 0.1 wrote them: their "
-            "numbers are such as a run can have, but an edit would not show."
+            "numbers are plausible, but an edit would not show."
         )
     return doubts
 

@@ -1,7 +1,7 @@
 """Files of JSON with a digest of their own content, so that a changed number does not pass for a measured one.
 
 The digest is SHA-256 over canonical JSON (sorted names, no spaces) of everything but the digest itself. It shows
-damage and edits by hand; whoever wants to forge a file can compute it too.
+damage and edits by hand. It is no signature: a forger can compute it too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ LARGEST_FILE = 2**28
 """Bytes that a file may unpack to: about a thousand times those of a run of 2000 rounds."""
 DEEPEST = 20
 _DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)
-"""What a file that is damaged, or none, makes the readers raise."""
+"""Errors of the readers for a damaged or missing file."""
 
 
 class Malformed(ValueError):
-    """What a file holds is not what it should hold; the message says what, and leaves the file to the caller."""
+    """A file without the content that it should have; the message says what is wrong, and the caller names the file."""
 
 
 def digest_of(content: dict[str, Any]) -> str:

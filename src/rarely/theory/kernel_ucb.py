@@ -17,15 +17,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rarely.core.choice import Mixture, Optimist, mixed
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Limit, Widths
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Dual, Limit, Widths
 from rarely.core.covariance.cholesky import ridge_solution
-from rarely.core.covariance.dual import Dual
 from rarely.core.draws import Seed, seeded
 from rarely.core.errors import check_choice, check_flag, check_whole
 from rarely.core.factors import Factors
 from rarely.core.forgetting import Forgetting
 from rarely.core.history import History
-from rarely.core.learner import Learner, Lesson, Standardised
+from rarely.core.learner import Lesson, Standardised
+from rarely.core.maker import CovarianceMaker
 from rarely.core.objective import ENOUGH, TURNS
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion
@@ -88,6 +88,9 @@ class KernelLearner:
         values = self.kernel.cross(x, self.points) @ self.coefficients if len(self.points) else np.zeros(len(x))
         factors = Factors((x,), (np.full((len(x), 1), np.sqrt(self.kernel.gain)),))
         return self.rewards.center + self.rewards.spread * values, factors
+
+    def features(self, contexts: Array) -> Factors:
+        return self.assess(contexts)[1]
 
     @property
     def follows(self) -> bool:
@@ -152,17 +155,22 @@ class KernelLearner:
         numbers |= {"reward_center": self.rewards.center, "reward_spread": self.rewards.spread, "step": self.used_step}
         return numbers, arrays | {"points": self.points, "coefficients": self.coefficients}
 
-    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> KernelLearner:
-        saved = Fields("learner", numbers, arrays)
-        points = saved.array("points", (None, self.scale.affine.scaled_dim))
-        return replace(
-            self,
-            scale=ContextScale.restored(numbers, arrays),
-            points=points,
-            coefficients=saved.array("coefficients", (len(points),)),
-            rewards=RewardScale(saved.number("reward_center"), saved.number("reward_spread", above=0)),
-            used_step=None if numbers.get("step") is None else saved.number("step", above=0),
-        )
+    def restored(self, saved: Fields, history: History, *, trained: bool) -> KernelLearner:
+        with saved:
+            points = saved.array("points", (None, self.scale.affine.scaled_dim))
+            most = history.arrived if trained else 0
+            saved.require(len(points) <= most, f"there must be at most {most} points, as many as rewards learned from")
+            step = None if saved.is_null("step") else saved.number("step", above=0)
+            stepped = self.steps is not None and len(points) > 0
+            saved.require((step is not None) == stepped, "step must be there after a training in steps, and only then")
+            return replace(
+                self,
+                scale=self.scale.restored(saved, len(history), trained=trained),
+                points=points,
+                coefficients=saved.array("coefficients", (len(points),)),
+                rewards=RewardScale.restored(saved, fitted=len(points) > 0 and self.standardise_rewards),
+                used_step=step,
+            )
 
 
 def _top_eigenvalue(matrix: Array) -> float:
@@ -175,6 +183,18 @@ def _top_eigenvalue(matrix: Array) -> float:
         if abs(value - previous) <= ENOUGH * value:
             break
     return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelCovarianceMaker(CovarianceMaker):
+    """Z of features that only their inner products tell: the dual form, whatever was asked for."""
+
+    kernel: NTK
+
+    def empty(self, widths: Widths, ahead: int = 0) -> Covariance:
+        limit = Limit(widths, self.memory_limit, self.horizon)
+        limit.check_rounds("dual", self.horizon or 0)
+        return Dual(widths, self.ridge, limit, partial(inner_products, self.kernel))
 
 
 class KernelUCB(Policy):
@@ -244,6 +264,7 @@ class KernelUCB(Policy):
             seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,
+            maker=partial(KernelCovarianceMaker, kernel=self._kernel),
         )
 
     @property
@@ -252,11 +273,6 @@ class KernelUCB(Policy):
         assert isinstance(self._learner, KernelLearner)
         return self._learner.scale.affine
 
-    def _empty_covariance(self, learner: Learner, ridge: float, horizon: int | None, ahead: int) -> Covariance:
-        limit = Limit(learner.widths, self._memory_limit, horizon)
-        limit.check_rounds("dual", horizon or 0)
-        return Dual(learner.widths, ridge, limit, partial(inner_products, self._kernel))
-
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as JSON."""
         return encoded(
@@ -264,7 +280,7 @@ class KernelUCB(Policy):
             | {
                 "dim": self.dim,
                 "schedule": self._schedule,
-                "ridge": self._state.frozen.ridge,
+                "ridge": self._maker.ridge,
                 "beta": self._beta,
                 "context_scale": self._scale,
                 "exploration": self._exploration,

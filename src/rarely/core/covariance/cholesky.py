@@ -18,10 +18,12 @@ import numpy as np
 from rarely.core import scores
 from rarely.core.errors import JitterWarning, NotPositiveDefinite
 from rarely.core.rows import shallow
-from rarely.core.saved import Fields
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Array
 
 PANEL = 128
+SMALL = 16
+"""Rows that are inverted one by one."""
 JITTERS = (1e-12, 1e-10, 1e-8)
 """Tried in turn, relative to the largest diagonal entry."""
 
@@ -75,14 +77,67 @@ def _lower(matrix: Array) -> Array:
     return lower
 
 
-def _inverse(lower: Array) -> Array:
-    return scores.inverse(lower) if scores.compiled(len(lower)) else np.tril(np.linalg.inv(lower))
+def lower_inverse(lower: Array) -> Array:
+    """The inverse of a lower triangular matrix.
+
+    >>> lower_inverse(np.array([[2.0, 0.0], [1.0, 1.0]]))
+    array([[ 0.5,  0. ],
+           [-0.5,  1. ]])
+    """
+    if scores.compiled(len(lower)):
+        return scores.inverse(lower)
+    out = np.zeros(lower.shape)
+    _invert(lower, out)
+    return out
+
+
+def _invert(lower: Array, out: Array) -> None:
+    """By halves. NumPy's inverse exchanges rows first, which loses the digits that a triangle keeps."""
+    if len(lower) <= SMALL:
+        for i, row in enumerate(lower):
+            out[i, i] = 1 / row[i]
+            out[i, :i] = -out[i, i] * (row[:i] @ out[:i, :i])
+        return
+    half = len(lower) // 2
+    _invert(lower[:half, :half], out[:half, :half])
+    _invert(lower[half:, half:], out[half:, half:])
+    out[half:, :half] = -(out[half:, half:] @ (lower[half:, :half] @ out[:half, :half]))
+
+
+def pivoted(matrix: Array, least: float) -> tuple[list[int], Array]:
+    """Which rows of a matrix with 1 on its diagonal span it, and their Cholesky factor.
+
+    The next row is always the one with the largest entry left on the diagonal; the last has more than `least`.
+
+    >>> pivoted(np.array([[1.0, 1.0, 0.6], [1.0, 1.0, 0.6], [0.6, 0.6, 1.0]]), 1e-9)
+    ([0, 2], array([[1. , 0. ],
+           [0.6, 0.8]]))
+    """
+    left, lower = np.ones(len(matrix)), np.zeros(matrix.shape)
+    rows: list[int] = []
+    while left.max() > least:
+        best, j = int(np.argmax(left)), len(rows)
+        column = matrix[best] - lower[:, :j] @ lower[best, :j]
+        lower[:, j] = column / np.sqrt(column[best])
+        left -= lower[:, j] * lower[:, j]
+        rows.append(best)
+        left[rows] = 0.0
+    return rows, np.tril(lower[rows, : len(rows)])
 
 
 def ridge_solution(matrix: Array, moment: Array) -> Array:
     """matrix⁻¹ moment for a small regularised matrix; `NotPositiveDefinite` as `cholesky` has it."""
     factor = cholesky(matrix)[0]
     return np.asarray(np.linalg.solve(factor.T, np.linalg.solve(factor, moment)), np.float64)
+
+
+def is_symmetric(matrix: Array) -> bool:
+    """Whether a matrix with a positive diagonal is symmetric, rounding aside."""
+    diagonal = np.diagonal(matrix)
+    if not (diagonal > 0).all():
+        return False
+    root = np.sqrt(diagonal)
+    return bool((np.abs(matrix - matrix.T) <= CLOSE * root * root[:, None]).all())
 
 
 def whole_panels(solved: Array) -> Array:
@@ -169,7 +224,7 @@ class GrowingCholesky:
             block, width = new[:, start : start + offset + count], offset + count
             # [[L, 0], [M, N]]⁻¹ = [[L⁻¹, 0], [−N⁻¹ML⁻¹, N⁻¹]]
             last = block[:, offset:]
-            corner = 1 / last if count == 1 else _inverse(last)
+            corner = 1 / last if count == 1 else lower_inverse(last)
             inverse = self._inverse[i]
             inverse[offset:width, offset:width] = corner
             below = scores.product(inverse[:offset, :offset].T, block[:, :offset])
@@ -203,6 +258,15 @@ class GrowingCholesky:
         diagonals = [np.diagonal(inverse) for inverse in self._inverse]
         return float(-2 * np.log(np.concatenate([np.ones(0), *diagonals])[:rows]).sum())
 
+    def leading(self, rows: int) -> GrowingCholesky:
+        """The factor of the leading block of that many rows."""
+        other = shallow(self)
+        panels = -(-rows // PANEL)
+        other._left, other._inverse = self._left[:panels], self._inverse[:panels]
+        other._places = (self._places[0][:panels], self._places[1][:panels])
+        other._size = rows
+        return other
+
     def packed(self) -> Array:
         """Every number that is kept, in one dimension: panel by panel, rows of (left part, inverse)."""
         parts = [np.empty(0)]
@@ -225,6 +289,36 @@ class GrowingCholesky:
             factor._add_panel(left, inverse)
         factor._size = size
         return factor
+
+    def diagonal_blocks(self) -> list[Array]:
+        """The diagonal blocks of L, whose inverses are kept."""
+        sizes = (min(PANEL, self._size - i * PANEL) for i in range(len(self._inverse)))
+        return [lower_inverse(inverse[:n, :n]) for n, inverse in zip(sizes, self._inverse, strict=True)]
+
+    def product(self, vector: Array) -> Array:
+        """L times a vector."""
+        out = np.empty(self._size)
+        for i, block in enumerate(self.diagonal_blocks()):
+            rows = slice(i * PANEL, i * PANEL + len(block))
+            out[rows] = self._left[i][: len(block)] @ vector[: i * PANEL] + block @ vector[rows]
+        return out
+
+    def transposed_product(self, vector: Array) -> Array:
+        """Lᵀ times a vector."""
+        out = np.zeros(self._size)
+        for i, block in enumerate(self.diagonal_blocks()):
+            rows = slice(i * PANEL, i * PANEL + len(block))
+            out[: i * PANEL] += vector[rows] @ self._left[i][: len(block)]
+            out[rows] += vector[rows] @ block
+        return out
+
+    def squared_norms(self) -> Array:
+        """Of the rows of L: the diagonal of A."""
+        parts = [np.empty(0)]
+        for i, block in enumerate(self.diagonal_blocks()):
+            left = self._left[i][: len(block)]
+            parts.append(np.einsum("ij,ij->i", left, left) + np.einsum("ij,ij->i", block, block))
+        return np.concatenate(parts)
 
     @classmethod
     def read(cls, saved: Fields, name: str, size: int) -> GrowingCholesky:

@@ -1,81 +1,155 @@
-"""Chosen features, and an orthonormal basis of their span.
+"""Chosen features, and every other feature as a combination of them.
 
     S    points     (k, p)  chosen features, as factors; Φ_S in formulas
-    K    _products  (k, k)  Φ_SΦ_Sᵀ; its lower half is kept, with half the diagonal
-    T    _basis     (k, k)  TΦ_S is orthonormal: the inverse of K's Cholesky factor
-    z               (k, n)  TΦ_Sφ: coordinates of φ's projection Pφ onto the span
-    ρ               (n,)    ‖φ‖² − ‖z‖², the squared norm of the remainder φ − Pφ
+    K    gram       (k, k)  Φ_SΦ_Sᵀ
+    T    _basis     (m, k)  TΦ_S is orthonormal; one row for each pivot, 0 in the columns of spare points
+    w    weights    (n, k)  TᵀTΦ_Sφ: A = Φ_Sᵀw stands for φ, its projection onto the span of the pivots
+    R               (p,)    φ − A, the remainder
+    γ    growth     (n,)    ‖φ‖ + Σ_j |w_j|‖φ_j‖
 
-A new point adds a row to T and a coordinate to z, and changes none that was there.
+Pivots are points that are independent of each other beyond rounding. The other points are spare: they stand for
+themselves and for no other round. Rounding changes an entry of K by a few ε‖φ_i‖‖φ_j‖, so ‖R‖² is known to within a
+few εγ² and no better (docs/decisions/0016).
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from rarely.core.covariance.cholesky import lower_inverse, pivoted
 from rarely.core.covariance.price import Widths
 from rarely.core.factors import FactorRows, Factors, gram
-from rarely.core.rows import Rows
+from rarely.core.rows import Rows, shallow
 from rarely.core.types import Array, Arrays
 
-ROUNDING = 1e-13
-"""ρ below this part of (‖φ‖ + Σ_j |w_j|‖φ_j‖)², where Pφ = Σ_j w_j φ_j, may be nothing but rounding."""
+EPSILON = float(np.finfo(np.float64).eps)
+INDEPENDENT = 100.0
+"""A pivot's ‖R‖² exceeds what rounding may hide of it this many times."""
+ACCURATE = 100 * EPSILON
+"""Weights with a relative error of no more need no further pass."""
+NEAR = 1e4
+"""The roughness from which points count as nearly dependent."""
 
 
 class Dictionary:
     """At most `size` points, in the order in which they were chosen."""
 
     def __init__(self, widths: Widths, size: int) -> None:
-        self._size = size
-        self._points, self._products, self._basis = FactorRows(widths), Rows(size), Rows(size)
+        self.size = size
+        self.rounding = EPSILON * math.sqrt(max(map(max, widths)))
+        """What rounding may hide of ‖R‖², relative to γ²; inner products have as many terms as a layer is wide."""
+        self._points, self._basis, self._pivots = FactorRows(widths), Rows(size), Rows(None, np.int64)
+        self._products: Array = np.empty((size, size))
+        """K. Forks share the buffer: each reads the rows and columns of its own points alone."""
+        self._roughness = 0.0
+        """The largest Σ_j T_ij²‖φ_j‖² of a row of T: it multiplies the rounding of K."""
 
     def __len__(self) -> int:
         return len(self._points)
 
+    @property
+    def pivots(self) -> int:
+        """The number of pivots."""
+        return len(self._pivots)
+
+    @property
+    def passes(self) -> int:
+        """How often to project what weights leave: each pass multiplies their error by ε·roughness."""
+        error = min(EPSILON * self._roughness, 0.1)
+        return math.ceil(math.log(ACCURATE) / math.log(error)) if error > ACCURATE else 1
+
+    @property
+    def dependent(self) -> bool:
+        """Whether some points are nearly a combination of others."""
+        return self._roughness > NEAR or self.pivots < len(self)
+
+    @property
+    def gram(self) -> Array:
+        """K."""
+        return self._products[: len(self), : len(self)]
+
+    @property
+    def norms(self) -> Array:
+        """‖φ_j‖ of the points, (k,)."""
+        return np.asarray(np.sqrt(np.diagonal(self.gram)))
+
     def products(self, factors: Factors, points: int) -> Array:
-        """Φ_Sφ of each feature, (points, n), with the first so many points."""
+        """Φ_Sφ of each feature with the first `points` points, (points, n)."""
         return gram(self._points.view[:points], factors)
 
-    def coordinates(self, products: Array) -> Array:
-        """z from Φ_Sφ, of as many points."""
-        points = len(products)
-        return np.asarray(self._basis.view[:points, :points] @ products)
+    def weights(self, products: Array) -> Array:
+        """TᵀTx for each row x of an (n, k) array."""
+        basis = self._basis.view[:, : len(self)]
+        return np.asarray((products @ basis.T) @ basis)
 
-    def add(self, factors: Factors, products: Array, square: float) -> Array | None:
-        """Make a feature a point, given its Φ_Sφ and ‖φ‖², and return its row of T.
-
-        One whose remainder is mere rounding does not become a point: None. So K never needs a jitter.
-        """
+    def add(self, factors: Factors, products: Array, square: float) -> None:
+        """Add a spare point, given its Φ_Sφ and ‖φ‖²."""
         points = len(self)
-        basis, half = self._basis.view[:, :points], self._products.view[:, :points]
-        weights = basis.T @ (basis @ products)
-        # Projected a second time, as Gram and Schmidt must on a computer, or T would lose its orthogonality.
-        weights += basis.T @ (basis @ (products - half @ weights - weights @ half))
-        left = square - weights @ products
-        norms = np.sqrt(2 * np.diagonal(half))
-        if left <= ROUNDING * (np.sqrt(square) + np.abs(weights) @ norms) ** 2:
-            return None
-        rows = np.zeros((2, self._size))
-        rows[0, : points + 1] = np.append(-weights, 1.0) / np.sqrt(left)
-        rows[1, : points + 1] = np.append(products, square / 2)
-        self._basis.append(rows[:1])
-        self._products.append(rows[1:])
+        self._products[points, :points] = self._products[:points, points] = products
+        self._products[points, points] = square
         self._points.append(factors)
-        return rows[0, : points + 1]
+
+    def make_pivot(self, weights: Array, remainder: float) -> Array:
+        """Make the last point a pivot, given its w on the points before it and ‖R‖²; returns its row of T."""
+        row: Array = np.append(-weights, 1.0) / np.sqrt(remainder)
+        self._basis.append(row[None])
+        self._pivots.append(np.array([len(self) - 1]))
+        self._roughness = max(self._roughness, float(row * row @ np.diagonal(self.gram)))
+        return row
+
+    def choose_pivots(self) -> None:
+        """Choose the pivots anew among all points; the next is always the one with most of its norm left."""
+        norms = self.norms
+        pivots, lower = pivoted(self.gram / np.outer(norms, norms), INDEPENDENT * self.rounding)
+        rows = np.zeros((len(pivots), len(self)))
+        rows[:, pivots] = lower_inverse(lower) / norms[pivots]
+        self._basis, self._pivots = Rows(self.size), Rows(None, np.int64)
+        self._basis.append(rows)
+        self._pivots.append(np.array(pivots))
+        self._measure_roughness()
+
+    def _measure_roughness(self) -> None:
+        rows = np.square(self._basis.view[:, : len(self)]) @ np.diagonal(self.gram)
+        self._roughness = float(np.max(rows, initial=0.0))
+
+    def short_weights(self, products: Array, limit: float) -> Array:
+        """Weights from Φ_Sφ by conjugate gradients, stopped before Σ_j |w_j|‖φ_j‖ exceeds the limit."""
+        norms = self.norms
+        found, left = np.zeros(len(self)), products / norms
+        step, square = left, left @ left
+        for _ in range(len(self)):
+            image = (step / norms) @ self.gram / norms
+            curvature = step @ image
+            if curvature <= self.rounding * (step @ step):
+                break
+            further = found + square / curvature * step
+            if np.abs(further).sum() > limit:
+                break
+            found, left = further, left - square / curvature * image
+            step, square = left + (left @ left) / square * step, left @ left
+        return np.asarray(found / norms)
 
     def fork(self, points: int | None = None) -> Dictionary:
-        """A dictionary that starts with this one's first so many points, or all; see `Rows.fork`."""
-        other = Dictionary((), self._size)
+        """A dictionary that starts with the first `points` points of this one, or all; see `Rows.fork`."""
+        other = shallow(self)
+        pivots = None if points is None else int(np.count_nonzero(self._pivots.view < points))
         other._points = self._points.fork(points)
-        other._products, other._basis = self._products.fork(points), self._basis.fork(points)
+        other._basis, other._pivots = self._basis.fork(pivots), self._pivots.fork(pivots)
+        if points is not None:
+            other._measure_roughness()
         return other
 
     def state(self) -> Arrays:
         """Arrays from which `restore` makes the same dictionary."""
-        return self._points.state() | {"products": self._products.view, "basis": self._basis.view}
+        arrays = {"products": self.gram, "basis": self._basis.view, "pivots": self._pivots.view}
+        return self._points.state() | arrays
 
     def restore(self, arrays: Arrays) -> None:
         """Take over a saved state; no points may be here yet."""
         self._points.restore(arrays)
-        self._products.append(arrays["products"])
+        self._products[: len(self), : len(self)] = arrays["products"]
         self._basis.append(arrays["basis"])
+        self._pivots.append(arrays["pivots"])
+        self._measure_roughness()

@@ -21,7 +21,7 @@ from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import shallow
-from rarely.core.saved import Fields
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Array, Arrays
 
 InnerProducts = Callable[[Factors, Factors], Array]
@@ -112,3 +112,6 @@ class Dual:
                 ("frozen_log_det", self.frozen_log_det, self._frozen),
             ):
                 saved.require_close(name, value, self._factor.log_det(rows) - rows * float(np.log(self.ridge)))
+            diagonal = self.past.view.squared_norms + self.ridge
+            same = bool((np.abs(self._factor.squared_norms() - diagonal) <= CLOSE * diagonal.max(initial=0)).all())
+            saved.require(same, "factor must be that of the saved rounds")

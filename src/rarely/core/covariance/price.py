@@ -10,7 +10,7 @@ dual         8(t²/2 + 128t + ct)          t² + 2ct
 primal       8·(3p² + 2.5p²)              p²           (Z and two factors; a block of pending rounds)
 diagonal     8·3p                         3p
 last_layer   8·5.5m²                      m²
-sketched     8(7.5r² + 2cr)               3r² + 2cr    (points; as many lost rounds, for the error bound)
+sketched     8(9r² + 2cr)                 2r² + 2cr    (points; as many lost rounds, for the error bound)
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def price(kind: str, widths: Widths, rounds: int, sketch: Sketch = DEFAULT_SKETC
         case "last_layer":
             return Price(kind, False, 44 * m * m, m * m)
         case _:
-            return Price(kind, False, r * (60 * r + 16 * c), r * (3 * r + 2 * c))
+            return Price(kind, False, r * (72 * r + 16 * c), r * (2 * r + 2 * c))
 
 
 @dataclass(frozen=True, slots=True)

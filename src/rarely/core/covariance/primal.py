@@ -15,12 +15,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import GrowingCholesky
+from rarely.core.covariance.cholesky import JITTERS, GrowingCholesky, is_symmetric
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal
 from rarely.core.factors import Factors
 from rarely.core.rows import Rows, shallow
-from rarely.core.saved import Fields
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.scores import product
 from rarely.core.types import Array, Arrays
 
@@ -36,16 +36,25 @@ class Primal:
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)
-        p = sum(o * i for o, i in widths)
+        self.parameters = sum(o * i for o, i in widths)
         self.ridge, self.rounds, self._jitters = ridge, 0, 0
-        self._matrix: Array = ridge * np.eye(p)
-        self._running = GrowingCholesky.of(self._matrix)[0]
-        self._frozen = self._running
         self.log_det = self.frozen_log_det = 0.0
         self._clear_pending()
 
+    _matrix: Array
+    _running: GrowingCholesky
+    _frozen: GrowingCholesky
+
+    def __getattr__(self, name: str) -> Any:
+        """Z_1 = λI and its factor, made when first asked for: a form that takes over a saved state never asks."""
+        if name not in ("_matrix", "_running", "_frozen"):
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        self._matrix = self.ridge * np.eye(self.parameters)
+        self._running = self._frozen = GrowingCholesky.of(self._matrix)[0]
+        return self.__dict__[name]
+
     def _clear_pending(self) -> None:
-        p = len(self._matrix)
+        p = self.parameters
         self._pending, self._solved, self._factor = Rows(p), Rows(p), GrowingCholesky()
 
     @property
@@ -53,23 +62,23 @@ class Primal:
         return self._jitters + self._factor.jitters
 
     def block(self) -> int:
-        return max(1, min(1024, BLOCK_NUMBERS // len(self._matrix)))
+        return max(1, min(1024, BLOCK_NUMBERS // self.parameters))
 
     def measure(self, factors: Factors) -> Candidates:
-        solved = self._frozen.solve(factors.columns(), len(self._matrix))
+        solved = self._frozen.solve(factors.columns(), self.parameters)
         return Candidates(factors, np.einsum("ij,ij->j", solved, solved), solved)
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors = chosen.factors
         waiting = len(self._pending)
-        if waiting and waiting + len(factors) > len(self._matrix):
+        if waiting and waiting + len(factors) > self.parameters:
             self._absorb()
         columns = factors.columns()
         # Until the batch's first block is absorbed the two matrices have one factor, and scoring has solved it.
         if self._running is self._frozen and chosen.solved is not None:
             solved = chosen.solved.T
         else:
-            solved = self._running.solve(columns, len(self._matrix)).T
+            solved = self._running.solve(columns, self.parameters).T
         corner = product(solved, solved)
         corner.flat[:: len(factors) + 1] += 1.0
         rows = self._factor.border(product(self._solved.view, solved), corner)
@@ -79,7 +88,7 @@ class Primal:
     def accept(self, proposal: Proposal, count: int) -> None:
         if not count:
             return
-        p = len(self._matrix)
+        p = self.parameters
         kept = proposal.rows[:count]
         self._pending.append(kept[:, :p])
         self._solved.append(kept[:, p : 2 * p])
@@ -100,7 +109,7 @@ class Primal:
     def _factorise(self) -> None:
         self._running, log_det = GrowingCholesky.of(self._matrix)
         self._jitters += self._running.jitters
-        self.log_det = log_det - len(self._matrix) * float(np.log(self.ridge))
+        self.log_det = log_det - self.parameters * float(np.log(self.ridge))
 
     def _absorb(self) -> None:
         if not len(self._pending):
@@ -141,7 +150,7 @@ class Primal:
         return numbers, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        p = len(self._matrix)
+        p = self.parameters
         with Fields("covariance", numbers, arrays) as saved:
             self._matrix = saved.array("matrix", (p, p))
             self._running = self._frozen = GrowingCholesky.read(saved, "running", p)
@@ -159,3 +168,26 @@ class Primal:
             grown = self._running.log_det(p) + self._factor.log_det(len(pending))
             saved.require_close("log_det", self.log_det, grown - prior)
             saved.require_close("frozen_log_det", self.frozen_log_det, self._frozen.log_det(p) - prior)
+            self._check_factors(saved)
+
+    def _check_factors(self, saved: Fields) -> None:
+        """Refuse factors that belong to another matrix or to other rounds, by the product with one vector."""
+        saved.require(is_symmetric(self._matrix), "matrix must be symmetric with a positive diagonal")
+        root = np.sqrt(np.diagonal(self._matrix))
+        # |Z_ij| ≤ √(Z_ii·Z_jj), and rounding is as small a part of that (Higham, 2002, theorem 10.5).
+        probe = np.cos(np.arange(float(self.parameters)))
+        off = self._matrix @ probe - self._running.product(self._running.transposed_product(probe))
+        slack = CLOSE * root * (root @ np.abs(probe))
+        if self._jitters:
+            slack += 2 * JITTERS[-1] * float(root.max()) ** 2
+        saved.require(bool((np.abs(off) <= slack).all()), "running must be the factor of matrix")
+        probe = np.cos(np.arange(float(len(self._pending))))
+        solved = self._solved.view
+        norms = np.sqrt(np.einsum("ij,ij->i", solved, solved))
+        off = probe @ self._pending.view - self._running.product(probe @ solved)
+        saved.require(
+            bool((np.abs(off) <= CLOSE * root * (norms @ np.abs(probe))).all()), "solved must belong to pending"
+        )
+        grown = 1 + np.square(norms)
+        same = np.abs(self._factor.squared_norms() - grown) <= CLOSE * grown.max(initial=0)
+        saved.require(bool(same.all()), "factor must be that of the pending rounds")

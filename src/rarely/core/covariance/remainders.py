@@ -31,7 +31,7 @@ from rarely.core.covariance.price import Widths
 from rarely.core.covariance.protocol import EXACT, ErrorBound
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import Rows, shallow
-from rarely.core.types import Array, Arrays, IntArray
+from rarely.core.types import Array, Arrays
 
 
 def excess(ratio: float) -> float:
@@ -53,37 +53,37 @@ class Remainders:
         self._open_block()
 
     def _open_block(self) -> None:
-        self._block, self._points, self._squares = FactorRows(self._widths), Rows(None, np.int64), Rows(None)
+        self._block, self._weights = FactorRows(self._widths), Rows(self._size)
+        self._squares, self._rounding = Rows(None), Rows(None)
 
     def recent(self) -> tuple[int, float]:
         """Rounds of the open block, and their Σ‖R_s‖²."""
         return len(self._block), float(self._squares.view.sum())
 
-    def add(self, factors: Factors, squares: Array, points: IntArray, dictionary: Dictionary) -> None:
-        """Add lost rounds: ‖R_s‖² of each, and how many of the dictionary's points there were for it."""
+    def add(self, factors: Factors, weights: Array, squares: Array, rounding: Array, dictionary: Dictionary) -> None:
+        """Add lost rounds: weights on the points, (n, k), ‖R_s‖² at most, and what rounding has of that."""
         self._count += len(squares)
         self._total += float(squares.sum())
         done = 0
         while done < len(factors):
             upto = done + self._size - len(self._block)
             self._block.append(factors[done:upto])
-            self._points.append(points[done:upto])
+            self._weights.append(weights[done:upto])
             self._squares.append(squares[done:upto])
+            self._rounding.append(rounding[done:upto])
             done = upto
             if len(self._block) == self._size:
                 self._closed += self._top(dictionary)
                 self._open_block()
 
     def _top(self, dictionary: Dictionary) -> float:
-        """‖R‖² of the open block."""
+        """‖R‖² of the open block, at most."""
         if not len(self._block):
             return 0.0
-        factors = self._block.view
-        z = dictionary.coordinates(dictionary.products(factors, len(dictionary)))
-        # Along points that came after a round it has a remainder too.
-        later = np.where(np.arange(len(z))[:, None] < self._points.view, 0.0, z)
-        products = gram(factors, factors) - z.T @ z + later.T @ later
-        return max(float(np.linalg.eigvalsh(products)[-1]), 0.0)
+        factors, weights = self._block.view, self._weights.view[:, : len(dictionary)]
+        crossed = weights @ dictionary.products(factors, len(dictionary))
+        products = gram(factors, factors) - crossed - crossed.T + weights @ dictionary.gram @ weights.T
+        return max(float(np.linalg.eigvalsh(products)[-1]), 0.0) + float(self._rounding.view.sum())
 
     def bound(self, dictionary: Dictionary, ridge: float) -> ErrorBound:
         """How far Z~ may be from Z."""
@@ -98,18 +98,21 @@ class Remainders:
     def fork(self) -> Remainders:
         """Remainders that start with these; see `Rows.fork`."""
         other = shallow(self)
-        other._block, other._points, other._squares = self._block.fork(), self._points.fork(), self._squares.fork()
+        other._block, other._weights = self._block.fork(), self._weights.fork()
+        other._squares, other._rounding = self._squares.fork(), self._rounding.fork()
         return other
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays from which `restore` makes the same sums."""
         numbers = {"count": self._count, "total": self._total, "closed": self._closed}
-        return numbers, self._block.state() | {"points": self._points.view, "squares": self._squares.view}
+        rows = {"weights": self._weights, "squares": self._squares, "rounding": self._rounding}
+        return numbers, self._block.state() | {name: row.view for name, row in rows.items()}
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         """Take over a saved state."""
         self._count, self._total, self._closed = numbers["count"], numbers["total"], numbers["closed"]
         self._open_block()
         self._block.restore(arrays)
-        self._points.append(arrays["points"])
+        self._weights.append(arrays["weights"])
         self._squares.append(arrays["squares"])
+        self._rounding.append(arrays["rounding"])

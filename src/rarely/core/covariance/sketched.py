@@ -1,15 +1,17 @@
-"""Z with each past feature projected onto a few chosen ones: an approximation, and it says how good a one.
+"""Z with each past feature as a combination of a few chosen ones: an approximation with a computed error bound.
 
-    S    dictionary  (k, p)  inducing points, k ≤ r: features of chosen rounds, as factors
-    z                (r,)    coordinates of Pφ in an orthonormal basis of their span, 0 for points to come
-    ρ                ()      ‖φ‖² − ‖z‖², the remainder's squared norm
-    M    inner       (r, r)  λI + Σ_s z_s z_sᵀ, each z_s with the points of its own time
+    S    _dictionary  (k, p)  inducing points, k ≤ r: features of chosen rounds, as factors
+    w                 (k,)    weights of a round: A_s = Φ_Sᵀw_s stands for φ_s; a point has A_s = φ_s
+    K                 (k, k)  Φ_SΦ_Sᵀ
+    W                 (k, k)  Σ_s w_s w_sᵀ
 
-    Z~ = λI + Σ_s A_s A_sᵀ, A_s = P_s φ_s          φᵀZ~⁻¹φ = ρ/λ + zᵀM⁻¹z          log det(Z~/λ) = log det(M/λ)
+    Z~ = λI + Σ_s A_s A_sᵀ = λI + Φ_SᵀWΦ_S
+    φᵀZ~⁻¹φ = (‖φ‖² − xᵀ(K + λW⁻¹)⁻¹x)/λ, x = Φ_Sφ          log det(Z~/λ) = log det(K + λW⁻¹) + log det(W/λ)
 
-So M is the primal form over z, r numbers a feature, and neither t nor p enters its size: Nyström's
-approximation (Williams and Seeger, 2001), its points chosen on the way (docs/decisions/0009). A later point
-adds a coordinate in which every earlier round is 0, and changes no score of the frozen matrix.
+This is the dual form of k rounds that count W times, so neither t nor p enters its size: Nyström's approximation
+(Williams and Seeger, 2001) with points chosen on the way (docs/decisions/0009). While every round is a point, W = I and
+it is the dual form itself, with the same rounding; nearly dependent points are no worse here than nearly dependent
+rounds are there (docs/decisions/0016). Later points change no score of the frozen matrix.
 """
 
 from __future__ import annotations
@@ -19,14 +21,22 @@ from typing import Any, Self
 
 import numpy as np
 
+from rarely.core.covariance.compressed import Compressed
 from rarely.core.covariance.dictionary import Dictionary
+from rarely.core.covariance.old_sketch import OldSketch
 from rarely.core.covariance.price import Limit, Widths
-from rarely.core.covariance.primal import Primal
+from rarely.core.covariance.projection import DISTINCT, Projection
 from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.covariance.remainders import Remainders
-from rarely.core.covariance.wrapped import Wrapped
-from rarely.core.factors import Factors, gram
-from rarely.core.types import Array, Arrays, BoolArray
+from rarely.core.errors import SnapshotError
+from rarely.core.factors import Factors
+from rarely.core.rows import shallow
+from rarely.core.types import Arrays, BoolArray
+
+BLOCK_NUMBERS = 2**21
+"""Numbers in the (r, n) arrays of one scoring."""
+TOLERABLE = 0.1
+"""The part of λ that rounding may hide of a lost round's ‖R‖²; long weights beyond that are shortened."""
 
 
 def places(rounds: int, size: int) -> float:
@@ -44,32 +54,30 @@ def places(rounds: int, size: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Projected(Proposal):
-    """Rounds on top of the running sketch; `rows` are their coordinates, (n, r)."""
+    """Rounds on top of the running sketch; `rows` are those of its factor."""
 
-    inner: Proposal
-    dictionary: Dictionary
-    """With the points that the rounds would add."""
-    kept: BoolArray
-    """Which rounds become points."""
-    squares: Array
-    """ρ of the others, 0 for points."""
+    projection: Projection
+
+    @property
+    def kept(self) -> BoolArray:
+        """Which rounds become points."""
+        return self.projection.kept
 
 
-class Sketched(Wrapped):
+class Sketched:
     """The r×r form."""
+
+    kind = "sketched"
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)
         self.ridge, self._size = ridge, limit.sketch.size
         self._dictionary = Dictionary(widths, self._size)
         self._remainders = Remainders(widths, self._size)
-        super().__init__(Primal(((1, self._size),), ridge, limit.unbounded()))
-        self._frozen = 0
-        """Points of the frozen matrix."""
-
-    @property
-    def kind(self) -> str:
-        return "sketched"
+        self._running = Compressed(self._size)
+        self._frozen, self._frozen_rows, self._frozen_points = self._running, 0, 0
+        self._jitters = self.rounds = 0
+        self.log_det = self.frozen_log_det = 0.0
 
     @property
     def points(self) -> int:
@@ -77,81 +85,153 @@ class Sketched(Wrapped):
         return len(self._dictionary)
 
     @property
-    def error_bound(self) -> ErrorBound:
+    def jitters(self) -> int:
+        return self._jitters + self._running.factor.jitters
+
+    @property
+    def error_bound(self) -> ErrorBound | None:
         return self._remainders.bound(self._dictionary, self.ridge)
 
-    def measure(self, factors: Factors) -> Candidates:
-        if not self._frozen:
-            return Candidates(factors, prior_variances(factors, self.ridge))
-        # Points that came later would change nothing but the rounding.
-        z = self._dictionary.coordinates(self._dictionary.products(factors, self._frozen))
-        norms = factors.squared_norms
-        inside = self._inner.measure(self._features(z.T)).variances
-        outside = np.maximum(norms - np.einsum("ij,ij->j", z, z), 0.0)
-        announce_rounding(outside + self.ridge * inside, norms)
-        return Candidates(factors, outside / self.ridge + inside)
+    def block(self) -> int:
+        return max(1, min(1024, BLOCK_NUMBERS // self._size))
 
-    def _features(self, coordinates: Array) -> Factors:
-        """Coordinates, (n, ·), as features of the inner form."""
-        padded = np.zeros((len(coordinates), self._size))
-        padded[:, : coordinates.shape[1]] = coordinates
-        return Factors((padded,), (np.ones((len(padded), 1)),))
+    def measure(self, factors: Factors) -> Candidates:
+        if not self._frozen_points:
+            return Candidates(factors, prior_variances(factors, self.ridge))
+        products = self._dictionary.products(factors, self._frozen_points)
+        solved = self._frozen.factor.solve(self._frozen.products(products, self._frozen_rows), self._frozen_rows)
+        norms = factors.squared_norms
+        left = norms - np.einsum("ij,ij->j", solved, solved)
+        announce_rounding(left, norms)
+        return Candidates(factors, np.maximum(left, 0.0) / self.ridge)
 
     def propose(self, chosen: Candidates) -> Proposal:
-        factors, points, dictionary = chosen.factors, self.points, self._dictionary.fork()
-        among = gram(factors, factors)
-        products = np.vstack((dictionary.products(factors, points), np.empty_like(among)))  # room for new points
-        features = self._features(dictionary.coordinates(products[:points]).T)
-        coordinates = features.inputs[0]
-        kept, squares = np.zeros(len(factors), np.bool_), np.zeros(len(factors))
+        factors, running = chosen.factors, self._running
+        self._count_beyond(self._size // 2 - len(factors))
+        projection = self._projected(factors)
+        points = len(projection.dictionary)
+        weights, images = projection.weights[:, :points], projection.images[:, :points]
+        # Of a later round the images under all points of an earlier one are known, so below the diagonal all is there.
+        corner = np.tril(images @ weights.T)
+        corner += np.tril(corner, -1).T
+        corner.flat[:: len(factors) + 1] += self.ridge
+        rows = running.factor.border(running.products(images[:, : self.points].T, len(running)), corner)
+        growth = 2 * np.log(np.diagonal(rows, offset=len(running))) - np.log(self.ridge)
+        return Projected(factors, self.log_det + np.cumsum(growth), rows, projection)
+
+    def _projected(self, factors: Factors) -> Projection:
+        """The rounds as combinations of points, of which they may become some."""
+        projection = Projection(self._dictionary, factors)
         count, total = self._remainders.recent()
         for i in range(len(factors)):
-            z, row = coordinates[i, :points], None
-            square = max(float(among[i, i] - z @ z), 0.0)
-            free = places(self.rounds + i + 1, self._size) - points
+            projection.reach(i)
             # A place goes to a round that would lose no less, rounding aside, than rounds lately did.
-            if free >= 1 and square * count >= (1 - 1e-9) * total:
-                row = dictionary.add(factors[[i]], products[:points, i], float(among[i, i]))
-            if row is None:
-                squares[i] = square
-                count, total = (count + 1, total + square) if count + 1 < self._size else (0, 0.0)
+            if self._place(projection, i) and projection.lost(i, DISTINCT) * count >= total:
+                projection.promote(i)
             else:
-                products[points] = among[i]
-                coordinates[i:, points] = row @ products[: points + 1, i:]
-                points += 1
-                kept[i] = True
-        inner = self._inner.propose(Candidates(features, chosen.variances))
-        return Projected(factors, inner.log_dets, coordinates, inner, dictionary, kept, squares)
+                projection.shorten(i, TOLERABLE * self.ridge)
+                count, total = count + 1, total + projection.lost(i)
+                if count == self._size:
+                    count, total = 0, 0.0
+        return projection
+
+    def _place(self, projection: Projection, i: int) -> bool:
+        """Whether there is a place for a round of the proposal.
+
+        Spare points do not take the places of pivots: they are at most r/8, or r/2 where they make weights shorter.
+        """
+        points, pivots = len(projection.dictionary), projection.dictionary.pivots
+        if points == self._size or not projection.distinct(i):
+            return False
+        if projection.independent(i):
+            return places(self.rounds + i + 1, self._size) - pivots >= 1
+        return points - pivots < self._size // (2 if projection.long(i) else 8)
 
     def accept(self, proposal: Proposal, count: int) -> None:
         assert isinstance(proposal, Projected)
-        kept = proposal.kept[:count]
-        lost, points = np.flatnonzero(~kept), self.points + np.cumsum(kept)
-        self._dictionary = proposal.dictionary.fork(self.points + int(kept.sum()))
-        self._remainders.add(proposal.factors[lost], proposal.squares[lost], points[lost], self._dictionary)
-        self._inner.accept(proposal.inner, count)
+        if not count:
+            return
+        projection = proposal.projection
+        self._dictionary = projection.dictionary_after(count)
+        weights, lost = projection.weights[:count, : self.points], np.flatnonzero(~projection.kept[:count])
+        rounding = projection.rounding[lost]
+        squares = projection.remainders[lost] + rounding
+        self._remainders.add(proposal.factors[lost], weights[lost], squares, rounding, self._dictionary)
+        self._running.append(proposal.rows[:count], weights)
+        self.rounds += count
+        self.log_det = float(proposal.log_dets[count - 1])
+        self._count_beyond(self._size // 2)
+
+    def _count_beyond(self, waiting: int) -> None:
+        """Count the pending rounds in W if there are more than so many."""
+        if len(self._running.pending) <= max(waiting, 0):
+            return
+        dictionary, running = self._dictionary, self._running
+        stays = len(running) == len(dictionary) and not dictionary.dependent
+        if not stays and self._frozen is running:
+            self._frozen = running.leading(self._frozen_rows)
+        running.count(len(dictionary))
+        if not stays:
+            self._jitters += running.factor.jitters
+            self.log_det, jitters = running.factorise(dictionary.gram, self.ridge, dictionary.dependent)
+            self._jitters += jitters
 
     def freeze(self, ahead: int = 0) -> None:
-        self._inner.freeze()
-        self._frozen = self.points
+        # Bordering is less exact than a factor that is ordered: let it be a small part where that matters.
+        self._count_beyond((self.points if self._dictionary.dependent else self._size) // 4)
+        self._frozen, self._frozen_rows, self._frozen_points = self._running, len(self._running), self.points
+        self.frozen_log_det = self.log_det
 
     def fork(self) -> Self:
-        other = super().fork()
-        other._dictionary, other._remainders = self._dictionary.fork(), self._remainders.fork()
+        other = shallow(self)
+        other._remainders, other._running = self._remainders.fork(), self._running.fork()
+        if self._frozen is self._running:
+            other._frozen = other._running
         return other
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        inner, inner_arrays = self._inner.state()
-        lost, lost_arrays = self._remainders.state()
-        arrays = {f"inner.{name}": array for name, array in inner_arrays.items()}
-        arrays |= {f"lost.{name}": array for name, array in lost_arrays.items()}
-        return {"frozen": self._frozen, "inner": inner, "lost": lost}, arrays | self._dictionary.state()
+        numbers: dict[str, Any] = {
+            "rounds": self.rounds,
+            "log_det": self.log_det,
+            "frozen_log_det": self.frozen_log_det,
+            "rows": len(self._running),
+            "frozen_rows": self._frozen_rows,
+            "frozen_points": self._frozen_points,
+            "jitters": self._jitters,
+            "pending_jitters": self._running.factor.jitters,
+        }
+        numbers["lost"], lost = self._remainders.state()
+        parts = {"points": self._dictionary.state(), "running": self._running.state(), "lost": lost}
+        if self._frozen is not self._running:
+            parts["frozen"] = self._frozen.state()
+        return numbers, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+    def _restore_old(self, old: OldSketch) -> None:
+        """Take over a state that version 0.1 saved."""
+        inner, frozen = old.numbers["inner"], old.numbers["frozen"]
+        if type(frozen) is not int or not 0 <= frozen <= len(old.basis):
+            raise SnapshotError(f"must have at most {len(old.basis)} frozen points; it has {frozen!r}.")
+        self.rounds, self._jitters = inner["rounds"], inner["jitters"] + inner["pending_jitters"]
+        self.log_det, self.frozen_log_det = inner["log_det"], inner["frozen_log_det"]
+        self._dictionary.restore(old.points())
+        self._remainders.restore(*old.lost(self._dictionary))
+        self._running, self._frozen = old.running(self._dictionary), old.frozen(self._dictionary)
+        self._frozen_rows, self._frozen_points = len(self._frozen), frozen
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         def part(name: str) -> Arrays:
-            return {k.removeprefix(name): v for k, v in arrays.items() if k.startswith(name)}
+            return {k.removeprefix(f"{name}."): v for k, v in arrays.items() if k.startswith(f"{name}.")}
 
-        self._frozen = numbers["frozen"]
-        self._inner.restore(numbers["inner"], part("inner."))
-        self._remainders.restore(numbers["lost"], part("lost."))
-        self._dictionary.restore(arrays)
+        if "inner" in numbers:
+            self._restore_old(OldSketch(numbers, arrays, self.ridge, self._size))
+            return
+        self.rounds, self._jitters = numbers["rounds"], numbers["jitters"]
+        self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
+        self._frozen_rows, self._frozen_points = numbers["frozen_rows"], numbers["frozen_points"]
+        self._dictionary.restore(part("points"))
+        self._remainders.restore(numbers["lost"], part("lost"))
+        self._running.restore(part("running"), numbers["rows"], numbers["pending_jitters"])
+        self._frozen = self._running
+        if frozen := part("frozen"):
+            self._frozen = Compressed(self._size)
+            self._frozen.restore(frozen, self._frozen_rows, jitters=0)

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 LIBRARY = Path(__file__).with_name({"win32": "_native.dll", "darwin": "_native.dylib"}.get(sys.platform, "_native.so"))
 RECORD = Path(__file__).with_name("_native_build.json")
 """What the build wrote about itself, also where it failed."""
-INSTALL = "Install the package again, with GCC or Clang on the PATH"
+SOURCE_TREE = RECORD.parents[4]
+"""Of an editable install; else a folder without `hatch_build.py`."""
 _SIZE, _REAL, _ADDRESS = ctypes.c_ssize_t, ctypes.c_double, ctypes.c_void_p
 _MACHINES = {62: "x86_64", 183: "aarch64", 0x01000007: "x86_64", 0x0100000C: "arm64", 0x8664: "AMD64", 0xAA64: "ARM64"}
 _SAME = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -70,14 +71,14 @@ def load() -> State:
     try:
         loaded = ctypes.CDLL(str(LIBRARY))
     except OSError as error:
-        return State(None, f"{LIBRARY.name} cannot be loaded: {error}. {INSTALL}.")
+        return State(None, f"{LIBRARY.name} cannot be loaded: {error}. {_advice()}")
     try:
         _declare(loaded)
         stale = loaded.rarely_sources() != checksum()
     except AttributeError:
         stale = True  # built before these functions were there
     if stale:
-        return State(None, f"{LIBRARY.name} was built from other sources than this version's. {INSTALL}.", stale=True)
+        return State(None, f"{LIBRARY.name} was built from other sources than this version's. {_advice()}", stale=True)
     return State(loaded, "")
 
 
@@ -110,8 +111,16 @@ def checksum() -> int:
 
 def _why_not_built() -> str:
     if failure := record().get("failure"):
-        return f"The package was built without them: {failure}. {INSTALL}."
-    return f"They were not built: {LIBRARY.name} is not there. {INSTALL}."
+        return f"The package was built without compiled loops: {failure}. {_advice()}"
+    return f"The compiled loops were not built: {LIBRARY.name} is not there. {_advice()}"
+
+
+def _advice() -> str:
+    # pip keeps a wheel that it once built without a compiler.
+    command = "pip install --force-reinstall --no-cache-dir --no-deps rarely"
+    if (SOURCE_TREE / "hatch_build.py").exists():
+        command = f"pip install -e . in {SOURCE_TREE}"
+    return f"Install the package again ({command}), with GCC or Clang on the PATH."
 
 
 def _foreign() -> str:
@@ -120,10 +129,10 @@ def _foreign() -> str:
     ours = {"win32": "Windows", "darwin": "macOS"}.get(sys.platform, "Linux")
     here = platform.machine()
     if not kind:
-        return f"{LIBRARY.name} is no library. {INSTALL}."
+        return f"{LIBRARY.name} is no library. {_advice()}"
     if (kind, _plain(machine)) == (ours, _plain(here)):
         return ""
-    return f"{LIBRARY.name} is for {machine or 'another processor'} on {kind}; this is {here} on {ours}. {INSTALL}."
+    return f"{LIBRARY.name} is for {machine or 'another processor'} on {kind}; this is {here} on {ours}. {_advice()}"
 
 
 def _plain(machine: str) -> str:

@@ -61,11 +61,11 @@ class Uniform(Policy):
             {
                 "dim": self.dim,
                 "schedule": self._schedule,
-                "ridge": self._state.frozen.ridge,
+                "ridge": self._maker.ridge,
                 "context_scale": self._scale,
-                "covariance": self._form,
+                "covariance": self._maker.form,
                 "forgetting": self.history.forgetting,
                 "seed": self._seed,
-                "memory_limit": self._memory_limit,
+                "memory_limit": self._maker.memory_limit,
             }
         )

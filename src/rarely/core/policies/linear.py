@@ -15,7 +15,7 @@ import numpy as np
 
 from rarely.core.choice import Chooser, Mixture, Optimist, mixed
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths
-from rarely.core.covariance.cholesky import ridge_solution
+from rarely.core.covariance.cholesky import is_symmetric, ridge_solution
 from rarely.core.draws import Seed, seeded
 from rarely.core.errors import check_choice, check_flag, check_positive
 from rarely.core.factors import Factors
@@ -24,7 +24,7 @@ from rarely.core.history import History
 from rarely.core.learner import Lesson
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion
-from rarely.core.saved import Fields
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.scaling import Affine, ContextScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.settings import decoded, encoded
@@ -38,8 +38,8 @@ class LinearLearner:
     scale: Affine
     ridge: float
     coefficients: Array
-    matrix: Array
-    """λI + Σ xxᵀ over the rewards learned from."""
+    matrix: Array | None
+    """λI + Σ xxᵀ over the rewards learned from; None for λI."""
     moment: Array
     """Σ r x."""
     learned: int = 0
@@ -54,7 +54,7 @@ class LinearLearner:
         """The estimate before any reward, 0."""
         check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
         zero = np.zeros(scale.scaled_dim)
-        return cls(scale, ridge, zero, ridge * np.eye(len(zero)), zero)
+        return cls(scale, ridge, zero, None, zero)
 
     @property
     def dim(self) -> int:
@@ -64,9 +64,17 @@ class LinearLearner:
     def widths(self) -> Widths:
         return ((1, self.scale.scaled_dim),)
 
+    @property
+    def _start(self) -> Array:
+        """λI."""
+        return np.asarray(self.ridge * np.eye(self.scale.scaled_dim))
+
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         x = self.scale(contexts)
         return x @ self.coefficients, Factors((x,), (np.ones((len(x), 1)),))
+
+    def features(self, contexts: Array) -> Factors:
+        return self.assess(contexts)[1]
 
     def facing(self, contexts: Array) -> LinearLearner:
         return self
@@ -78,7 +86,7 @@ class LinearLearner:
         return self
 
     def learn(self, history: History) -> Lesson:
-        known, moment = self.matrix, self.moment
+        known, moment = self._start if self.matrix is None else self.matrix, self.moment
         if history.forgetting is None:
             contexts, rewards = history.arrived_since(self.learned)
             x = self.scale(contexts)
@@ -86,7 +94,7 @@ class LinearLearner:
             _, contexts, rewards, weights = history.samples()
             assert weights is not None
             x, rewards = self.scale(contexts) * np.sqrt(weights)[:, None], rewards * np.sqrt(weights)
-            known, moment = self.ridge * np.eye(x.shape[1]), np.zeros(x.shape[1])
+            known, moment = self._start, np.zeros(x.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
             matrix, moment = known + x.T @ x, moment + x.T @ rewards
             solution = ridge_solution(matrix, moment)
@@ -98,24 +106,30 @@ class LinearLearner:
         return Occasion(round, covariance.rounds, covariance.frozen_log_det, self.ridge, exact=True)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        arrays = {"coefficients": self.coefficients, "matrix": self.matrix, "moment": self.moment}
-        return {"learned": self.learned}, arrays
+        matrix = self._start if self.matrix is None else self.matrix
+        return {"learned": self.learned}, {"coefficients": self.coefficients, "matrix": matrix, "moment": self.moment}
 
-    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> LinearLearner:
+    def restored(self, saved: Fields, history: History, *, trained: bool) -> LinearLearner:
         width = self.scale.scaled_dim
-        with Fields("learner", numbers, arrays) as saved:
+        with saved:
             coefficients = saved.array("coefficients", (width,))
-            if (
-                "matrix" not in saved
-            ):  # version 0.1 saved the coefficients alone: the next update sums all rewards again
+            saved.require(trained or not coefficients.any(), "coefficients must be 0 before anything is learned")
+            if not saved.since(2, "matrix"):  # the first files have no sums, and the next update makes them anew
                 return replace(self, coefficients=coefficients)
-            return replace(
-                self,
-                coefficients=coefficients,
-                matrix=saved.array("matrix", (width, width)),
-                moment=saved.array("moment", (width,)),
-                learned=saved.whole("learned"),
+            matrix, moment = saved.array("matrix", (width, width)), saved.array("moment", (width,))
+            most = history.arrived if trained and history.forgetting is None else 0
+            learner = replace(
+                self, coefficients=coefficients, matrix=matrix, moment=moment, learned=saved.whole("learned", most=most)
             )
+            if np.array_equal(matrix, self._start) and not moment.any():  # nothing was summed, or such a file was read
+                saved.require(not learner.learned, "learned must be 0 where nothing is in matrix and moment")
+                return learner
+            saved.require(trained, "matrix must be λI and moment 0 before anything is learned")
+            saved.require(is_symmetric(matrix), "matrix must be symmetric")
+            size = np.abs(matrix) @ np.abs(coefficients) + np.abs(moment)
+            solved = np.abs(matrix @ coefficients - moment).max() <= CLOSE * size.max()
+            saved.require(bool(solved), "coefficients must solve matrix·coefficients = moment")
+            return learner
 
 
 class LinUCB(Policy):
@@ -191,13 +205,13 @@ class LinUCB(Policy):
                 "schedule": self._schedule,
                 "intercept": self._intercept,
                 "context_scale": self._scale,
-                "ridge": self._state.frozen.ridge,
+                "ridge": self._maker.ridge,
                 "beta": self._beta,
-                "covariance": self._form,
+                "covariance": self._maker.form,
                 "exploration": self._exploration,
                 "forgetting": self.history.forgetting,
                 "ties": self._ties,
                 "seed": self._seed,
-                "memory_limit": self._memory_limit,
+                "memory_limit": self._maker.memory_limit,
             }
         )

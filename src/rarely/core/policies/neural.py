@@ -20,7 +20,7 @@ from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, NoiseRadius, Occasion
 from rarely.core.rows import changed
-from rarely.core.saved import Fields
+from rarely.core.saved import DType, Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.settings import decoded, encoded
@@ -102,6 +102,9 @@ class NeuralLearner:
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
         return self.rewards.center + self.rewards.spread * values, factors
 
+    def features(self, contexts: Array) -> Factors:
+        return self.assess(contexts)[1]
+
     @property
     def follows(self) -> bool:
         return self.scale.follows
@@ -167,8 +170,12 @@ class NeuralLearner:
 
     def _basis(self, learner: NeuralLearner) -> NeuralLearner:
         """With whose features Z is built again: θ_0's while no other weights have decided, else the new ones."""
-        untrained = all(np.array_equal(w, v) for w, v in zip(self.weights, self.initial, strict=True))
-        return replace(learner, weights=self.initial) if untrained else learner
+        return replace(learner, weights=self.initial) if self.untrained else learner
+
+    @property
+    def untrained(self) -> bool:
+        """Whether the weights are the initial ones."""
+        return all(np.array_equal(w, v) for w, v in zip(self.weights, self.initial, strict=True))
 
     def occasion(self, round: int, covariance: Covariance) -> Occasion:
         step = self.used_step if self.used_step is not None else self.plan.step_size
@@ -202,30 +209,42 @@ class NeuralLearner:
             arrays |= {f"tuning.{name}": array for name, array in tried.items()}
         return numbers, arrays
 
-    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> Self:
-        saved = Fields("learner", numbers, arrays)
+    def restored(self, saved: Fields, history: History, *, trained: bool) -> Self:
+        def layers(name: str, dtype: DType = "float") -> tuple[Array, ...]:
+            return tuple(saved.array(f"{name}{i}", shape, dtype) for i, shape in enumerate(self.network.shapes))
 
-        def layers(name: str, *, single: bool = False) -> tuple[Array, ...]:
-            return tuple(saved.array(f"{name}{i}", o, single=single) for i, o in enumerate(self.network.shapes))
+        with saved:
+            network, tuning = self._restored_path(saved, history, trained=trained)
+            rewards = RewardScale.restored(saved, fitted=trained and self.standardise_rewards)
+            seed = saved.whole("shuffle_seed", most=2**32 - 1) if saved.since(2, "shuffle_seed") else 0
+            saved.require(seed == 0 or self.plan.optimiser == "sgd", "shuffle_seed must be 0 where nothing is shuffled")
+            precision: DType = "single" if self.plan.precision == "float32" else "float"
+            learner = replace(
+                self,
+                network=network,
+                tuning=tuning,
+                initial=layers("initial"),
+                weights=layers("weights"),
+                scale=self.scale.restored(saved, len(history), trained=trained),
+                rewards=rewards,
+                shuffle_seed=seed,
+                direction=layers("direction", precision) if "direction0" in saved else None,
+            )
+            fresh = learner.untrained and learner.direction is None
+            saved.require(trained or fresh, "weights must be the initial ones before anything is learned")
+        return learner
 
-        tuning, network = self.tuning, self.network
-        saved.require(("tuning" in saved) == (tuning is not None), "tuning must be there where a policy tunes itself")
-        if tuning is not None:
-            tuning = Tuning.restored(saved.inner("tuning"))
-            # Format 1 does not tell the path's strength; with errors in it, it was there from the first round on.
-            former = PATHS[tuning.path] if "tuning.errors" in arrays else tuning.skip
-            network = replace(network, skip=saved.number("skip", least=0) if "skip" in saved else former)
-        return replace(
-            self,
-            network=network,
-            tuning=tuning,
-            initial=layers("initial"),
-            weights=layers("weights"),
-            scale=ContextScale.restored(numbers, arrays),
-            rewards=RewardScale(saved.number("reward_center"), saved.number("reward_spread", above=0)),
-            shuffle_seed=saved.whole("shuffle_seed") if "shuffle_seed" in saved else 0,
-            direction=layers("direction", single=True) if "direction0" in saved else None,
-        )
+    def _restored_path(self, saved: Fields, history: History, *, trained: bool) -> tuple[Network, Tuning | None]:
+        """The network with the strength of its saved skip path, and what chose it."""
+        if self.tuning is None:
+            return self.network, None
+        tuning, old = Tuning.restored(saved.inner("tuning"), history, trained=trained)
+        # Format 1 does not tell the path's strength; with errors in it, it was there from the first round on.
+        skip = PATHS[tuning.path] if old else tuning.skip
+        if saved.since(2, "skip"):
+            skip = saved.number("skip")
+            saved.require(skip in (tuning.skip, PATHS[tuning.path]), "skip must be the strength of the path in use")
+        return replace(self.network, skip=skip), tuning
 
 
 def _distance(weights: Weights, others: Weights) -> float:

@@ -59,12 +59,9 @@ class LastLayerLearner(NeuralLearner):
         numbers, arrays = super().state()
         return numbers, arrays | {"coefficients": self.coefficients}
 
-    def restored(self, numbers: dict[str, Any], arrays: Arrays) -> Self:
-        saved, width = Fields("learner", numbers, arrays), self.widths[0][1]
-        coefficients = saved.array("coefficients", (None,))
-        fits = len(coefficients) in (0, width)
-        saved.require(fits, f"coefficients must be none or {width}; there are {len(coefficients)}")
-        return replace(super().restored(numbers, arrays), coefficients=coefficients)
+    def restored(self, saved: Fields, history: History, *, trained: bool) -> Self:
+        coefficients = saved.array("coefficients", (self.widths[0][1] if trained else 0,))
+        return replace(super().restored(saved, history, trained=trained), coefficients=coefficients)
 
 
 class NeuralLinear(BatchNeuralUCB):

@@ -1,0 +1,141 @@
+"""An update: the state before it, the state after it, and its record."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from rarely.core.covariance import Covariance
+from rarely.core.errors import BudgetSpent, NothingToLearn, NothingToLearnWarning, TrainingRejected
+from rarely.core.learner import Learner, Lesson
+from rarely.core.maker import CovarianceMaker
+from rarely.core.radius import Beta, radius_at
+from rarely.core.records import UpdateRecord
+from rarely.core.state import PolicyState
+from rarely.core.types import Array
+
+BOTH_SIDES = 1.959963984540054
+"""Standard deviations that leave 2.5 % of a Gaussian on either side."""
+
+
+def update(state: PolicyState, maker: CovarianceMaker, beta: Beta, *, force: bool) -> tuple[PolicyState, UpdateRecord]:
+    """Learn from the rewards that are in, and freeze the next version, or say why not."""
+    clock, history = state.clock, state.history
+    if clock.spent:
+        raise BudgetSpent(
+            f"the budget allows {clock.budget.batches} versions, and version {clock.version} is the last; "
+            "go on with select, or plan more batches."
+        )
+    lesson = (None if force else _nothing_new(state)) or state.frozen.learner.learn(history)
+    frozen, version, learned = state.frozen, clock.version, state.learned
+    if not lesson.reason:
+        version, learned = version + 1, history.arrived
+        covariance = _next_covariance(state, maker, lesson)
+        radius = _radius(beta, state, lesson.learner, covariance, version)
+        frozen = replace(frozen, learner=lesson.learner, covariance=covariance, radius=radius)
+    clock = clock.restarted(history.rounds, frozen.covariance.log_det, version)
+    after = replace(state, frozen=frozen, clock=clock, learned=learned)
+    record = _record_of(after, lesson, _coverage(state))
+    return replace(after, updates=(*state.updates, record)), record
+
+
+def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows: Array, values: Array) -> PolicyState:
+    """The state whose version 0 is trained: the log is in the history and in Z, features taken at θ_0."""
+    learner = state.frozen.learner.seen(rows, len(rows)).scaled()
+    history = state.history.with_log(rows, values)
+    lesson = learner.learn(history)
+    if lesson.reason:
+        raise TrainingRejected(f"version 0 could not be trained on the log: {lesson.reason}.")
+    basis = lesson.basis or learner if history.forgetting is None else lesson.learner
+    ahead = state.clock.rounds_ahead(0, 0)
+    covariance = maker.of(basis.features, basis.widths, *history.remembered(), ahead)
+    covariance.freeze(ahead)
+    radius = _radius(beta, state, lesson.learner, covariance, version=0)
+    after = replace(
+        state,
+        frozen=replace(state.frozen, learner=lesson.learner, covariance=covariance, radius=radius),
+        clock=state.clock.restarted(0, covariance.log_det, 0),
+        history=history,
+        learned=history.arrived,
+    )
+    return replace(after, updates=(_record_of(after, lesson, coverage=None),))
+
+
+def _nothing_new(state: PolicyState) -> Lesson | None:
+    """A rejected lesson where no reward came since the last update."""
+    if state.history.arrived > state.learned:
+        return None
+    reason = f"no reward came {'since the last update' if state.learned else 'so far'}"
+    if not state.clock.due:
+        raise NothingToLearn(
+            f"an update must have something to learn from, and {reason}: it would spend a version of the budget "
+            "for nothing. Call observe first, or update(force=True)."
+        )
+    warnings.warn(
+        f"an update was due, but {reason}, so it was skipped: the version in use goes on, and no version of the "
+        "budget is spent. Tell rewards with observe.",
+        NothingToLearnWarning,
+        stacklevel=4,
+    )
+    return Lesson(state.frozen.learner, reason)
+
+
+def _next_covariance(state: PolicyState, maker: CovarianceMaker, lesson: Lesson) -> Covariance:
+    """The frozen matrix of the next version: the running one or, where features or weights changed, a new one."""
+    clock, history = state.clock, state.history
+    ahead = clock.rounds_ahead(history.rounds, clock.version + 1)
+    basis = lesson.basis if history.forgetting is None else lesson.learner
+    if basis is None:
+        covariance = state.frozen.covariance.fork()
+    else:
+        covariance = maker.of(basis.features, basis.widths, *history.remembered(), ahead)
+    covariance.freeze(ahead)
+    return covariance
+
+
+def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
+    """β of a version that has been trained and decides from the next round on."""
+    occasion = learner.occasion(state.history.rounds + 1, covariance)
+    return radius_at(beta, replace(occasion, last=state.clock.budget.spent(version)))
+
+
+def _coverage(state: PolicyState) -> float | None:
+    """How many of this version's rewards lie within two deviations of what it predicted, as `UpdateRecord` says."""
+    noise, history = state.frozen.learner.noise, state.history
+    if noise is None:
+        return None
+    rewards, means = history.rewards, history.means
+    own = (history.versions == state.clock.version) & ~np.isnan(rewards) & ~np.isnan(means)
+    if not own.any():
+        return None
+    off = np.abs(rewards[own] - means[own])
+    return float(np.mean(off <= BOTH_SIDES * np.hypot(noise, history.bonuses[own])))
+
+
+def _record_of(state: PolicyState, lesson: Lesson, coverage: float | None) -> UpdateRecord:
+    covariance = state.frozen.covariance
+    return UpdateRecord(
+        version=state.clock.version,
+        round=state.history.rounds,
+        accepted=not lesson.reason,
+        reason=lesson.reason,
+        samples=state.history.counted,
+        missing=state.history.missing,
+        log_det=covariance.log_det,
+        beta=state.frozen.radius,
+        covariance=covariance.kind,
+        jitters=covariance.jitters,
+        step_size=lesson.step_size,
+        attempts=lesson.attempts,
+        initial_loss=lesson.initial_loss,
+        final_loss=lesson.final_loss,
+        steps=lesson.steps,
+        skip=lesson.skip,
+        tuning=lesson.tuning,
+        rescaled=lesson.rescaled,
+        noise=state.frozen.learner.noise,
+        coverage=coverage,
+        loops=lesson.loops,
+    )

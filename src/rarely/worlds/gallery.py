@@ -1,0 +1,293 @@
+"""Small worlds in which a policy that stops exploring, or trusts its first impressions, is found out.
+
+    Needle           fixed arms, one of which pays; the others look alike
+    Wheel(delta)     the wheel of Riquelme et al. (2018): outside radius δ one arm of five pays 50 times as much
+    ConstantArms     one-hot arms, each always paying its own number
+    GaussianArms     a few fixed arms with a small gap under much noise
+    RareReward       rewards are 0 in almost every round
+    TwoSided         the best arm is at one of two ends, which pay differently
+    HeavyTails       noise without a variance
+    OneInFifty       one of fifty arms pays
+    UselessColumns   a linear reward of two columns among fifty
+    LateSpread       an irrelevant column grows a thousandfold after the first rounds
+    Drifting         the best direction turns while one looks
+    InUnits          any of these with its contexts in other units
+
+Every world is given by its seed and round alone, as `World` promises; none takes more than a few lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rarely.core.blocks import ArmBlocks
+from rarely.core.scaling import Affine
+from rarely.core.types import Array, IntArray
+from rarely.worlds.protocol import World
+
+Round = tuple[Array, Array, float]
+
+
+@dataclass(frozen=True)
+class Needle(World):
+    """Fixed arms in [0, 1]²: one pays 0.9, the others at most 0.3.
+
+    >>> float(Needle().rounds(seed=0, count=3).means.max())
+    0.9
+    """
+
+    arms: int = 10
+    dim: int = 2
+    noise: float = 0.3
+
+    def secret(self, generator: np.random.Generator) -> tuple[Array, Array]:
+        means = 0.3 * generator.random(self.arms)
+        means[generator.integers(self.arms)] = 0.9
+        return generator.random((self.arms, self.dim)), means
+
+    def round(self, t: int, secret: tuple[Array, Array], generator: np.random.Generator) -> Round:
+        contexts, means = secret
+        return contexts, means, generator.normal(0, self.noise)
+
+
+@dataclass(frozen=True)
+class Wheel(World):
+    """A context in the unit disc, and five arms on disjoint blocks of it.
+
+    Arm 0 pays 1.2 and the others 1.0; but outside radius `delta` the arm of the context's quadrant pays 50.
+    """
+
+    delta: float = 0.8
+    noise: float = 0.01
+    arms: int = field(init=False, default=5)
+    dim: int = field(init=False)
+    context_scale: Affine | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        blocks = self._blocks
+        object.__setattr__(self, "dim", blocks.dim)
+        object.__setattr__(self, "context_scale", blocks.scale)
+
+    @property
+    def _blocks(self) -> ArmBlocks:
+        return ArmBlocks(5, Affine.identity(2, constant=True))
+
+    def secret(self, generator: np.random.Generator) -> None:
+        return None
+
+    def round(self, t: int, secret: None, generator: np.random.Generator) -> Round:
+        angle, radius = 2 * np.pi * generator.random(), np.sqrt(generator.random())
+        point = radius * np.array([np.cos(angle), np.sin(angle)])
+        means = np.array([1.2, 1.0, 1.0, 1.0, 1.0])
+        if radius > self.delta:
+            means[1 + 2 * (point[0] < 0) + (point[1] < 0)] = 50.0
+        return self._blocks(point), means, generator.normal(0, self.noise)
+
+
+@dataclass(frozen=True)
+class ConstantArms(World):
+    """One-hot arms; arm k always pays u_k ~ U[0, 1]."""
+
+    arms: int = 10
+    noise: float = 0.0
+    dim: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", self.arms)
+
+    def secret(self, generator: np.random.Generator) -> Array:
+        return generator.random(self.arms)
+
+    def round(self, t: int, secret: Array, generator: np.random.Generator) -> Round:
+        return np.eye(self.arms), secret, generator.normal(0, self.noise) if self.noise else 0.0
+
+
+@dataclass(frozen=True)
+class GaussianArms(World):
+    """One-hot arms, one of which pays `gap` more than the others, under noise of deviation 1."""
+
+    arms: int = 3
+    gap: float = 0.4
+    noise: float = 1.0
+    dim: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", self.arms)
+
+    def secret(self, generator: np.random.Generator) -> Array:
+        return np.where(np.arange(self.arms) == generator.integers(self.arms), self.gap, 0.0)
+
+    def round(self, t: int, secret: Array, generator: np.random.Generator) -> Round:
+        return np.eye(self.arms), secret, generator.normal(0, self.noise)
+
+
+@dataclass(frozen=True)
+class RareReward(World):
+    """A click with a chance of a few percent, twenty times larger for the best arms than for the worst."""
+
+    arms: int = 5
+    dim: int = 4
+
+    def secret(self, generator: np.random.Generator) -> Array:
+        theta = generator.normal(size=self.dim)
+        return np.asarray(theta / np.linalg.norm(theta))
+
+    def round(self, t: int, secret: Array, generator: np.random.Generator) -> Round:
+        contexts = generator.normal(size=(self.arms, self.dim))
+        chances = 0.03 * np.exp(1.5 * np.clip(contexts @ secret, -2, 1))
+        return contexts, chances, 0.0
+
+    def rounds(self, seed: int, count: int, first: int = 1) -> Any:
+        """Rounds whose rewards are 0 or 1: the same draw decides for all arms."""
+        drawn = super().rounds(seed, count, first)
+        luck = np.array([np.random.default_rng((seed, t, 2)).random() for t in range(first, first + count)])
+        return type(drawn)(drawn.contexts, drawn.means, (luck[:, None] < drawn.means).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class TwoSided(World):
+    """Rewards rise to both sides of the middle, and one side pays more: half the seeds mislead at first."""
+
+    arms: int = 4
+    dim: int = 1
+    noise: float = 0.2
+
+    def secret(self, generator: np.random.Generator) -> float:
+        return float(generator.choice([-1.0, 1.0]))
+
+    def round(self, t: int, secret: float, generator: np.random.Generator) -> Round:
+        contexts = generator.uniform(-1, 1, (self.arms, 1))
+        x = secret * contexts[:, 0]
+        return contexts, np.where(x > 0, x, -0.6 * x), generator.normal(0, self.noise)
+
+
+@dataclass(frozen=True)
+class HeavyTails(World):
+    """A linear reward under Student's noise with two degrees of freedom, whose variance is infinite."""
+
+    arms: int = 4
+    dim: int = 3
+
+    def secret(self, generator: np.random.Generator) -> Array:
+        return generator.normal(size=self.dim)
+
+    def round(self, t: int, secret: Array, generator: np.random.Generator) -> Round:
+        contexts = generator.normal(size=(self.arms, self.dim))
+        return contexts, contexts @ secret, float(generator.standard_t(2))
+
+
+@dataclass(frozen=True)
+class OneInFifty(World):
+    """Fifty fixed arms in the plane, one of which pays 1 and the others 0."""
+
+    arms: int = 50
+    dim: int = 2
+    noise: float = 0.1
+
+    def secret(self, generator: np.random.Generator) -> tuple[Array, int]:
+        return generator.normal(size=(self.arms, self.dim)), int(generator.integers(self.arms))
+
+    def round(self, t: int, secret: tuple[Array, int], generator: np.random.Generator) -> Round:
+        contexts, best = secret
+        return contexts, (np.arange(self.arms) == best).astype(np.float64), generator.normal(0, self.noise)
+
+
+@dataclass(frozen=True)
+class UselessColumns(World):
+    """Two columns of fifty matter; the others are noise of ten times their size."""
+
+    arms: int = 4
+    dim: int = 50
+    noise: float = 0.1
+
+    def secret(self, generator: np.random.Generator) -> IntArray:
+        return generator.permutation(self.dim)[:2]
+
+    def round(self, t: int, secret: IntArray, generator: np.random.Generator) -> Round:
+        contexts = 10 * generator.normal(size=(self.arms, self.dim))
+        contexts[:, secret] /= 10
+        return contexts, np.tanh(contexts[:, secret] @ np.array([1.0, -1.0])), generator.normal(0, self.noise)
+
+
+@dataclass(frozen=True)
+class LateSpread(World):
+    """cos(2xᵀθ) of five columns; a sixth, irrelevant one grows a thousandfold after `calm` rounds."""
+
+    arms: int = 4
+    dim: int = 6
+    noise: float = 0.1
+    calm: int = 60
+
+    def secret(self, generator: np.random.Generator) -> Array:
+        return generator.normal(size=self.dim - 1)
+
+    def round(self, t: int, secret: Array, generator: np.random.Generator) -> Round:
+        contexts = generator.random((self.arms, self.dim))
+        means = np.cos(2 * contexts[:, :-1] @ secret)
+        if t <= self.calm:
+            contexts[:, -1] *= 1e-3
+        return contexts, means, generator.normal(0, self.noise)
+
+
+@dataclass(frozen=True)
+class Drifting(World):
+    """A linear reward in the plane whose direction makes a full turn in `period` rounds."""
+
+    arms: int = 5
+    dim: int = 2
+    noise: float = 0.1
+    period: int = 2000
+
+    def secret(self, generator: np.random.Generator) -> float:
+        return float(2 * np.pi * generator.random())
+
+    def round(self, t: int, secret: float, generator: np.random.Generator) -> Round:
+        angle = secret + 2 * np.pi * t / self.period
+        contexts = generator.normal(size=(self.arms, 2))
+        return contexts, contexts @ np.array([np.cos(angle), np.sin(angle)]), generator.normal(0, self.noise)
+
+
+@dataclass(frozen=True)
+class InUnits(World):
+    """Another world with its contexts in other units."""
+
+    world: World
+    unit: float
+    arms: int = field(init=False)
+    dim: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arms", self.world.arms)
+        object.__setattr__(self, "dim", self.world.dim)
+
+    def describe(self) -> dict[str, Any]:
+        """The world within, and the unit."""
+        return super().describe() | {"within": self.world.describe(), "unit": self.unit}
+
+    def secret(self, generator: np.random.Generator) -> Any:
+        return self.world.secret(generator)
+
+    def round(self, t: int, secret: Any, generator: np.random.Generator) -> tuple[Any, Any, float]:
+        contexts, means, noise = self.world.round(t, secret, generator)
+        return self.unit * np.asarray(contexts), means, noise
+
+
+GALLERY: dict[str, World] = {
+    "needle": Needle(),
+    "wheel": Wheel(),
+    "constant-arms": ConstantArms(),
+    "gaussian-arms": GaussianArms(),
+    "rare-reward": RareReward(),
+    "two-sided": TwoSided(),
+    "heavy-tails": HeavyTails(),
+    "one-in-fifty": OneInFifty(),
+    "useless-columns": UselessColumns(),
+    "late-spread": LateSpread(),
+    "drifting": Drifting(),
+    "small-units": InUnits(LateSpread(calm=0), 1e-6),
+    "large-units": InUnits(LateSpread(calm=0), 1e6),
+}
+"""All of them by name, as they are played."""

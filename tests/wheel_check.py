@@ -1,0 +1,70 @@
+"""What `make wheel-test` runs in an environment that has the wheel, NumPy and nothing else.
+
+python tests/wheel_check.py dist     every wheel has the library of its platform; the installed one is in use
+"""
+
+import json
+import re
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from rarely import BatchNeuralUCB, FixedGrid
+from rarely.core import native
+from rarely.core.native import loader
+
+SYSTEMS = {"manylinux": "Linux", "musllinux": "Linux", "macosx": "macOS", "win": "Windows"}
+OLDEST_GLIBC = (2, 17)
+
+
+def check_wheel(path: Path) -> str:
+    """The library in a wheel is for the system and processor that its name promises."""
+    platform = path.stem.split("-")[-1].split(".")[-1]
+    with zipfile.ZipFile(path) as wheel:
+        names = [name for name in wheel.namelist() if re.search(r"native/_native\.(so|dylib|dll)$", name)]
+        assert len(names) == 1, f"{path.name} has {names or 'no library'}"
+        library = wheel.read(names[0])
+        record = json.loads(wheel.read("rarely/core/native/_native_build.json"))
+    kind, machine = loader._target(library[:4096])
+    assert platform.startswith(tuple(tag for tag, system in SYSTEMS.items() if system == kind)), (platform, kind)
+    processor = "aarch64" if platform.endswith(("aarch64", "arm64")) else "x86_64"
+    assert loader._plain(machine) == processor, (platform, machine)
+    assert record["failure"] == "", record
+    assert platform in record["platform"], (platform, record)
+    if "manylinux" in platform:
+        versions = [tuple(map(int, v.split(b"."))) for v in re.findall(rb"GLIBC_(\d+\.\d+)", library)]
+        assert versions, "no version of glibc is asked for"
+        assert max(versions) <= OLDEST_GLIBC, f"{path.name} asks for glibc {max(versions)}"
+    return f"{path.name}: {kind} on {machine}, {len(library) // 1000} kB, by {record['compiler']}"
+
+
+def check_policy() -> None:
+    """A policy decides, is trained and decides again."""
+    rng = np.random.default_rng(0)
+    policy = BatchNeuralUCB(5, FixedGrid(400, 2), hidden=50, seed=0)
+    for rounds in (200, 100):
+        contexts = rng.normal(size=(rounds, 4, 5))
+        decision = policy.select(contexts)
+        policy.observe(decision, contexts[np.arange(rounds), decision.arm, 0])
+        if policy.due:
+            policy.update()
+    assert policy.version == 1
+
+
+def main(folder: str) -> None:
+    """Everything, with a line for each thing that holds."""
+    found = [name for name in ("cc", "gcc", "clang") if shutil.which(name)]
+    assert not found, f"there must be no compiler on the PATH; found {found}"
+    assert "site-packages" in str(loader.LIBRARY), f"not the installed package: {loader.LIBRARY}"
+    for path in sorted(Path(folder).glob("*.whl")):
+        print(check_wheel(path))
+    check_policy()
+    assert native.available(), native.missing()
+    print(f"in use without a compiler: {native.form()}, built by {native.build()['compiler']}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,66 @@
+"""The adversarial worlds are what they say they are."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rarely.worlds.gallery import GALLERY, ConstantArms, InUnits, LateSpread, Needle, RareReward, Wheel
+
+everyone = pytest.mark.parametrize("name", GALLERY)
+
+
+@everyone
+def test_a_round_derives_from_seed_and_round_alone(name):
+    world = GALLERY[name]
+    whole, part = world.rounds(seed=3, count=40), world.rounds(seed=3, count=10, first=21)
+    np.testing.assert_array_equal(whole.contexts[20:30], part.contexts)
+    np.testing.assert_array_equal(whole.means[20:30], part.means)
+    np.testing.assert_array_equal(whole.rewards[20:30], part.rewards)
+    assert np.isfinite(whole.contexts).all()
+    assert np.isfinite(whole.rewards).all()
+    assert whole.contexts.shape == (40, world.arms, world.dim)
+    assert not np.array_equal(whole.rewards, world.rounds(seed=4, count=40).rewards)
+
+
+@everyone
+def test_arms_differ_and_worlds_describe_themselves(name):
+    rounds = GALLERY[name].rounds(seed=0, count=200)
+    uniform = rounds.means.max(axis=1) - rounds.means.mean(axis=1)
+    assert uniform.mean() > 0
+    assert json.loads(json.dumps(GALLERY[name].describe()))["world"] == type(GALLERY[name]).__name__
+
+
+def test_one_needle_pays():
+    rounds = Needle().rounds(seed=1, count=2)
+    assert np.sort(rounds.means[0])[-2] <= 0.3 < 0.9 == rounds.means[0].max()
+    np.testing.assert_array_equal(rounds.contexts[0], rounds.contexts[1])
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.8, 0.95])
+def test_the_wheel_pays_outside_its_radius(delta):
+    rounds = Wheel(delta).rounds(seed=0, count=4000)
+    point = rounds.contexts[:, 0, :2]
+    outside = np.linalg.norm(point, axis=1) > delta
+    assert outside.mean() == pytest.approx(1 - delta**2, abs=0.03)
+    assert (rounds.means.max(axis=1) == np.where(outside, 50.0, 1.2)).all()
+    assert set(rounds.best[outside]) == {1, 2, 3, 4}
+
+
+def test_rare_rewards_are_clicks_with_their_chances():
+    rounds = RareReward().rounds(seed=0, count=20_000)
+    assert set(np.unique(rounds.rewards)) == {0.0, 1.0}
+    assert rounds.rewards.mean() == pytest.approx(rounds.means.mean(), abs=0.005)
+    assert rounds.means.mean() < 0.1
+
+
+def test_units_change_contexts_and_nothing_else():
+    plain, scaled = LateSpread().rounds(seed=2, count=5), InUnits(LateSpread(), 1e-6).rounds(seed=2, count=5)
+    np.testing.assert_allclose(scaled.contexts, 1e-6 * plain.contexts)
+    np.testing.assert_array_equal(scaled.rewards, plain.rewards)
+
+
+def test_constant_arms_have_a_column_each():
+    rounds = ConstantArms(arms=4).rounds(seed=0, count=3)
+    np.testing.assert_array_equal(rounds.contexts[1], np.eye(4))
+    np.testing.assert_array_equal(rounds.rewards, rounds.means)
