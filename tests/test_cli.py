@@ -1,13 +1,18 @@
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 from typer.testing import CliRunner
 
+import rarely
 from rarely import __version__
 from rarely.cli import app
+from rarely.cli import told as console
+from rarely.core import native
 from rarely.worlds import datasets
 
 QUICK = ["reproduce", "cosine", "--preset", "code", "--runs", "2", "--rounds", "40", "--jobs", "1", "--only", "fixed-*"]
@@ -23,7 +28,7 @@ def told(result):
     return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.output).split())
 
 
-@pytest.mark.parametrize("command", [[], ["reproduce"], ["report"], ["plan"], ["data"], ["bench"]])
+@pytest.mark.parametrize("command", [[], ["reproduce"], ["report"], ["plan"], ["data"], ["bench"], ["doctor"]])
 def test_help_has_examples(command):
     result = call(*command, "--help")
     assert result.exit_code == 0
@@ -34,9 +39,146 @@ def test_version():
     assert told(call("--version")) == __version__
 
 
+def python(code, **environment):
+    """What a fresh Python prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+def test_the_version_is_said_without_the_command_line():
+    said = python(
+        "import sys; sys.argv[1:] = ['--version']\n"
+        "from rarely.__main__ import main; main()\n"
+        "print(sorted({'typer', 'rich', 'rarely.lab', 'matplotlib'} & sys.modules.keys()))"
+    )
+    assert said.split() == [__version__, "[]"]
+
+
+def test_what_takes_long_to_import_waits_for_the_command_that_needs_it():
+    wanted = "{'matplotlib', 'rarely.bench.catalogue', 'ray', 'sklearn'}"
+    assert python(f"import sys, rarely.cli; print(sorted({wanted} & sys.modules.keys()))") == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["report", "nowhere"], ["reproduce", "cosine", "--only", "fixed-B40", "--out", "x"]]
+)
+def test_the_first_line_comes_before_figures_are_imported(command, tmp_path):
+    """Of the commands that draw: Matplotlib alone takes half a second and more."""
+    said = python(
+        f"import os, sys; os.chdir({str(tmp_path)!r}); sys.argv[1:] = {command!r}\n"
+        "import rarely.cli as cli; say = cli.told.print\n"
+        "def first(*given, **how):\n"
+        "    say(*given, **how); say('matplotlib' in sys.modules); os._exit(0)\n"
+        "cli.told.print = first; cli.app()"
+    )
+    assert said.splitlines()[1] == "False"
+
+
+def test_letters_that_the_terminal_has_not_do_not_end_the_program():
+    code = "import sys; sys.argv[1:] = ['bench', '--list']; from rarely.__main__ import main; main()"
+    assert "?" in python(code, PYTHONIOENCODING="ascii")
+
+
+def test_doctor_says_what_is_found_and_how_it_is_judged(tmp_path):
+    result = call("doctor", "--out", tmp_path, RARELY_DATA="", RARELY_CACHE=str(tmp_path))
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0].split()[:3] == ["ok", "rarely", f"{__version__},"]
+    assert any(line.split()[:2] == ["note", "magic"] for line in lines)
+    assert lines[-1].startswith("0 problems, ")
+
+
+def test_doctor_as_json_has_everything(tmp_path):
+    result = call("doctor", "--json", "--out", tmp_path, RARELY_DATA="")
+    found = json.loads(result.output)
+    assert found["ok"]
+    assert found["build"] == rarely.build_info().describe()
+    assert {finding["status"] for finding in found["findings"]} <= {"ok", "note"}
+
+
+def test_doctor_fails_where_something_asked_for_is_missing(tmp_path):
+    result = call("doctor", "--out", tmp_path, RARELY_DATA=str(tmp_path / "nowhere"))
+    assert result.exit_code == 1
+    assert "problem data" in told(result)
+    assert "1 problems" in told(result)
+    assert json.loads(call("doctor", "--json", RARELY_DATA=str(tmp_path / "nowhere")).output)["ok"] is False
+
+
+HIDDEN = (
+    "from pathlib import Path; from rarely.core.native import loader; loader.LIBRARY = Path('nowhere.so'); "
+    "loader.RECORD = Path('nowhere.json')\n"
+    "import sys; from typer.testing import CliRunner; from rarely.cli import app\n"
+    "result = CliRunner().invoke(app, {arguments!r}); print(result.exit_code); print(result.output)"
+)
+
+
+@pytest.mark.parametrize(
+    ("wish", "code", "says"),
+    [
+        ("1", "1", "problem loops RARELY_COMPILED=1 asks for compiled loops, and there are none"),
+        ("", "0", "note loops NumPy decides and trains, several times slower than compiled loops"),
+    ],
+)
+def test_doctor_without_compiled_loops(wish, code, says, tmp_path):
+    arguments = ["doctor", "--out", str(tmp_path)]
+    said = python(HIDDEN.format(arguments=arguments), RARELY_COMPILED=wish, RARELY_DATA="").split()
+    assert said[0] == code
+    assert says in " ".join(said)
+    assert "nowhere.so is not there. Install the package again, with GCC or Clang on the PATH." in " ".join(said)
+
+
+def test_reproduce_without_compiled_loops_says_what_to_do(tmp_path):
+    arguments = [*QUICK, "--only", "nothing", "--runs", "1", "--only", "linucb-r1-b1", "--out", str(tmp_path)]
+    code, first = python(HIDDEN.format(arguments=arguments), RARELY_COMPILED="").splitlines()[:2]
+    assert code == "0"
+    assert first.startswith(f"rarely {__version__}: NumPy decides and trains, several times slower")
+    assert "nowhere.so is not there. Install the package again" in first
+
+
+def test_reproduce_fails_at_once_where_the_loops_asked_for_are_missing(tmp_path):
+    said = python(HIDDEN.format(arguments=[*QUICK, "--out", str(tmp_path)]), RARELY_COMPILED="1")
+    assert said.startswith("1\nerror: RARELY_COMPILED=1 asks for the compiled loops, and they are missing.")
+    assert not list(tmp_path.iterdir())
+
+
+def test_progress_is_told_by_the_clock_and_not_by_the_cells(tmp_path, monkeypatch):
+    """The first cell may take minutes: a line comes all the same, and the next says how long the others take."""
+    from rarely.lab.runner import play_cell
+
+    lines, say = [], console.print
+    monkeypatch.setattr(console, "print", lambda text, **how: (lines.append(text), say(text, **how)))
+
+    def until(said):
+        while not any(re.match(said, line) for line in lines):
+            time.sleep(0.01)
+
+    def patient(cells):
+        until("0 of 6 cells after .* the time left is known when the first are done$")
+        for cell in cells[:3]:
+            yield play_cell(cell)
+        until(r"3 of 6 cells after \d+ s; about \d+ s left$")
+        for cell in cells[3:]:
+            yield play_cell(cell)
+
+    monkeypatch.setattr("rarely.cli.FIRST_LINE", 0.05)
+    monkeypatch.setattr("rarely.cli.LocalEngine", lambda jobs: patient)
+    assert call(*QUICK, "--out", tmp_path).exit_code == 0
+    assert any(re.match(r"6 of 6 cells in \d+ s$", line) for line in lines)
+
+
 def test_reproduce_plays_reports_and_resumes(tmp_path):
     first = call(*QUICK, "--out", tmp_path)
     assert first.exit_code == 0
+    numpy, loops = native.form() == "numpy", f"compiled loops ({native.form()}) decide and train"
+    assert first.output.startswith(f"rarely {__version__}: {'NumPy decides and trains' if numpy else loops}")
     assert "6 cells to play" in told(first)
     assert f"report: {tmp_path / 'report.html'}" in told(first)
     assert len(list(tmp_path.glob("records/cosine/code/*/*.json.gz"))) == 6

@@ -1,16 +1,28 @@
 """The command `rarely`, and `python -m rarely`."""
 
+import io
 import sys
+
+from rarely.core.version import __version__
 
 
 def main() -> None:
     """Run the command line, or say what it needs."""
+    if sys.argv[1:] == ["--version"]:  # without the command line, which takes longer to import
+        print(__version__)
+        return
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # λ in a pipe on Windows must not end the program
     try:
         from rarely.cli import app
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("rarely"):
             raise
-        sys.exit(f"the command line needs {error.name}, which comes with the laboratory: pip install 'rarely[lab]'")
+        sys.exit(
+            f"the command line needs {error.name}, which comes with the laboratory: pip install 'rarely[lab]'. Without "
+            'it, python -c "import rarely; print(rarely.build_info())" says how this copy is built.'
+        )
     app()
 
 

@@ -1,14 +1,22 @@
-"""The command line: reproduce · report · plan · data · bench. The only module that prints."""
+"""The command line: reproduce · report · plan · data · bench · doctor. The only module that prints.
+
+What takes long to import (Matplotlib, the benchmarks) is imported by the command that needs it, after its first line.
+"""
 
 from __future__ import annotations
 
+import json as json_format
 import os
+import textwrap
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Literal, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Literal, ParamSpec
 
 import typer
 from rich.console import Console
@@ -18,20 +26,20 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.text import Text
 
-from rarely import __version__
+from rarely import __version__, build_info
 from rarely.bench import baseline as baselines
-from rarely.bench.catalogue import BENCHMARKS, chosen
 from rarely.bench.measure import Benchmark, Figure, Tell
 from rarely.bench.session import Session, begin, measure
-from rarely.bench.table import heading, notes, table, valued
+from rarely.core import native
 from rarely.core.errors import InvalidInput, RarelyError, check_choice
 from rarely.core.policies.neural import Preset as PresetName
 from rarely.lab.catalogue import PAPER, configurations
@@ -39,12 +47,11 @@ from rarely.lab.claims import PRINTED_ROUNDS
 from rarely.lab.config import PRESETS, Cell, Problem
 from rarely.lab.environment import cores
 from rarely.lab.logged import Log
-from rarely.lab.plan_report import write_plan
+from rarely.lab.pace import Pace, cost
 from rarely.lab.planner import MAX_ROUNDS, plan
 from rarely.lab.problems import find_problem
-from rarely.lab.queue import cost, plan_cells
+from rarely.lab.queue import plan_cells
 from rarely.lab.records import Refusal
-from rarely.lab.report import Report, write_markdown, write_report
 from rarely.lab.runner import Engine, LocalEngine, Result, reproduce
 from rarely.lab.saved_plan import read_plan
 from rarely.lab.tables import tally
@@ -52,12 +59,20 @@ from rarely.lab.trials import Maker, PolicyName
 from rarely.worlds import Table, World
 from rarely.worlds.datasets import DATASETS, Dataset, fetch, located
 
+if TYPE_CHECKING:
+    from rarely.lab.doctor import Finding
+    from rarely.lab.report import Report
+
 INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""
 MOST_NAMED = 20
 """Refused files that a terminal names; the report has all."""
 SECONDS_BETWEEN_LINES = 10.0
 """Where there is no terminal for a bar."""
+FIRST_LINE, LAST_WAIT = 3.0, 60.0
+"""Seconds to the first line about the cells of `reproduce`; then twice as many each time, up to a minute."""
+MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
+"""The colours of what `doctor` finds."""
 app = typer.Typer(
     help="Contextual bandits that decide often and retrain rarely: the paper's experiments, from one command.",
     epilog="Start with: rarely reproduce cosine --runs 3 --rounds 1000 --preset practical",
@@ -156,9 +171,11 @@ def reproduce_command(
             f"no configuration is called {' or '.join(only or [])}; there are {names}, and linucb-rλ-bβ and "
             "linucb-intercept-rλ-bβ with λ and β of 0.001, 0.01, 0.1, 1."
         )
+    _say_loops()
     for problem in wanted:
         _introduce(problem, rounds)
-    failures = _play(cells, out, _engine(engine, jobs, address), replace)
+    count = jobs if engine == "ray" else jobs or cores()
+    failures = _play(cells, out, _engine(engine, count, address), count, replace)
     _report(out)
     for failure in failures:
         complained.print(f"[red]failed:[/red] {escape(f'{failure.id}: {failure.error}')}")
@@ -184,6 +201,8 @@ def report(
     """
     written = _report(folder)
     if markdown is not None:
+        from rarely.lab.report import write_markdown
+
         write_markdown(folder, markdown)
     if written.refused:
         raise typer.Exit(1)
@@ -252,6 +271,7 @@ def plan_command(
     if show is not None:
         _show_plan(show)
         return
+    _say_loops()
     _check_folder(out)
     given = {"hidden": hidden, "steps": steps, "ridge": ridge}
     settings = {name: value for name, value in given.items() if value is not None}
@@ -273,6 +293,8 @@ def plan_command(
             jobs=jobs or cores(),
             progress=_Stages(progress),
         )
+    from rarely.lab.plan_report import write_plan
+
     paths = write_plan(made, out)
     told.print(made.text(), markup=False)
     told.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
@@ -431,6 +453,9 @@ def bench(
     - `rarely bench --baseline before.json` — see what became slower
     - `rarely bench million-rounds --json million.json` — the longest, only by its name
     """
+    from rarely.bench.catalogue import BENCHMARKS, chosen
+    from rarely.bench.table import heading, notes, table
+
     wanted, left_out = chosen(BENCHMARKS, names or [], quick=quick, everything=everything)
     if list_them:
         for one in (one for one in BENCHMARKS.values() if one in wanted or one.name in left_out):
@@ -440,6 +465,7 @@ def bench(
         if path is not None and not path.parent.is_dir():
             raise InvalidInput(f"{path} cannot be written: {path.parent} is no folder.")
     before = None if baseline is None else baselines.read(baseline)
+    _say_loops()
     session = begin()
     session.skipped |= left_out
     told.print(heading(session), markup=False)
@@ -460,8 +486,55 @@ def bench(
         raise typer.Exit(1)
 
 
+@app.command()
+@guarded
+def doctor(
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, with all that rarely.build_info() says.")] = False,
+    out: Annotated[Path, typer.Option(help="The folder that results would be written to.")] = Path("out"),
+) -> None:
+    """Say which loops decide and train here, what is missing or slow, and what to do about it.
+
+    Looks at the compiled loops, BLAS and threads, the load of the machine, the UCI files, SQLite, optional packages and
+    the disk. Each line is ok, a note (it works, and could be better) or a problem. Exit code 1 if there is a problem.
+
+    **Examples**
+
+    - `rarely doctor` — a table
+    - `rarely doctor --json` — the same for programs, and for bug reports
+    - `RARELY_COMPILED=1 rarely doctor` — fail where the compiled loops are missing
+    """
+    from rarely.lab.doctor import as_json, examine, is_broken
+
+    info, findings = build_info(), []
+    for finding in examine(info, out):
+        findings.append(finding)
+        if not json:
+            _say_finding(finding)
+    if json:
+        typer.echo(json_format.dumps(as_json(findings, info), indent=2))
+    else:
+        counts = Counter(finding.status for finding in findings)
+        told.print(f"{counts['problem']} problems, {counts['note']} notes")
+    if is_broken(findings):
+        raise typer.Exit(1)
+
+
+def _say_finding(finding: Finding) -> None:
+    """A line with its mark; what to do stands below. On a terminal all of it is wrapped beside the mark."""
+    colour = MARKS[finding.status]
+    head, indent = f"[{colour}]{finding.status:<7}[/{colour}]  {finding.topic:<12}  ", 23 * " "
+    width = max(30, told.width - len(indent)) if told.is_terminal else 10_000
+    texts = (finding.says, finding.advice)
+    first, *others = [line for text in texts for line in textwrap.wrap(text, width, break_on_hyphens=False)]
+    told.print(head + escape(first))
+    for line in others:
+        told.print(indent + escape(line))
+
+
 def _measure(session: Session, wanted: Sequence[Benchmark]) -> bool:
     """Run the benchmarks, shown in one line on a terminal and in plain lines elsewhere; whether Ctrl-C ended it."""
+    from rarely.bench.table import valued
+
     # The line moves only when it is told to: a thread that refreshes it would be measured too.
     with Live(console=told, auto_refresh=False, transient=True) if told.is_terminal else nullcontext() as live:
 
@@ -506,6 +579,23 @@ def _say_changes(session: Session, before: Session, changes: Sequence[baselines.
     return len(worse)
 
 
+def _say_loops() -> None:
+    """Which loops decide and train, as the first line of a command that takes its time; what to do if it is NumPy."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the line says the same
+        native.in_use()  # raises where RARELY_COMPILED=1 and there are none
+    info = build_info()
+    if info.form == "numpy":
+        told.print(
+            f"rarely {info.rarely}: NumPy decides and trains, several times slower than compiled loops. "
+            f"{escape(info.missing)} rarely doctor says more."
+        )
+    else:
+        told.print(
+            f"rarely {info.rarely}: compiled loops ({info.form}) decide and train. {escape(info.missing)}".strip()
+        )
+
+
 def _introduce(problem: Problem, rounds: int) -> None:
     """How a table of one's own was read."""
     if isinstance(problem.source, Table):
@@ -524,23 +614,25 @@ def _engine(name: str, jobs: int | None, address: str | None) -> Engine:
         from rarely.engines.ray_engine import RayEngine
 
         return RayEngine(jobs, address)
-    return LocalEngine(jobs or cores())
+    assert jobs is not None
+    return LocalEngine(jobs)
 
 
-def _play(cells: Sequence[Cell], out: Path, engine: Engine, replace: bool) -> list[Result]:
+def _play(cells: Sequence[Cell], out: Path, engine: Engine, jobs: int | None, replace: bool) -> list[Result]:
     live = told.is_terminal
+    left = _TimeLeft()
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description:<12}"),
         BarColumn(),
         TextColumn("{task.fields[done]:>5} of {task.fields[all]} cells"),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        left,
     )
-    # Runs take from a second to minutes: only their average speed tells the time left.
-    with Progress(*columns, console=told, disable=not live, speed_estimate_period=1e9) as progress:
-        shown = _Shown(progress, cells, live)
+    with (
+        Progress(*columns, console=told, disable=not live) as progress,
+        _Shown(progress, cells, jobs, left).telling(live) as shown,
+    ):
         return reproduce(
             cells,
             out,
@@ -552,41 +644,79 @@ def _play(cells: Sequence[Cell], out: Path, engine: Engine, replace: bool) -> li
         )
 
 
-class _Shown:
-    """A bar for each problem on a terminal; elsewhere a line every now and then."""
+class _TimeLeft(ProgressColumn):
+    """The time that all problems together still take: their cells are played in turns, so they end together."""
 
-    def __init__(self, progress: Progress, cells: Sequence[Cell], live: bool) -> None:
-        self.progress, self.live = progress, live
+    pace: Pace | None = None
+
+    def render(self, task: Task) -> Text:
+        return Text("" if self.pace is None or task.finished else _left(self.pace))
+
+
+class _Shown:
+    """A bar for each problem on a terminal; elsewhere a line, soon and then ever more rarely."""
+
+    def __init__(self, progress: Progress, cells: Sequence[Cell], jobs: int | None, left: _TimeLeft) -> None:
+        self.progress, self.jobs, self.left = progress, jobs, left
         self.cells = {cell.id: cell for cell in cells}
         self.bars: dict[str, TaskID] = {}
-        self.count = self.said = self.all = 0
-        self.start = time.perf_counter()
+        self.pace = Pace(())
+        self.count = self.all = 0
+        self.started_it, self.over = threading.Event(), threading.Event()
+
+    @contextmanager
+    def telling(self, live: bool) -> Iterator[_Shown]:
+        """Tell how far it is while the block lasts, where there is no terminal."""
+        if live:
+            yield self
+            return
+        teller = threading.Thread(target=self._tell, daemon=True)
+        teller.start()
+        try:
+            yield self
+        finally:
+            self.over.set()
+            self.started_it.set()
+            teller.join()
 
     def started(self, todo: Sequence[Cell]) -> None:
         self.all = len(todo)
+        self.left.pace = self.pace = Pace(todo, self.jobs)
         kept = len(self.cells) - len(todo)
         told.print(
             f"{len(todo)} cells to play (a cell is one configuration on one run)"
             + (f", {kept} on record already" if kept else "")
-            + f"; very roughly {_span(sum(map(cost, todo)))} of processor time"
+            + ("; the first of each kind show how long this machine takes" if todo else "")
         )
         for problem in dict.fromkeys(cell.problem.name for cell in todo):
             mine = [cell for cell in todo if cell.problem.name == problem]
             self.bars[problem] = self.progress.add_task(problem, total=sum(map(cost, mine)), done=0, all=len(mine))
+        self.started_it.set()
 
     def finished(self, result: Result) -> None:
         cell = self.cells[result.id]
         bar = self.bars[cell.problem.name]
         self.count += 1
+        self.pace.finished(cell, None if result.record is None else result.record.data["wall"])
         done = self.progress.tasks[self.progress.task_ids.index(bar)].fields["done"] + 1
         self.progress.update(bar, advance=cost(cell), done=done)
-        if not self.live and (self.count - self.said >= self.all / 40 or self.count == self.all):
-            self.said = self.count
-            left = sum(task.remaining or 0.0 for task in self.progress.tasks)
-            spent = time.perf_counter() - self.start
-            whole = sum(task.total or 0.0 for task in self.progress.tasks)
-            ahead = max(0.0, spent * left / max(whole - left, 1e-9))
-            told.print(f"{self.count} of {self.all} cells, about {_span(ahead)} left; the last: {result.id}")
+
+    def _tell(self) -> None:
+        self.started_it.wait()
+        wait = FIRST_LINE
+        while not self.over.wait(wait):
+            told.print(f"{self.count} of {self.all} cells after {_span(self.pace.elapsed)}; {_left(self.pace)}")
+            wait = min(2 * wait, LAST_WAIT)
+        if self.count:
+            told.print(f"{self.count} of {self.all} cells in {_span(self.pace.elapsed)}")
+
+
+def _left(pace: Pace) -> str:
+    """The time left in words; an estimate from some kinds of cells is rougher than one from all."""
+    seconds = pace.seconds_left()
+    if seconds is None:
+        return "the time left is known when the first are done"
+    return f"{'about' if pace.known else 'roughly'} {_span(seconds)} left"
 
 
 def _complain(refused: Sequence[Refusal], consequence: str) -> None:
@@ -600,6 +730,9 @@ def _complain(refused: Sequence[Refusal], consequence: str) -> None:
 
 
 def _report(out: Path) -> Report:
+    told.print(f"making the report of {escape(str(out))}")
+    from rarely.lab.report import write_report
+
     columns = (TextColumn("figures     "), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as progress:
         bar = progress.add_task("figures")

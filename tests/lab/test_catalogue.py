@@ -6,8 +6,9 @@ from rarely.core.schedules import DeterminantTrigger, FixedGrid
 from rarely.lab.catalogue import FAIR, PAPER, PROBLEMS, configurations, policy_of, world_of
 from rarely.lab.config import PRESETS, Cell, Configuration, Problem, identity
 from rarely.lab.environment import bare
+from rarely.lab.pace import cost
 from rarely.lab.problems import find_problem
-from rarely.lab.queue import cost, plan_cells
+from rarely.lab.queue import plan_cells
 from rarely.worlds import Table, TableWorld
 
 TABLE = Table.of(np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 2)

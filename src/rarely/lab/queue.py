@@ -1,16 +1,16 @@
-"""Which cells there are to play, in which order, and about how long each takes."""
+"""Which cells there are to play, and in which order."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 
 from rarely.core.errors import InvalidInput
 from rarely.core.policies.neural import Preset
 from rarely.lab.catalogue import configurations
 from rarely.lab.config import PRESETS, Cell, Problem
-from rarely.worlds import World
+from rarely.lab.pace import cost
 
 
 def plan_cells(
@@ -30,21 +30,8 @@ def plan_cells(
             raise InvalidInput(f"two problems are called {problem.name}; rename one, or play them in two folders.")
     for problem, seed, preset in itertools.product(problems, range(runs), presets):
         for configuration in configurations(problem):
-            if any(fnmatch(configuration.id, pattern) for pattern in patterns):
+            if any(fnmatchcase(configuration.id, pattern) for pattern in patterns):
                 reading = problem.view(preset) if configuration.linear else preset
                 cell = Cell(problem, reading, configuration, seed, min(rounds, problem.horizon or rounds))
                 cells.setdefault(cell.id, cell)
     return sorted(cells.values(), key=lambda cell: (cell.seed, -cost(cell)))
-
-
-def cost(cell: Cell) -> float:
-    """About how many seconds a cell takes, for its place in the queue and its share of the progress bar."""
-    rounds, problem, configuration = cell.rounds, cell.problem, cell.configuration
-    deciding = 0.5e-3 * rounds
-    if configuration.linear:
-        return deciding
-    updates = min(configuration.batches or rounds, rounds)
-    if cell.reading == "code":
-        return 2 * deciding + updates * problem.steps * 6e-5
-    width = 10 if isinstance(problem.source, World) else 40
-    return 2 * deciding + 2 * updates * rounds * problem.hidden * width * problem.steps / 25e9

@@ -24,6 +24,7 @@ from rarely.core.errors import RarelyError
 from rarely.lab.catalogue import policy_of, world_of
 from rarely.lab.config import Cell
 from rarely.lab.environment import code_fingerprint, reset_peak_memory
+from rarely.lab.pace import measured_first
 from rarely.lab.play import play
 from rarely.lab.records import Record, Refusal, Store, make_record
 from rarely.worlds import Rounds, World
@@ -149,12 +150,12 @@ def reproduce(
     """Play every cell that has no record in `out` yet, or one that is refused; what failed is returned.
 
     `refused` hears of files that are no record, or a changed one, `started` which cells are to be played, `finished`
-    what came of each.
+    what came of each. One cell of every kind comes first, so that it is soon known how long all of them take.
     """
     out.mkdir(parents=True, exist_ok=True)
     store, failures = Store(out), []
     with _only_here(out):
-        todo = store.missing(cells, replace=replace, refused=refused)
+        todo = measured_first(store.missing(cells, replace=replace, refused=refused))
         started(todo)
         for result in map(_of_this_code, engine(todo)):
             if result.record is not None:
