@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import rarely.cli
-from rarely.bench import deciding, linear
+from rarely.bench import catalogue, deciding, linear
 from rarely.bench.catalogue import BENCHMARKS
 from rarely.bench.measure import Benchmark, BenchmarkFailed, Figure
 from rarely.bench.session import begin
@@ -46,7 +46,7 @@ def speed(monkeypatch):
         Benchmark("update-linucb", "Bare.", partial(linear.update_linucb, rounds=20, repeats=1), "full"),
         Benchmark("million", "Long.", measure, "named"),
     ]
-    monkeypatch.setattr(rarely.cli, "BENCHMARKS", {b.name: b for b in benchmarks})
+    monkeypatch.setattr(catalogue, "BENCHMARKS", {b.name: b for b in benchmarks})
     monkeypatch.setattr(rarely.cli, "begin", partial(begin, size=8, numbers=100))
     return value
 
@@ -85,7 +85,7 @@ def test_a_terminal_gets_one_changing_line_and_no_thread_that_would_be_measured(
     screen, threads = io.StringIO(), threading.active_count()
     monkeypatch.setattr(rarely.cli, "told", Console(file=screen, force_terminal=True, width=100, highlight=False))
     counted = Benchmark("decision", "One.", lambda tell: tell(f"{threading.active_count() - threads} more") or [])
-    monkeypatch.setitem(rarely.cli.BENCHMARKS, "decision", counted)
+    monkeypatch.setitem(catalogue.BENCHMARKS, "decision", counted)
     assert call("speed", "decision").exit_code == 0
     assert "1 of 2: speed: half [way]" in screen.getvalue()
     assert "2 of 2: decision: 0 more" in screen.getvalue()
@@ -173,7 +173,7 @@ def test_ctrl_c_shows_what_there_is_and_writes_nothing(speed, tmp_path, monkeypa
     def interrupted(tell):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(rarely.cli.BENCHMARKS, "decision", Benchmark("decision", "One.", interrupted))
+    monkeypatch.setitem(catalogue.BENCHMARKS, "decision", Benchmark("decision", "One.", interrupted))
     result = call("--save", tmp_path / "out.json")
     assert result.exit_code == 130
     assert "| speed | 10 % of [x]" in told(result)
