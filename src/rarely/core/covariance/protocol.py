@@ -58,7 +58,11 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class ErrorBound:
-    """How far a form can be from the full matrix: it is never farther."""
+    """How far a form can be from the full matrix: never farther, but for the rounding of what it computes.
+
+    That rounding is a small multiple of ε·cond(Z) of v. What a sketch drops is part of the bound, together with what
+    rounding can hide of it.
+    """
 
     ratio: float
     """1 + c: v lies between v~/(1 + c) and (1 + c)·v~ for every candidate, v~ being what is measured."""

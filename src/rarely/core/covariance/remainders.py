@@ -1,6 +1,6 @@
 """What a sketch of Z has lost, and how far from Z that can make it: a bound that is computed, not estimated.
 
-    F = A + R    (t, p)  features; A_s = P_s φ_s, what the sketch has of round s, P_s the projector of that time
+    F = A + R    (t, p)  features; A_s = Φ_Sᵀw_s, what the sketch has of round s, with the points of that time
     Z~                   λI + AᵀA, where Z is λI + FᵀF
     ε            ()      at least ‖R‖²/λ, in the operator norm
     τ            ()      Σ_s ‖R_s‖²/λ, so ‖R‖²/λ in Frobenius' norm
@@ -15,8 +15,8 @@ n·log(1 + (1 + 1/c)τ/n) by concavity. The other way, everything is first compr
 leaves AᵀA as it is and no determinant larger, and n becomes k. Any c > 0 will do; c = (1 + 1/c)τ/k is near the
 best.
 
-ε is a sum over blocks of rounds, ‖R‖² ≤ Σ_b ‖R_b‖², each block's norm exact: an order of magnitude below τ,
-for remainders point in many directions.
+ε is a sum over blocks of rounds, ‖R‖² ≤ Σ_b ‖R_b‖², with the norm of each block: an order of magnitude below τ,
+because remainders point in many directions. To every ‖R_s‖² what rounding can hide of it is added.
 """
 
 from __future__ import annotations
