@@ -215,14 +215,14 @@ class Remote:
     def rarely_cross(self, task):
         count = 2 * task.layers
         sizes = (ctypes.c_ssize_t * count).from_address(task.sizes)
-        lanes = 8 * task.width * task.blocks or 4
+        lanes = 8 * task.width * task.blocks or task.blocks
         self._write(2, task.width, task.blocks, task.past, task.layers, task.threads, *sizes)
         for pointers, rows in ((task.old_factors, task.past), (task.new_factors, lanes)):
             self._write_all(pointers, [8 * rows * size for size in sizes])
         return self._answer((task.out, 8 * task.past * lanes))
 
     def rarely_solve(self, task):
-        lanes, panels = 8 * task.width * task.blocks or 4, -(-task.rows // 128)
+        lanes, panels = 8 * task.width * task.blocks or task.blocks, -(-task.rows // 128)
         self._write(3, task.width, task.blocks, task.done, task.rows, task.threads)
         self._write_all(task.left, [8 * 128 * 128 * i for i in range(panels)])
         self._write_all(task.inverse, [8 * 128 * 128] * panels)

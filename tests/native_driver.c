@@ -86,7 +86,7 @@ static void train(int (*work)(struct rarely_training_task *)) {
 static void cross(void) {
     struct rarely_cross_task t = {0};
     t.width = whole(), t.blocks = whole(), t.past = whole(), t.layers = whole(), t.threads = whole();
-    const size_t lanes = t.width ? t.blocks * 8 * t.width : 4, count = 2 * t.layers;
+    const size_t lanes = t.width ? t.blocks * 8 * t.width : t.blocks, count = 2 * t.layers;
     ptrdiff_t *sizes = take(count * sizeof *sizes);
     const double **old_factors = take(count * sizeof *old_factors), **new_factors = take(count * sizeof *new_factors);
     for (size_t l = 0; l < count; l++) sizes[l] = whole();
@@ -101,7 +101,7 @@ static void cross(void) {
 static void solve(void) {
     struct rarely_solve_task t = {0};
     t.width = whole(), t.blocks = whole(), t.done = whole(), t.rows = whole(), t.threads = whole();
-    const size_t lanes = t.width ? t.blocks * 8 * t.width : 4, panels = (t.rows + PANEL - 1) / PANEL;
+    const size_t lanes = t.width ? t.blocks * 8 * t.width : t.blocks, panels = (t.rows + PANEL - 1) / PANEL;
     const double **left = take(panels * sizeof *left), **inverse = take(panels * sizeof *inverse);
     for (size_t i = 0; i < panels; i++) left[i] = input(PANEL * PANEL * i * sizeof(double));
     for (size_t i = 0; i < panels; i++) inverse[i] = input(PANEL * PANEL * sizeof(double));

@@ -40,7 +40,7 @@ def cross(past: Sequence[Array], new: Sequence[Array]) -> Array:
     if [a.shape[1:] for a in past] != [a.shape[1:] for a in new] or {len(a) for a in old} != {rows}:
         raise ValueError("past and new features must have the same layers, and as many rows in each")
     sizes = (ctypes.c_ssize_t * len(old))(*(array.shape[1] for array in old))
-    out = np.empty((rows, blocks * width * LANES) if width else (FEW, rows))
+    out = np.empty((rows, blocks * width * LANES) if width else (blocks, rows))
     olds, freshes = _at(old), _at(fresh)  # named, so that they live as long as the call
     places = (ctypes.addressof(sizes), ctypes.addressof(olds), ctypes.addressof(freshes), address(out))
     _check(library().rarely_cross(CrossTask(width, blocks, rows, len(old) // 2, _threads(blocks), *places)))
@@ -63,7 +63,7 @@ def solve(left: list[int], inverse: list[int], rhs: Array, rows: int, known: Arr
     """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`, whose panels lie at these addresses."""
     count, done = rhs.shape[1], 0 if known is None else len(known)
     width, blocks = _blocks(count)
-    whole = np.zeros((rows, blocks * width * LANES)) if width else np.zeros((FEW, rows))
+    whole = np.zeros((rows, blocks * width * LANES) if width else (blocks, rows))
     y = whole[:, :count] if width else whole[:count].T
     y[done:] = rhs[: rows - done]
     if known is not None:
@@ -96,17 +96,19 @@ def _plain(array: Array) -> Array:
 
 
 def _blocks(count: int) -> tuple[int, int]:
-    """Vectors in a block, and blocks; no vectors where candidates stay rows."""
+    """Vectors in a block, and blocks; where candidates stay rows no vectors, and the number of rows."""
     if count <= FEW:
-        return 0, 1
+        return 0, count if count < 3 else FEW
     width = 1 if count <= LANES else 2
     return width, -(-count // (width * LANES))
 
 
 def _lanes(array: Array, width: int, blocks: int) -> Array:
-    """(n, w) → (blocks, w, lanes), or (4, w)."""
+    """(n, w) → (blocks, w, lanes), or (blocks, w)."""
+    if not width and len(array) == blocks:
+        return _plain(array)
     if not width:
-        padded = np.zeros((FEW, array.shape[1]))
+        padded = np.zeros((blocks, array.shape[1]))
         padded[: len(array)] = array
         return padded
     padded = np.zeros((blocks * width * LANES, array.shape[1]))

@@ -5,19 +5,6 @@
  *   h_l   activations of a block, (groups, ROWS, LANES); q_l, its signals, likewise
  */
 #define LANES (VECTOR_BYTES / NUMBER_BYTES)
-#if LANES == 16
-#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
-#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
-#elif LANES == 8
-#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
-#define ODD 1, 3, 5, 7, 9, 11, 13, 15
-#elif LANES == 4
-#define EVEN 0, 2, 4, 6
-#define ODD 1, 3, 5, 7
-#else
-#define EVEN 0, 2
-#define ODD 1, 3
-#endif
 #define vec NAME(vec)
 #define mask NAME(mask)
 #define rows NAME(rows)
@@ -71,35 +58,12 @@ INLINE ptrdiff_t NAME(layer_start)(const job *j, ptrdiff_t layer) {
 
 INLINE ptrdiff_t NAME(layer_inputs)(const job *j, ptrdiff_t layer) { return layer ? j->units : j->dim; }
 
+#include "lane_sums.h"
+
 /* s where t > 0, else 0, lane by lane. */
 INLINE vec NAME(where_positive)(vec t, vec s) {
     const vec zero = {0};
     return (vec)((mask)s & (mask)(t > zero));
-}
-
-INLINE vec NAME(pair_sums)(vec p, vec q) { return SHUFFLE(p, q, EVEN) + SHUFFLE(p, q, ODD); }
-
-/* The sum over the lanes of each row of a block, all rows at once: one by one they would be a tenth of a pass. */
-INLINE void NAME(row_sums)(const vec *u, REAL *sums) {
-    vec t[ROWS];
-    memcpy(t, u, sizeof t);
-#define HALVE(count) \
-    do { \
-        UNROLL for (int i = 0; i < (count) / 2; i++) t[i] = NAME(pair_sums)(t[2 * i], t[2 * i + 1]); \
-        if ((count) < 2) t[0] = NAME(pair_sums)(t[0], t[0]); \
-    } while (0)
-    HALVE(ROWS);
-    if (LANES > 2) HALVE(ROWS / 2);
-    if (LANES > 4) HALVE(ROWS / 4);
-    if (LANES > 8) HALVE(ROWS / 8);
-#undef HALVE
-    memcpy(sums, t, ROWS * sizeof *sums);
-}
-
-INLINE REAL NAME(lane_sum)(vec u) {
-    REAL total = 0;
-    for (int l = 0; l < LANES; l++) total += u[l];
-    return total;
 }
 
 /* Inputs of a block come in runs: contexts in one, (count, ROWS); activations and signals in groups, (ROWS, LANES). */
@@ -288,7 +252,7 @@ static double NAME(pass)(const job *j, const worker *me, const parameters *at, i
         if (j->skip >= 0)
             for (int s = 0; s < span; s++)
                 for (ptrdiff_t i = 0; i < dim; i++) linear[s] += j->skip * c[i] * ((const rows *)x)[s * dim + i];
-        for (int s = 0; s < span; s++) NAME(row_sums)(u + s * ROWS, e + s * ROWS);
+        for (int s = 0; s < span; s++) NAME(lane_sums)(ROWS, u + s * ROWS, e + s * ROWS);
         for (int a = 0; a < span * ROWS; a++) {
             const ptrdiff_t row = b * ROWS + a;
             e[a] += ((const REAL *)linear)[a];
@@ -587,8 +551,6 @@ static int NAME(curvature)(struct rarely_training_task *task) {
 }
 
 #undef LANES
-#undef EVEN
-#undef ODD
 #undef vec
 #undef mask
 #undef rows

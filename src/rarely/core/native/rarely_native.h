@@ -29,14 +29,14 @@ struct rarely_training_task {
     double result;           /* out: the loss at `weights`; rarely_curvature: ‖Φv‖² */
 };
 
-/* Inner products of `past` features with new ones. Candidates are lanes, in blocks of 8·width; width 0 is four
- * candidates, each contiguous. */
+/* Inner products of `past` features with new ones. Candidates are lanes, in blocks of 8·width; with
+ * width 0 each is contiguous, and `blocks` is how many, 1, 2 or 4. */
 struct rarely_cross_task {
     ptrdiff_t width, blocks, past, layers, threads;
     const ptrdiff_t *sizes;           /* numbers of each layer's inputs and signals in turn; signals of size 0 count as 1 */
     const double *const *old_factors; /* each (past, size) */
-    const double *const *new_factors; /* each (blocks, size, 8·width), or (4, size) */
-    double *out;                      /* (past, blocks·8·width), or (4, past) */
+    const double *const *new_factors; /* each (blocks, size, 8·width), or (blocks, size) */
+    double *out;                      /* (past, blocks·8·width), or (blocks, past) */
 };
 
 /* L⁻¹·y by panels of 128 rows. */
@@ -44,7 +44,7 @@ struct rarely_solve_task {
     ptrdiff_t width, blocks, done, rows, threads;
     const double *const *left;    /* of panel i, the rows left of its diagonal block: (128, 128·i) */
     const double *const *inverse; /* the inverse of its diagonal block: (128, 128) */
-    double *solution;             /* (rows, blocks·8·width), or (4, rows): solved up to row `done`, then the right side */
+    double *solution;             /* (rows, blocks·8·width), or (blocks, rows): solved to row `done`, then the right side */
 };
 
 /* These return 0, or 1 where there was no memory. */

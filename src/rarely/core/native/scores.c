@@ -7,7 +7,8 @@
  * Each candidate is a lane, in blocks of 8·width lanes, width 1 or 2; unused lanes are 0. So the K columns of one
  * decision cost one read of the factors and of the triangle, where a matrix product spends its time on preparations;
  * and many columns are products at full speed that pass through memory once, with each thread at its own columns.
- * Four candidates or fewer come row by row instead, width 0, and are read for at the speed of memory.
+ * Four candidates or fewer come row by row instead, width 0: then `blocks` is how many (1, 2 or 4), and what is read for
+ * them passes at the speed of memory.
  */
 #include <math.h>
 

@@ -1,8 +1,13 @@
 /* One form: ROWS rows at a time, every candidate of a block a lane of one of `width` vectors. */
 #define vec NAME(vec)
+#define mask NAME(mask)
+#define REAL double
 #define LANES (8 / VECTORS)
 #define WIDEST (2 * VECTORS) /* vectors in a block */
 typedef double vec __attribute__((vector_size(64 / VECTORS), aligned(8)));
+typedef long long mask __attribute__((vector_size(64 / VECTORS)));
+
+#include "lane_sums.h"
 
 /* The products of `high` rows, `pitch` apart, with `length` rows of lanes. */
 INLINE void NAME(tile_product)(const int high, const int width, const double *restrict rows, ptrdiff_t pitch,
@@ -103,112 +108,119 @@ static int NAME(solve)(const struct rarely_solve_task *task, ptrdiff_t first, pt
     return 0;
 }
 
-/* Few candidates, each contiguous: rows are read as vectors, not number by number. */
-INLINE void NAME(tile_dots)(const int high, const double *restrict rows, ptrdiff_t pitch, const double *restrict few,
-                            ptrdiff_t stride, ptrdiff_t length, double sums[][FEW]) {
-    vec s[DOT_ROWS][FEW];
+/* A few candidates, each contiguous: rows are read as vectors, not number by number. */
+INLINE void NAME(tile_dots)(const int high, const int few, const double *restrict rows, ptrdiff_t pitch,
+                            const double *restrict lanes, ptrdiff_t stride, ptrdiff_t length, double *restrict sums) {
+    vec s[DOT_ROWS * FEW];
+    double totals[DOT_ROWS * FEW];
     const vec zero = {0};
     ptrdiff_t j = 0;
-    UNROLL for (int r = 0; r < high; r++)
-        UNROLL for (int c = 0; c < FEW; c++) s[r][c] = zero;
+    UNROLL for (int i = 0; i < high * few; i++) s[i] = zero;
     for (; j + LANES <= length; j += LANES)
         UNROLL for (int r = 0; r < high; r++) {
             const vec numbers = *(const vec *)(rows + r * pitch + j);
-            UNROLL for (int c = 0; c < FEW; c++) s[r][c] += numbers * *(const vec *)(few + c * stride + j);
+            UNROLL for (int c = 0; c < few; c++) s[r * few + c] += numbers * *(const vec *)(lanes + c * stride + j);
         }
+    NAME(lane_sums)(high * few, s, totals);
+    for (; j < length; j++)
+        UNROLL for (int r = 0; r < high; r++)
+            UNROLL for (int c = 0; c < few; c++) totals[r * few + c] += rows[r * pitch + j] * lanes[c * stride + j];
     UNROLL for (int r = 0; r < high; r++)
-        UNROLL for (int c = 0; c < FEW; c++) {
-            double total = 0;
-            UNROLL for (int l = 0; l < LANES; l++) total += s[r][c][l];
-            for (ptrdiff_t l = j; l < length; l++) total += rows[r * pitch + l] * few[c * stride + l];
-            sums[r][c] = total;
-        }
+        UNROLL for (int c = 0; c < few; c++) sums[c * PANEL + r] = totals[r * few + c];
 }
 
-INLINE void NAME(dots)(const double *rows, ptrdiff_t count, ptrdiff_t pitch, const double *few, ptrdiff_t stride,
-                       ptrdiff_t length, double (*sums)[FEW]) {
+/* sums is (few, PANEL). */
+INLINE void NAME(dots)(const int few, const double *rows, ptrdiff_t count, ptrdiff_t pitch, const double *lanes,
+                       ptrdiff_t stride, ptrdiff_t length, double *sums) {
     ptrdiff_t r = 0;
     for (; r + DOT_ROWS <= count; r += DOT_ROWS)
-        NAME(tile_dots)(DOT_ROWS, rows + r * pitch, pitch, few, stride, length, sums + r);
-    for (; r < count; r++) NAME(tile_dots)(1, rows + r * pitch, pitch, few, stride, length, sums + r);
+        NAME(tile_dots)(DOT_ROWS, few, rows + r * pitch, pitch, lanes, stride, length, sums + r);
+    for (; r < count; r++) NAME(tile_dots)(1, few, rows + r * pitch, pitch, lanes, stride, length, sums + r);
 }
 
-static void NAME(cross_few)(const struct rarely_cross_task *task) {
-    double inputs[PANEL][FEW], signals[PANEL][FEW];
+INLINE void NAME(cross_rows)(const int few, const struct rarely_cross_task *task) {
+    double inputs[FEW * PANEL], signals[FEW * PANEL];
     for (ptrdiff_t start = 0; start < task->past; start += PANEL) {
         const ptrdiff_t count = task->past - start < PANEL ? task->past - start : PANEL;
         for (ptrdiff_t l = 0; l < 2 * task->layers; l += 2) {
             const ptrdiff_t in = task->sizes[l], up = task->sizes[l + 1];
-            NAME(dots)(task->old_factors[l] + start * in, count, in, task->new_factors[l], in, in, inputs);
-            if (up) NAME(dots)(task->old_factors[l + 1] + start * up, count, up, task->new_factors[l + 1], up, up, signals);
-            for (int c = 0; c < FEW; c++)
+            NAME(dots)(few, task->old_factors[l] + start * in, count, in, task->new_factors[l], in, in, inputs);
+            if (up)
+                NAME(dots)(few, task->old_factors[l + 1] + start * up, count, up, task->new_factors[l + 1], up, up,
+                           signals);
+            for (int c = 0; c < few; c++)
                 for (ptrdiff_t r = 0; r < count; r++) {
                     double *k = task->out + c * task->past + start + r;
-                    const double product = up ? inputs[r][c] * signals[r][c] : inputs[r][c];
+                    const double product = inputs[c * PANEL + r] * (up ? signals[c * PANEL + r] : 1);
                     *k = l ? *k + product : product;
                 }
         }
     }
 }
 
-static void NAME(solve_few)(const struct rarely_solve_task *task) {
-    double sums[PANEL][FEW], *y = task->solution;
+INLINE void NAME(solve_rows)(const int few, const struct rarely_solve_task *task) {
+    double sums[FEW * PANEL], *y = task->solution;
     const ptrdiff_t rows = task->rows;
     for (ptrdiff_t start = task->done; start < rows; start += PANEL) {
         const ptrdiff_t panel = start / PANEL, count = rows - start < PANEL ? rows - start : PANEL;
-        NAME(dots)(task->left[panel], count, start, y, rows, start, sums);
-        for (int c = 0; c < FEW; c++)
-            for (ptrdiff_t r = 0; r < count; r++) y[c * rows + start + r] -= sums[r][c];
-        NAME(dots)(task->inverse[panel], count, PANEL, y + start, rows, count, sums);
-        for (int c = 0; c < FEW; c++)
-            for (ptrdiff_t r = 0; r < count; r++) y[c * rows + start + r] = sums[r][c];
+        NAME(dots)(few, task->left[panel], count, start, y, rows, start, sums);
+        for (int c = 0; c < few; c++)
+            for (ptrdiff_t r = 0; r < count; r++) y[c * rows + start + r] -= sums[c * PANEL + r];
+        NAME(dots)(few, task->inverse[panel], count, PANEL, y + start, rows, count, sums);
+        for (int c = 0; c < few; c++) memcpy(y + c * rows + start, sums + c * PANEL, count * sizeof *y);
     }
 }
 
-/* Σ a_k b_k in eight sums, because one would have to wait for itself. */
-INLINE double NAME(dot)(const double *a, const double *b, ptrdiff_t count) {
-    vec sums[VECTORS];
-    double total = 0;
+/* One candidate, the chosen one of a round, is as common as all arms of a round. */
+static void NAME(cross_few)(const struct rarely_cross_task *task) {
+    if (task->blocks == 1) NAME(cross_rows)(1, task);
+    else if (task->blocks == 2) NAME(cross_rows)(2, task);
+    else if (task->blocks) NAME(cross_rows)(FEW, task);
+}
+
+static void NAME(solve_few)(const struct rarely_solve_task *task) {
+    if (task->blocks == 1) NAME(solve_rows)(1, task);
+    else if (task->blocks == 2) NAME(solve_rows)(2, task);
+    else if (task->blocks) NAME(solve_rows)(FEW, task);
+}
+
+/* out −= factor·row */
+INLINE void NAME(subtract_multiple)(double *restrict out, const double *restrict row, double factor, ptrdiff_t count) {
     ptrdiff_t k = 0;
-    memset(sums, 0, sizeof sums);
-    for (; k + 8 <= count; k += 8)
-        UNROLL for (int i = 0; i < VECTORS; i++)
-            sums[i] += *(const vec *)(a + k + i * LANES) * *(const vec *)(b + k + i * LANES);
-    for (; k < count; k++) total += a[k] * b[k];
-    UNROLL for (int i = 0; i < VECTORS; i++)
-        UNROLL for (int l = 0; l < LANES; l++) total += sums[i][l];
-    return total;
+    for (; k + LANES <= count; k += LANES) *(vec *)(out + k) -= factor * *(const vec *)(row + k);
+    for (; k < count; k++) out[k] -= factor * row[k];
 }
 
+/* By rows of the upper triangle: so no sum goes across lanes. */
 static int NAME(factor)(ptrdiff_t order, double *matrix) {
-    for (ptrdiff_t i = 0; i < order; i++) {
-        double *row = matrix + i * order;
-        for (ptrdiff_t j = 0; j < i; j++) {
-            const double *other = matrix + j * order;
-            row[j] = (row[j] - NAME(dot)(row, other, j)) / other[j];
-        }
-        const double pivot = row[i] - NAME(dot)(row, row, i);
-        if (!(pivot > 0)) return 1; /* NaN too */
-        row[i] = sqrt(pivot);
-        for (ptrdiff_t j = i + 1; j < order; j++) row[j] = 0;
+    for (ptrdiff_t i = 0; i < order; i++)
+        for (ptrdiff_t j = 0; j < i; j++) matrix[j * order + i] = matrix[i * order + j];
+    for (ptrdiff_t j = 0; j < order; j++) {
+        double *row = matrix + j * order;
+        if (!(row[j] > 0)) return 1; /* NaN too */
+        const double root = sqrt(row[j]);
+        for (ptrdiff_t k = j; k < order; k++) row[k] /= root;
+        for (ptrdiff_t i = j + 1; i < order; i++)
+            NAME(subtract_multiple)(matrix + i * order + i, row + i, row[i], order - i);
     }
+    for (ptrdiff_t i = 0; i < order; i++)
+        for (ptrdiff_t j = 0; j < i; j++) matrix[i * order + j] = matrix[j * order + i], matrix[j * order + i] = 0;
     return 0;
 }
 
 static void NAME(invert)(ptrdiff_t order, const double *lower, double *inverse) {
     for (ptrdiff_t i = 0; i < order; i++) {
-        double *restrict row = inverse + i * order;
+        double *row = inverse + i * order;
         const double *given = lower + i * order, scale = 1 / given[i];
-        for (ptrdiff_t k = 0; k < i; k++) {
-            const double *restrict above = inverse + k * order;
-            for (ptrdiff_t j = 0; j <= k; j++) row[j] -= given[k] * above[j];
-        }
+        for (ptrdiff_t k = 0; k < i; k++) NAME(subtract_multiple)(row, inverse + k * order, given[k], k + 1);
         for (ptrdiff_t j = 0; j < i; j++) row[j] *= scale;
         row[i] = scale;
     }
 }
 
 #undef vec
+#undef mask
+#undef REAL
 #undef LANES
 #undef WIDEST
 #undef FORM
