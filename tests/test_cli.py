@@ -132,7 +132,7 @@ def test_doctor_without_compiled_loops(wish, code, says, tmp_path):
     said = python(HIDDEN.format(arguments=arguments), RARELY_COMPILED=wish, RARELY_DATA="").split()
     assert said[0] == code
     assert says in " ".join(said)
-    assert "nowhere.so is not there. Install the package again, with GCC or Clang on the PATH." in " ".join(said)
+    assert "Install the package again" in " ".join(said)
 
 
 def test_reproduce_without_compiled_loops_says_what_to_do(tmp_path):

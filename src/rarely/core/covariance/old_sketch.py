@@ -61,7 +61,7 @@ class OldSketch(NamedTuple):
         basis = self.basis[:points, :points]
         inside = matrix[:points, :points] - self.ridge * np.eye(points)
         gram = dictionary.gram[:points, :points]
-        return Compressed.of(basis.T @ inside @ basis, gram, self.size, self.ridge, dictionary.rough)
+        return Compressed.of(basis.T @ inside @ basis, gram, self.size, self.ridge, dictionary.dependent)
 
     def lost(self, dictionary: Dictionary) -> tuple[dict[str, Any], Arrays]:
         """The state of the remainders; what rounding may hide is added, so that the bound stays one."""
