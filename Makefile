@@ -6,16 +6,18 @@ BIN    := $(VENV)/bin
 # The tests run in parallel processes; a BLAS that starts threads of its own in each would only fight.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: run test test-slow sanitize bench wheels wheel-test clean
+.PHONY: run lint test test-slow sanitize bench wheels wheel-test clean
 
 run: $(VENV)/.installed            ## the cosine problem, all configurations: out/quick/report.html
 	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out/quick
 
-test: $(VENV)/.installed           ## lint, types, arrows, doctests, tests; the core's once more without its compiled loops
+lint: $(VENV)/.installed           ## lint, types, arrows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+test: lint                         ## lint, types, arrows, doctests, tests; the core's once more without its compiled loops
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
 	$(ONE_THREAD) RARELY_COMPILED=0 $(BIN)/python -m pytest -n auto -q -r fE tests/core tests/contracts
 
@@ -66,6 +68,7 @@ clean:
 
 $(VENV)/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/core/native/*.[ch])
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rarely needs Python 3.11 or newer; set PYTHON=python3.12, say")'
+	@echo "installing into $(VENV), once; this takes some minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev]'
 	touch $@

@@ -1,7 +1,6 @@
 """A file is replaced in one step, and nothing is left behind."""
 
 import errno
-import fcntl
 import os
 import random
 import signal
@@ -12,7 +11,10 @@ import time
 
 import pytest
 
+from rarely.core import files
 from rarely.core.files import PREFIX, SUFFIX, replacing
+
+fcntl = pytest.importorskip("fcntl", reason="modes, links, pipes and locks are tested as POSIX has them")
 
 
 def write(path, content=b"new"):
@@ -287,3 +289,16 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path):
     assert names(tmp_path) == ["file"]
     # Some were killed half-way, or this test would tell nothing.
     assert 2 in seen
+
+
+def test_without_locks_and_open_folders_as_on_windows(tmp_path, monkeypatch):
+    """What can be tested of that elsewhere: the file is closed before it is renamed, and folders are not opened."""
+    monkeypatch.setattr(files, "fcntl", None)
+    monkeypatch.delattr(os, "O_DIRECTORY")
+    rename, closed = os.replace, []
+    with replacing(tmp_path / "file") as file:
+        monkeypatch.setattr(os, "replace", lambda *names: (closed.append(file.closed), rename(*names)))
+        file.write(b"new")
+    assert closed == [True]
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert names(tmp_path) == ["file"]

@@ -17,12 +17,10 @@ COSINE = plan_cells([PROBLEMS["cosine"]], ["practical"], runs=2, rounds=500)
 def wall(cell, deciding, training):
     """A record's times on a machine that takes so many times the formula's seconds."""
     predicted = work(cell)
-    spent = predicted.training * training
-    return {
-        "selecting": 0.9 * predicted.deciding * deciding,
-        "training": spent,
-        "cell": cost_of(cell, deciding, training),
-    }
+    spent = Work(predicted.deciding * deciding, predicted.training * training)
+    if cell.configuration.linear:  # whose updates are no work of their own
+        spent = Work(0.9 * spent.deciding, 0.1 * spent.deciding)
+    return {"selecting": spent.deciding, "training": spent.training, "cell": sum(spent)}
 
 
 def cost_of(cell, deciding, training):
@@ -103,9 +101,18 @@ def test_a_group_that_is_not_measured_goes_by_the_others():
     linear, trained = next(c for c in COSINE if c.configuration.linear), COSINE[0]
     pace = Pace([linear, trained], 1, clock=lambda: now[0])
     now[0] = 3 * cost(linear)
-    pace.finished(linear, {"selecting": 0.0, "training": 0.0, "cell": 3 * cost(linear)})
+    pace.finished(linear, {"selecting": 3 * cost(linear), "training": 0.0, "cell": 9 * cost(linear)})
     assert not pace.known
     assert pace.seconds_left() == pytest.approx(3 * cost(trained))
+
+
+def test_what_a_process_does_once_is_not_expected_of_every_cell():
+    now = [0.0]
+    first, second = [cell for cell in COSINE if cell.configuration.linear][:2]
+    pace = Pace([first, second], 1, clock=lambda: now[0])
+    now[0] = 60.0
+    pace.finished(first, {"selecting": 1.0, "training": 1.0, "cell": 60.0})
+    assert pace.seconds_left() == pytest.approx(2.0)
 
 
 def test_work_is_of_two_kinds():

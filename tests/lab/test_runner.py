@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from rarely import InvalidInput
+from rarely.core import native
 from rarely.lab import records as records_module
+from rarely.lab import runner as runner_module
 from rarely.lab.catalogue import PROBLEMS, policy_of, world_of
 from rarely.lab.config import PRESETS, Cell, Configuration, Problem, identity
 from rarely.lab.play import play
@@ -54,6 +56,7 @@ def test_a_record_says_all_that_is_asked_of_it(tmp_path):
     assert data["seconds"].keys() == {"selecting", "training"}
     assert data["peak_memory"] > 2**20
     assert data["environment"].keys() >= {"machine", "python", "numpy", "rarely"}
+    assert data["environment"]["form"] == native.form()
 
 
 def test_the_regret_on_record_is_the_worlds():
@@ -289,6 +292,7 @@ def test_half_a_record_is_never_seen(tmp_path, monkeypatch):
     assert Store(tmp_path).read() == []
 
 
+@pytest.mark.skipif(runner_module.fcntl is None, reason="Windows has no locks that end with their process")
 def test_a_folder_has_one_writer(tmp_path):
     with _only_here(tmp_path), pytest.raises(FolderBusy, match="another run"):
         reproduce(cells(runs=1), tmp_path, here)
@@ -366,7 +370,7 @@ class Deadly(World):
     dim: int = 1
 
     def secret(self, generator):
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows ends it at once by either
 
     def round(self, t, secret, generator):
         return None

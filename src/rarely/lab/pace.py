@@ -106,9 +106,11 @@ class Pace:
         if wall is None:
             return
         own, predicted = group(cell), work(cell)
-        training = wall["training"] if predicted.training else 0.0
-        taken = Work(wall["cell"] - training, training)
-        self._played += sum(taken)
+        # Without what a process does once, such as drawing the rounds of a run: the first cells have most of that.
+        taken = Work(wall["selecting"], wall["training"])
+        if not predicted.training:
+            taken = Work(sum(taken), 0.0)
+        self._played += wall["cell"]
         self._predicted[own] = self._predicted.get(own, NOTHING).plus(predicted)
         self._taken[own] = self._taken.get(own, NOTHING).plus(taken)
 
