@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rarely.core.errors import InvalidContexts, check_choice, check_whole
+from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
 from rarely.core.types import Array, BoolArray
 
 KernelKind = Literal["definition", "network"]
@@ -34,6 +34,9 @@ FEW = 0.05
 """Part of a tile's pairs up to which they are better gathered one by one."""
 CLOSE = 1e-4
 """1 − |c| below which the angle is taken from differences; above it arccos keeps fourteen digits."""
+
+DEEPEST = 1000
+"""Layers: the kernel of so many is all but constant, and takes as many passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class NTK:
 
     def __post_init__(self) -> None:
         check_whole("depth", self.depth, 2)
+        if self.depth > DEEPEST:
+            raise InvalidInput(f"depth must be at most {DEEPEST}, because each layer takes a pass; got {self.depth}.")
         check_choice("kind", self.kind, KernelKind)
 
     def matrix(self, contexts: Any) -> Array:

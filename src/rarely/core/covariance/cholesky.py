@@ -11,6 +11,7 @@ matrix products alone (docs/decisions/0003: one BLAS, NumPy's, serves every hot 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,11 @@ def is_symmetric(matrix: Array) -> bool:
         return False
     root = np.sqrt(diagonal)
     return bool((np.abs(matrix - matrix.T) <= CLOSE * root * root[:, None]).all())
+
+
+def probe_of(size: int) -> Array:
+    """A vector by whose product two matrices are told apart, each of its numbers from 1/2 to 3/2."""
+    return np.asarray(1 + np.cos(np.arange(size)) / 2)
 
 
 def whole_panels(solved: Array) -> Array:
@@ -290,35 +296,40 @@ class GrowingCholesky:
         factor._size = size
         return factor
 
-    def diagonal_blocks(self) -> list[Array]:
-        """The diagonal blocks of L, whose inverses are kept."""
-        sizes = (min(PANEL, self._size - i * PANEL) for i in range(len(self._inverse)))
-        return [lower_inverse(inverse[:n, :n]) for n, inverse in zip(sizes, self._inverse, strict=True)]
-
     def product(self, vector: Array) -> Array:
         """L times a vector."""
         out = np.empty(self._size)
-        for i, block in enumerate(self.diagonal_blocks()):
-            rows = slice(i * PANEL, i * PANEL + len(block))
-            out[rows] = self._left[i][: len(block)] @ vector[: i * PANEL] + block @ vector[rows]
+        for rows, left, inverse in self._panels():
+            out[rows] = left @ vector[: rows.start] + np.linalg.solve(inverse, vector[rows])
         return out
 
     def transposed_product(self, vector: Array) -> Array:
         """Lᵀ times a vector."""
         out = np.zeros(self._size)
-        for i, block in enumerate(self.diagonal_blocks()):
-            rows = slice(i * PANEL, i * PANEL + len(block))
-            out[: i * PANEL] += vector[rows] @ self._left[i][: len(block)]
-            out[rows] += vector[rows] @ block
+        for rows, left, inverse in self._panels():
+            out[: rows.start] += vector[rows] @ left
+            out[rows] += np.linalg.solve(inverse.T, vector[rows])
         return out
 
-    def squared_norms(self) -> Array:
-        """Of the rows of L: the diagonal of A."""
-        parts = [np.empty(0)]
-        for i, block in enumerate(self.diagonal_blocks()):
-            left = self._left[i][: len(block)]
-            parts.append(np.einsum("ij,ij->i", left, left) + np.einsum("ij,ij->i", block, block))
-        return np.concatenate(parts)
+    def _panels(self) -> Iterator[tuple[slice, Array, Array]]:
+        """The rows of each panel, their part left of the diagonal block, and the inverse of that."""
+        for i, (left, inverse) in enumerate(zip(self._left, self._inverse, strict=True)):
+            count = min(PANEL, self._size - i * PANEL)
+            yield slice(i * PANEL, i * PANEL + count), left[:count], inverse[:count, :count]
+
+    def is_of(self, image: Array, vector: Array, root: Array) -> bool:
+        """Whether A times a vector ≥ 0 is `image`, rounding and jitters aside; `root` is that of A's diagonal.
+
+        |A_ij| ≤ √(A_ii·A_jj), and what rounding changes is a small part of that (Higham, 2002, theorem 10.5).
+        """
+        if not self._size:
+            return True
+        diagonal = np.concatenate([np.diagonal(inverse) for _, _, inverse in self._panels()])
+        # Blocks are inverted, which costs as many digits as their condition has.
+        part = CLOSE + 100 * np.finfo(np.float64).eps * float(diagonal.max() / diagonal.min())
+        slack = part * root * (root @ vector) + 2 * JITTERS[-1] * float(root.max()) ** 2 * float(vector.max())
+        off = np.abs(self.product(self.transposed_product(vector)) - image)
+        return bool((np.isfinite(off) & (off <= slack)).all())
 
     @classmethod
     def read(cls, saved: Fields, name: str, size: int) -> GrowingCholesky:

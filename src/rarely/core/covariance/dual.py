@@ -16,18 +16,20 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import GrowingCholesky, whole_panels
+from rarely.core.covariance.cholesky import GrowingCholesky, probe_of, whole_panels
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import shallow
-from rarely.core.saved import CLOSE, Fields
+from rarely.core.saved import Fields
 from rarely.core.types import Array, Arrays
 
 InnerProducts = Callable[[Factors, Factors], Array]
 """(n, n') of features: all that this form asks of them beside their norms."""
 BLOCK_NUMBERS = 2**20
 """Numbers in the (t, n) arrays of one scoring; 8 MiB stay in a last-level cache."""
+PROBED = 16
+"""Rounds by whose inner products a saved factor is checked; the last is among them, and reaches all of it."""
 
 
 class Dual:
@@ -112,6 +114,15 @@ class Dual:
                 ("frozen_log_det", self.frozen_log_det, self._frozen),
             ):
                 saved.require_close(name, value, self._factor.log_det(rows) - rows * float(np.log(self.ridge)))
-            diagonal = self.past.view.squared_norms + self.ridge
-            same = bool((np.abs(self._factor.squared_norms() - diagonal) <= CLOSE * diagonal.max(initial=0)).all())
-            saved.require(same, "factor must be that of the saved rounds")
+            self._check_factor(saved)
+
+    def _check_factor(self, saved: Fields) -> None:
+        """Refuse a factor of other rounds, by the product of λI + K with a vector that asks for few rows of K."""
+        past = self.past.view
+        rows = np.unique(np.linspace(0, max(self.rounds - 1, 0), PROBED).astype(np.int64))[: self.rounds]
+        probe = np.zeros(self.rounds)
+        probe[rows] = probe_of(len(rows))
+        image = self._gram(past, past[rows]) @ probe[rows] + self.ridge * probe
+        root = np.sqrt(past.squared_norms + self.ridge)
+        same = self._factor.is_of(image, probe, root)
+        saved.require(same, "factor must be that of the saved rounds")

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import JITTERS, GrowingCholesky, is_symmetric
+from rarely.core.covariance.cholesky import GrowingCholesky, is_symmetric, probe_of
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal
 from rarely.core.factors import Factors
@@ -171,23 +171,15 @@ class Primal:
             self._check_factors(saved)
 
     def _check_factors(self, saved: Fields) -> None:
-        """Refuse factors that belong to another matrix or to other rounds, by the product with one vector."""
+        """Refuse factors that belong to another matrix or to other rounds, by products with one vector."""
         saved.require(is_symmetric(self._matrix), "matrix must be symmetric with a positive diagonal")
-        root = np.sqrt(np.diagonal(self._matrix))
-        # |Z_ij| ≤ √(Z_ii·Z_jj), and rounding is as small a part of that (Higham, 2002, theorem 10.5).
-        probe = np.cos(np.arange(float(self.parameters)))
-        off = self._matrix @ probe - self._running.product(self._running.transposed_product(probe))
-        slack = CLOSE * root * (root @ np.abs(probe))
-        if self._jitters:
-            slack += 2 * JITTERS[-1] * float(root.max()) ** 2
-        saved.require(bool((np.abs(off) <= slack).all()), "running must be the factor of matrix")
-        probe = np.cos(np.arange(float(len(self._pending))))
-        solved = self._solved.view
-        norms = np.sqrt(np.einsum("ij,ij->i", solved, solved))
-        off = probe @ self._pending.view - self._running.product(probe @ solved)
-        saved.require(
-            bool((np.abs(off) <= CLOSE * root * (norms @ np.abs(probe))).all()), "solved must belong to pending"
-        )
-        grown = 1 + np.square(norms)
-        same = np.abs(self._factor.squared_norms() - grown) <= CLOSE * grown.max(initial=0)
-        saved.require(bool(same.all()), "factor must be that of the pending rounds")
+        root, probe = np.sqrt(np.diagonal(self._matrix)), probe_of(self.parameters)
+        same = self._running.is_of(self._matrix @ probe, probe, root)
+        saved.require(same, "running must be the factor of matrix")
+        pending, solved, probe = self._pending.view, self._solved.view, probe_of(len(self._pending))
+        squares = np.einsum("ij,ij->i", solved, solved)
+        off = np.abs(probe @ pending - self._running.product(probe @ solved))
+        near = np.isfinite(off) & (off <= CLOSE * root * (np.sqrt(squares) @ probe))
+        saved.require(bool(near.all()), "solved must belong to pending")
+        same = self._factor.is_of(solved @ (probe @ solved) + probe, probe, np.sqrt(1 + squares))
+        saved.require(same, "factor must be that of the pending rounds")

@@ -125,11 +125,27 @@ class LinearLearner:
                 saved.require(not learner.learned, "learned must be 0 where nothing is in matrix and moment")
                 return learner
             saved.require(trained, "matrix must be λI and moment 0 before anything is learned")
-            saved.require(is_symmetric(matrix), "matrix must be symmetric")
+            saved.require(is_symmetric(matrix), "matrix must be symmetric with a positive diagonal")
+            if history.forgetting is None:
+                learner._check_sums(saved, history)
             size = np.abs(matrix) @ np.abs(coefficients) + np.abs(moment)
-            solved = np.abs(matrix @ coefficients - moment).max() <= CLOSE * size.max()
-            saved.require(bool(solved), "coefficients must solve matrix·coefficients = moment")
+            solved = np.isfinite(size) & (np.abs(matrix @ coefficients - moment) <= CLOSE * size.max())
+            saved.require(bool(solved.all()), "coefficients must solve matrix·coefficients = moment")
             return learner
+
+    def _check_sums(self, saved: Fields, history: History) -> None:
+        """Refuse sums of other rewards than those that came first."""
+        assert self.matrix is not None
+        diagonal, moment, size = np.full(len(self.moment), self.ridge), np.zeros(len(self.moment)), np.ones(1)
+        for (contexts, rewards), sign in ((history.arrived_since(0), 1), (history.arrived_since(self.learned), -1)):
+            x = self.scale(contexts)
+            diagonal += sign * np.einsum("ij,ij->j", x, x)
+            moment += sign * (rewards @ x)
+            size = np.maximum(size, np.abs(rewards) @ np.abs(x))
+        near = np.abs(np.diagonal(self.matrix) - diagonal) <= CLOSE * np.abs(diagonal)
+        near &= np.abs(self.moment - moment) <= CLOSE * size
+        near &= np.isfinite(moment) & np.isfinite(diagonal)
+        saved.require(bool(near.all()), "matrix and moment must be the sums of the rewards learned from")
 
 
 class LinUCB(Policy):
