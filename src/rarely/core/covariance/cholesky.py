@@ -312,6 +312,14 @@ class GrowingCholesky:
             out[rows] += vector[rows] @ block
         return out
 
+    def matrix(self) -> Array:
+        """A."""
+        lower = np.zeros((self._size, self._size))
+        for i, block in enumerate(self.diagonal_blocks()):
+            start, end = i * PANEL, i * PANEL + len(block)
+            lower[start:end, :start], lower[start:end, start:end] = self._left[i][: len(block)], block
+        return lower @ lower.T
+
     def squared_norms(self) -> Array:
         """Of the rows of L: the diagonal of A."""
         parts = [np.empty(0)]

@@ -23,13 +23,14 @@ import numpy as np
 
 from rarely.core.covariance.compressed import Compressed
 from rarely.core.covariance.dictionary import Dictionary
+from rarely.core.covariance.old_sketch import converted
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.projection import DISTINCT, Projection
 from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.covariance.remainders import Remainders
-from rarely.core.errors import SnapshotError
 from rarely.core.factors import Factors
 from rarely.core.rows import shallow
+from rarely.core.saved import Fields
 from rarely.core.types import Arrays, BoolArray
 
 BLOCK_NUMBERS = 2**21
@@ -71,6 +72,7 @@ class Sketched:
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)
         self.ridge, self._size = ridge, limit.sketch.size
+        self._widths, self._limit = widths, limit
         self._dictionary = Dictionary(widths, self._size)
         self._remainders = Remainders(widths, self._size)
         self._running = Compressed(self._size)
@@ -207,14 +209,13 @@ class Sketched:
         return numbers, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
+        if "inner" in numbers:
+            with Fields("covariance", numbers, arrays) as old:
+                numbers, arrays = converted(old, self._widths, self.ridge, self._limit)
+
         def part(name: str) -> Arrays:
             return {k.removeprefix(f"{name}."): v for k, v in arrays.items() if k.startswith(f"{name}.")}
 
-        if "inner" in numbers:
-            raise SnapshotError(
-                "the state of a sketched covariance must hold weights on its points; this one holds coordinates, as "
-                "earlier versions saved them. Load it with the version that wrote it, or build the policy again."
-            )
         self.rounds, self._jitters = numbers["rounds"], numbers["jitters"]
         self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
         self._frozen_rows, self._frozen_points = numbers["frozen_rows"], numbers["frozen_points"]
