@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rarely.core.covariance.compressed import ROUNDED_UP, Compressed
-from rarely.core.covariance.dictionary import Dictionary
+from rarely.core.covariance.dictionary import Dictionary, check_basis, check_gram
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.primal import Primal
 from rarely.core.errors import SnapshotWarning
@@ -84,15 +84,15 @@ def converted(saved: Fields, widths: Widths, ridge: float, limit: Limit) -> tupl
     before = _weighted(saved, frozen_matrix, points.first(frozen), dictionary, ridge, exact)
     if running.hidden > NOTICEABLE * ridge:
         warnings.warn(
-            f"the snapshot holds a sketch of version 0.1 with nearly dependent points; rounding may have changed its "
-            f"matrix by {running.hidden / ridge:.2g} times the ridge when it was converted. policy.error_bound includes "
-            "that. A larger ridge avoids it.",
+            f"the snapshot holds a sketch of version 0.1 with nearly dependent points; rounding may have changed "
+            f"its matrix by {running.hidden / ridge:.2g} times the ridge when it was converted. policy.error_bound "
+            "includes that. A larger ridge avoids it.",
             SnapshotWarning,
             stacklevel=2,
         )
     # Σ‖φ_s‖² of all rounds is at most what M has of them and what they lost.
     squares = float(np.trace(matrix)) - size * ridge + lost.total
-    numbers, arrays = lost.state(dictionary.rounding, squares, running.hidden)
+    numbers, arrays = lost.state(size, dictionary.rounding, squares, running.hidden)
     numbers |= {
         "rounds": inner.rounds,
         "log_det": running.log_det,
@@ -119,14 +119,9 @@ def _read_points(saved: Fields, widths: Widths, size: int) -> Points:
         lower = not np.triu(array, 1).any() and bool((np.diagonal(array) > 0).all())
         saved.require(lower, f"{name} must be lower triangular with a positive diagonal")
     products = half[:, :k] + half[:, :k].T
-    norms = np.sqrt(np.diagonal(products))
-    same = np.abs(products - gram(factors, factors)) <= CLOSE * np.outer(norms, norms)
-    saved.require(bool(same.all()), "products must be those of the saved points")
-    points = Points(factors, products, basis[:, :k])
-    image = points.basis @ products @ points.basis.T - np.eye(k)
-    slack = CLOSE + EPS * np.sqrt(max(map(max, widths))) * np.outer(points.spreads, points.spreads)
-    saved.require(bool((np.abs(image) <= slack).all()), "basis must make the saved points orthonormal")
-    return points
+    check_gram(saved, factors, products)
+    check_basis(saved, basis[:, :k], products, Dictionary(widths, 0).rounding)
+    return Points(factors, products, basis[:, :k])
 
 
 def _weighted(
@@ -175,7 +170,7 @@ class _Lost:
         among = float(self._squares.sum())
         saved.require(self.total >= (1 - CLOSE) * among, f"total must be at least {among:.9g}, the sum of squares")
 
-    def state(self, rounding: float, squares: float, hidden: float) -> tuple[dict[str, Any], Arrays]:
+    def state(self, size: int, rounding: float, squares: float, hidden: float) -> tuple[dict[str, Any], Arrays]:
         """What `Remainders` would have saved, given Σ‖φ_s‖² of all rounds at most."""
         factors, points = self._rows.view, self._points
         coordinates = points.basis @ gram(points.factors, factors)
@@ -192,5 +187,7 @@ class _Lost:
             "total": self.total + float(unsure.sum()) + closed + hidden,
             "closed": self._closed + closed + hidden,
         }
-        arrays = {"weights": coordinates.T @ points.basis, "squares": self._squares + unsure, "rounding": unsure}
+        weights = np.zeros((len(factors), size))
+        weights[:, : len(coordinates)] = coordinates.T @ points.basis
+        arrays = {"weights": weights, "squares": self._squares + unsure, "rounding": unsure}
         return {"lost": numbers}, self._rows.state() | arrays

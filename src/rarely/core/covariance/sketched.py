@@ -30,7 +30,7 @@ from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal, an
 from rarely.core.covariance.remainders import Remainders
 from rarely.core.factors import Factors
 from rarely.core.rows import shallow
-from rarely.core.saved import Fields
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Arrays, BoolArray
 
 BLOCK_NUMBERS = 2**21
@@ -209,20 +209,46 @@ class Sketched:
         return numbers, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        if "inner" in numbers:
-            with Fields("covariance", numbers, arrays) as old:
-                numbers, arrays = converted(old, self._widths, self.ridge, self._limit)
+        with Fields("covariance", numbers, arrays) as saved:
+            if "inner" not in saved:
+                self._read(saved)
+                return
+            found = converted(saved, self._widths, self.ridge, self._limit)
+        with Fields("covariance", *found) as saved:
+            self._read(saved)
 
-        def part(name: str) -> Arrays:
-            return {k.removeprefix(f"{name}."): v for k, v in arrays.items() if k.startswith(f"{name}.")}
+    def _read(self, saved: Fields) -> None:
+        with saved.inner("points") as part:
+            self._dictionary.read(part)
+        with saved.inner("lost") as part:
+            self._remainders.read(part, self.points)
+        rows = saved.whole("rows")
+        self._jitters, jitters = saved.whole("jitters"), saved.whole("pending_jitters")
+        with saved.inner("running") as part:
+            self._running.read(part, rows, self.points, jitters)
+        self._frozen_points = saved.whole("frozen_points", most=self.points)
+        if saved.has_part("frozen"):
+            self._frozen_rows, self._frozen = saved.whole("frozen_rows"), Compressed(self._size)
+            with saved.inner("frozen") as part:
+                self._frozen.read(part, self._frozen_rows, self._frozen_points, jitters=0, whole=False)
+        else:
+            self._frozen_rows, self._frozen = saved.whole("frozen_rows", self._frozen_points, rows), self._running
+        self.rounds = saved.whole("rounds", least=self.points)
+        self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
+        self._check_log_dets(saved)
 
-        self.rounds, self._jitters = numbers["rounds"], numbers["jitters"]
-        self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
-        self._frozen_rows, self._frozen_points = numbers["frozen_rows"], numbers["frozen_points"]
-        self._dictionary.restore(part("points"))
-        self._remainders.restore(numbers["lost"], part("lost"))
-        self._running.restore(part("running"), numbers["rows"], numbers["pending_jitters"])
-        self._frozen = self._running
-        if frozen := part("frozen"):
-            self._frozen = Compressed(self._size)
-            self._frozen.restore(frozen, self._frozen_rows, jitters=0)
+    def _check_log_dets(self, saved: Fields) -> None:
+        """Refuse log dets that the factors do not have, and a factor that does not fit W."""
+        dictionary, rows = self._dictionary, len(self._running)
+        for name, value, part, count, points in (
+            ("log_det", self.log_det, self._running, rows, self.points),
+            ("frozen_log_det", self.frozen_log_det, self._frozen, self._frozen_rows, self._frozen_points),
+        ):
+            least, most = part.log_det_range(dictionary.gram[:points, :points], count, dictionary.rounding)
+            slack = CLOSE * (1 + abs(value))
+            fits = least - slack <= value <= most + slack
+            saved.require(fits, f"{name} must be from {least:.9g} to {most:.9g}, as its arrays give; it is {value:.9g}")
+        weights, jitters = self._running.log_det_of_weights()
+        if not jitters:
+            grown = self._running.factor.log_det(rows) + weights - rows * float(np.log(self.ridge))
+            saved.require_close("log_det", self.log_det, grown)
