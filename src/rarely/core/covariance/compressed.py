@@ -26,8 +26,8 @@ from rarely.core.types import Array, Arrays, IntArray
 ROUNDED_UP = 1e-14
 """W's diagonal is raised by this part of itself before W is inverted, about as much as rounding changes it."""
 
-LENIENT = 8.0
-"""How many times its estimate rounding may be before a saved log det is refused."""
+LENIENT = 1e3
+"""How many times its estimate rounding may be before a saved log det is refused; nearly dependent points need 35."""
 
 
 def _independent_first(matrix: Array) -> IntArray:
@@ -138,6 +138,12 @@ class Compressed:
         """log det W, and its jitters."""
         root, log_det = GrowingCholesky.of(self._raised())
         return log_det, root.jitters
+
+    @property
+    def doubt(self) -> float:
+        """By how much W's rounding may change log det Z~: φᵀZ~⁻¹φ ≤ 1 for each point."""
+        rounding = 2 * len(self._weights) * float(np.finfo(np.float64).eps)
+        return (ROUNDED_UP + rounding) * float(np.trace(self._weights))
 
     def log_det_range(self, gram: Array, rows: int, rounding: float) -> tuple[float, float]:
         """Between which numbers log det(Z~/λ) of the first `rows` rows is, by L and the points' inner products alone:

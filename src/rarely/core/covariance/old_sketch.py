@@ -54,7 +54,6 @@ class Weighted(NamedTuple):
     """Points that count W times."""
 
     compressed: Compressed
-    log_det: float
     jitters: int
     hidden: float
     """The trace of what conversion and rounding may have changed in Z~."""
@@ -95,8 +94,9 @@ def converted(saved: Fields, widths: Widths, ridge: float, limit: Limit) -> tupl
     numbers, arrays = lost.state(size, dictionary.rounding, squares, running.hidden)
     numbers |= {
         "rounds": inner.rounds,
-        "log_det": running.log_det,
-        "frozen_log_det": before.log_det,
+        # The schedule compares them with earlier ones, so they stay as they were.
+        "log_det": inner.log_det,
+        "frozen_log_det": inner.frozen_log_det,
         "rows": len(running.compressed),
         "frozen_rows": frozen,
         "frozen_points": frozen,
@@ -131,7 +131,7 @@ def _weighted(
     k, norms = len(points.gram), np.sqrt(np.diagonal(points.gram))
     compressed = Compressed(dictionary.size)
     if not k:
-        return Weighted(compressed, 0.0, 0, 0.0)
+        return Weighted(compressed, 0, 0.0)
     hidden = 0.0
     compressed.pending.append(np.eye(k))
     if not exact:
@@ -150,8 +150,8 @@ def _weighted(
         hidden += 4 * dictionary.rounding * (1 + float(np.linalg.norm(points.spreads))) * total
     compressed.count(k)
     dependent = dictionary.rough or dictionary.pivots < len(dictionary)
-    log_det, jitters = compressed.factorise(points.gram, ridge, dependent)
-    return Weighted(compressed, log_det, jitters, hidden)
+    _, jitters = compressed.factorise(points.gram, ridge, dependent)
+    return Weighted(compressed, jitters, hidden)
 
 
 class _Lost:

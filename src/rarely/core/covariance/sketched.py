@@ -239,16 +239,17 @@ class Sketched:
 
     def _check_log_dets(self, saved: Fields) -> None:
         """Refuse log dets that the factors do not have, and a factor that does not fit W."""
-        dictionary, rows = self._dictionary, len(self._running)
+        dictionary, rows, doubt = self._dictionary, len(self._running), self._running.doubt
         for name, value, part, count, points in (
             ("log_det", self.log_det, self._running, rows, self.points),
             ("frozen_log_det", self.frozen_log_det, self._frozen, self._frozen_rows, self._frozen_points),
         ):
             least, most = part.log_det_range(dictionary.gram[:points, :points], count, dictionary.rounding)
-            slack = CLOSE * (1 + abs(value))
+            saved.require(least < np.inf, f"the factor must belong to the rounds of {name}, on the saved points")
+            slack = doubt + CLOSE * (1 + abs(value))
             fits = least - slack <= value <= most + slack
             saved.require(fits, f"{name} must be from {least:.9g} to {most:.9g}, as its arrays give; it is {value:.9g}")
         weights, jitters = self._running.log_det_of_weights()
-        if not jitters:
-            grown = self._running.factor.log_det(rows) + weights - rows * float(np.log(self.ridge))
+        grown = self._running.factor.log_det(rows) + weights - rows * float(np.log(self.ridge))
+        if not jitters and abs(self.log_det - grown) > doubt:
             saved.require_close("log_det", self.log_det, grown)
