@@ -19,8 +19,9 @@ def alone(work: str, tell: Tell, **arguments: Any) -> Any:
     """What `rarely.bench.MODULE.FUNCTION(tell, **arguments)` gives, for work = "MODULE:FUNCTION"."""
     command = [sys.executable, "-m", "rarely.bench.alone", work, json.dumps(arguments)]
     last, result = "it said nothing", None
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with subprocess.Popen(command, **pipes, text=True, encoding="utf-8", errors="replace") as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8", errors="replace"
+    ) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:

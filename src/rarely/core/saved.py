@@ -88,6 +88,10 @@ class Fields:
         numbers = self.value(name) if name in self._numbers else {}
         return numbers, {full.removeprefix(prefix): array for full, array in arrays.items()}
 
+    def has_part(self, name: str) -> bool:
+        """Whether a part inside saved any arrays."""
+        return any(full.startswith(name + ".") for full in self._arrays)
+
     def inner(self, name: str) -> Fields:
         """The same, field by field."""
         return Fields(self._named(name), *self.part(name), self.format)

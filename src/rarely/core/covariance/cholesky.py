@@ -311,6 +311,13 @@ class GrowingCholesky:
             out[rows] += np.linalg.solve(inverse.T, vector[rows])
         return out
 
+    def matrix(self) -> Array:
+        """A."""
+        lower = np.zeros((self._size, self._size))
+        for rows, left, inverse in self._panels():
+            lower[rows, : rows.start], lower[rows, rows] = left, lower_inverse(inverse)
+        return lower @ lower.T
+
     def _panels(self) -> Iterator[tuple[slice, Array, Array]]:
         """The rows of each panel, their part left of the diagonal block, and the inverse of that."""
         for i, (left, inverse) in enumerate(zip(self._left, self._inverse, strict=True)):

@@ -18,12 +18,16 @@ from typing import Self
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import GrowingCholesky, pivoted
+from rarely.core.covariance.cholesky import GrowingCholesky, is_symmetric, pivoted
 from rarely.core.rows import Rows, shallow
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Array, Arrays, IntArray
 
 ROUNDED_UP = 1e-14
 """W's diagonal is raised by this part of itself before W is inverted, about as much as rounding changes it."""
+
+LENIENT = 1e3
+"""How many times its estimate rounding may be before a saved log det is refused; nearly dependent points need 35."""
 
 
 def _independent_first(matrix: Array) -> IntArray:
@@ -42,14 +46,6 @@ class Compressed:
         self._order: IntArray | None = None
         """The points' places in L where that is not their own order."""
         self.pending, self.factor = Rows(size), GrowingCholesky()
-
-    @classmethod
-    def of(cls, weights: Array, gram: Array, size: int, ridge: float, dependent: bool) -> Compressed:
-        """Counted points alone, from W and their inner products."""
-        made = cls(size)
-        made._weights, made._counted = weights, len(weights)
-        made.factorise(gram, ridge, dependent)
-        return made
 
     def __len__(self) -> int:
         """b + n."""
@@ -85,10 +81,7 @@ class Compressed:
         if not points:  # every feature was 0
             self.factor = GrowingCholesky()
             return 0.0, 0
-        weights = self._weights.copy()
-        # W ≽ I, but rounding loses that 1 where later rounds are far larger than a point.
-        weights.flat[:: points + 1] *= 1 + ROUNDED_UP
-        root, log_det = GrowingCholesky.of(weights)
+        root, log_det = GrowingCholesky.of(self._raised())
         inverse = root.solve(np.eye(points), points)
         matrix = gram + ridge * (inverse.T @ inverse)
         if dependent:
@@ -96,6 +89,12 @@ class Compressed:
             matrix = matrix[np.ix_(self._order, self._order)]
         self.factor, bordered = GrowingCholesky.of(matrix)
         return bordered + log_det - points * float(np.log(ridge)), root.jitters
+
+    def _raised(self) -> Array:
+        """W, whose diagonal is raised: W ≽ I, but rounding loses that 1 where rounds are far larger than a point."""
+        weights = self._weights.copy()
+        weights.flat[:: len(weights) + 1] *= 1 + ROUNDED_UP
+        return weights
 
     def leading(self, rows: int) -> Compressed:
         """The first `rows` points and rounds, to be read and no longer grown."""
@@ -111,14 +110,51 @@ class Compressed:
         return other
 
     def state(self) -> Arrays:
-        """Arrays from which `restore` makes the same object."""
+        """Arrays from which `read` makes the same object."""
         arrays: Arrays = {"weights": self._weights, "pending": self.pending.view, "factor": self.factor.packed()}
         return arrays if self._order is None else arrays | {"order": self._order}
 
-    def restore(self, arrays: Arrays, rows: int, jitters: int) -> None:
-        """Take over the saved state of `rows` points and rounds."""
-        self._weights, self.pending = arrays["weights"], Rows(self._size)
-        self.pending.append(arrays["pending"])
-        self._counted, self._order = rows - len(self.pending), arrays.get("order")
-        self.factor = GrowingCholesky.unpacked(arrays["factor"], rows)
+    def read(self, saved: Fields, rows: int, points: int, jitters: int, *, whole: bool = True) -> None:
+        """Take over the saved state of `rows` points and rounds on so many points; `whole` if it is to be grown."""
+        pending = saved.array("pending", (None, self._size))
+        saved.require(len(pending) <= rows, f"at most {rows} rounds may be pending; there are {len(pending)}")
+        counted = self._counted = rows - len(pending)
+        saved.require(counted <= points <= rows, f"there must be {counted} to {rows} points; there are {points}")
+        saved.require(not pending[:, points:].any(), f"pending must be 0 beyond the {points} points")
+        self.pending = Rows(self._size)
+        self.pending.append(pending)
+        self._weights = saved.array("weights", (counted, counted) if whole else (0, 0))
+        large = is_symmetric(self._weights) and bool((np.diagonal(self._weights) >= 1 - CLOSE).all())
+        saved.require(large, "weights must be symmetric with a diagonal of at least 1")
+        self._order = None
+        if "order" in saved:
+            self._order = saved.array("order", (counted if whole else None,), "int", least=0, most=points - 1)
+            permuted = bool((np.sort(self._order) == np.arange(len(self._order))).all())
+            saved.require(permuted and len(self._order) >= counted, f"order must be one of {counted} points")
+        self.factor = GrowingCholesky.read(saved, "factor", rows)
         self.factor.jitters = jitters
+
+    def log_det_of_weights(self) -> tuple[float, int]:
+        """log det W, and its jitters."""
+        root, log_det = GrowingCholesky.of(self._raised())
+        return log_det, root.jitters
+
+    @property
+    def doubt(self) -> float:
+        """By how much W's rounding may change log det Z~: φᵀZ~⁻¹φ ≤ 1 for each point."""
+        rounding = 2 * len(self._weights) * float(np.finfo(np.float64).eps)
+        return (ROUNDED_UP + rounding) * float(np.trace(self._weights))
+
+    def log_det_range(self, gram: Array, rows: int, rounding: float) -> tuple[float, float]:
+        """Between which numbers log det(Z~/λ) of the first `rows` rows is, by L and the points' inner products alone:
+        λZ~⁻¹ = I − Ψᵀ(LLᵀ)⁻¹Ψ, which has the determinant of I − L⁻¹ΨΨᵀL⁻ᵀ."""
+        combined = self.products(np.eye(len(gram)), rows)
+        inner = self.factor.solve(self.factor.solve(combined @ gram @ combined.T, rows).T, rows)
+        norms = np.abs(combined) @ np.sqrt(np.diagonal(gram))
+        solved = self.factor.solve(np.diag(norms), rows)
+        slack = LENIENT * rounding * (rows + float(np.einsum("ij,ij->", solved, solved)))
+        left = np.linalg.eigvalsh(np.eye(rows) - (inner + inner.T) / 2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            least = -float(np.log(np.maximum(left + slack, 0.0)).sum())
+            most = -float(np.log(np.maximum(left - slack, 0.0)).sum())
+        return least, most

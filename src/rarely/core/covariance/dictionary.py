@@ -22,6 +22,7 @@ from rarely.core.covariance.cholesky import lower_inverse, pivoted
 from rarely.core.covariance.price import Widths
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import Rows, shallow
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Array, Arrays
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -31,6 +32,10 @@ ACCURATE = 100 * EPSILON
 """Weights with a relative error of no more need no further pass."""
 NEAR = 1e4
 """The roughness from which points count as nearly dependent."""
+
+
+LENIENT = 1e4
+"""How many times its estimate rounding may be before a saved T is refused; nearly dependent pivots need 240."""
 
 
 class Dictionary:
@@ -142,14 +147,40 @@ class Dictionary:
         return other
 
     def state(self) -> Arrays:
-        """Arrays from which `restore` makes the same dictionary."""
+        """Arrays from which `read` makes the same dictionary."""
         arrays = {"products": self.gram, "basis": self._basis.view, "pivots": self._pivots.view}
         return self._points.state() | arrays
 
-    def restore(self, arrays: Arrays) -> None:
+    def read(self, saved: Fields) -> None:
         """Take over a saved state; no points may be here yet."""
-        self._points.restore(arrays)
-        self._products[: len(self), : len(self)] = arrays["products"]
-        self._basis.append(arrays["basis"])
-        self._pivots.append(arrays["pivots"])
+        self._points.read(saved)
+        k = len(self)
+        saved.require(k <= self.size, f"at most {self.size} rounds may be points; there are {k}")
+        self._products[:k, :k] = saved.array("products", (k, k))
+        check_gram(saved, self._points.view, self.gram)
+        pivots = saved.array("pivots", (None,), "int", least=0, most=k - 1)
+        basis = saved.array("basis", (len(pivots), self.size))
+        saved.require(len(set(pivots)) == len(pivots), "pivots must be different points")
+        spare = np.setdiff1d(np.arange(self.size), pivots)
+        saved.require(not basis[:, spare].any(), "basis must be 0 in the columns of spare points")
+        saved.require(bool((basis[np.arange(len(pivots)), pivots] > 0).all()), "basis must be above 0 at its pivots")
+        check_basis(saved, basis[:, :k], self.gram, self.rounding)
+        self._basis.append(basis)
+        self._pivots.append(pivots)
         self._measure_roughness()
+
+
+def check_gram(saved: Fields, points: Factors, products: Array) -> None:
+    """Refuse inner products that are not those of the points, all of which have a norm above 0."""
+    truth = gram(points, points)
+    norms = np.sqrt(np.diagonal(truth))
+    same = np.abs(products - truth) <= CLOSE * np.outer(norms, norms)
+    saved.require(bool(same.all() and (norms > 0).all()), "products must be those of the saved points")
+
+
+def check_basis(saved: Fields, basis: Array, products: Array, rounding: float) -> None:
+    """Refuse rows of T that do not make the points orthonormal, as far as rounding lets them."""
+    spreads = np.abs(basis) @ np.sqrt(np.diagonal(products))
+    off = np.abs(basis @ products @ basis.T - np.eye(len(basis)))
+    slack = CLOSE + LENIENT * len(products) * rounding * float(np.max(spreads, initial=0.0)) ** 2
+    saved.require(bool((off <= slack).all()), "basis must make the saved points orthonormal")

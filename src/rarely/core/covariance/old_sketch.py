@@ -1,79 +1,192 @@
-"""Sketches that version 0.1 saved, in the form of today.
+"""The sketched covariance of version 0.1, as the one of today.
 
-    T   basis   (k, k)  lower triangular; TΦ_S is orthonormal, z = TΦ_Sφ
-    M           (r, r)  λI + Σ_s z_s z_sᵀ, of which only the first k rows and columns differ from λI
+    S           (k, p)  points, as today
+    T    basis  (k, k)  lower triangular; TΦ_S is orthonormal
+    z           (r,)    TΦ_Sφ, coordinates of a round, with the points of its own time
+    M    inner  (r, r)  λI + Σ_s z_s z_sᵀ, in the primal form
+    N           (k, k)  M − λI, of which the points have UUᵀ, U = TK
 
-Then Σ_s A_s A_sᵀ = Φ_SᵀTᵀ(M − λI)TΦ_S, so the weights of today are W = Tᵀ(M − λI)T.
+    Z~ = λI + Φ_SᵀTᵀNTΦ_S = λI + Φ_SᵀWΦ_S, so W = TᵀNT = I + Tᵀ(N − UUᵀ)T
+
+T is large where points are nearly dependent, and W then has fewer digits than N. W is raised by what rounding can
+change, and the error bound includes that, so it may be larger than the one that version 0.1 told, and never too small.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import GrowingCholesky, lower_inverse
-from rarely.core.covariance.compressed import Compressed
-from rarely.core.covariance.dictionary import Dictionary
-from rarely.core.factors import Factors
+from rarely.core.covariance.compressed import ROUNDED_UP, Compressed
+from rarely.core.covariance.dictionary import Dictionary, check_basis, check_gram
+from rarely.core.covariance.price import Limit, Widths
+from rarely.core.covariance.primal import Primal
+from rarely.core.errors import SnapshotWarning
+from rarely.core.factors import FactorRows, Factors, gram
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Array, Arrays
 
+NOTICEABLE = 0.1
+"""The part of λ that rounding may hide of Z~ without a warning."""
+EPS = float(np.finfo(np.float64).eps)
 
-class OldSketch(NamedTuple):
-    """The arrays and numbers of a saved sketch."""
 
-    numbers: dict[str, Any]
-    arrays: Arrays
-    ridge: float
-    size: int
+class Points(NamedTuple):
+    """The points, K and T."""
+
+    factors: Factors
+    gram: Array
+    basis: Array
 
     @property
-    def basis(self) -> Array:
-        """T."""
-        points = len(self.arrays["basis"])
-        return np.asarray(self.arrays["basis"][:, :points])
+    def spreads(self) -> Array:
+        """Σ_j |T_ij|‖φ_j‖, by which each coordinate multiplies rounding, (k,)."""
+        return np.asarray(np.abs(self.basis) @ np.sqrt(np.diagonal(self.gram)))
 
-    def part(self, name: str) -> Arrays:
-        """The arrays of one part."""
-        return {k.removeprefix(f"{name}."): v for k, v in self.arrays.items() if k.startswith(f"{name}.")}
+    def first(self, count: int) -> Points:
+        """The first of them."""
+        return Points(self.factors[:count], self.gram[:count, :count], self.basis[:count, :count])
 
-    def points(self) -> Arrays:
-        """The state of the dictionary: every point was a pivot."""
-        half = self.arrays["products"][:, : len(self.basis)]  # lower triangular, its diagonal halved
-        own = {name: array for name, array in self.arrays.items() if "." not in name}
-        return own | {"products": half + half.T, "pivots": np.arange(len(self.basis))}
 
-    def running(self, dictionary: Dictionary) -> Compressed:
-        """The running matrix, pending rounds included."""
-        pending = self.arrays["inner.pending"]
-        return self._compressed(self.arrays["inner.matrix"] + pending.T @ pending, dictionary, len(self.basis))
+class Weighted(NamedTuple):
+    """Points that count W times."""
 
-    def frozen(self, dictionary: Dictionary) -> Compressed:
-        """The frozen matrix, on the points that it had."""
-        matrix = self.arrays["inner.matrix"]
-        if "inner.frozen" in self.arrays:
-            root = GrowingCholesky.unpacked(self.arrays["inner.frozen"], self.size)
-            lower = lower_inverse(root.solve(np.eye(self.size), self.size))
-            matrix = lower @ lower.T
-        return self._compressed(matrix, dictionary, self.numbers["frozen"])
+    compressed: Compressed
+    jitters: int
+    hidden: float
+    """The trace of what conversion and rounding may have changed in Z~."""
 
-    def _compressed(self, matrix: Array, dictionary: Dictionary, points: int) -> Compressed:
-        basis = self.basis[:points, :points]
-        inside = matrix[:points, :points] - self.ridge * np.eye(points)
-        gram = dictionary.gram[:points, :points]
-        return Compressed.of(basis.T @ inside @ basis, gram, self.size, self.ridge, dictionary.dependent)
 
-    def lost(self, dictionary: Dictionary) -> tuple[dict[str, Any], Arrays]:
-        """The state of the remainders; what rounding may hide is added, so that the bound stays one."""
-        lost, layers = self.part("lost"), len([name for name in self.arrays if name.startswith("lost.input")])
-        inputs, signals = (tuple(lost[f"{name}{i}"] for i in range(layers)) for name in ("input", "signal"))
-        factors, weights = Factors(inputs, signals), np.zeros((len(lost["squares"]), self.size))
-        products = dictionary.products(factors, len(dictionary))
-        for i, points in enumerate(lost["points"]):
-            basis = self.basis[:points, :points]
-            weights[i, :points] = basis.T @ (basis @ products[:points, i])
-        growth = np.sqrt(factors.squared_norms) + np.abs(weights[:, : len(dictionary)]) @ dictionary.norms
-        rounding = dictionary.rounding * np.square(growth)
-        numbers = self.numbers["lost"] | {"total": self.numbers["lost"]["total"] + float(rounding.sum())}
-        kept = {name: array for name, array in lost.items() if name != "points"}
-        return numbers, kept | {"weights": weights, "squares": lost["squares"] + rounding, "rounding": rounding}
+def converted(saved: Fields, widths: Widths, ridge: float, limit: Limit) -> tuple[dict[str, Any], Arrays]:
+    """The state that a sketch of today would have saved."""
+    size = limit.sketch.size
+    inner = Primal(((1, size),), ridge, limit.unbounded())
+    with saved.inner("inner") as part:
+        inner.read(part)
+    points = _read_points(saved, widths, size)
+    frozen = saved.whole("frozen", most=len(points.gram))
+    with saved.inner("lost") as part:
+        lost = _Lost(part, widths, points)
+    fits = inner.rounds == lost.count + len(points.gram)
+    saved.require(fits, "every round must be a point or lost")
+
+    dictionary = Dictionary(widths, size)
+    for i in range(len(points.gram)):
+        dictionary.add(points.factors[[i]], points.gram[i, :i], float(points.gram[i, i]))
+    if len(dictionary):
+        dictionary.choose_pivots()
+    exact = not lost.count
+    matrix, frozen_matrix = inner.written_out()
+    running = _weighted(saved, matrix, points, dictionary, ridge, exact)
+    before = _weighted(saved, frozen_matrix, points.first(frozen), dictionary, ridge, exact)
+    if running.hidden > NOTICEABLE * ridge:
+        warnings.warn(
+            f"the snapshot holds a sketch of version 0.1 with nearly dependent points; rounding may have changed "
+            f"its matrix by {running.hidden / ridge:.2g} times the ridge when it was converted. policy.error_bound "
+            "includes that. A larger ridge avoids it.",
+            SnapshotWarning,
+            stacklevel=2,
+        )
+    # Σ‖φ_s‖² of all rounds is at most what M has of them and what they lost.
+    squares = float(np.trace(matrix)) - size * ridge + lost.total
+    numbers, arrays = lost.state(size, dictionary.rounding, squares, running.hidden)
+    numbers |= {
+        "rounds": inner.rounds,
+        # The schedule compares them with earlier ones, so they stay as they were.
+        "log_det": inner.log_det,
+        "frozen_log_det": inner.frozen_log_det,
+        "rows": len(running.compressed),
+        "frozen_rows": frozen,
+        "frozen_points": frozen,
+        "jitters": inner.jitters + running.jitters,
+        "pending_jitters": running.compressed.factor.jitters,
+    }
+    parts = {"points": dictionary.state(), "running": running.compressed.state(), "lost": arrays}
+    if frozen:
+        parts["frozen"] = before.compressed.leading(frozen).state()
+    return numbers, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+
+def _read_points(saved: Fields, widths: Widths, size: int) -> Points:
+    rows = FactorRows(widths)
+    rows.read(saved)
+    factors, k = rows.view, len(rows)
+    saved.require(k <= size, f"at most {size} rounds may be points; there are {k}")
+    half, basis = saved.array("products", (k, size)), saved.array("basis", (k, size))
+    for name, array in (("products", half), ("basis", basis)):
+        lower = not np.triu(array, 1).any() and bool((np.diagonal(array) > 0).all())
+        saved.require(lower, f"{name} must be lower triangular with a positive diagonal")
+    products = half[:, :k] + half[:, :k].T
+    check_gram(saved, factors, products)
+    check_basis(saved, basis[:, :k], products, Dictionary(widths, 0).rounding)
+    return Points(factors, products, basis[:, :k])
+
+
+def _weighted(
+    saved: Fields, matrix: Array, points: Points, dictionary: Dictionary, ridge: float, exact: bool
+) -> Weighted:
+    """Points with the weights that M has on them; `exact` says that M has nothing but these points."""
+    k, norms = len(points.gram), np.sqrt(np.diagonal(points.gram))
+    compressed = Compressed(dictionary.size)
+    if not k:
+        return Weighted(compressed, 0, 0.0)
+    hidden = 0.0
+    compressed.pending.append(np.eye(k))
+    if not exact:
+        counted = matrix[:k, :k] - ridge * np.eye(k)
+        own = np.triu(points.basis @ points.gram)
+        values, vectors = np.linalg.eigh(counted - own @ own.T)
+        total, below = float(np.trace(counted)), float(-np.minimum(values, 0.0).sum())
+        saved.require(below <= CLOSE * total, "inner.matrix must hold the rounds that are points")
+        roots = (np.sqrt(np.maximum(values, 0.0)) * vectors).T @ points.basis
+        raised = k * EPS * np.einsum("ij,ij->j", roots, roots)
+        compressed.pending.append(roots)
+        compressed.pending.append(np.diag(np.sqrt(raised)))
+        # W's rounding with what raised it, then that of N's coordinates.
+        weighed = (1 + np.einsum("ij,ij->j", roots, roots)) @ np.square(norms)
+        hidden = below + (2 * k * EPS + ROUNDED_UP) * float(weighed)
+        hidden += 4 * dictionary.rounding * (1 + float(np.linalg.norm(points.spreads))) * total
+    compressed.count(k)
+    _, jitters = compressed.factorise(points.gram, ridge, dictionary.dependent)
+    return Weighted(compressed, jitters, hidden)
+
+
+class _Lost:
+    """The rounds that are no points: sums over all and over closed blocks, and the open block."""
+
+    def __init__(self, saved: Fields, widths: Widths, points: Points) -> None:
+        self._points = points
+        self._rows = FactorRows(widths)
+        self._rows.read(saved)
+        n = len(self._rows)
+        self._known = saved.array("points", (n,), "int", least=0, most=len(points.gram))
+        """How many points there were for each round."""
+        self._squares = saved.array("squares", (n,), least=0.0)
+        self.count = saved.whole("count", least=n)
+        self.total, self._closed = saved.number("total", least=0.0), saved.number("closed", least=0.0)
+        among = float(self._squares.sum())
+        saved.require(self.total >= (1 - CLOSE) * among, f"total must be at least {among:.9g}, the sum of squares")
+
+    def state(self, size: int, rounding: float, squares: float, hidden: float) -> tuple[dict[str, Any], Arrays]:
+        """What `Remainders` would have saved, given Σ‖φ_s‖² of all rounds at most."""
+        factors, points = self._rows.view, self._points
+        coordinates = points.basis @ gram(points.factors, factors)
+        coordinates[np.arange(len(coordinates))[:, None] >= self._known] = 0.0
+        norms, spread = np.sqrt(factors.squared_norms), float(np.linalg.norm(points.spreads))
+        # Version 0.1 told ‖R‖² as it came out; today's is raised by what rounding may have hidden of it.
+        growths = np.square(norms + points.spreads @ np.abs(coordinates))
+        unsure = 2 * rounding * growths + np.square(rounding * spread * norms)
+        # Closed blocks are sums alone; ‖φ‖(1 + ‖spreads‖) is at least each round's γ.
+        closed = 2 * rounding * (1 + spread) ** 2 * squares if self.count > len(factors) else 0.0
+        numbers = {
+            # What conversion changed has the rank of W.
+            "count": self.count + len(points.gram) * (hidden > 0),
+            "total": self.total + float(unsure.sum()) + closed + hidden,
+            "closed": self._closed + closed + hidden,
+        }
+        weights = np.zeros((len(factors), size))
+        weights[:, : len(coordinates)] = coordinates.T @ points.basis
+        arrays = {"weights": weights, "squares": self._squares + unsure, "rounding": unsure}
+        return {"lost": numbers}, self._rows.state() | arrays

@@ -150,25 +150,35 @@ class Primal:
         return numbers, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        p = self.parameters
         with Fields("covariance", numbers, arrays) as saved:
-            self._matrix = saved.array("matrix", (p, p))
-            self._running = self._frozen = GrowingCholesky.read(saved, "running", p)
-            if "frozen" in saved:
-                self._frozen = GrowingCholesky.read(saved, "frozen", p)
-            self._clear_pending()
-            self._pending.append(pending := saved.array("pending", (None, p)))
-            self._solved.append(saved.array("solved", pending.shape))
-            saved.require(len(pending) <= p, f"at most {p} rounds may be pending; there are {len(pending)}")
-            self._factor = GrowingCholesky.read(saved, "factor", len(pending))
-            self._factor.jitters, self._jitters = saved.whole("pending_jitters"), saved.whole("jitters")
-            self.rounds = saved.whole("rounds", least=len(pending))
-            self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
-            prior = p * float(np.log(self.ridge))
-            grown = self._running.log_det(p) + self._factor.log_det(len(pending))
-            saved.require_close("log_det", self.log_det, grown - prior)
-            saved.require_close("frozen_log_det", self.frozen_log_det, self._frozen.log_det(p) - prior)
-            self._check_factors(saved)
+            self.read(saved)
+
+    def read(self, saved: Fields) -> None:
+        """Take over a saved state."""
+        p = self.parameters
+        self._matrix = saved.array("matrix", (p, p))
+        self._running = self._frozen = GrowingCholesky.read(saved, "running", p)
+        if "frozen" in saved:
+            self._frozen = GrowingCholesky.read(saved, "frozen", p)
+        self._clear_pending()
+        self._pending.append(pending := saved.array("pending", (None, p)))
+        self._solved.append(saved.array("solved", pending.shape))
+        saved.require(len(pending) <= p, f"at most {p} rounds may be pending; there are {len(pending)}")
+        self._factor = GrowingCholesky.read(saved, "factor", len(pending))
+        self._factor.jitters, self._jitters = saved.whole("pending_jitters"), saved.whole("jitters")
+        self.rounds = saved.whole("rounds", least=len(pending))
+        self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
+        prior = p * float(np.log(self.ridge))
+        grown = self._running.log_det(p) + self._factor.log_det(len(pending))
+        saved.require_close("log_det", self.log_det, grown - prior)
+        saved.require_close("frozen_log_det", self.frozen_log_det, self._frozen.log_det(p) - prior)
+        self._check_factors(saved)
+
+    def written_out(self) -> tuple[Array, Array]:
+        """Z with its pending rounds, and the frozen Z; for a form that takes them over."""
+        features = self._pending.view
+        frozen = self._matrix if self._frozen is self._running else self._frozen.matrix()
+        return self._matrix + features.T @ features, frozen
 
     def _check_factors(self, saved: Fields) -> None:
         """Refuse factors that belong to another matrix or to other rounds, by products with one vector."""

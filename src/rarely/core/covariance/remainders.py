@@ -31,6 +31,7 @@ from rarely.core.covariance.price import Widths
 from rarely.core.covariance.protocol import EXACT, ErrorBound
 from rarely.core.factors import FactorRows, Factors, gram
 from rarely.core.rows import Rows, shallow
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Array, Arrays
 
 
@@ -103,16 +104,26 @@ class Remainders:
         return other
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Numbers and arrays from which `restore` makes the same sums."""
+        """Numbers and arrays from which `read` makes the same sums."""
         numbers = {"count": self._count, "total": self._total, "closed": self._closed}
         rows = {"weights": self._weights, "squares": self._squares, "rounding": self._rounding}
         return numbers, self._block.state() | {name: row.view for name, row in rows.items()}
 
-    def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        """Take over a saved state."""
-        self._count, self._total, self._closed = numbers["count"], numbers["total"], numbers["closed"]
+    def read(self, saved: Fields, points: int) -> None:
+        """Take over a saved state, beside so many points."""
         self._open_block()
-        self._block.restore(arrays)
-        self._weights.append(arrays["weights"])
-        self._squares.append(arrays["squares"])
-        self._rounding.append(arrays["rounding"])
+        self._block.read(saved)
+        n = len(self._block)
+        saved.require(n < self._size, f"a block of {self._size} lost rounds must be closed; {n} are open")
+        self._count = saved.whole("count", least=n)
+        self._total, self._closed = saved.number("total", least=0.0), saved.number("closed", least=0.0)
+        weights = saved.array("weights", (n, self._size))
+        saved.require(not weights[:, points:].any(), f"weights must be 0 beyond the {points} points")
+        squares = saved.array("squares", (n,), least=0.0)
+        rounding = saved.array("rounding", (n,), least=0.0)
+        saved.require(bool((rounding <= squares).all()), "rounding must be a part of squares")
+        among = float(squares.sum())
+        saved.require(self._total >= (1 - CLOSE) * among, f"total must be at least {among:.9g}, the sum of squares")
+        self._weights.append(weights)
+        self._squares.append(squares)
+        self._rounding.append(rounding)

@@ -23,14 +23,14 @@ import numpy as np
 
 from rarely.core.covariance.compressed import Compressed
 from rarely.core.covariance.dictionary import Dictionary
-from rarely.core.covariance.old_sketch import OldSketch
+from rarely.core.covariance.old_sketch import converted
 from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.projection import DISTINCT, Projection
 from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.covariance.remainders import Remainders
-from rarely.core.errors import SnapshotError
 from rarely.core.factors import Factors
 from rarely.core.rows import shallow
+from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Arrays, BoolArray
 
 BLOCK_NUMBERS = 2**21
@@ -72,6 +72,7 @@ class Sketched:
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)
         self.ridge, self._size = ridge, limit.sketch.size
+        self._widths, self._limit = widths, limit
         self._dictionary = Dictionary(widths, self._size)
         self._remainders = Remainders(widths, self._size)
         self._running = Compressed(self._size)
@@ -206,32 +207,48 @@ class Sketched:
             parts["frozen"] = self._frozen.state()
         return numbers, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
-    def _restore_old(self, old: OldSketch) -> None:
-        """Take over a state that version 0.1 saved."""
-        inner, frozen = old.numbers["inner"], old.numbers["frozen"]
-        if type(frozen) is not int or not 0 <= frozen <= len(old.basis):
-            raise SnapshotError(f"must have at most {len(old.basis)} frozen points; it has {frozen!r}.")
-        self.rounds, self._jitters = inner["rounds"], inner["jitters"] + inner["pending_jitters"]
-        self.log_det, self.frozen_log_det = inner["log_det"], inner["frozen_log_det"]
-        self._dictionary.restore(old.points())
-        self._remainders.restore(*old.lost(self._dictionary))
-        self._running, self._frozen = old.running(self._dictionary), old.frozen(self._dictionary)
-        self._frozen_rows, self._frozen_points = len(self._frozen), frozen
-
     def restore(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        def part(name: str) -> Arrays:
-            return {k.removeprefix(f"{name}."): v for k, v in arrays.items() if k.startswith(f"{name}.")}
+        with Fields("covariance", numbers, arrays) as saved:
+            if "inner" not in saved:
+                self._read(saved)
+                return
+            found = converted(saved, self._widths, self.ridge, self._limit)
+        with Fields("covariance", *found) as saved:
+            self._read(saved)
 
-        if "inner" in numbers:
-            self._restore_old(OldSketch(numbers, arrays, self.ridge, self._size))
-            return
-        self.rounds, self._jitters = numbers["rounds"], numbers["jitters"]
-        self.log_det, self.frozen_log_det = numbers["log_det"], numbers["frozen_log_det"]
-        self._frozen_rows, self._frozen_points = numbers["frozen_rows"], numbers["frozen_points"]
-        self._dictionary.restore(part("points"))
-        self._remainders.restore(numbers["lost"], part("lost"))
-        self._running.restore(part("running"), numbers["rows"], numbers["pending_jitters"])
-        self._frozen = self._running
-        if frozen := part("frozen"):
-            self._frozen = Compressed(self._size)
-            self._frozen.restore(frozen, self._frozen_rows, jitters=0)
+    def _read(self, saved: Fields) -> None:
+        with saved.inner("points") as part:
+            self._dictionary.read(part)
+        with saved.inner("lost") as part:
+            self._remainders.read(part, self.points)
+        rows = saved.whole("rows")
+        self._jitters, jitters = saved.whole("jitters"), saved.whole("pending_jitters")
+        with saved.inner("running") as part:
+            self._running.read(part, rows, self.points, jitters)
+        self._frozen_points = saved.whole("frozen_points", most=self.points)
+        if saved.has_part("frozen"):
+            self._frozen_rows, self._frozen = saved.whole("frozen_rows"), Compressed(self._size)
+            with saved.inner("frozen") as part:
+                self._frozen.read(part, self._frozen_rows, self._frozen_points, jitters=0, whole=False)
+        else:
+            self._frozen_rows, self._frozen = saved.whole("frozen_rows", self._frozen_points, rows), self._running
+        self.rounds = saved.whole("rounds", least=self.points)
+        self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
+        self._check_log_dets(saved)
+
+    def _check_log_dets(self, saved: Fields) -> None:
+        """Refuse log dets that the factors do not have, and a factor that does not fit W."""
+        dictionary, rows, doubt = self._dictionary, len(self._running), self._running.doubt
+        for name, value, part, count, points in (
+            ("log_det", self.log_det, self._running, rows, self.points),
+            ("frozen_log_det", self.frozen_log_det, self._frozen, self._frozen_rows, self._frozen_points),
+        ):
+            least, most = part.log_det_range(dictionary.gram[:points, :points], count, dictionary.rounding)
+            saved.require(least < np.inf, f"the factor must belong to the rounds of {name}, on the saved points")
+            slack = doubt + CLOSE * (1 + abs(value))
+            fits = least - slack <= value <= most + slack
+            saved.require(fits, f"{name} must be from {least:.9g} to {most:.9g}, as its arrays give; it is {value:.9g}")
+        weights, jitters = self._running.log_det_of_weights()
+        grown = self._running.factor.log_det(rows) + weights - rows * float(np.log(self.ridge))
+        if not jitters and abs(self.log_det - grown) > doubt:
+            saved.require_close("log_det", self.log_det, grown)
