@@ -72,10 +72,12 @@ def _restored(found: archive.Archive, beta: Beta | None) -> Any:
 
 def _check_sketch(settings: Fields, arrays: Arrays) -> None:
     """Refuse a sketch of another size than the saved one, whose matrices would be allocated first."""
-    saved = next((arrays[name] for name in ("covariance.running.pending", "covariance.basis") if name in arrays), None)
     form = settings.value("covariance") if "covariance" in settings else None
     if isinstance(form, dict):
-        fits = saved is not None and saved.ndim == 2 and form.get("size") == saved.shape[1]
+        saved = [arrays[name] for name in ("covariance.running.pending", "covariance.basis") if name in arrays]
+        if not saved:  # version 0.1 wrote the second one
+            raise SnapshotError("must hold covariance.running.pending or covariance.basis. Use a backup.")
+        fits = saved[0].ndim == 2 and form.get("size") == saved[0].shape[1]
         settings.require(fits, f"covariance must be a sketch of the saved size; it is {form}")
 
 
