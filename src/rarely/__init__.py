@@ -22,6 +22,7 @@ from rarely.core.errors import (
     RarelyError,
     RosterFull,
     RoundingWarning,
+    ScheduleWarning,
     SnapshotError,
     SnapshotWarning,
     TooExpensive,
@@ -54,6 +55,7 @@ from rarely.core.schedules import (
     EveryRound,
     FixedGrid,
     GeometricGrid,
+    Paced,
     Schedule,
 )
 from rarely.core.snapshot import load
@@ -98,6 +100,7 @@ __all__ = [
     "NothingToLearn",
     "NothingToLearnWarning",
     "Offer",
+    "Paced",
     "Policy",
     "PolicyBusy",
     "Price",
@@ -106,6 +109,7 @@ __all__ = [
     "RosterFull",
     "RoundingWarning",
     "Schedule",
+    "ScheduleWarning",
     "Scores",
     "Sketch",
     "SnapshotError",

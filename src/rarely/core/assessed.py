@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -34,18 +34,23 @@ class Assessed:
     candidates: list[Candidates]
     block: int
     reward_spread: float
+    running: bool = False
 
     def probabilities(self, chooser: Chooser) -> Array:
         tolerance = tolerances(self.means + self.bonuses, self.prior_bonuses, self.reward_spread)
         return chooser.probabilities(self.means, self.bonuses, tolerance)
 
+    def round(self, i: int, bonuses: Array) -> Assessed:
+        """Round i alone, with these bonuses, (1, K)."""
+        one = slice(i, i + 1)
+        return replace(self, means=self.means[one], bonuses=bonuses, prior_bonuses=self.prior_bonuses[one])
+
     def chosen(self, rows: IntArray, covariance: Covariance) -> Candidates:
         """The chosen rows as candidates; those of several blocks are measured again, together."""
         if len(self.candidates) == 1:
             return self.candidates[0][rows]
-        return covariance.measure(
-            joined([self.candidates[row // self.block].factors[[row % self.block]] for row in rows])
-        )
+        factors = joined([self.candidates[row // self.block].factors[[row % self.block]] for row in rows])
+        return covariance.measure(factors, running=self.running)
 
 
 def likeliest(probabilities: Array) -> IntArray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rarely.core.saved import CLOSE, Fields
-from rarely.core.schedules import FAR, Budget
+from rarely.core.schedules import FAR, Budget, Schedule
 from rarely.core.types import Array
 
 
@@ -29,15 +29,33 @@ class BatchClock:
         """Whether no version may follow the one in use."""
         return self.budget.spent(self.version)
 
+    @property
+    def _batch(self) -> Schedule:
+        """The schedule of the batch under way."""
+        return self.budget.in_batch(self.version, self.base_round, self.base_log_det)
+
     def first_due(self, round: int, log_dets: Array) -> int | None:
         """The index of the first of the next rounds with which the batch ends, if any."""
-        return None if self.spent else self.budget.first_due(round, log_dets - self.base_log_det)
+        return None if self.spent else self._batch.first_due(round, log_dets - self.base_log_det)
 
     def lookahead(self, round: int, log_det: float) -> int:
         """How many more rounds the batch is expected to last, at least 1."""
         if self.spent:
             return FAR
-        return self.budget.lookahead(round, log_det - self.base_log_det, round - self.base_round)
+        return self._batch.lookahead(round, log_det - self.base_log_det, round - self.base_round)
+
+    def explain(self, round: int, log_det: float) -> str:
+        """Why the batch has ended; "" where it has not."""
+        return self._batch.explain(round, log_det - self.base_log_det) if self.due else ""
+
+    @property
+    def plan(self) -> str:
+        """How many updates may follow, and when the next is planned."""
+        batches = self.budget.batches
+        if self.spent:
+            return "this was the last update"
+        left = "" if batches is None else f"{batches - 1 - self.version} updates are left"
+        return ", ".join(filter(None, (left, self._batch.ahead(self.base_round)))) or "updates have no limit"
 
     def ended(self) -> BatchClock:
         """The clock after the batch's last round."""
@@ -54,7 +72,8 @@ class BatchClock:
         if self.budget.spent(version):
             return left
         even = 0 if horizon is None or batches is None else horizon // batches
-        return min(left, max(self.budget.lookahead(round, 0.0, 0), even))
+        batch = self.budget.in_batch(version, round, 0.0)
+        return min(left, max(batch.lookahead(round, 0.0, 0), even))
 
     def restored(self, saved: Fields, rounds: int) -> BatchClock:
         """The saved clock of a policy that has decided so many rounds; this one has not started."""
@@ -72,4 +91,6 @@ class BatchClock:
         rounds, slack = round - self.base_round, CLOSE * (1 + abs(log_det))
         late, early = np.full(rounds, self.base_log_det), np.full(rounds, highest + slack)
         late[-1:] = log_det - slack
-        return self.first_due(self.base_round, late) is not None, self.first_due(self.base_round, early) is not None
+        # A trigger fires when log det has grown much, and in its first batch also when it has not grown at all.
+        ended = [self.first_due(self.base_round, log_dets) is not None for log_dets in (late, early)]
+        return all(ended), any(ended)

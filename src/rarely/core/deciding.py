@@ -5,6 +5,7 @@ contexts → means and factors → bonuses under the frozen Z → arms; chosen f
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,7 +19,11 @@ from rarely.core.errors import UpdateDue
 from rarely.core.frozen import FrozenPolicy
 from rarely.core.maker import CovarianceMaker
 from rarely.core.state import PolicyState
+from rarely.core.turns import in_turn
 from rarely.core.types import Array, Decision, IntArray
+
+SOME_TURNS = 64
+"""Candidates that are measured together, however few rounds there have been."""
 
 
 class Chosen(NamedTuple):
@@ -48,7 +53,7 @@ def decide(
             f"until_due asks for rounds of an open batch, but version {state.clock.version}'s batch has ended; "
             "call update() first, or select without until_due to go on under the frozen version."
         )
-    frozen, clock, history = state.frozen.fork(), state.clock, state.history
+    frozen, clock, history, offered = state.frozen.fork(), state.clock, state.history, state.offered
     draws = Draws(generator, state.random) if frozen.rule.draws else None
     done: list[Chosen] = []
     now = history.rounds
@@ -60,8 +65,12 @@ def decide(
     for part in rounds.parts(at_once):
         frozen = frozen.facing(part)
         assessed, covariance = frozen.assess(part), frozen.covariance
-        probabilities = assessed.probabilities(frozen.rule)
-        arms = likeliest(probabilities) if draws is None else drawn(probabilities, draws.peek(len(part)))
+        uniforms = None if draws is None else draws.peek(len(part))
+        if frozen.running and len(part) > 1:
+            arms, bonuses, probabilities = in_turn(assessed, part, covariance, frozen.radius, frozen.rule, uniforms)
+        else:
+            bonuses, probabilities = assessed.bonuses, assessed.probabilities(frozen.rule)
+            arms = likeliest(probabilities) if uniforms is None else drawn(probabilities, uniforms)
         rows = part.row_of(arms)
         if frozen.learner.follows:
             chosen = np.concatenate([history.contexts, *(each.contexts for each in done), part.rows[rows]])
@@ -77,7 +86,8 @@ def decide(
             clock = clock.ended()
         if draws is not None:
             draws.keep(keep)
-        scores = assessed.means[:keep], assessed.bonuses[:keep], probabilities[:keep]
+        offered = offered.also(assessed.candidates, part.arms_until(keep), frozen.ridge)
+        scores = assessed.means[:keep], bonuses[:keep], probabilities[:keep]
         done.append(Chosen(*scores, arms[:keep], part.rows[rows[:keep]]))
         now += keep
         if until_due and clock.due:
@@ -89,7 +99,7 @@ def decide(
         known[:, column] = array[each, arms]
     history = history.with_rounds(chosen, arms, clock.version, known, life)
     random = state.random if draws is None else draws.state
-    after = PolicyState(frozen, clock, history, random, reader, state.updates, state.learned)
+    after = PolicyState(frozen, clock, history, random, reader, state.updates, offered, state.learned)
     start = now - len(arms) + 1
     return after, Decision(
         arm=int(arms[0]) if rounds.single else arms,
@@ -104,7 +114,13 @@ def decide(
 
 def rounds_at_once(frozen: FrozenPolicy, rounds: Rounds) -> int:
     """Rounds that are well decided at a time."""
-    return max(1, frozen.covariance.block() // rounds.arms)
+    most = max(1, frozen.covariance.block() // rounds.arms)
+    if not frozen.running:
+        return most
+    if not frozen.covariance.additive:
+        return 1
+    # One reading of Z's factor for n rounds, t² numbers, against t·nK for each of them.
+    return min(most, max(1, math.isqrt(2 * frozen.covariance.rounds // rounds.arms), SOME_TURNS // rounds.arms))
 
 
 def _following(frozen: FrozenPolicy, maker: CovarianceMaker, contexts: Array) -> FrozenPolicy:

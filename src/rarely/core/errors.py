@@ -91,6 +91,10 @@ class RoundingWarning(UserWarning):
     """Announces that rounding has eaten most digits of a bonus."""
 
 
+class ScheduleWarning(UserWarning):
+    """A schedule that cannot serve its horizon: its budget is spent early, or its trigger does not fire."""
+
+
 class NothingToLearnWarning(UserWarning):
     """Announces an update that was due and was skipped, because no reward came since the last one."""
 

@@ -29,16 +29,18 @@ class FrozenPolicy:
     radius: float
     ridge: float
     rule: Chooser
+    running: bool = False
+    """Whether bonuses follow the running Z, so that rounds of one batch spread; means stay frozen."""
 
     def fork(self) -> FrozenPolicy:
         """A copy whose running Z may grow; see `Covariance.fork`."""
-        return FrozenPolicy(self.learner, self.covariance.fork(), self.radius, self.ridge, self.rule)
+        return FrozenPolicy(self.learner, self.covariance.fork(), self.radius, self.ridge, self.rule, self.running)
 
     def with_learner(self, learner: Learner) -> FrozenPolicy:
         """The same with another learner."""
         if learner is self.learner:
             return self
-        return FrozenPolicy(learner, self.covariance, self.radius, self.ridge, self.rule)
+        return FrozenPolicy(learner, self.covariance, self.radius, self.ridge, self.rule, self.running)
 
     def facing(self, part: Part) -> FrozenPolicy:
         """The version that decides the first round of a part; see `Learner.facing`."""
@@ -60,6 +62,7 @@ class FrozenPolicy:
             candidates=list(candidates),
             block=block,
             reward_spread=self.learner.reward_spread,
+            running=self.running,
         )
 
     def _measure(self, rows: Array) -> tuple[Array, Array, Array, Candidates]:
@@ -68,5 +71,5 @@ class FrozenPolicy:
             prior = self.radius * np.sqrt(prior_variances(factors, self.ridge))
         if not (np.isfinite(means).all() and np.isfinite(prior).all()):
             raise InvalidContexts("contexts must be small enough for the features' squared norms to be finite.")
-        candidates = self.covariance.measure(factors)
+        candidates = self.covariance.measure(factors, running=self.running)
         return means, self.radius * np.sqrt(candidates.variances), prior, candidates

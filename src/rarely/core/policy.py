@@ -1,6 +1,6 @@
 """The flow that every policy shares: select, observe, due, update.
 
-    select    contexts → means and factors → bonuses under the frozen Z → arms; chosen factors → running Z
+    select    contexts → means and factors → bonuses under the frozen Z (or the running one) → arms → running Z
     observe   rewards, late, out of order, or never
     due       whether the schedule has ended the batch
     update    learn from the rewards that are in, freeze the next version
@@ -39,12 +39,14 @@ from rarely.core.errors import (
     InvalidContexts,
     InvalidInput,
     PolicyBusy,
+    check_choice,
 )
 from rarely.core.forgetting import Forgetting, check_forgetting
 from rarely.core.frozen import FrozenPolicy
 from rarely.core.history import History, read_log
 from rarely.core.learner import Learner
 from rarely.core.maker import CovarianceMaker
+from rarely.core.offered import Offered
 from rarely.core.radius import Beta, radius_at
 from rarely.core.records import UpdateRecord, read_records
 from rarely.core.saved import Fields
@@ -54,10 +56,7 @@ from rarely.core.types import Array, Arrays, Decision
 from rarely.core.updating import start_from_log, update
 
 Ties = Literal["lowest", "random"]
-
-
-BOTH_SIDES = 1.959963984540054
-"""Standard deviations that leave 2.5 % of a Gaussian on either side."""
+WithinBatch = Literal["frozen", "running"]
 
 
 class Policy(ABC):
@@ -75,11 +74,13 @@ class Policy(ABC):
         seed: Seeded,
         memory_limit: int,
         forgetting: Forgetting | None = None,
+        within_batch: WithinBatch = "frozen",
         maker: Callable[..., CovarianceMaker] = CovarianceMaker,
     ) -> None:
         if not isinstance(schedule, Schedule):
             raise InvalidInput(f"schedule must be a Schedule, such as FixedGrid(horizon, batches); got {schedule!r}.")
         check_forgetting(forgetting)
+        check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule))
         self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon)
         self._beta: Beta = beta
@@ -87,7 +88,7 @@ class Policy(ABC):
         empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
         radius = radius_at(beta, learner.occasion(1, empty))
         self._state = PolicyState(
-            FrozenPolicy(learner, empty, radius, float(ridge), chooser),
+            FrozenPolicy(learner, empty, radius, float(ridge), chooser, within_batch == "running"),
             clock,
             History(learner.dim, forgetting),
             seed.generator.bit_generator.state,
@@ -355,6 +356,7 @@ class Policy(ABC):
             "radius": state.frozen.radius,
             "updates": [record.describe() for record in state.updates],
             "learned": state.learned,
+            "offered": state.offered.describe(),
             "reader": state.reader.describe(),
             "learner": learner_numbers,
             "covariance": covariance_numbers,
@@ -385,7 +387,8 @@ class Policy(ABC):
         check_agreement(saved, Parts(frozen, clock, history, updates, learned), self._beta, start)
         self._seed, self._scratch = seed, read_generator(saved)
         random = self._scratch.bit_generator.state
-        self._state = PolicyState(frozen, clock, history, random, reader, updates, learned)
+        offered = Offered.restored(saved.inner("offered")) if saved.since(2, "offered") else Offered()
+        self._state = PolicyState(frozen, clock, history, random, reader, updates, offered, learned)
 
 
 def _joined(parts: list[Array], rounds: Rounds) -> Array:

@@ -35,6 +35,10 @@ class Occasion:
     """√m‖θ − θ_0‖ in reward units: how far training went, which is what S bounds."""
     exact: bool = False
     """Whether the estimate is the minimiser itself, so that no steps leave anything undone."""
+    spread: float = 0.0
+    """Standard deviation of the rewards."""
+    typical: float | None = None
+    """√(φᵀZ⁻¹φ) of the arms that the version before chose, in the median; None where that is not known."""
     last: bool = False
     """Whether the budget allows no version after this one."""
 
@@ -90,26 +94,39 @@ class TheoremRadius:
 class NoiseRadius:
     """β in units of the noise, and of the other part of Theorem 1's radius, both estimated.
 
-        β = factor·ν̂ + norm_factor·√λ·Ŝ
+        β = f·max(ν̂, spread_factor·s) + norm_factor·√λ·Ŝ        f = relative/√v̄, but from factor to most
 
         ν̂   the standard deviation of rewards around held-out predictions
+        s   the standard deviation of the rewards themselves: ν̂ of a few arms may be far below that of the others
+        v̄   φᵀZ⁻¹φ of the arms that the last version chose, in the median
         Ŝ   √m‖θ − θ_0‖: how far training went. Where rewards are next to noiseless, all doubt that is left is here
 
-    It follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
+    With `relative`, an arm that is known as well as those that were chosen gets a bonus of that part of the noise,
+    and an arm with 100 times their variance 10 times as much. So a policy that repeats a few arms becomes curious about
+    the others, and one that meets new arms all the time, all of them about as little known, does not. Without it f is
+    `factor`.
+
+    β follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
     and its kin where they tune themselves.
 
     >>> now = Occasion(round=9, features=8, log_det=1.0, ridge=0.25, noise=50.0, norm=10.0)
     >>> NoiseRadius(0.02)(now), NoiseRadius(0.02, norm_factor=0.1)(now)
     (1.0, 1.5)
+    >>> from dataclasses import replace
+    >>> NoiseRadius(0.02, relative=0.1)(replace(now, typical=0.25))
+    20.0
     """
 
     factor: float
     norm_factor: float = 0.0
     exploit_last: bool = False
+    relative: float = 0.0
+    most: float = 2.0
+    spread_factor: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("factor", "norm_factor"):
+        for name in ("factor", "norm_factor", "relative", "most", "spread_factor"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise InvalidInput(f"NoiseRadius.{name} must be finite and at least 0; got {value}.")
@@ -123,7 +140,10 @@ class NoiseRadius:
             )
         if now.last and self.exploit_last:
             return 0.0
-        return self.factor * now.noise + self.norm_factor * math.sqrt(now.ridge) * now.norm
+        scale, factor = max(now.noise, self.spread_factor * now.spread), self.factor
+        if self.relative and now.typical:
+            factor = max(factor, min(self.relative / now.typical, self.most))
+        return factor * scale + self.norm_factor * math.sqrt(now.ridge) * now.norm
 
 
 FUNCTION = {"kind": "function"}

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rarely.core.saved import Fields
+from rarely.core.saved import CLOSE, Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,11 @@ class UpdateRecord:
 
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
+    due: str = ""
+    """Why the schedule had ended the batch, and its plan for the rest of the budget; "" if the update was not due."""
+    unexplored: float | None = None
+    """How much of the variance before any data was left in the arms offered since the last update, in the mean over
+    rounds and arms: φᵀZ⁻¹φ·λ/‖φ‖², from 0 to 1. Unlike `coverage` it counts arms that were never tried."""
     loops: str = ""
     """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained, and
     in files from before this was kept. No part of `Policy.fingerprint`."""
@@ -81,10 +86,10 @@ def read_records(saved: Fields, dim: int) -> tuple[UpdateRecord, ...]:
         # The first files of version 0.1 lack all of these, and the others the last.
         if table.since(2, "steps"):
             table.column("steps", "whole", least=0, null=True)
-        for name in ("tuning", "loops"):
+        for name in ("tuning", "loops", "due"):
             if table.since(2, name):
                 table.column(name, "text")
-        for name, most in (("skip", math.inf), ("noise", math.inf), ("coverage", 1.0)):
+        for name, most in (("skip", math.inf), ("noise", math.inf), ("coverage", 1.0), ("unexplored", 1.0 + CLOSE)):
             if table.since(2, name):
                 table.column(name, "number", least=0, most=most, null=True)
         if table.since(2, "rescaled"):

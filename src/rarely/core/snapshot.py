@@ -62,7 +62,10 @@ def _restored(found: archive.Archive, beta: Beta | None) -> Any:
     own = kinds[name].__module__.startswith("rarely.")
     if own:
         _check_sizes(Fields("settings", settings, {}), found.arrays)
-    policy = kinds[name](**_read_settings(settings, beta))
+    given = _read_settings(settings, beta)
+    if own and saved.format == 1 and name != "Uniform":
+        given["within_batch"] = "frozen"  # version 0.1 had nothing else
+    policy = kinds[name](**given)
     if own:
         _check_settings(saved, settings, policy.settings())
     policy._restore(saved, settings.get("seed"))

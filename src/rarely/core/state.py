@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rarely.core.clock import BatchClock
 from rarely.core.contexts import ContextReader
 from rarely.core.frozen import FrozenPolicy
 from rarely.core.history import History
+from rarely.core.offered import Offered
 from rarely.core.records import UpdateRecord
 
 
@@ -24,5 +25,6 @@ class PolicyState:
     reader: ContextReader
     """What contexts have looked like so far."""
     updates: tuple[UpdateRecord, ...] = ()
+    offered: Offered = field(default_factory=Offered)
     learned: int = 0
     """Rewards that were in at the last accepted update."""

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from rarely.core.clock import BatchClock
 from rarely.core.covariance import Covariance
-from rarely.core.errors import BudgetSpent, NothingToLearn, NothingToLearnWarning, TrainingRejected
+from rarely.core.errors import BudgetSpent, NothingToLearn, NothingToLearnWarning, ScheduleWarning, TrainingRejected
 from rarely.core.learner import Learner, Lesson
 from rarely.core.maker import CovarianceMaker
+from rarely.core.offered import Offered
 from rarely.core.radius import Beta, radius_at
 from rarely.core.records import UpdateRecord
 from rarely.core.state import PolicyState
@@ -35,9 +37,13 @@ def update(state: PolicyState, maker: CovarianceMaker, beta: Beta, *, force: boo
         covariance = _next_covariance(state, maker, lesson)
         radius = _radius(beta, state, lesson.learner, covariance, version)
         frozen = replace(frozen, learner=lesson.learner, covariance=covariance, radius=radius)
+    due = clock.explain(history.rounds, state.frozen.covariance.log_det)
     clock = clock.restarted(history.rounds, frozen.covariance.log_det, version)
-    after = replace(state, frozen=frozen, clock=clock, learned=learned)
-    record = _record_of(after, lesson, _coverage(state))
+    if due:
+        due = f"{due}; {clock.plan}"
+    after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered())
+    record = _record_of(after, lesson, _coverage(state), due, state.offered.share)
+    _warn_of_schedule(state.clock, clock, due, history.rounds)
     return replace(after, updates=(*state.updates, record)), record
 
 
@@ -60,7 +66,7 @@ def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows:
         history=history,
         learned=history.arrived,
     )
-    return replace(after, updates=(_record_of(after, lesson, coverage=None),))
+    return replace(after, updates=(_record_of(after, lesson),))
 
 
 def _nothing_new(state: PolicyState) -> Lesson | None:
@@ -97,8 +103,15 @@ def _next_covariance(state: PolicyState, maker: CovarianceMaker, lesson: Lesson)
 
 def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
     """β of a version that has been trained and decides from the next round on."""
-    occasion = learner.occasion(state.history.rounds + 1, covariance)
+    occasion = replace(learner.occasion(state.history.rounds + 1, covariance), typical=_typical(state))
     return radius_at(beta, replace(occasion, last=state.clock.budget.spent(version)))
+
+
+def _typical(state: PolicyState) -> float | None:
+    """√(φᵀZ⁻¹φ) of the arms that the version in use chose, in the median."""
+    history, radius = state.history, state.frozen.radius
+    own = history.bonuses[history.versions == state.clock.version][-64:]
+    return float(np.median(own)) / radius if len(own) and radius > 0 else None
 
 
 def _coverage(state: PolicyState) -> float | None:
@@ -114,7 +127,29 @@ def _coverage(state: PolicyState) -> float | None:
     return float(np.mean(off <= BOTH_SIDES * np.hypot(noise, history.bonuses[own])))
 
 
-def _record_of(state: PolicyState, lesson: Lesson, coverage: float | None) -> UpdateRecord:
+def _warn_of_schedule(before: BatchClock, after: BatchClock, due: str, round: int) -> None:
+    """Warn if a trigger had to be rescued, or if the last version is in use before half of the rounds are decided."""
+    horizon, batches = after.budget.horizon, after.budget.batches
+    told = []
+    if "saturated" in due:
+        why = due.partition(";")[0]
+        told.append(f"{why}, so an update came anyway. Use Paced(horizon, batches), or a smaller log_ratio.")
+    if after.spent and not before.spent and horizon is not None and 2 * round < horizon:
+        told.append(
+            f"the budget of {batches} versions is spent after {round} of {horizon} rounds, so the rest is decided "
+            "without learning. Paced(horizon, batches) keeps updates for later; or plan more batches."
+        )
+    for line in told:
+        warnings.warn(line, ScheduleWarning, stacklevel=4)
+
+
+def _record_of(
+    state: PolicyState,
+    lesson: Lesson,
+    coverage: float | None = None,
+    due: str = "",
+    unexplored: float | None = None,
+) -> UpdateRecord:
     covariance = state.frozen.covariance
     return UpdateRecord(
         version=state.clock.version,
@@ -138,4 +173,6 @@ def _record_of(state: PolicyState, lesson: Lesson, coverage: float | None) -> Up
         noise=state.frozen.learner.noise,
         coverage=coverage,
         loops=lesson.loops,
+        due=due,
+        unexplored=unexplored,
     )

@@ -27,7 +27,7 @@ from rarely.core.history import History
 from rarely.core.learner import Lesson, Standardised
 from rarely.core.maker import CovarianceMaker
 from rarely.core.objective import ENOUGH, TURNS
-from rarely.core.policy import Policy, Ties
+from rarely.core.policy import Policy, Ties, WithinBatch
 from rarely.core.radius import Beta, Occasion
 from rarely.core.rows import changed
 from rarely.core.saved import Fields
@@ -230,6 +230,7 @@ class KernelUCB(Policy):
         standardise_rewards: bool = True,
         exploration: Mixture | None = None,
         forgetting: Forgetting | None = None,
+        within_batch: WithinBatch = "frozen",
         ties: Ties = "lowest",
         seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
@@ -252,7 +253,7 @@ class KernelUCB(Policy):
             "steps": steps,
             "standardise_rewards": standardise_rewards,
         }
-        self._given |= {"ties": ties, "memory_limit": memory_limit}
+        self._given |= {"within_batch": within_batch, "ties": ties, "memory_limit": memory_limit}
         self._schedule, self._scale, self._exploration = schedule, context_scale, exploration
         super().__init__(
             KernelLearner(self._kernel, ridge, steps, standardise_rewards, scale, none, np.empty(0)),
@@ -264,6 +265,7 @@ class KernelUCB(Policy):
             seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,
+            within_batch=within_batch,
             maker=partial(KernelCovarianceMaker, kernel=self._kernel),
         )
 

@@ -23,6 +23,7 @@ class Diagonal:
     """The p-vector form; its log det is exact for its own, diagonal matrix."""
 
     kind = "diagonal"
+    additive = False
     jitters = 0
     error_bound: ErrorBound | None = None
 
@@ -36,11 +37,14 @@ class Diagonal:
     def block(self) -> int:
         return 1024
 
-    def measure(self, factors: Factors) -> Candidates:
-        total = np.zeros(len(factors))
-        for a, d, z in zip(factors.inputs, factors.signals, self._frozen, strict=True):
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+        total, matrix = np.zeros(len(factors)), self._running if running else self._frozen
+        for a, d, z in zip(factors.inputs, factors.signals, matrix, strict=True):
             total += np.einsum("ij,ij->i", np.square(d) @ (1 / z), np.square(a))
         return Candidates(factors, total)
+
+    def cross(self, one: Candidates, others: Candidates) -> Array:
+        raise NotImplementedError("a round changes this matrix by more than φφᵀ")
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors = chosen.factors

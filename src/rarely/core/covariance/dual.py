@@ -36,6 +36,7 @@ class Dual:
     """The t×t form."""
 
     kind = "dual"
+    additive = True
     error_bound: ErrorBound | None = EXACT
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit, inner: InnerProducts = gram) -> None:
@@ -57,15 +58,22 @@ class Dual:
     def block(self) -> int:
         return max(1, min(1024, BLOCK_NUMBERS // max(self._frozen, 1)))
 
-    def measure(self, factors: Factors) -> Candidates:
-        if not self._frozen:
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+        rows = self.rounds if running else self._frozen
+        if not rows:
             return Candidates(factors, prior_variances(factors, self.ridge))
-        k = self._gram(self.past.view[: self._frozen], factors)
-        solved = self._factor.solve(k, self._frozen)
+        k = self._gram(self.past.view[:rows], factors)
+        solved = self._factor.solve(k, rows)
         norms = factors.squared_norms
         left = norms - np.einsum("ij,ij->j", solved, solved)
         announce_rounding(left, norms)
         return Candidates(factors, np.maximum(left, 0.0) / self.ridge, solved)
+
+    def cross(self, one: Candidates, others: Candidates) -> Array:
+        inner = self._gram(others.factors, one.factors)[:, 0]
+        if one.solved is not None and others.solved is not None:
+            inner = inner - one.solved[:, 0] @ others.solved
+        return np.asarray(inner / self.ridge)
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors = chosen.factors

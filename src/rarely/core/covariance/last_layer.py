@@ -27,5 +27,5 @@ class LastLayer(Wrapped):
     def error_bound(self) -> ErrorBound | None:
         return None
 
-    def measure(self, factors: Factors) -> Candidates:
-        return self._inner.measure(factors.last_layer())
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+        return self._inner.measure(factors.last_layer(), running=running)

@@ -32,6 +32,7 @@ class Primal:
     """The p×p form."""
 
     kind = "primal"
+    additive = True
     error_bound: ErrorBound | None = EXACT
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
@@ -64,9 +65,22 @@ class Primal:
     def block(self) -> int:
         return max(1, min(1024, BLOCK_NUMBERS // self.parameters))
 
-    def measure(self, factors: Factors) -> Candidates:
-        solved = self._frozen.solve(factors.columns(), self.parameters)
-        return Candidates(factors, np.einsum("ij,ij->j", solved, solved), solved)
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+        factor = self._running if running else self._frozen
+        solved = factor.solve(factors.columns(), self.parameters)
+        variances = np.einsum("ij,ij->j", solved, solved)
+        if running and len(self._pending):
+            # (Z + ΦᵀΦ)⁻¹ = Z⁻¹ − Z⁻¹Φᵀ(I + YYᵀ)⁻¹ΦZ⁻¹
+            known = self._factor.solve(product(self._solved.view, solved.T), len(self._pending))
+            variances = np.maximum(variances - np.einsum("ij,ij->j", known, known), 0.0)
+            solved = np.vstack((solved, known))
+        return Candidates(factors, variances, solved)
+
+    def cross(self, one: Candidates, others: Candidates) -> Array:
+        assert one.solved is not None
+        assert others.solved is not None
+        p, mine, theirs = self.parameters, one.solved[:, 0], others.solved
+        return np.asarray(mine[:p] @ theirs[:p] - mine[p:] @ theirs[p:])
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors = chosen.factors
@@ -76,7 +90,7 @@ class Primal:
         columns = factors.columns()
         # Until the batch's first block is absorbed the two matrices have one factor, and scoring has solved it.
         if self._running is self._frozen and chosen.solved is not None:
-            solved = chosen.solved.T
+            solved = chosen.solved[: self.parameters].T
         else:
             solved = self._running.solve(columns, self.parameters).T
         corner = product(solved, solved)

@@ -3,11 +3,11 @@
     Z_t   (implicit)  (p, p)  λI + Σ_{s<t} φ_s φ_sᵀ, each φ_s at the weights of its own version
     φ     factors     (p,)    g(x; θ_b)/√m, held as (a, δ) per layer
     λ     ridge       ()      Z_1 = λI, λ > 0
-    v     variances   (n,)    φ_iᵀ Z⁻¹ φ_i of n candidates, Z frozen at the batch's start
+    v     variances   (n,)    φ_iᵀ Z⁻¹ φ_i of n candidates, Z frozen at the batch's start or running
           log_det     ()      log det Z_t − log det λI of the running Z
 
-Two matrices in one object: the *frozen* one scores, the *running* one grows with every round and feeds
-the determinant rule. They part when a round is accepted and meet again at `freeze`.
+Two matrices in one object: the *frozen* one scores, unless the caller asks for the *running* one, which grows with
+every round and feeds the determinant rule. They part when a round is accepted and meet again at `freeze`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ DIGITS_LOST = 1e-13
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Features measured against the frozen matrix."""
+    """Features measured against the frozen matrix, or the running one."""
 
     factors: Factors
     variances: Array
-    """(n,): φᵀZ⁻¹φ under the frozen matrix."""
+    """(n,): φᵀZ⁻¹φ under that matrix."""
     solved: Array | None = None
     """(·, n): what a form would have to compute again if the candidate is chosen."""
 
@@ -100,11 +100,18 @@ class Covariance(Protocol):
     def error_bound(self) -> ErrorBound | None:
         """Of the running matrix, and so of the frozen one; rounding aside. None where none is known."""
 
+    @property
+    def additive(self) -> bool:
+        """Whether a round adds φφᵀ to the matrix and nothing else; only then is there a `cross`."""
+
     def block(self) -> int:
         """How many candidates are well scored at a time."""
 
-    def measure(self, factors: Factors) -> Candidates:
-        """Measure features against the frozen matrix."""
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+        """Measure features against the frozen matrix, or the running one."""
+
+    def cross(self, one: Candidates, others: Candidates) -> Array:
+        """φᵀZ⁻¹φ' of one candidate with n others, (n,), all measured together against the running matrix."""
 
     def propose(self, chosen: Candidates) -> Proposal:
         """Measure rounds one after another on top of the running matrix."""

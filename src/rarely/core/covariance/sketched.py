@@ -31,7 +31,7 @@ from rarely.core.covariance.remainders import Remainders
 from rarely.core.factors import Factors
 from rarely.core.rows import shallow
 from rarely.core.saved import CLOSE, Fields
-from rarely.core.types import Arrays, BoolArray
+from rarely.core.types import Array, Arrays, BoolArray
 
 BLOCK_NUMBERS = 2**21
 """Numbers in the (r, n) arrays of one scoring."""
@@ -68,6 +68,7 @@ class Sketched:
     """The r×r form."""
 
     kind = "sketched"
+    additive = False
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)
@@ -96,15 +97,20 @@ class Sketched:
     def block(self) -> int:
         return max(1, min(1024, BLOCK_NUMBERS // self._size))
 
-    def measure(self, factors: Factors) -> Candidates:
-        if not self._frozen_points:
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+        matrix, rows, points = self._frozen, self._frozen_rows, self._frozen_points
+        if running:
+            matrix, rows, points = self._running, len(self._running), self.points
+        if not points:
             return Candidates(factors, prior_variances(factors, self.ridge))
-        products = self._dictionary.products(factors, self._frozen_points)
-        solved = self._frozen.factor.solve(self._frozen.products(products, self._frozen_rows), self._frozen_rows)
+        solved = matrix.factor.solve(matrix.products(self._dictionary.products(factors, points), rows), rows)
         norms = factors.squared_norms
         left = norms - np.einsum("ij,ij->j", solved, solved)
         announce_rounding(left, norms)
         return Candidates(factors, np.maximum(left, 0.0) / self.ridge)
+
+    def cross(self, one: Candidates, others: Candidates) -> Array:
+        raise NotImplementedError("a round changes this matrix by more than φφᵀ")
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors, running = chosen.factors, self._running

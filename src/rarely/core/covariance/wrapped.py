@@ -7,7 +7,7 @@ from typing import Any, Self
 from rarely.core.covariance.protocol import Candidates, Covariance, ErrorBound, Proposal
 from rarely.core.factors import Factors
 from rarely.core.rows import shallow
-from rarely.core.types import Arrays
+from rarely.core.types import Array, Arrays
 
 
 class Wrapped:
@@ -40,11 +40,18 @@ class Wrapped:
     def error_bound(self) -> ErrorBound | None:
         return self._inner.error_bound
 
+    @property
+    def additive(self) -> bool:
+        return self._inner.additive
+
     def block(self) -> int:
         return self._inner.block()
 
-    def measure(self, factors: Factors) -> Candidates:
-        return self._inner.measure(factors)
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+        return self._inner.measure(factors, running=running)
+
+    def cross(self, one: Candidates, others: Candidates) -> Array:
+        return self._inner.cross(one, others)
 
     def propose(self, chosen: Candidates) -> Proposal:
         return self._inner.propose(chosen)

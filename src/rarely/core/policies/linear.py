@@ -22,7 +22,7 @@ from rarely.core.factors import Factors
 from rarely.core.forgetting import Forgetting
 from rarely.core.history import History
 from rarely.core.learner import Lesson
-from rarely.core.policy import Policy, Ties
+from rarely.core.policy import Policy, Ties, WithinBatch
 from rarely.core.radius import Beta, Occasion
 from rarely.core.saved import CLOSE, Fields
 from rarely.core.scaling import Affine, ContextScale
@@ -178,6 +178,7 @@ class LinUCB(Policy):
         covariance: Kind | Sketch = "auto",
         exploration: Mixture | None = None,
         forgetting: Forgetting | None = None,
+        within_batch: WithinBatch = "frozen",
         ties: Ties = "lowest",
         seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
@@ -201,8 +202,9 @@ class LinUCB(Policy):
             seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,
+            within_batch=within_batch,
         )
-        self._schedule, self._exploration = schedule, exploration
+        self._schedule, self._exploration, self._within_batch = schedule, exploration, within_batch
 
     def _rule(self, ties: Ties) -> Chooser:
         return Optimist(draws=ties == "random")
@@ -226,6 +228,7 @@ class LinUCB(Policy):
                 "covariance": self._maker.form,
                 "exploration": self._exploration,
                 "forgetting": self.history.forgetting,
+                "within_batch": self._within_batch,
                 "ties": self._ties,
                 "seed": self._seed,
                 "memory_limit": self._maker.memory_limit,

@@ -17,7 +17,7 @@ from rarely.core.forgetting import Discount, Forgetting
 from rarely.core.history import History
 from rarely.core.learner import Lesson, Standardised
 from rarely.core.network import Initial, Network, Scaling, Weights
-from rarely.core.policy import Policy, Ties
+from rarely.core.policy import Policy, Ties, WithinBatch
 from rarely.core.radius import Beta, NoiseRadius, Occasion
 from rarely.core.rows import changed
 from rarely.core.saved import DType, Fields
@@ -32,7 +32,7 @@ from rarely.core.types import Array, Arrays
 Preset = Literal["practical", "paper", "code"]
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
-TUNED_HIDDEN, TUNED_BETA = 200, NoiseRadius(0.02, norm_factor=0.02, exploit_last=True)
+TUNED_HIDDEN, TUNED_BETA = 200, NoiseRadius(0.02, norm_factor=0.02, relative=0.1, spread_factor=0.1, exploit_last=True)
 """m and β where it does."""
 _NOT_SETTINGS = ("self", "seed", "__class__")
 
@@ -189,6 +189,7 @@ class NeuralLearner:
             step=None if step is None else step * self.network.output_scale**2,
             # Until enough was held out, all that is known is the rewards' spread, of which noise is some part.
             noise=self.rewards.spread / 4 if self.noise is None and self.tuning is not None else self.noise,
+            spread=self.rewards.spread,
             norm=self.network.output_scale * self.rewards.spread * _distance(self.weights, self.initial),
         )
 
@@ -322,6 +323,7 @@ class BatchNeuralUCB(Policy):
         warm_start: bool = False,
         exploration: Mixture | None = None,
         forgetting: Forgetting | None = None,
+        within_batch: WithinBatch | None = None,
         ties: Ties = "lowest",
         seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
@@ -365,7 +367,9 @@ class BatchNeuralUCB(Policy):
         )
         if beta is None:
             beta = self._tuned_beta if tuned else PLAIN_BETA
-        self._settings |= {"beta": beta, "hidden": hidden}
+        if within_batch is None:
+            within_batch = self._tuned_within_batch if tuned else "frozen"
+        self._settings |= {"beta": beta, "hidden": hidden, "within_batch": within_batch}
         if 8 * network.parameters > memory_limit:
             raise TooExpensive(
                 f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
@@ -401,10 +405,12 @@ class BatchNeuralUCB(Policy):
             seed=source,
             memory_limit=memory_limit,
             forgetting=forgetting,
+            within_batch=within_batch,
         )
 
     _learner_kind: type[NeuralLearner] = NeuralLearner
     _tuned_beta: NoiseRadius = TUNED_BETA
+    _tuned_within_batch: WithinBatch = "running"
 
     def _rule(self, ties: Ties) -> Chooser:
         return Optimist(draws=ties == "random")

@@ -79,6 +79,7 @@ class NeuralLinear(BatchNeuralUCB):
 
     _learner_kind = LastLayerLearner
     _tuned_beta = SAMPLED_BETA
+    _tuned_within_batch = "frozen"
 
     def _rule(self, ties: Ties) -> Chooser:
         return Thompson()

@@ -32,6 +32,7 @@ class NeuralTS(BatchNeuralUCB):
     """
 
     _tuned_beta = SAMPLED_BETA
+    _tuned_within_batch = "frozen"
 
     def _rule(self, ties: Ties) -> Chooser:
         return Thompson()
