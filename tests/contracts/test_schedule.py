@@ -16,6 +16,7 @@ from rarely import (
     FixedGrid,
     GeometricGrid,
     InvalidSchedule,
+    Paced,
 )
 from rarely.core.schedules import schedule_from
 
@@ -28,6 +29,9 @@ SCHEDULES = {
     "trigger": DeterminantTrigger(log_ratio=1.5),
     "trigger capped": DeterminantTrigger(horizon=100, batches=4, log_ratio=0.5),
     "budget": Budget(EveryRound(), 9),
+    "paced": Paced(100, 7),
+    "paced batch": Paced(100, 7).in_batch(version=2, round=9, log_det=12.0),
+    "first batch": DeterminantTrigger(100, 5, 30.0).in_batch(version=0, round=0, log_det=0.0),
 }
 
 
@@ -36,7 +40,8 @@ def follow(schedule, growth_per_round, rounds):
     budget, version, base, ends = Budget.around(schedule), 0, 0.0, []
     for t in range(rounds):
         now = growth_per_round * (t + 1)
-        if not budget.spent(version) and budget.first_due(t, np.array([now - base])) is not None:
+        batch = budget.in_batch(version, ends[-1] if ends else 0, base)
+        if not budget.spent(version) and batch.first_due(t, np.array([now - base])) is not None:
             version, base = version + 1, now
             ends.append(t + 1)
     return ends

@@ -31,6 +31,9 @@ class Assessed:
     means: Array
     bonuses: Array
     prior_bonuses: Array
+    variances: Array
+    """φᵀZ⁻¹φ, and ‖φ‖²/λ before any data."""
+    priors: Array
     candidates: list[Candidates]
     block: int
     reward_spread: float

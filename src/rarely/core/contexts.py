@@ -33,13 +33,9 @@ class Part:
     def __len__(self) -> int:
         return len(self.present)
 
-    def arms_until(self, rounds: int) -> int:
-        """The arms of the first so many rounds."""
-        return len(self.rows) if rounds == len(self) else int(self.present[:rounds].sum())
-
     def rows_until(self, rounds: int) -> Array:
-        """Their rows."""
-        return self.rows[: self.arms_until(rounds)]
+        """The rows of the first so many rounds."""
+        return self.rows if rounds == len(self) else self.rows[: int(self.present[:rounds].sum())]
 
     def row_of(self, arms: IntArray) -> IntArray:
         """(n,): which of `rows` belongs to the given arm of each round."""

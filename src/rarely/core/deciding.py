@@ -67,9 +67,9 @@ def decide(
         assessed, covariance = frozen.assess(part), frozen.covariance
         uniforms = None if draws is None else draws.peek(len(part))
         if frozen.running and len(part) > 1:
-            arms, bonuses, probabilities = in_turn(assessed, part, covariance, frozen.radius, frozen.rule, uniforms)
+            arms, variances, probabilities = in_turn(assessed, part, covariance, frozen.radius, frozen.rule, uniforms)
         else:
-            bonuses, probabilities = assessed.bonuses, assessed.probabilities(frozen.rule)
+            variances, probabilities = assessed.variances, assessed.probabilities(frozen.rule)
             arms = likeliest(probabilities) if uniforms is None else drawn(probabilities, uniforms)
         rows = part.row_of(arms)
         if frozen.learner.follows:
@@ -86,8 +86,8 @@ def decide(
             clock = clock.ended()
         if draws is not None:
             draws.keep(keep)
-        offered = offered.also(assessed.candidates, part.arms_until(keep), frozen.ridge)
-        scores = assessed.means[:keep], bonuses[:keep], probabilities[:keep]
+        offered = offered.also(variances[:keep], assessed.priors[:keep], arms[:keep])
+        scores = assessed.means[:keep], frozen.radius * np.sqrt(variances[:keep]), probabilities[:keep]
         done.append(Chosen(*scores, arms[:keep], part.rows[rows[:keep]]))
         now += keep
         if until_due and clock.due:

@@ -53,23 +53,25 @@ class FrozenPolicy:
         for start in range(0, len(part.rows), block):
             piece = self._measure(part.rows[start : start + block])
             # Of several blocks only the features are kept: what was solved would fill t numbers an arm.
-            pieces.append(piece if len(part.rows) <= block else (*piece[:3], piece[3].unsolved()))
-        means, bonuses, priors, candidates = zip(*pieces, strict=True)
+            pieces.append(piece if len(part.rows) <= block else (*piece[:2], piece[2].unsolved()))
+        means, priors, candidates = zip(*pieces, strict=True)
+        prior, variances = part.padded(whole(priors)), part.padded(whole([piece.variances for piece in candidates]))
         return Assessed(
             means=part.padded(whole(means)),
-            bonuses=part.padded(whole(bonuses)),
-            prior_bonuses=part.padded(whole(priors)),
+            bonuses=self.radius * np.sqrt(variances),
+            prior_bonuses=self.radius * np.sqrt(prior),
+            variances=variances,
+            priors=prior,
             candidates=list(candidates),
             block=block,
             reward_spread=self.learner.reward_spread,
             running=self.running,
         )
 
-    def _measure(self, rows: Array) -> tuple[Array, Array, Array, Candidates]:
+    def _measure(self, rows: Array) -> tuple[Array, Array, Candidates]:
         with np.errstate(over="ignore", invalid="ignore"):
             means, factors = self.learner.assess(rows)
-            prior = self.radius * np.sqrt(prior_variances(factors, self.ridge))
+            prior = prior_variances(factors, self.ridge)
         if not (np.isfinite(means).all() and np.isfinite(prior).all()):
             raise InvalidContexts("contexts must be small enough for the features' squared norms to be finite.")
-        candidates = self.covariance.measure(factors, running=self.running)
-        return means, self.radius * np.sqrt(candidates.variances), prior, candidates
+        return means, prior, self.covariance.measure(factors, running=self.running)

@@ -1,46 +1,74 @@
-"""The arms that were offered since the last update, chosen or not."""
+"""The arms that were offered since the last update, chosen or not: how well each was known.
+
+v   (n, K)   φᵀZ⁻¹φ of every arm when its round was decided        v_0   (n, K)   ‖φ‖²/λ, before any data
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from rarely.core.covariance import Candidates
-from rarely.core.covariance.protocol import prior_variances
 from rarely.core.saved import CLOSE, Fields
+from rarely.core.types import Array, IntArray
+
+LEAST = 1e-30
+"""A variance whose logarithm is taken for one of 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A running mean: how much of the variance before any data is left in an arm."""
+    """Sums over the rounds since the last update."""
 
+    rounds: int = 0
     arms: int = 0
     unexplored: float = 0.0
-    """Σ λφᵀZ⁻¹φ/‖φ‖² over these arms."""
+    """Σ v/v_0 over all arms."""
+    chosen: float = 0.0
+    """Σ log v over the arms that were chosen."""
+    least_known: float = 0.0
+    """Σ log of each round's largest v."""
+
+    def also(self, variances: Array, priors: Array, arms: IntArray) -> Offered:
+        """With rounds that chose these arms; NaN where no arm is."""
+        if not len(arms):
+            return self
+        known = np.maximum(variances, LEAST)
+        parts = np.minimum(variances / np.where(priors > 0, priors, np.inf), 1.0)
+        return Offered(
+            self.rounds + len(arms),
+            self.arms + int(np.count_nonzero(~np.isnan(variances))),
+            self.unexplored + float(np.nansum(parts)),
+            self.chosen + float(np.log(known[np.arange(len(arms)), arms]).sum()),
+            self.least_known + float(np.log(np.fmax.reduce(known, axis=1)).sum()),
+        )
 
     @property
     def share(self) -> float | None:
-        """The mean, from 0 to 1; None before any arm was offered."""
+        """How much of the variance before any data is left, from 0 to 1; None before any arm was offered."""
         return self.unexplored / self.arms if self.arms else None
 
-    def also(self, candidates: list[Candidates], arms: int, ridge: float) -> Offered:
-        """With the first so many of these arms."""
-        total, left = 0.0, arms
-        for piece in candidates:
-            prior = prior_variances(piece.factors, ridge)[:left]
-            part = piece.variances[:left] / np.where(prior > 0, prior, np.inf)
-            total, left = total + float(np.minimum(part, 1.0).sum()), left - len(part)
-        return Offered(self.arms + arms, self.unexplored + total)
+    @property
+    def deviations(self) -> tuple[float, float] | None:
+        """√v of the chosen and of the least known arms, in the geometric mean; None before any arm was offered."""
+        if not self.rounds:
+            return None
+        return float(np.exp(0.5 * self.chosen / self.rounds)), float(np.exp(0.5 * self.least_known / self.rounds))
 
     def describe(self) -> dict[str, Any]:
         """The sums as JSON."""
-        return {"arms": self.arms, "unexplored": self.unexplored}
+        return asdict(self)
 
     @classmethod
-    def restored(cls, saved: Fields) -> Offered:
-        """The saved sums."""
+    def restored(cls, saved: Fields, rounds: int) -> Offered:
+        """The saved sums, of so many rounds."""
         with saved:
-            arms = saved.whole("arms")
-            return cls(arms, saved.number("unexplored", least=0.0, most=arms * (1 + CLOSE)))
+            saved.whole("rounds", least=rounds, most=rounds)
+            arms = saved.whole("arms", least=rounds)
+            unexplored = saved.number("unexplored", least=0.0, most=arms * (1 + CLOSE))
+            chosen, least_known = saved.number("chosen"), saved.number("least_known")
+            ordered = chosen <= least_known + CLOSE * (1 + abs(least_known))
+            saved.require(ordered, "chosen must not exceed least_known, the largest of each round")
+            saved.require(rounds > 0 or not (arms or chosen or least_known), "sums must be 0 before any round")
+            return cls(rounds, arms, unexplored, chosen, least_known)

@@ -387,7 +387,9 @@ class Policy(ABC):
         check_agreement(saved, Parts(frozen, clock, history, updates, learned), self._beta, start)
         self._seed, self._scratch = seed, read_generator(saved)
         random = self._scratch.bit_generator.state
-        offered = Offered.restored(saved.inner("offered")) if saved.since(2, "offered") else Offered()
+        offered = Offered()
+        if saved.since(2, "offered"):
+            offered = Offered.restored(saved.inner("offered"), history.rounds - clock.base_round)
         self._state = PolicyState(frozen, clock, history, random, reader, updates, offered, learned)
 
 

@@ -36,9 +36,10 @@ class Occasion:
     exact: bool = False
     """Whether the estimate is the minimiser itself, so that no steps leave anything undone."""
     spread: float = 0.0
-    """Standard deviation of the rewards."""
-    typical: float | None = None
-    """√(φᵀZ⁻¹φ) of the arms that the version before chose, in the median; None where that is not known."""
+    """The largest standard deviation that the rewards have had."""
+    chosen: float | None = None
+    """√(φᵀZ⁻¹φ) of the arms that the version before chose, and of the least known arms that it was offered."""
+    least_known: float | None = None
     last: bool = False
     """Whether the budget allows no version after this one."""
 
@@ -122,11 +123,13 @@ class NoiseRadius:
     norm_factor: float = 0.0
     exploit_last: bool = False
     relative: float = 0.0
-    most: float = 2.0
     spread_factor: float = 0.0
+    untried: float = 0.0
+    repeats: float = 4.0
+    most: float = 2.0
 
     def __post_init__(self) -> None:
-        for name in ("factor", "norm_factor", "relative", "most", "spread_factor"):
+        for name in ("factor", "norm_factor", "relative", "untried", "repeats", "most"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise InvalidInput(f"NoiseRadius.{name} must be finite and at least 0; got {value}.")
@@ -140,10 +143,13 @@ class NoiseRadius:
             )
         if now.last and self.exploit_last:
             return 0.0
-        scale, factor = max(now.noise, self.spread_factor * now.spread), self.factor
-        if self.relative and now.typical:
-            factor = max(factor, min(self.relative / now.typical, self.most))
-        return factor * scale + self.norm_factor * math.sqrt(now.ridge) * now.norm
+        factor, curiosity = self.factor, 0.0
+        scale = max(now.noise, self.spread_factor * now.spread)
+        if now.chosen and now.least_known:
+            factor = max(factor, min(self.relative / now.chosen, self.most))
+            if now.least_known > self.repeats * now.chosen:
+                curiosity = min(self.untried / now.least_known, self.most) * now.spread
+        return max(factor * scale + self.norm_factor * math.sqrt(now.ridge) * now.norm, curiosity)
 
 
 FUNCTION = {"kind": "function"}

@@ -55,6 +55,8 @@ class UpdateRecord:
     unexplored: float | None = None
     """How much of the variance before any data was left in the arms offered since the last update, in the mean over
     rounds and arms: φᵀZ⁻¹φ·λ/‖φ‖², from 0 to 1. Unlike `coverage` it counts arms that were never tried."""
+    chosen: float | None = None
+    """√(φᵀZ⁻¹φ) of the arms chosen since the last update, in the geometric mean."""
     loops: str = ""
     """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained, and
     in files from before this was kept. No part of `Policy.fingerprint`."""
@@ -89,7 +91,13 @@ def read_records(saved: Fields, dim: int) -> tuple[UpdateRecord, ...]:
         for name in ("tuning", "loops", "due"):
             if table.since(2, name):
                 table.column(name, "text")
-        for name, most in (("skip", math.inf), ("noise", math.inf), ("coverage", 1.0), ("unexplored", 1.0 + CLOSE)):
+        for name, most in (
+            ("skip", math.inf),
+            ("noise", math.inf),
+            ("coverage", 1.0),
+            ("unexplored", 1.0 + CLOSE),
+            ("chosen", math.inf),
+        ):
             if table.since(2, name):
                 table.column(name, "number", least=0, most=most, null=True)
         if table.since(2, "rescaled"):

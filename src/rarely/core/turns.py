@@ -24,7 +24,8 @@ class Turns(NamedTuple):
     """What a part's rounds chose."""
 
     arms: IntArray
-    bonuses: Array
+    variances: Array
+    """(n, K): of every arm when its round was decided, NaN where no arm is."""
     probabilities: Array
 
 
@@ -36,12 +37,12 @@ def in_turn(
     variances = candidates.variances.copy()
     ends = np.cumsum(part.present.sum(axis=1))
     arms = np.empty(len(part), np.int64)
-    bonuses, probabilities = assessed.bonuses.copy(), np.zeros(assessed.means.shape)
+    known, probabilities = assessed.variances.copy(), np.zeros(assessed.means.shape)
     steps = np.empty((len(part), len(variances)))
     for i, end in enumerate(ends):
         here, present = slice(end - int(part.present[i].sum()), end), part.present[i]
-        bonuses[i, present] = radius * np.sqrt(variances[here])
-        one = assessed.round(i, bonuses[[i]])
+        known[i, present] = variances[here]
+        one = assessed.round(i, radius * np.sqrt(known[[i]]))
         probabilities[i] = one.probabilities(rule)[0]
         alone = probabilities[[i]]
         arms[i] = (likeliest(alone) if uniforms is None else drawn(alone, uniforms[[i]]))[0]
@@ -54,4 +55,4 @@ def in_turn(
         inner = inner - steps[:i, row] @ steps[:i, later]
         steps[i, later] = inner / np.sqrt(1 + variances[row])
         variances[later] = np.maximum(variances[later] - np.square(steps[i, later]), 0.0)
-    return Turns(arms, bonuses, probabilities)
+    return Turns(arms, known, probabilities)

@@ -42,7 +42,7 @@ def update(state: PolicyState, maker: CovarianceMaker, beta: Beta, *, force: boo
     if due:
         due = f"{due}; {clock.plan}"
     after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered())
-    record = _record_of(after, lesson, _coverage(state), due, state.offered.share)
+    record = _record_of(after, lesson, _coverage(state), due, state.offered)
     _warn_of_schedule(state.clock, clock, due, history.rounds)
     return replace(after, updates=(*state.updates, record)), record
 
@@ -103,15 +103,32 @@ def _next_covariance(state: PolicyState, maker: CovarianceMaker, lesson: Lesson)
 
 def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
     """β of a version that has been trained and decides from the next round on."""
-    occasion = replace(learner.occasion(state.history.rounds + 1, covariance), typical=_typical(state))
-    return radius_at(beta, replace(occasion, last=state.clock.budget.spent(version)))
+    chosen, least_known = state.offered.deviations or (None, None)
+    # The arms known best are known ever better; a batch that tried others says nothing against that.
+    known = [record.chosen for record in state.updates if record.chosen] + ([chosen] if chosen else [])
+    chosen = min(known, default=None)
+    occasion = replace(
+        learner.occasion(state.history.rounds + 1, covariance),
+        spread=_largest_spread(state.history.rewards),
+        chosen=chosen,
+        least_known=least_known,
+        last=state.clock.budget.spent(version),
+    )
+    return radius_at(beta, occasion)
 
 
-def _typical(state: PolicyState) -> float | None:
-    """√(φᵀZ⁻¹φ) of the arms that the version in use chose, in the median."""
-    history, radius = state.history, state.frozen.radius
-    own = history.bonuses[history.versions == state.clock.version][-64:]
-    return float(np.median(own)) / radius if len(own) and radius > 0 else None
+def _largest_spread(rewards: Array) -> float:
+    """The largest standard deviation of the first n rewards over all n.
+
+    Rewards vary less once the same arms are chosen again and again, which says nothing about the others.
+    """
+    rewards = rewards[~np.isnan(rewards)]
+    if len(rewards) < 2:
+        return 0.0
+    rewards = rewards - rewards.mean()
+    count = np.arange(1, len(rewards) + 1)
+    mean, squares = np.cumsum(rewards) / count, np.cumsum(np.square(rewards)) / count
+    return float(np.sqrt(np.maximum(squares - np.square(mean), 0.0).max()))
 
 
 def _coverage(state: PolicyState) -> float | None:
@@ -148,7 +165,7 @@ def _record_of(
     lesson: Lesson,
     coverage: float | None = None,
     due: str = "",
-    unexplored: float | None = None,
+    offered: Offered | None = None,
 ) -> UpdateRecord:
     covariance = state.frozen.covariance
     return UpdateRecord(
@@ -174,5 +191,6 @@ def _record_of(
         coverage=coverage,
         loops=lesson.loops,
         due=due,
-        unexplored=unexplored,
+        unexplored=None if offered is None else offered.share,
+        chosen=None if offered is None or offered.deviations is None else offered.deviations[0],
     )

@@ -32,7 +32,7 @@ from rarely.core.types import Array, Arrays
 Preset = Literal["practical", "paper", "code"]
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
-TUNED_HIDDEN, TUNED_BETA = 200, NoiseRadius(0.02, norm_factor=0.02, relative=0.1, spread_factor=0.1, exploit_last=True)
+TUNED_HIDDEN, TUNED_BETA = 200, NoiseRadius(0.02, norm_factor=0.02, untried=2.0, exploit_last=True)
 """m and β where it does."""
 _NOT_SETTINGS = ("self", "seed", "__class__")
 
@@ -189,7 +189,6 @@ class NeuralLearner:
             step=None if step is None else step * self.network.output_scale**2,
             # Until enough was held out, all that is known is the rewards' spread, of which noise is some part.
             noise=self.rewards.spread / 4 if self.noise is None and self.tuning is not None else self.noise,
-            spread=self.rewards.spread,
             norm=self.network.output_scale * self.rewards.spread * _distance(self.weights, self.initial),
         )
 
