@@ -192,6 +192,7 @@ def test_a_beta_that_is_a_function_is_not_silently_replaced():
         {"seed": True},
         {"seed": {"bit_generator": "dice"}},
         {"covariance": []},
+        {"covariance": {}},
         {"covariance": {"rank": -1}},
         {"covariance": {"colour": 1}},
         {"biases": "x"},

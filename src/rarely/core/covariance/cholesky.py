@@ -59,8 +59,8 @@ def cholesky(matrix: Array, diagonal: Array | None = None) -> tuple[Array, int]:
         return factor, 1
     raise NotPositiveDefinite(
         f"λI + K must be positive definite to rounding; a matrix of order {len(matrix)} with diagonal entries up to "
-        f"{largest:.3g} is not, even with {JITTERS[-1]:.0e} of them added. Rounding hides a ridge below about 1e-12 of the "
-        "sum of the features' squared norms: use a larger ridge, or scale the contexts down."
+        f"{largest:.3g} is not, even with {JITTERS[-1]:.0e} of them added. Rounding hides a ridge below about 1e-12 of "
+        "the sum of the features' squared norms: use a larger ridge, or scale the contexts down."
     )
 
 
