@@ -15,6 +15,8 @@ from worlds import MAKERS, contexts, play, rewards, small
 PACKAGE = str(Path(rarely.__file__).parent)
 POINTS = 25
 """Lines at which a call of each policy is interrupted; the first policy's at every one of them."""
+ARRAYS = 60
+"""Arrays of a call at which memory ends, or all of them if they are fewer."""
 STREAM = contexts(seed=11)
 
 
@@ -114,19 +116,53 @@ def test_an_interrupted_policy_has_the_same_future(name):
     assert policy.fingerprint() == undisturbed.fingerprint()
 
 
-def test_a_failed_allocation_of_the_history_changes_nothing(monkeypatch):
-    policy = small()
-    policy.select(STREAM[0])
-    before = policy.fingerprint()
+ALLOCATING = ("empty", "zeros", "ones", "full", "array", "arange", "append", "concatenate", "vstack", "hstack", "where")
+"""Functions of NumPy by which the package makes arrays."""
 
-    def append(self, rows):
-        raise MemoryError
 
-    monkeypatch.setattr("rarely.core.history.Rows.append", append)
-    with pytest.raises(MemoryError):
-        policy.select(STREAM[1])
-    monkeypatch.undo()
-    assert policy.fingerprint() == before
+def allocations_of(call, stop=None):
+    """How many arrays a call makes by these functions; memory ends with array number `stop`."""
+    count = 0
+
+    def counting(make):
+        def counted(*args, **named):
+            nonlocal count
+            count += 1
+            if count == stop:
+                raise MemoryError
+            return make(*args, **named)
+
+        return counted
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ALLOCATING:
+            patch.setattr(np, name, counting(getattr(np, name)))
+        if stop is None:
+            call()
+        else:
+            with pytest.raises(MemoryError):
+                call()
+    return count
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", MAKERS)
+def test_memory_that_ends_at_any_array_changes_nothing(name, call, tmp_path):
+    origin, decision = started(name)
+    origin.save(tmp_path / "policy.rarely")
+
+    def run(policy):
+        return CALLS[call](policy, decision, tmp_path)
+
+    finished = copy.deepcopy(origin)
+    arrays = allocations_of(lambda: run(finished))
+    policy, before = copy.deepcopy(origin), origin.fingerprint()
+    for stop in sorted({*np.linspace(1, arrays, ARRAYS).astype(int).tolist(), arrays}):
+        allocations_of(lambda: run(policy), stop)
+        assert policy.fingerprint() == before, f"array {stop} of {arrays}"
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.rarely"]
+    run(policy)
+    assert policy.fingerprint() == finished.fingerprint()
 
 
 def test_a_second_thread_is_told_at_once_and_may_read():
