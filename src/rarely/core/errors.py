@@ -51,7 +51,7 @@ class BudgetSpent(RarelyError, RuntimeError):
 
 
 class NothingToLearn(RarelyError, RuntimeError):
-    """An update that nobody's schedule asked for, without a reward since the last one."""
+    """An update that is not due, without a reward since the last one."""
 
 
 class PolicyBusy(RarelyError, RuntimeError):
