@@ -1,9 +1,11 @@
 """A late reward reaches the decision that it belongs to, or none; and what tells one policy from another."""
 
 import copy
+import gzip
 import json
 import pickle
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -254,3 +256,14 @@ def test_a_reward_finds_its_round_in_any_order_and_only_once(name):
     x, r = policy.history.observed()
     np.testing.assert_array_equal(r, values)
     assert rewards(x).shape == (12,)
+
+
+def test_rounds_of_version_0_1_have_no_ids(tmp_path):
+    """Its decisions had no life, so an id that names one of its rounds is another policy's."""
+    saved = Path(__file__).parents[1] / "museum" / "0.1.0" / "snapshots" / "linucb.rarely.gz"
+    (tmp_path / "p").write_bytes(gzip.decompress(saved.read_bytes()))
+    policy = rarely.load(tmp_path / "p")
+    number = int(np.flatnonzero(np.isnan(policy.history.rewards))[0]) + 1
+    with pytest.raises(WrongDecision, match="another policy"):
+        policy.observe(ids=small().select(contexts(rounds=number)).id[-1], rewards=1.0)
+    policy.observe(rounds=number, rewards=1.0)

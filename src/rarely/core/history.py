@@ -249,10 +249,11 @@ class History:
                 f"a reward must belong to a decided round, 1 … {self.rounds}; got round {numbers[outside][0]}.{lost}"
             )
         rows = numbers + (self.logged - 1)
-        if life and self._lives:
-            # Rows before the first known life came from a file of version 0.1, which has none.
-            starts, foreign = zip(*((row, known != life) for row, known in self._lives), strict=True)
-            wrong = np.array([False, *foreign])[np.searchsorted(starts, rows, side="right")]
+        if life:
+            # Rows before the first known life came from a file of version 0.1, whose decisions have none.
+            starts = [row for row, _ in self._lives]
+            foreign = np.array([True, *(known != life for _, known in self._lives)])
+            wrong = foreign[np.searchsorted(starts, rows, side="right")]
             if wrong.any():
                 raise WrongDecision(
                     "a reward must belong to a decision that this policy has on record; the one given for round "
