@@ -1,53 +1,21 @@
 """A call that raises or is interrupted, at whatever line, has changed nothing."""
 
 import copy
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import rarely
+from interrupts import lines_of
 from rarely import FixedGrid, PolicyBusy
 from worlds import MAKERS, contexts, play, rewards, small
 
-PACKAGE = str(Path(rarely.__file__).parent)
 POINTS = 25
 """Lines at which a call of each policy is interrupted; the first policy's at every one of them."""
 ARRAYS = 60
 """Arrays of a call at which memory ends, or all of them if they are fewer."""
 STREAM = contexts(seed=11)
-
-
-class Interrupt(BaseException):
-    """Like KeyboardInterrupt, which pytest would take for the user's."""
-
-
-def lines_of(call, stop=None):
-    """How many lines of the package a call runs, interrupted at line `stop`."""
-    count = 0
-
-    def trace(frame, event, arg):
-        nonlocal count
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        if event == "line":
-            count += 1
-            if count == stop:
-                sys.settrace(None)
-                raise Interrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except Interrupt:
-        pass
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def started(name):
