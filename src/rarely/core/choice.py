@@ -165,9 +165,8 @@ class Mixed:
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
         own, epsilon = self.rule.probabilities(means, bonuses, tolerance), self.mixture.epsilon
         present = ~np.isnan(means)
-        counts, each = np.unique(present.sum(axis=1), return_inverse=True)
-        shares = np.array([_share(float(epsilon), int(arms)) for arms in counts])[each]
-        least = np.where(present, shares[:, None], 0.0)
+        shares = [_share(float(epsilon), arms) for arms in present.sum(axis=1).tolist()]
+        least = np.where(present, np.array(shares)[:, None], 0.0)
         return summing_to_one(least + (1 - epsilon) * own, least)
 
 

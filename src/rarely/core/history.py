@@ -373,8 +373,10 @@ def _means_of(decision: Decision, arms: IntArray) -> Array:
     means = np.atleast_2d(read_real(decision.means, "means of a decision", WrongDecision))
     if means.ndim != 2 or len(means) != len(arms):
         return np.empty(0)
-    there = (arms >= 0) & (arms < means.shape[1])
-    return np.where(there, means[np.arange(len(arms)), np.where(there, arms, 0)], np.nan)
+    if len(arms) and not 0 <= arms.min() <= arms.max() < means.shape[1]:
+        there = (arms >= 0) & (arms < means.shape[1])
+        return np.where(there, means[np.arange(len(arms)), np.where(there, arms, 0)], np.nan)
+    return np.asarray(means[np.arange(len(arms)), arms])
 
 
 def _parts_of(ids: Any) -> list[tuple[str, int]]:

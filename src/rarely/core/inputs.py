@@ -23,6 +23,8 @@ def read_real(values: Any, name: str, error: type[InvalidInput], wanted: str = "
     >>> read_real([1, True], "rewards", InvalidInput)
     array([1., 1.])
     """
+    if type(values) is float:
+        return np.array(values)
     array = read_array(values, name, error, wanted)
     if array.dtype.kind not in "fiubO":
         raise error(f"{name} must be {wanted}; got an array of {array.dtype}.")
@@ -40,6 +42,8 @@ def read_whole(values: Any, name: str, error: type[InvalidInput]) -> IntArray:
     >>> read_whole(3, "rounds", InvalidInput)
     array([3])
     """
+    if type(values) is int and abs(values) <= LARGEST:  # one decision, whose rewards are told one by one
+        return np.array([values])
     wanted = "whole numbers in one dimension"
     array = np.atleast_1d(read_array(values, name, error, wanted))
     if not array.size:

@@ -40,7 +40,7 @@ def cholesky(matrix: Array, diagonal: Array | None = None) -> tuple[Array, int]:
            [1., 1.]])
     """
     diagonal = np.diagonal(matrix) if diagonal is None else diagonal
-    if len(matrix) == 1 and matrix[0, 0] > EPSILON * diagonal[0]:  # one decision: LAPACK's wrapper takes longer
+    if len(matrix) == 1 and matrix[0, 0] > EPSILON * diagonal[0]:  # one decision; LAPACK's wrapper takes longer
         return np.sqrt(matrix), 0
     factor = _definite(matrix, diagonal)
     if factor is not None:
