@@ -81,4 +81,4 @@ class NeuralLinear(BatchNeuralUCB):
     _tuned_beta = SAMPLED_BETA
 
     def _rule(self, ties: Ties) -> Chooser:
-        return Thompson()
+        return Thompson(lowest=ties == "lowest")
