@@ -21,6 +21,7 @@ TINY = {
     "training": partial(training.training, name="training", samples=40, dim=3, turns=1, **SMALL),
     "decision": partial(deciding.decision, rounds=30, hidden=8, count=20),
     "blocks-64": partial(deciding.block, rounds=30, hidden=8, together=4, turns=1),
+    "thompson-1000": partial(deciding.thompson, arms=20, dim=3, rounds=10, count=10),
     "update-linucb": partial(linear.update_linucb, rounds=20, repeats=1),
     "fixed-200": partial(runs.fixed, rounds=25, batches=5, hidden=8),
     "sequential": partial(runs.sequential, rounds=12, hidden=8),

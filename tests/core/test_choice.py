@@ -1,7 +1,5 @@
 """Probabilities of arms, and arms drawn from them."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +7,6 @@ from hypothesis import strategies as st
 
 from rarely import InvalidInput, Mixture
 from rarely.core.choice import Coin, Optimist, Thompson, alike, drawn, mixed, tied
-from rarely.core.gaussian import distribution, highest_of_gaussians
 
 SEEDS = st.integers(0, 10**6)
 
@@ -51,7 +48,7 @@ def test_probabilities_sum_to_1_and_absent_arms_have_none(arms, n, epsilon, seed
     rng = np.random.default_rng(seed)
     means, bonuses = some_scores(rng, n, arms)
     present = ~np.isnan(means)
-    for rule in (Optimist(), Optimist(draws=True), Thompson(), Coin()):
+    for rule in (Optimist(), Optimist(draws=True), Thompson(), Thompson(lowest=False), Coin()):
         chances = mixed(rule, None if epsilon is None else Mixture(epsilon)).probabilities(means, bonuses, np.zeros(n))
         np.testing.assert_allclose(chances.sum(axis=1), 1.0, rtol=1e-12)
         assert (chances[~present] == 0).all()
@@ -74,44 +71,6 @@ def test_the_ends_of_the_unit_interval_pick_arms_that_can_be(uniform):
     assert drawn(chances, np.array([uniform]))[0] == (1 if uniform == 0.0 else 3)
 
 
-def test_the_distribution_function_is_that_of_the_error_function():
-    z = np.concatenate((np.linspace(-12, 12, 4001), [np.inf, -np.inf]))
-    exact = [0.5 * math.erfc(-x / math.sqrt(2)) for x in z]
-    np.testing.assert_allclose(distribution(z), exact, atol=1e-12)
-
-
-@given(st.floats(-5, 5), st.floats(1e-6, 10), st.floats(1e-6, 10))
-def test_two_gaussians_are_one_difference(gap, first, second):
-    chances = highest_of_gaussians(np.array([[gap, 0.0]]), np.array([[first, second]]), np.zeros(1))
-    expected = 0.5 * math.erfc(-gap / math.hypot(first, second) / math.sqrt(2))
-    np.testing.assert_allclose(chances[0], [expected, 1 - expected], atol=1e-9)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(2, 5), SEEDS)
-def test_several_gaussians_against_draws(arms, seed):
-    rng = np.random.default_rng(seed)
-    means, deviations = rng.normal(size=arms), 10.0 ** rng.uniform(-3, 1, arms) * (rng.random(arms) < 0.8)
-    chances = highest_of_gaussians(means[None], deviations[None], np.zeros(1))[0]
-    wins = np.argmax(means + deviations * rng.normal(size=(40_000, arms)), axis=1)
-    np.testing.assert_allclose(np.bincount(wins, minlength=arms) / 40_000, chances, atol=0.015)
-
-
-def test_equal_gaussians_share_alike_and_none_is_greedy():
-    same = highest_of_gaussians(np.ones((1, 7)), np.full((1, 7), 0.3), np.zeros(1))
-    np.testing.assert_allclose(same, 1 / 7, atol=1e-10)
-    greedy = highest_of_gaussians(np.array([[0.0, 2.0, 2.0, np.nan]]), np.array([[0.0, 0.0, 0.0, np.nan]]), np.zeros(1))
-    np.testing.assert_allclose(greedy, [[0, 0.5, 0.5, 0]])
-
-
-def test_many_rows_are_integrated_in_parts(monkeypatch):
-    rng = np.random.default_rng(0)
-    means, deviations = rng.normal(size=(9, 3)), rng.random((9, 3))
-    whole = highest_of_gaussians(means, deviations, np.zeros(9))
-    monkeypatch.setattr("rarely.core.gaussian.AT_ONCE", 1)
-    np.testing.assert_allclose(highest_of_gaussians(means, deviations, np.zeros(9)), whole, rtol=1e-12)
-
-
 @pytest.mark.parametrize("epsilon", [-0.1, 1.5, float("nan"), "0.1", True, None])
 def test_a_mixture_is_a_part(epsilon):
     with pytest.raises(InvalidInput, match="from 0 to 1"):
@@ -127,19 +86,26 @@ def test_ties_have_a_tolerance():
     assert tied(np.array([[1.0, 1.0 + 1e-12, 0.9]]), np.array([1e-9])).tolist() == [[True, True, False]]
 
 
-def test_many_arms_are_integrated_within_bounds():
-    rng = np.random.default_rng(0)
-    means, deviations = rng.normal(size=(1, 60)), rng.random((1, 60))
-    chances = highest_of_gaussians(means, deviations, np.zeros(1))[0]
-    wins = np.argmax(means + deviations * rng.normal(size=(20_000, 60)), axis=1)
-    np.testing.assert_allclose(np.bincount(wins, minlength=60) / 20_000, chances, atol=0.015)
-
-
-def test_an_arm_out_of_reach_has_no_probability():
-    chances = highest_of_gaussians(np.array([[0.0, -40.0, -3.0]]), np.ones((1, 3)), np.zeros(1))[0]
-    assert chances[1] == 0
-    assert 0 < chances[2] < chances[0]
-
-
 def test_numpys_numbers_are_numbers():
     assert Mixture(np.float32(0.25)).describe() == {"epsilon": 0.25}
+
+
+def test_small_bonuses_are_bonuses():
+    """A tolerance of 1e-9 times the scale of rewards took them for none, and every arm for tied."""
+    means, bonuses, tolerance = np.zeros((1, 3)), np.array([[1.0, 2.0, 0.0]]), np.array([1e-9])
+    whole = Thompson().probabilities(means, bonuses, tolerance)
+    assert whole[0].round(3).tolist() == [0.324, 0.426, 0.25]
+    for scale in (1e-9, 1e-10, 1e-100):
+        np.testing.assert_allclose(Thompson().probabilities(means, scale * bonuses, tolerance), whole, atol=1e-12)
+        some = np.array([[0.1, 0.3, -0.2]])
+        expected = Thompson().probabilities(some, bonuses, tolerance)
+        np.testing.assert_allclose(
+            Thompson().probabilities(scale * some, scale * bonuses, tolerance), expected, atol=1e-12
+        )
+
+
+def test_without_bonuses_ties_are_those_of_the_scale_of_rewards():
+    means, none, tolerance = np.array([[1e-12, 0.0, -1.0]]), np.zeros((1, 3)), np.array([1e-9])
+    assert Thompson().probabilities(means, none, tolerance).tolist() == [[1, 0, 0]]
+    assert Thompson(lowest=False).probabilities(means, none, tolerance).tolist() == [[0.5, 0.5, 0]]
+    assert Thompson().probabilities(means[:, ::-1], none, tolerance).tolist() == [[0, 1, 0]]  # 0 ties with 1e-12

@@ -32,14 +32,29 @@ def test_without_bonuses_thompson_sampling_is_greedy(kind):
     assert (decision.propensity == 1).all()
 
 
-def test_without_bonuses_neural_thompson_sampling_plays_as_batch_neural_ucb():
-    # From the first update on: before it all means are 0, and ties go to the lowest arm there, to any here.
-    policies = [kind(2, GRID, beta=0.0, **SMALL) for kind in (NeuralTS, BatchNeuralUCB)]
-    for policy in policies:
-        policy.select(contexts()[:6, :1])
-        policy.observe(rounds=np.arange(1, 7), rewards=np.arange(6.0))
-        policy.update()
-    np.testing.assert_array_equal(*(play(policy, contexts()[6:]) for policy in policies))
+@pytest.mark.parametrize("ties", ["lowest", "random"])
+def test_without_bonuses_neural_thompson_sampling_plays_as_batch_neural_ucb(ties):
+    """From the first round on, where all means are 0."""
+    policies = [kind(2, GRID, beta=0.0, ties=ties, **SMALL) for kind in (NeuralTS, BatchNeuralUCB)]
+    chances = [policy.probabilities(contexts()[:2]) for policy in policies]
+    np.testing.assert_array_equal(*chances)
+    np.testing.assert_allclose(chances[0], np.tile([1, 0, 0] if ties == "lowest" else [1 / 3] * 3, (2, 1)))
+    np.testing.assert_array_equal(*(play(policy, contexts()) for policy in policies))
+
+
+@pytest.mark.parametrize("kind", [NeuralTS, LinTS, NeuralLinear])
+@pytest.mark.parametrize(("ties", "expected"), [("lowest", [1.0, 0.0]), ("random", [0.5, 0.5])])
+def test_thompson_sampling_breaks_ties_as_asked(kind, ties, expected, tmp_path):
+    policy = kind(2, GRID, beta=0.0, ties=ties, **({} if kind is LinTS else SMALL))
+    policy.save(tmp_path / "policy")
+    for one in (policy, rarely.load(tmp_path / "policy")):
+        assert one.probabilities(np.ones((2, 2))).tolist() == expected
+
+
+def test_linear_thompson_sampling_with_a_small_beta_is_not_uniform():
+    small, whole = (LinTS(dim=1, intercept=False, beta=beta, seed=0) for beta in (1e-10, 1.0))
+    rows = [[1.0], [2.0], [0.0]]
+    np.testing.assert_allclose(small.probabilities(rows), whole.probabilities(rows), atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [NeuralTS, LinTS, NeuralLinear])

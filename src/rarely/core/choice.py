@@ -103,13 +103,18 @@ class Optimist:
 class Thompson:
     """Each arm as often as it would be the best, if rewards were N(mean, bonus²), independent of each other.
 
-    Where every bonus is 0 it is the arm of the highest mean, ties alike.
+    A bonus below 1e-9 of the largest mean or bonus of its round counts as 0. Of arms without a bonus the one of the
+    highest mean competes; ties go to the lowest arm, or are shared alike. The scale of rewards matters to this only in
+    a round without any bonus: a β far below that scale is small, and not 0.
     """
 
+    lowest: bool = True
     draws: bool = True
 
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
-        return highest_of_gaussians(means, bonuses, tolerance)
+        size = np.fmax.reduce(np.fmax(np.abs(means), bonuses), axis=1)
+        some = np.fmax.reduce(bonuses, axis=1) > 0
+        return highest_of_gaussians(means, bonuses, np.where(some, TIE * size, tolerance), lowest=self.lowest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,4 +82,4 @@ class NeuralLinear(BatchNeuralUCB):
     _tuned_within_batch = "frozen"
 
     def _rule(self, ties: Ties) -> Chooser:
-        return Thompson()
+        return Thompson(lowest=ties == "lowest")

@@ -3,7 +3,8 @@
     r̃ ~ N(mean, bonus²), independent from arm to arm; the arm of the highest is played
 
 The probability of every arm is integrated, not simulated, and the arm is drawn from it: so a decision's
-probabilities are exact, as off-policy estimates need them.
+probabilities are exact, as off-policy estimates need them. With K = 1000 arms that takes some milliseconds
+(docs/decisions/0022). `ties` matters where bonuses are 0: arms of one mean and one bonus above 0 are alike in any case.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class NeuralTS(BatchNeuralUCB):
     """Neural Thompson sampling (Zhang, Zhou, Li and Gu, 2021) under any schedule.
 
     Its σ² = λ·gᵀU⁻¹g/m is the bonus² of `beta` = ν√λ, ν being the paper's. The arguments are those of
-    `BatchNeuralUCB`; without bonuses (`beta=0`) it is greedy.
+    `BatchNeuralUCB`; without bonuses (`beta=0`) it is greedy, and `ties` says which of equal means it takes.
 
     >>> from rarely import FixedGrid, NeuralTS
     >>> policy = NeuralTS(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
@@ -35,7 +36,7 @@ class NeuralTS(BatchNeuralUCB):
     _tuned_within_batch = "frozen"
 
     def _rule(self, ties: Ties) -> Chooser:
-        return Thompson()
+        return Thompson(lowest=ties == "lowest")
 
 
 class LinTS(LinUCB):
@@ -52,4 +53,4 @@ class LinTS(LinUCB):
     """
 
     def _rule(self, ties: Ties) -> Chooser:
-        return Thompson()
+        return Thompson(lowest=ties == "lowest")
