@@ -219,13 +219,14 @@ def test_flags_of_the_linear_policies_are_flags():
         LinUCB(2, intercept="yes")
 
 
-@pytest.mark.parametrize("arms", [2, 3, 5, 6, 7, 10, 35, 49])
-@pytest.mark.parametrize("epsilon", [0.3, 0.1, 0.07, 0.9])
+@pytest.mark.parametrize("arms", [2, 3, 7, 10, 35, 49])
+@pytest.mark.parametrize("epsilon", [0.3, 0.1, 0.07, 0.9, 1 - 1e-14, 1.0])
 @pytest.mark.parametrize("name", ["paper", "thompson"])
 def test_a_mixture_keeps_its_word_exactly(arms, epsilon, name):
     policy = MAKERS[name](exploration=Mixture(epsilon))
-    chances = policy.probabilities(contexts(rounds=20, arms=arms))
-    assert all(arms * Fraction(chance) >= Fraction(epsilon) for chance in chances.flat)
+    chances = policy.probabilities(contexts(rounds=6, arms=arms))
+    least = Fraction(epsilon) / arms - Fraction(1 - epsilon < arms**2 / 2**53, 2**53)
+    assert all(Fraction(chance) >= least for chance in chances.flat)
     for row in chances:
         assert sum(map(Fraction, row)) == 1
         assert row.sum() == row[::-1].sum() == 1

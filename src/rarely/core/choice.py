@@ -132,7 +132,7 @@ class Mixture:
     """A part ε of all rounds to any arm alike, the others to the policy's own rule.
 
     So every arm has a probability of at least ε/K, which off-policy estimates need, and they sum to 1 exactly. With
-    ε = 1 some are up to 2⁻⁵³ below 1/K.
+    1 − ε below K²/2⁵³ some are up to 2⁻⁵³ below ε/K.
     """
 
     epsilon: float
@@ -150,10 +150,9 @@ class Mixture:
 
 @lru_cache(maxsize=1024)
 def _share(epsilon: float, arms: int) -> float:
-    """ε/K as a multiple of 2⁻⁵³: the next one above, or the one below if so many of those above were more than 1."""
+    """ε/K as a multiple of 2⁻⁵³: the next one above, or the one below where 1 − ε leaves no room for K of those."""
     exact = Fraction(epsilon) / arms * int(GRID)
-    above = math.ceil(exact)
-    return (above if arms * above <= GRID else math.floor(exact)) / GRID
+    return (math.ceil(exact) if (1 - epsilon) * GRID >= arms**2 else math.floor(exact)) / GRID
 
 
 @dataclass(frozen=True, slots=True)
