@@ -40,6 +40,8 @@ class Occasion:
     chosen: float | None = None
     """√(φᵀZ⁻¹φ) of the arms that the version before chose, and of the least known arms that it was offered."""
     least_known: float | None = None
+    untried: float = 1.0
+    """How much of the variance before any data the least known arms still have, from 0 to 1."""
     last: bool = False
     """Whether the budget allows no version after this one."""
 
@@ -91,6 +93,12 @@ class TheoremRadius:
         return float((ridge + t * now.depth) * undone * math.sqrt(t / ridge))
 
 
+REPEATS = 4.0
+"""A policy repeats itself if the least known arms have this many times the deviation of those known best."""
+UNTRIED = 0.5
+"""Arms are untried if they still have this part of the variance before any data."""
+
+
 @dataclass(frozen=True)
 class NoiseRadius:
     """β in units of the noise, and of the other part of Theorem 1's radius, both estimated.
@@ -98,14 +106,16 @@ class NoiseRadius:
         β = f·max(ν̂, spread_factor·s) + norm_factor·√λ·Ŝ        f = relative/√v̄, but from factor to most
 
         ν̂   the standard deviation of rewards around held-out predictions
-        s   the standard deviation of the rewards themselves: ν̂ of a few arms may be far below that of the others
-        v̄   φᵀZ⁻¹φ of the arms that the last version chose, in the median
-        Ŝ   √m‖θ − θ_0‖: how far training went. Where rewards are next to noiseless, all doubt that is left is here
+        s   the largest standard deviation that the rewards have had: ν̂ of a few arms says little about the others
+        v̄   φᵀZ⁻¹φ of the arms known best: the smallest mean over the arms that a version chose
+        Ŝ   √m‖θ − θ_0‖: how far training went. Where rewards have next to no noise, all doubt that is left is here
 
-    With `relative`, an arm that is known as well as those that were chosen gets a bonus of that part of the noise,
-    and an arm with 100 times their variance 10 times as much. So a policy that repeats a few arms becomes curious about
-    the others, and one that meets new arms all the time, all of them about as little known, does not. Without it f is
-    `factor`.
+    A policy that meets new arms all the time knows all of them about equally well, and needs little β. A policy that
+    repeats a few arms needs more, or it never finds out that others are better. `relative` tells them apart: an arm
+    known as well as the best known ones gets a bonus of that part of the noise, and an arm with 100 times their
+    variance 10 times as much. Without it f is `factor`. `untried` goes further: if the version before was offered arms
+    of which next to nothing is known (at least half of their variance before any data, and 4 times the deviation of
+    the arms known best), β is at least what gives these a bonus of `untried`·s.
 
     β follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
@@ -115,7 +125,7 @@ class NoiseRadius:
     >>> NoiseRadius(0.02)(now), NoiseRadius(0.02, norm_factor=0.1)(now)
     (1.0, 1.5)
     >>> from dataclasses import replace
-    >>> NoiseRadius(0.02, relative=0.1)(replace(now, typical=0.25))
+    >>> NoiseRadius(0.02, relative=0.1)(replace(now, chosen=0.25, least_known=0.5))
     20.0
     """
 
@@ -125,11 +135,10 @@ class NoiseRadius:
     relative: float = 0.0
     spread_factor: float = 0.0
     untried: float = 0.0
-    repeats: float = 4.0
     most: float = 2.0
 
     def __post_init__(self) -> None:
-        for name in ("factor", "norm_factor", "relative", "untried", "repeats", "most"):
+        for name in ("factor", "norm_factor", "relative", "spread_factor", "untried", "most"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise InvalidInput(f"NoiseRadius.{name} must be finite and at least 0; got {value}.")
@@ -147,8 +156,8 @@ class NoiseRadius:
         scale = max(now.noise, self.spread_factor * now.spread)
         if now.chosen and now.least_known:
             factor = max(factor, min(self.relative / now.chosen, self.most))
-            if now.least_known > self.repeats * now.chosen:
-                curiosity = min(self.untried / now.least_known, self.most) * now.spread
+            if now.least_known > REPEATS * now.chosen and now.untried > UNTRIED:
+                curiosity = self.untried / now.least_known * now.spread
         return max(factor * scale + self.norm_factor * math.sqrt(now.ridge) * now.norm, curiosity)
 
 

@@ -112,6 +112,7 @@ def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covari
         spread=_largest_spread(state.history.rewards),
         chosen=chosen,
         least_known=least_known,
+        untried=state.offered.untried,
         last=state.clock.budget.spent(version),
     )
     return radius_at(beta, occasion)

@@ -31,7 +31,8 @@ from rarely.core.types import Array, Arrays
 Preset = Literal["practical", "paper", "code"]
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
-TUNED_HIDDEN, TUNED_BETA = 200, NoiseRadius(0.02, norm_factor=0.02, untried=2.0, exploit_last=True)
+TUNED_HIDDEN = 200
+TUNED_BETA = NoiseRadius(0.02, norm_factor=0.02, exploit_last=True, relative=0.1, spread_factor=0.1, untried=3.0)
 """m and β where it does."""
 _NOT_SETTINGS = ("self", "seed", "__class__")
 
