@@ -62,7 +62,7 @@ def highest_of_gaussians(means: Array, deviations: Array, tolerance: Array) -> A
 
 
 def _of_rows(means: Array, deviations: Array, tolerance: Array) -> Array:
-    # Whoever cannot reach what another is sure to exceed is not there.
+    # Arms whose upper end is below another arm's lower end have probability 0.
     sure = np.nanmax(means - FAR * deviations, axis=1, keepdims=True)
     absent = np.isnan(means) | (means + FAR * deviations < sure)
     mu = np.where(absent, -np.inf, means)
