@@ -18,6 +18,7 @@ from rarely import (
     InvalidSchedule,
     Paced,
 )
+from rarely.core.clock import BatchClock
 from rarely.core.schedules import schedule_from
 
 SCHEDULES = {
@@ -30,6 +31,8 @@ SCHEDULES = {
     "trigger capped": DeterminantTrigger(horizon=100, batches=4, log_ratio=0.5),
     "budget": Budget(EveryRound(), 9),
     "paced": Paced(100, 7),
+}
+BATCHES = SCHEDULES | {
     "paced batch": Paced(100, 7).in_batch(version=2, round=9, log_det=12.0),
     "first batch": DeterminantTrigger(100, 5, 30.0).in_batch(version=0, round=0, log_det=0.0),
 }
@@ -53,24 +56,24 @@ def test_survives_json(name):
     assert schedule_from(json.loads(json.dumps(schedule.describe()))) == schedule
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", BATCHES)
 @given(st.integers(0, 120), st.lists(st.floats(0, 2), min_size=1, max_size=30))
 def test_a_block_of_rounds_is_cut_where_single_rounds_are(name, round, steps):
-    schedule, growth = SCHEDULES[name], np.cumsum(steps)
+    schedule, growth = BATCHES[name], np.cumsum(steps)
     one_by_one = [schedule.first_due(round + i, growth[i : i + 1]) is not None for i in range(len(growth))]
     expected = one_by_one.index(True) if any(one_by_one) else None
     assert schedule.first_due(round, growth) == expected
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", BATCHES)
 @given(st.integers(0, 150), st.floats(0, 3), st.integers(0, 50))
 def test_looks_at_least_one_round_ahead(name, round, growth, rounds_in_batch):
-    assert SCHEDULES[name].lookahead(round, growth, rounds_in_batch) >= 1
+    assert BATCHES[name].lookahead(round, growth, rounds_in_batch) >= 1
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", BATCHES)
 def test_no_rounds_end_no_batch(name):
-    assert SCHEDULES[name].first_due(5, np.empty(0)) is None
+    assert BATCHES[name].first_due(5, np.empty(0)) is None
 
 
 @pytest.mark.parametrize("kind", [FixedGrid, GeometricGrid])
@@ -156,3 +159,68 @@ def test_schedules_that_cannot_be_followed_are_refused(make):
 def test_the_refusal_says_what_must_hold_what_came_and_what_to_do():
     with pytest.raises(InvalidSchedule, match=r"must be positive.*got -0.1(.|\n)*EveryRound"):
         DeterminantTrigger(log_ratio=-0.1)
+
+
+@given(st.integers(1, 400), st.integers(1, 60), st.lists(st.floats(0, 5), min_size=1, max_size=400))
+def test_paced_keeps_its_budget_and_its_windows_whatever_log_det_does(horizon, batches, steps):
+    """Update b falls between rounds T(b/B)³ and T(b/B)², unless the one before is as late as that already."""
+    log_dets = np.cumsum(np.resize(steps, horizon))
+    clock, ends = BatchClock(Budget.around(Paced(horizon, batches))), []
+    for t in range(horizon):
+        if clock.first_due(t, log_dets[t : t + 1]) is not None:
+            clock = clock.restarted(t + 1, float(log_dets[t]), clock.version + 1)
+            ends.append(t + 1)
+    assert len(ends) <= min(batches, horizon) - 1
+    for b, end in enumerate(ends, start=1):
+        assert end >= horizon * (b / batches) ** 3 - 1e-9
+        latest = -(-horizon * b**2 // batches**2)
+        assert end <= latest or (ends[b - 2] if b > 1 else 0) >= latest
+    # Where the grid of squares has room for all updates, all of them come.
+    squares = np.ceil(horizon * (np.arange(1, batches) / batches) ** 2)
+    if (np.diff(squares) > 1).all() and horizon > 2 * batches:
+        assert len(ends) == batches - 1
+
+
+def test_paced_gives_the_grid_of_squares_where_log_det_grows_as_the_root_of_rounds():
+    horizon, batches = 10_000, 10
+    clock, ends = BatchClock(Budget.around(Paced(horizon, batches))), []
+    for t in range(horizon):
+        now = 7 * np.sqrt(t + 1)
+        if clock.first_due(t, np.array([now])) is not None:
+            clock = clock.restarted(t + 1, now, clock.version + 1)
+            ends.append(t + 1)
+    np.testing.assert_allclose(ends, [100 * b**2 for b in range(1, batches)], atol=1)
+
+
+def test_paced_updates_sooner_where_log_det_grows_faster():
+    batch = Paced(1000, 10).in_batch(version=4, round=160, log_det=80.0)
+    slow, fast = np.full(100, 0.0), np.cumsum(np.full(100, 3.0))
+    assert 160 + batch.first_due(160, slow) + 1 == 250
+    assert 160 + batch.first_due(160, fast) + 1 == 167
+
+
+def test_paced_goes_on_after_an_update_that_came_late_or_was_rejected():
+    """The caller may update after `latest`: the next batch still has rounds."""
+    batch = Paced(1000, 10).in_batch(version=1, round=500, log_det=50.0)
+    assert batch.earliest == 501
+    assert 501 < batch.latest < 1000
+
+
+def test_a_trigger_that_saturates_ends_its_first_batch_anyway():
+    trigger = DeterminantTrigger(horizon=400, batches=40, log_ratio=40.0)
+    clock = BatchClock(Budget.around(trigger))
+    growth = np.log1p(np.arange(1, 400) / 0.01)
+    end = clock.first_due(0, growth)
+    assert trigger.first_due(0, growth) is None
+    assert growth[end] * 400 < 40.0 * (end + 1)
+    assert (growth[9:end] * 400 >= 40.0 * np.arange(10, end + 1)).all()
+    assert "saturated" in clock.ended().explain(end + 1, float(growth[end]))
+    # Later batches follow the printed rule alone.
+    assert clock.restarted(end + 1, 5.0, 1).first_due(end + 1, np.full(300, 5.0)) is None
+
+
+@pytest.mark.parametrize("log_ratio", [20.0, 40.0])
+def test_a_trigger_that_fires_is_the_printed_one(log_ratio):
+    trigger = DeterminantTrigger(horizon=400, batches=4, log_ratio=log_ratio)
+    growth = np.cumsum(np.full(399, 0.5))
+    assert BatchClock(Budget.around(trigger)).first_due(0, growth) == trigger.first_due(0, growth)

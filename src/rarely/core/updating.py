@@ -152,7 +152,8 @@ def _warn_of_schedule(before: BatchClock, after: BatchClock, due: str, round: in
     if "saturated" in due:
         why = due.partition(";")[0]
         told.append(f"{why}, so an update came anyway. Use Paced(horizon, batches), or a smaller log_ratio.")
-    if after.spent and not before.spent and horizon is not None and 2 * round < horizon:
+    ends = after.spent and not before.spent and not after.budget.plans_ahead
+    if ends and horizon is not None and 2 * round < horizon:
         told.append(
             f"the budget of {batches} versions is spent after {round} of {horizon} rounds, so the rest is decided "
             "without learning. Paced(horizon, batches) keeps updates for later; or plan more batches."

@@ -32,6 +32,7 @@ class Budget(Schedule):
             caps.append(self.schedule.horizon)
         object.__setattr__(self, "batches", min(caps, default=None))
         object.__setattr__(self, "horizon", self.schedule.horizon)
+        object.__setattr__(self, "plans_ahead", self.schedule.plans_ahead)
 
     @classmethod
     def around(cls, schedule: Schedule) -> Budget:

@@ -23,7 +23,7 @@ import numpy as np
 from rarely.core.schedules.protocol import FAR, Schedule, check_counts
 from rarely.core.types import Array
 
-EARLIEST, LATEST = 3.0, 2.0
+EARLIEST, LATEST = 3, 2
 """Powers of b/B between which update b falls."""
 
 
@@ -72,12 +72,14 @@ class Paced(Schedule):
         horizon, update, left = self.horizon, version + 1, self.batches - version
         if left < 2:
             return PacedBatch(horizon, update, FAR, FAR, math.inf)
-        # The rest as √t would have it, from wherever this batch began.
-        planned = math.ceil((math.sqrt(round) + max(math.sqrt(horizon) - math.sqrt(round), 0.0) / left) ** 2)
-        earliest = max(round + 1, math.ceil(horizon * (update / self.batches) ** EARLIEST))
-        latest = max(earliest, planned, math.ceil(horizon * (update / self.batches) ** LATEST))
+        earliest, latest = (-(-horizon * update**power // self.batches**power) for power in (EARLIEST, LATEST))
+        if round >= latest:
+            # An update came late: plan the rest as √t would have it from here.
+            root = math.sqrt(round)
+            latest = max(round + 1, math.ceil((root + (math.sqrt(horizon) - root) / left) ** 2))
+        earliest = max(round + 1, earliest)
         if not (round and log_det > 0):
-            return PacedBatch(horizon, update, max(planned, earliest), max(planned, earliest), 0.0)
+            return PacedBatch(horizon, update, latest, latest, 0.0)
         growth = log_det * (math.sqrt(horizon / round) - 1) / left
         return PacedBatch(horizon, update, earliest, latest, growth)
 

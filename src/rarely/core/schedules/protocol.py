@@ -29,6 +29,9 @@ class Schedule(ABC):
     horizon: int | None
     """T, the rounds planned for; None when not known."""
 
+    plans_ahead: bool = True
+    """Whether it decides beforehand how the budget is spread over the horizon; a trigger does not."""
+
     @abstractmethod
     def first_due(self, round: int, growth: Array) -> int | None:
         """The index of the first of the next len(growth) rounds with which the batch ends, if any."""

@@ -33,6 +33,8 @@ class DeterminantTrigger(Schedule):
     2
     """
 
+    plans_ahead = False
+
     horizon: int | None = None
     batches: int | None = None
     log_ratio: float = math.nan

@@ -1,0 +1,177 @@
+"""Bonuses that follow the running Z: rounds of one batch spread, and blocks are single rounds."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import DenseZ
+from rarely import (
+    AtRounds,
+    BatchNeuralUCB,
+    DeterminantTrigger,
+    FixedGrid,
+    InvalidInput,
+    LinUCB,
+    NeuralTS,
+    Paced,
+    ScheduleWarning,
+    Sketch,
+)
+from rarely.core.radius import NoiseRadius, Occasion
+
+FORMS = ["dual", "primal", "auto", "diagonal", "last_layer", Sketch(6)]
+
+
+def play(policy, stream, rewards, blocks):
+    arms, t = [], 0
+    while t < len(stream):
+        decision = policy.select(stream[t:] if blocks else stream[t : t + 1], until_due=True)
+        count = len(decision.arm)
+        policy.observe(decision, rewards[np.arange(t, t + count), decision.arm])
+        arms += decision.arm.tolist()
+        t += count
+        if policy.due and t < len(stream):
+            policy.update()
+    return arms
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("kind", [BatchNeuralUCB, NeuralTS])
+def test_blocks_are_single_rounds(form, kind):
+    rng = np.random.default_rng(1)
+    stream, rewards = rng.normal(size=(60, 4, 3)), rng.normal(size=(60, 4))
+    given = {"hidden": 8, "covariance": form, "within_batch": "running", "seed": 3, "beta": 0.5, "steps": 20}
+    single, block = (kind(3, FixedGrid(60, 4), **given) for _ in range(2))
+    assert play(single, stream, rewards, blocks=False) == play(block, stream, rewards, blocks=True)
+    np.testing.assert_allclose(single.history.bonuses, block.history.bonuses, rtol=1e-7)
+    assert single.log_det == pytest.approx(block.log_det, rel=1e-10)
+
+
+@settings(max_examples=20)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+    st.sampled_from(["dual", "primal"]),
+    st.floats(-4, 1),
+    st.integers(1, 30),
+    st.integers(0, 20),
+)
+def test_bonuses_are_those_of_a_dense_running_matrix(seed, dim, form, log_ridge, rounds, before):
+    """Rounds of one call against Z written out, on top of an update; some arms are absent, some repeat."""
+    rng, ridge = np.random.default_rng(seed), 10.0**log_ridge
+    stream = rng.normal(size=(before + rounds, 4, dim))
+    stream[:, 3] = stream[0, 3]
+    mask = rng.random((before + rounds, 4)) < 0.8
+    mask[:, 3] = True
+    policy = LinUCB(
+        dim, AtRounds([before] if before else [99]), intercept=False, ridge=ridge, covariance=form,
+        within_batch="running",
+    )  # fmt: skip
+    if before:
+        decision = policy.select(stream[:before], mask[:before])
+        policy.observe(decision, rng.normal(size=before))
+        policy.update()
+    decision = policy.select(stream[before:], mask[before:])
+    truth = DenseZ(dim, ridge)
+    for x in policy.history.contexts[:before]:
+        truth.add(x)
+    for i in range(rounds):
+        truth.freeze()
+        now = np.array([truth.variance(x) for x in stream[before + i]])
+        present = mask[before + i]
+        np.testing.assert_allclose(decision.bonuses[i][present], np.sqrt(now[present]), rtol=1e-6)
+        assert np.isnan(decision.bonuses[i][~present]).all()
+        truth.add(stream[before + i, decision.arm[i]])
+
+
+def test_the_means_stay_frozen_and_the_bonuses_do_not():
+    x = np.eye(3)
+    frozen, running = (LinUCB(3, FixedGrid(30, 3), within_batch=w) for w in ("frozen", "running"))
+    for policy in (frozen, running):
+        policy.select(np.tile(x, (6, 1, 1)))
+    assert np.bincount(frozen.history.arms, minlength=3).tolist() == [6, 0, 0]
+    assert np.bincount(running.history.arms, minlength=3).tolist() == [2, 2, 2]
+    np.testing.assert_array_equal(frozen.score(x).bonuses, LinUCB(3).score(x).bonuses)
+    assert (running.score(x).bonuses < frozen.score(x).bonuses).all()
+    np.testing.assert_array_equal(running.score(x).means, frozen.score(x).means)
+
+
+def test_the_default_follows_the_running_matrix_where_it_tunes_itself_and_nowhere_else():
+    def chosen(**settings):
+        return BatchNeuralUCB(2, FixedGrid(10, 2), **settings).settings()["within_batch"]
+
+    assert chosen() == "running"
+    assert chosen(within_batch="frozen") == "frozen"
+    assert chosen(steps=200) == chosen(preset="paper") == chosen(preset="code") == "frozen"
+    assert NeuralTS(2, FixedGrid(10, 2)).settings()["within_batch"] == "frozen"
+    with pytest.raises(InvalidInput, match="within_batch must be one of"):
+        chosen(within_batch="warm")
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_version_0_tries_every_arm_of_a_fixed_set_in_any_unit(unit):
+    arms = unit * np.random.default_rng(0).random((10, 2))
+    policy = BatchNeuralUCB(2, FixedGrid(100, 2), hidden=20, seed=0)
+    policy.select(np.tile(arms, (50, 1, 1)))
+    assert np.bincount(policy.history.arms, minlength=10).min() >= 1
+
+
+def test_what_was_offered_is_on_record():
+    arms = np.eye(4)
+    policy = LinUCB(4, FixedGrid(40, 4), intercept=False, ridge=0.5)
+    decision = policy.select(np.tile(arms, (10, 1, 1)))
+    policy.observe(decision, np.ones(10))
+    assert policy.update().unexplored == pytest.approx(1.0)
+    decision = policy.select(np.tile(arms, (10, 1, 1)))
+    policy.observe(decision, np.ones(10))
+    # Arm 0 was played 10 times, and arm 1 then: 0.5/10.5 of arm 0's variance was left, and all of the others'.
+    record = policy.update()
+    assert record.unexplored == pytest.approx((0.5 / 10.5 + 3) / 4)
+    assert record.chosen == pytest.approx(np.sqrt(1 / 0.5))
+    assert record.due == "the grid ends a batch with round 20; 1 updates are left, the next after round 30"
+
+
+def test_a_budget_spent_early_is_said_once():
+    policy = LinUCB(2, DeterminantTrigger(100, 3, 0.1))
+    x = np.random.default_rng(0).normal(size=(100, 3, 2))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        play(policy, x, x[:, :, 0], blocks=True)
+    told = [w for w in told if w.category is ScheduleWarning]
+    assert len(told) == 1
+    assert "spent after" in str(told[0].message)
+    assert "Paced(horizon, batches)" in str(told[0].message)
+    assert told[0].filename == __file__
+
+
+def test_a_paced_budget_is_not():
+    policy = LinUCB(2, Paced(100, 3))
+    x = np.random.default_rng(0).normal(size=(100, 3, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        play(policy, x, x[:, :, 0], blocks=True)
+    assert policy.version == 2
+
+
+def test_a_saturated_trigger_is_said_and_learned_from():
+    policy = LinUCB(3, DeterminantTrigger(300, 10, 50.0), intercept=False)
+    arms = np.tile(np.eye(3), (300, 1, 1))
+    with pytest.warns(ScheduleWarning, match="saturated.*smaller log_ratio"):
+        play(policy, arms, np.tile([0.0, 1.0, 0.5], (300, 1)), blocks=True)
+    assert policy.version >= 1
+
+
+def test_a_radius_notices_repetition():
+    now = {"round": 9, "features": 8, "log_det": 1.0, "ridge": 1.0, "noise": 0.1, "spread": 1.0}
+    beta = NoiseRadius(0.02, relative=0.1, untried=3.0)
+    fresh = Occasion(**now, chosen=10.0, least_known=12.0, untried=0.9)
+    assert beta(fresh) == pytest.approx(0.02 * 0.1)
+    known = Occasion(**now, chosen=0.1, least_known=0.2, untried=0.01)
+    assert beta(known) == pytest.approx(1.0 * 0.1)
+    best_known = Occasion(**now, chosen=1e-3, least_known=2e-3, untried=0.0)
+    assert beta(best_known) == pytest.approx(2.0 * 0.1)
+    stuck = Occasion(**now, chosen=1.0, least_known=20.0, untried=0.9)
+    assert beta(stuck) * 20.0 == pytest.approx(3.0)
