@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from rarely import BatchNeuralUCB, FixedGrid, Paced
 from rarely.worlds.gallery import GALLERY, ConstantArms, InUnits, LateSpread, Needle, RareReward, Wheel
 
 everyone = pytest.mark.parametrize("name", GALLERY)
@@ -64,3 +65,30 @@ def test_constant_arms_have_a_column_each():
     rounds = ConstantArms(arms=4).rounds(seed=0, count=3)
     np.testing.assert_array_equal(rounds.contexts[1], np.eye(4))
     np.testing.assert_array_equal(rounds.rewards, rounds.means)
+
+
+FIXED_ARMS = ("needle", "wheel", "constant-arms", "gaussian-arms")
+PLAYED = [(name, Paced(400, 20)) for name in GALLERY] + [(name, FixedGrid(400, 20)) for name in FIXED_ARMS]
+
+
+@pytest.mark.parametrize(("name", "schedule"), PLAYED, ids=[f"{n}-{type(s).__name__}" for n, s in PLAYED])
+def test_the_default_policy_goes_on_exploring(name, schedule):
+    """It loses less than uniform play in every world, and less than half as much in the last quarter."""
+    world = GALLERY[name]
+    rounds = world.rounds(seed=21, count=400)
+    policy = BatchNeuralUCB(world.dim, schedule, hidden=50, context_scale=world.context_scale, seed=21)
+    lost, uniform = rounds.regrets(played(policy, rounds)), rounds.means.max(axis=1) - rounds.means.mean(axis=1)
+    assert lost.sum() < 0.8 * uniform.sum()
+    assert lost[300:].sum() < 0.5 * uniform[300:].sum()
+
+
+def played(policy, rounds):
+    arms = []
+    while len(arms) < len(rounds):
+        start = len(arms)
+        decision = policy.select(rounds.contexts[start:], until_due=True)
+        arms += decision.arm.tolist()
+        policy.observe(decision, rounds.rewards[np.arange(start, len(arms)), decision.arm])
+        if policy.due and len(arms) < len(rounds):
+            policy.update()
+    return arms

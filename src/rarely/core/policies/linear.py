@@ -154,6 +154,7 @@ class LinUCB(Policy):
         dim, schedule     d numbers in a context; when updates are due (without one: after every round)
         ridge, beta       λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x)
         intercept         whether a constant is appended to contexts; a `context_scale` says so itself
+        within_batch      "frozen", or "running": bonuses follow every decision of the batch
         context_scale     an `Affine` of contexts; `**blocks.settings` has it for contexts made of blocks
 
     The others are those of `BatchNeuralUCB`.

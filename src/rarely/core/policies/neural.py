@@ -243,6 +243,10 @@ class BatchNeuralUCB(Policy):
                           descent on single samples that goes on from the last weights); its bonus
                           √(λν·gᵀZ⁻¹g) is beta = √(λν)
         seed              of the initial weights and of random ties; a number or a NumPy Generator
+        within_batch      "frozen": bonuses from Z as it was at the batch's start, so that the policy is one fixed
+                          function between updates, as in the paper. "running": bonuses from Z with every round so
+                          far, which needs no rewards (Desautels et al., 2014); means stay frozen, and the rounds of
+                          a batch spread. None is "running" where the policy tunes itself, "frozen" elsewhere
         exploration       a `Mixture`, which gives every arm a part of all rounds, and so a probability above 0
         forgetting        a `Window` or a `Discount`, for worlds that change
         ties              "lowest" arm, or "random"
@@ -250,9 +254,9 @@ class BatchNeuralUCB(Policy):
 
     Without `steps`, `skip` and `step_size` the practical policy tunes itself: each update chooses J and s by rewards
     that were held out (`rarely.core.tuning`), and its record says why and how well calibrated the version before was;
-    `policy.tuning` has the losses. β is then `NoiseRadius(0.02, norm_factor=0.02, exploit_last=True)`: a small part of
-    the noise and norm that were estimated, and 0 for the last version, which nothing can learn from. Otherwise, and in
-    the other presets, J is 200 and β is 0.01 unless given.
+    `policy.tuning` has the losses. β is then a `NoiseRadius`: a small part of the noise and norm that were estimated,
+    more where the policy repeats a few arms, and 0 for the last version, which nothing can learn from. Otherwise, and
+    in the other presets, J is 200 and β is 0.01 unless given.
 
     One by one, over the preset: `context_scale` (an `Affine`; `**blocks.settings` has it for contexts made of blocks),
     `standardise_rewards`, `precision` ("float32", "float64"), `optimiser` ("gradient_descent", "sgd"),
