@@ -130,6 +130,7 @@ def test_what_was_offered_is_on_record():
     # Arm 0 was played 10 times, and arm 1 then: 0.5/10.5 of arm 0's variance was left, and all of the others'.
     record = policy.update()
     assert record.unexplored == pytest.approx((0.5 / 10.5 + 3) / 4)
+    assert record.least_known == pytest.approx(np.sqrt(1 / 0.5))
     assert record.chosen == pytest.approx(np.sqrt(1 / 0.5))
     assert record.due == "the grid ends a batch with round 20; 1 updates are left, the next after round 30"
 
@@ -167,11 +168,13 @@ def test_a_saturated_trigger_is_said_and_learned_from():
 def test_a_radius_notices_repetition():
     now = {"round": 9, "features": 8, "log_det": 1.0, "ridge": 1.0, "noise": 0.1, "spread": 1.0}
     beta = NoiseRadius(0.02, relative=0.1, untried=3.0)
-    fresh = Occasion(**now, chosen=10.0, least_known=12.0, untried=0.9)
+    fresh = Occasion(**now, chosen=10.0, least_known=12.0, first_least_known=13.0)
     assert beta(fresh) == pytest.approx(0.02 * 0.1)
-    known = Occasion(**now, chosen=0.1, least_known=0.2, untried=0.01)
+    known = Occasion(**now, chosen=0.1, least_known=0.2, first_least_known=13.0)
     assert beta(known) == pytest.approx(1.0 * 0.1)
-    best_known = Occasion(**now, chosen=1e-3, least_known=2e-3, untried=0.0)
+    best_known = Occasion(**now, chosen=1e-3, least_known=2e-3, first_least_known=13.0)
     assert beta(best_known) == pytest.approx(2.0 * 0.1)
-    stuck = Occasion(**now, chosen=1.0, least_known=20.0, untried=0.9)
+    stuck = Occasion(**now, chosen=1.0, least_known=20.0, first_least_known=30.0)
     assert beta(stuck) * 20.0 == pytest.approx(3.0)
+    tried = Occasion(**now, chosen=1.0, least_known=14.0, first_least_known=30.0)
+    assert beta(tried) == pytest.approx(0.1 * 0.1)

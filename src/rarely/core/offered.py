@@ -29,34 +29,25 @@ class Offered:
     """Σ log v over the arms that were chosen."""
     least_known: float = 0.0
     """Σ log v over the least known arm of each round, that of the largest v."""
-    least_known_share: float = 0.0
-    """Σ v/v_0 over the same arms."""
 
     def also(self, variances: Array, priors: Array, arms: IntArray) -> Offered:
         """With rounds that chose these arms; NaN where no arm is."""
         if not len(arms):
             return self
-        known, rounds = np.maximum(variances, LEAST), np.arange(len(arms))
-        least = np.nanargmax(known, axis=1)
+        known = np.maximum(variances, LEAST)
         parts = np.minimum(variances / np.where(priors > 0, priors, np.inf), 1.0)
         return Offered(
             self.rounds + len(arms),
             self.arms + int(np.count_nonzero(~np.isnan(variances))),
             self.unexplored + float(np.nansum(parts)),
-            self.chosen + float(np.log(known[rounds, arms]).sum()),
-            self.least_known + float(np.log(known[rounds, least]).sum()),
-            self.least_known_share + float(parts[rounds, least].sum()),
+            self.chosen + float(np.log(known[np.arange(len(arms)), arms]).sum()),
+            self.least_known + float(np.log(np.fmax.reduce(known, axis=1)).sum()),
         )
 
     @property
     def share(self) -> float | None:
         """How much of the variance before any data is left, from 0 to 1; None before any arm was offered."""
         return self.unexplored / self.arms if self.arms else None
-
-    @property
-    def untried(self) -> float:
-        """The same of the least known arm of each round: near 1 where one is offered of which nothing is known."""
-        return self.least_known_share / self.rounds if self.rounds else 1.0
 
     @property
     def deviations(self) -> tuple[float, float] | None:
@@ -80,5 +71,4 @@ class Offered:
             ordered = chosen <= least_known + CLOSE * (1 + abs(least_known))
             saved.require(ordered, "chosen must not exceed least_known, the largest of each round")
             saved.require(rounds > 0 or not (arms or chosen or least_known), "sums must be 0 before any round")
-            share = saved.number("least_known_share", least=0.0, most=rounds * (1 + CLOSE))
-            return cls(rounds, arms, unexplored, chosen, least_known, share)
+            return cls(rounds, arms, unexplored, chosen, least_known)

@@ -40,8 +40,8 @@ class Occasion:
     chosen: float | None = None
     """√(φᵀZ⁻¹φ) of the arms that the version before chose, and of the least known arms that it was offered."""
     least_known: float | None = None
-    untried: float = 1.0
-    """How much of the variance before any data the least known arms still have, from 0 to 1."""
+    first_least_known: float | None = None
+    """The same of the first batch, before anything was learned."""
     last: bool = False
     """Whether the budget allows no version after this one."""
 
@@ -96,7 +96,7 @@ class TheoremRadius:
 REPEATS = 4.0
 """A policy repeats itself if the least known arms have this many times the deviation of those known best."""
 UNTRIED = 0.5
-"""Arms are untried if they still have this part of the variance before any data."""
+"""Arms are untried if they have at least this part of the deviation that the least known arms began with."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class NoiseRadius:
     repeats a few arms needs more, or it never finds out that others are better. `relative` tells them apart: an arm
     known as well as the best known ones gets a bonus of that part of the noise, and an arm with 100 times their
     variance 10 times as much. Without it f is `factor`. `untried` goes further: if the version before was offered arms
-    of which next to nothing is known (at least half of their variance before any data, and 4 times the deviation of
-    the arms known best), β is at least what gives these a bonus of `untried`·s.
+    of which next to nothing is known (half of the deviation √(φᵀZ⁻¹φ) that the least known arms began with, and 4
+    times that of the arms known best), β is at least what gives these a bonus of `untried`·s.
 
     β follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
@@ -156,7 +156,8 @@ class NoiseRadius:
         scale = max(now.noise, self.spread_factor * now.spread)
         if now.chosen and now.least_known:
             factor = max(factor, min(self.relative / now.chosen, self.most))
-            if now.least_known > REPEATS * now.chosen and now.untried > UNTRIED:
+            untried = now.least_known > UNTRIED * (now.first_least_known or now.least_known)
+            if untried and now.least_known > REPEATS * now.chosen:
                 curiosity = self.untried / now.least_known * now.spread
         return max(factor * scale + self.norm_factor * math.sqrt(now.ridge) * now.norm, curiosity)
 

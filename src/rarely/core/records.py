@@ -56,7 +56,9 @@ class UpdateRecord:
     """How much of the variance before any data was left in the arms offered since the last update, in the mean over
     rounds and arms: φᵀZ⁻¹φ·λ/‖φ‖², from 0 to 1. Unlike `coverage` it counts arms that were never tried."""
     chosen: float | None = None
-    """√(φᵀZ⁻¹φ) of the arms chosen since the last update, in the geometric mean."""
+    """√(φᵀZ⁻¹φ) of the arms chosen since the last update, in the geometric mean, and of the arm of each round of which
+    least was known. Where they are far apart, the policy repeats what it knows."""
+    least_known: float | None = None
     loops: str = ""
     """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained, and
     in files from before this was kept. No part of `Policy.fingerprint`."""
@@ -97,6 +99,7 @@ def read_records(saved: Fields, dim: int) -> tuple[UpdateRecord, ...]:
             ("coverage", 1.0),
             ("unexplored", 1.0 + CLOSE),
             ("chosen", math.inf),
+            ("least_known", math.inf),
         ):
             if table.since(2, name):
                 table.column(name, "number", least=0, most=most, null=True)

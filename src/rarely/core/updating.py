@@ -103,19 +103,24 @@ def _next_covariance(state: PolicyState, maker: CovarianceMaker, lesson: Lesson)
 
 def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
     """β of a version that has been trained and decides from the next round on."""
-    chosen, least_known = state.offered.deviations or (None, None)
-    # The arms known best are known ever better; a batch that tried others says nothing against that.
-    known = [record.chosen for record in state.updates if record.chosen] + ([chosen] if chosen else [])
-    chosen = min(known, default=None)
+    chosen, least_known = _deviations(state)
     occasion = replace(
         learner.occasion(state.history.rounds + 1, covariance),
         spread=_largest_spread(state.history.rewards),
-        chosen=chosen,
-        least_known=least_known,
-        untried=state.offered.untried,
+        chosen=min(chosen, default=None),
+        least_known=least_known[-1] if least_known else None,
+        first_least_known=least_known[0] if least_known else None,
         last=state.clock.budget.spent(version),
     )
     return radius_at(beta, occasion)
+
+
+def _deviations(state: PolicyState) -> tuple[list[float], list[float]]:
+    """√(φᵀZ⁻¹φ) of the arms chosen, and of the least known arms, in every batch so far."""
+    found = [(u.chosen, u.least_known) for u in state.updates if u.chosen is not None and u.least_known is not None]
+    now = state.offered.deviations
+    both = [*found, *([] if now is None else [now])]
+    return [chosen for chosen, _ in both], [least_known for _, least_known in both]
 
 
 def _largest_spread(rewards: Array) -> float:
@@ -170,6 +175,7 @@ def _record_of(
     offered: Offered | None = None,
 ) -> UpdateRecord:
     covariance = state.frozen.covariance
+    chosen, least_known = (None, None) if offered is None else offered.deviations or (None, None)
     return UpdateRecord(
         version=state.clock.version,
         round=state.history.rounds,
@@ -194,5 +200,6 @@ def _record_of(
         loops=lesson.loops,
         due=due,
         unexplored=None if offered is None else offered.share,
-        chosen=None if offered is None or offered.deviations is None else offered.deviations[0],
+        chosen=chosen,
+        least_known=least_known,
     )
