@@ -17,9 +17,16 @@ lint: $(VENV)/.installed           ## lint, types, arrows
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint                         ## lint, types, arrows, doctests, tests; the core's once more without its compiled loops
+# Files, saving, interrupts and messages: nothing in these tests depends on the loops that train and decide.
+ONE_FORM := contracts/test_one_commit contracts/test_schedule core/test_decision_identity core/test_files core/test_layout \
+	core/test_misuse core/test_native core/test_saved core/test_snapshot
+COMPILED := $(BIN)/python -c 'import sys; from rarely.core import native; sys.exit(not native.available())'
+
+test: lint                         ## lint, types, arrows, doctests, tests; what the compiled loops do, once more without them
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
-	$(ONE_THREAD) RARELY_COMPILED=0 $(BIN)/python -m pytest -n auto -q -r fE tests/core tests/contracts
+	@$(COMPILED) || echo "there are no compiled loops, so the tests have run without them: no second run"
+	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 $(BIN)/python -m pytest -n auto -q -r fE -m "not slow and not once" \
+	    tests/core tests/contracts $(ONE_FORM:%=--ignore=tests/%.py)
 
 test-slow: $(VENV)/.installed      ## the tests that take minutes
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow

@@ -93,7 +93,7 @@ def test_doctor_says_what_is_found_and_how_it_is_judged(tmp_path):
     lines = result.output.splitlines()
     assert lines[0].split()[:3] == ["ok", "rarely", f"{__version__},"]
     assert any(line.split()[:2] == ["note", "magic"] for line in lines)
-    assert lines[-1].startswith("0 problems, ")
+    assert lines[-1].startswith("problems: 0, notes: ")
 
 
 def test_doctor_as_json_has_everything(tmp_path):
@@ -108,7 +108,7 @@ def test_doctor_fails_where_something_asked_for_is_missing(tmp_path):
     result = call("doctor", "--out", tmp_path, RARELY_DATA=str(tmp_path / "nowhere"))
     assert result.exit_code == 1
     assert "problem data" in told(result)
-    assert "1 problems" in told(result)
+    assert "problems: 1" in told(result)
     assert json.loads(call("doctor", "--json", RARELY_DATA=str(tmp_path / "nowhere")).output)["ok"] is False
 
 

@@ -194,3 +194,9 @@ def test_issue_forms_have_what_github_wants(name):
     ids = [field["id"] for field in form["body"]]
     assert len(set(ids)) == len(ids)
     assert all(field["attributes"]["label"] for field in form["body"])
+
+
+def test_what_is_not_repeated_without_compiled_loops_exists():
+    left_out = re.search(r"^ONE_FORM := ((?:.*\\\n)*.*)$", read("Makefile"), re.MULTILINE)[1].replace("\\", "").split()
+    assert left_out
+    assert [name for name in left_out if not (ROOT / "tests" / f"{name}.py").exists()] == []

@@ -514,7 +514,7 @@ def doctor(
         typer.echo(json_format.dumps(as_json(findings, info), indent=2))
     else:
         counts = Counter(finding.status for finding in findings)
-        told.print(f"{counts['problem']} problems, {counts['note']} notes")
+        told.print(f"problems: {counts['problem']}, notes: {counts['note']}")
     if is_broken(findings):
         raise typer.Exit(1)
 

@@ -305,6 +305,37 @@ def test_lost_definiteness_is_announced_and_counted(kind):
     assert again.jitters == form.jitters
 
 
+@pytest.mark.parametrize("kind", ["dual", "primal", "sketched"])
+def test_definiteness_that_single_rounds_lose_is_announced_as_that_of_a_block(kind):
+    """What is left of a round beyond the others is rounding alone, so the jitter must be relative to the round."""
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    x = np.repeat(1e7 * rng.normal(size=(1, 2)), 20, axis=0)
+    factors = net.values_and_factors(net.initial_weights(rng), x)[1]
+    form = make(kind, net, 1e-6)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(20):
+            record(form, factors[[i]])
+        form.freeze()
+        variances = form.measure(factors[:3]).variances
+    assert form.jitters == sum(issubclass(one.category, JitterWarning) for one in caught)
+    assert form.jitters > 0
+    assert np.isfinite(form.log_det)
+    assert np.all((variances >= 0) & (variances <= factors[:3].squared_norms / 1e-6))
+
+
+def test_a_pivot_that_may_be_rounding_alone_takes_a_jitter_of_the_size_of_its_row():
+    from rarely.core.covariance.cholesky import GrowingCholesky
+
+    for last in (0.0, 8.9e-16):  # what is left after the subtraction: nothing, or noise
+        factor = GrowingCholesky()
+        factor.append(factor.border(np.empty((0, 1)), np.array([[4.0]])))
+        with pytest.warns(JitterWarning, match=r"up to 4e-12 was added"):
+            rows = factor.border(np.array([[4.0]]), np.array([[4.0 + last]]))
+        np.testing.assert_allclose(rows, [[2.0, 2e-6]], rtol=1e-3)
+        assert factor.jitters == 1
+
+
 def test_a_hopeless_matrix_is_a_typed_error():
     from rarely.core.covariance.cholesky import cholesky
 

@@ -3,49 +3,21 @@
 import copy
 import sys
 import threading
-from pathlib import Path
+import time
 
 import numpy as np
 import pytest
 
 import rarely
+from interrupts import lines_of
 from rarely import FixedGrid, PolicyBusy
 from worlds import MAKERS, contexts, play, rewards, small
 
-PACKAGE = str(Path(rarely.__file__).parent)
 POINTS = 25
-"""Lines at which a call of each policy is interrupted; the first policy's at every one of them."""
+"""Lines at which the longer calls are interrupted; `observe` and a single `select` are at every one of theirs."""
+ARRAYS = 60
+"""Arrays of a call at which memory ends, or all of them if they are fewer."""
 STREAM = contexts(seed=11)
-
-
-class Interrupt(BaseException):
-    """Like KeyboardInterrupt, which pytest would take for the user's."""
-
-
-def lines_of(call, stop=None):
-    """How many lines of the package a call runs, interrupted at line `stop`."""
-    count = 0
-
-    def trace(frame, event, arg):
-        nonlocal count
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        if event == "line":
-            count += 1
-            if count == stop:
-                sys.settrace(None)
-                raise Interrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except Interrupt:
-        pass
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def started(name):
@@ -81,7 +53,7 @@ def test_an_interrupt_at_any_line_changes_nothing(name, call, tmp_path):
     finished = copy.deepcopy(origin)
     lines = lines_of(lambda: run(finished))
     before, after = origin.fingerprint(), finished.fingerprint()
-    whole = name == "paper" and call in ("select_one", "observe")
+    whole = call in ("select_one", "observe")
     stops = range(1, lines + 1) if whole else np.linspace(1, lines, POINTS).astype(int)
     policy = copy.deepcopy(origin)
     for stop in stops:
@@ -89,7 +61,8 @@ def test_an_interrupt_at_any_line_changes_nothing(name, call, tmp_path):
         reached = policy.fingerprint()
         # The assignment that ends a call is followed by a line or two: an interrupt there finds the call done.
         assert reached == before or (reached == after and stop > lines - 4), f"line {stop} of {lines}"
-        assert rarely.load(tmp_path / "policy.rarely").fingerprint() == before
+        if call == "save":
+            assert rarely.load(tmp_path / "policy.rarely").fingerprint() == before
         assert [path.name for path in tmp_path.iterdir()] == ["policy.rarely"]
         if reached != before:
             policy = copy.deepcopy(origin)
@@ -114,19 +87,53 @@ def test_an_interrupted_policy_has_the_same_future(name):
     assert policy.fingerprint() == undisturbed.fingerprint()
 
 
-def test_a_failed_allocation_of_the_history_changes_nothing(monkeypatch):
-    policy = small()
-    policy.select(STREAM[0])
-    before = policy.fingerprint()
+ALLOCATING = ("empty", "zeros", "ones", "full", "array", "arange", "append", "concatenate", "vstack", "hstack", "where")
+"""Functions of NumPy by which the package makes arrays."""
 
-    def append(self, rows):
-        raise MemoryError
 
-    monkeypatch.setattr("rarely.core.history.Rows.append", append)
-    with pytest.raises(MemoryError):
-        policy.select(STREAM[1])
-    monkeypatch.undo()
-    assert policy.fingerprint() == before
+def allocations_of(call, stop=None):
+    """How many arrays a call makes by these functions; memory ends with array number `stop`."""
+    count = 0
+
+    def counting(make):
+        def counted(*args, **named):
+            nonlocal count
+            count += 1
+            if count == stop:
+                raise MemoryError
+            return make(*args, **named)
+
+        return counted
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ALLOCATING:
+            patch.setattr(np, name, counting(getattr(np, name)))
+        if stop is None:
+            call()
+        else:
+            with pytest.raises(MemoryError):
+                call()
+    return count
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", MAKERS)
+def test_memory_that_ends_at_any_array_changes_nothing(name, call, tmp_path):
+    origin, decision = started(name)
+    origin.save(tmp_path / "policy.rarely")
+
+    def run(policy):
+        return CALLS[call](policy, decision, tmp_path)
+
+    finished = copy.deepcopy(origin)
+    arrays = allocations_of(lambda: run(finished))
+    policy, before = copy.deepcopy(origin), origin.fingerprint()
+    for stop in sorted({*np.linspace(1, arrays, ARRAYS).astype(int).tolist(), arrays}):
+        allocations_of(lambda: run(policy), stop)
+        assert policy.fingerprint() == before, f"array {stop} of {arrays}"
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.rarely"]
+    run(policy)
+    assert policy.fingerprint() == finished.fingerprint()
 
 
 def test_a_second_thread_is_told_at_once_and_may_read():
@@ -168,12 +175,19 @@ def test_threads_that_share_a_policy_never_get_one_round_twice():
                     break
                 except PolicyBusy:
                     busy.append(seed)
+                    time.sleep(1e-5)  # or those that wait would keep the interpreter from the one that decides
             rounds.append(decision.round)
 
     threads = [threading.Thread(target=client, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert busy, "some calls met"
     assert sorted(rounds) == list(range(1, 601))
     assert policy._covariance.rounds == policy.round == 600

@@ -366,7 +366,7 @@ def test_more_batches_than_rounds_is_an_ordinary_case(name):
 
 
 @everyone
-@pytest.mark.parametrize("batches", [1, 2, 7, 24, 100])
+@pytest.mark.parametrize("batches", [1, 2, 7, *(pytest.param(many, marks=pytest.mark.once) for many in (24, 100))])
 def test_at_most_b_minus_one_trainings(name, batches):
     for schedule in (
         FixedGrid(HORIZON, batches),

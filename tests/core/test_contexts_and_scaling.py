@@ -56,6 +56,17 @@ def test_moments_in_parts_are_moments_of_the_whole(sizes, seed, shift):
         np.testing.assert_allclose(moments.affine().spread, whole.std(axis=0) * np.sqrt(3), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("size", [1e151, 1e200, 1.7e308])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_contexts_whose_squares_overflow_are_refused_before_the_scale_is_lost(size, sign):
+    policy, x = BatchNeuralUCB(2, FixedGrid(24, 4), hidden=8, seed=0), np.random.default_rng(0).random((3, 2))
+    policy.select(1e150 * x)
+    before = policy.fingerprint()
+    with pytest.raises(InvalidContexts, match=r"at most 1e\+150 in size"):
+        policy.select(sign * size * (0.5 + x / 2))
+    assert policy.fingerprint() == before
+
+
 def test_fitted_contexts_are_centred_with_norm_about_one():
     x = 100 + 30 * np.random.default_rng(0).normal(size=(500, 4))
     scaled = Affine.fit(x)(x)

@@ -1,8 +1,11 @@
 """A late reward reaches the decision that it belongs to, or none; and what tells one policy from another."""
 
 import copy
+import gzip
 import json
 import pickle
+from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,6 +82,12 @@ def test_a_decision_whose_arm_or_mean_is_not_the_one_on_record_is_refused():
     for changed in ({"arm": (decision.arm + 1) % 3}, {"version": decision.version + 1}, {"means": decision.means + 1}):
         with pytest.raises(WrongDecision, match="its round 1 chose arm"):
             policy.observe(rarely.Decision(**(record | changed)), [0.0, 1.0])
+    for changed in ({"arm": decision.arm + 99}, {"arm": np.array([-1, -1])}):
+        with pytest.raises(WrongDecision, match="its round 1 chose arm"):
+            policy.observe(rarely.Decision(**(record | changed)), [0.0, 1.0])
+    for changed in ({"arm": None}, {"arm": decision.arm[:1]}, {"version": 0}, {"means": decision.means[0]}):
+        with pytest.raises(WrongDecision, match="a decision must"):
+            policy.observe(rarely.Decision(**(record | changed)), [0.0, 1.0])
     stored = {"means": decision.means.astype(np.float32)}  # fewer digits are the same decision
     policy.observe(rarely.Decision(**(record | stored)), [0.0, 1.0])
 
@@ -97,12 +106,29 @@ def test_an_arm_is_not_taken_for_a_round_number():
     assert not policy.missing
 
 
-@pytest.mark.parametrize("bad", ["", "7", "-7", "life-", "life-x", "life-1.5", 7, None, b"life-1"])
+@pytest.mark.parametrize(
+    "bad", ["", "7", "-7", "life-", "life-x", "life-1.5", 7, None, b"life-1", "0" * 16 + "-" + "9" * 5000]
+)
 def test_what_is_no_id_is_refused(bad):
     policy = small()
     policy.select(STREAM[:3])
-    with pytest.raises(WrongDecision, match=r"decision\.id"):
-        policy.observe(ids=[bad], rewards=[0.0])
+    for ids in ([bad], bad if isinstance(bad, str) else 7):
+        with pytest.raises(WrongDecision, match=r"decision\.id"):
+            policy.observe(ids=ids, rewards=[0.0])
+
+
+def test_ids_of_several_lives_find_their_rounds(tmp_path):
+    policy, decisions = small(), []
+    for x in STREAM[:6]:
+        decisions.append(policy.select(x))
+        policy.save(tmp_path / "p")
+        policy = rarely.load(tmp_path / "p")
+    order = [4, 0, 5, 2]
+    policy.observe(ids=[decisions[i].id for i in order], rewards=[4.0, 0.0, 5.0, 2.0])
+    np.testing.assert_array_equal(policy.history.rewards, [0, np.nan, 2, np.nan, 4, 5])
+    swapped = f"{decisions[1].life}-{decisions[3].round}"
+    with pytest.raises(WrongDecision, match="round 4 is another"):
+        policy.observe(ids=[decisions[1].id, swapped], rewards=[1.0, 3.0])
 
 
 def test_ids_are_strings_that_survive_json():
@@ -168,6 +194,7 @@ def test_a_beta_that_is_a_function_is_not_silently_replaced():
         {"seed": True},
         {"seed": {"bit_generator": "dice"}},
         {"covariance": []},
+        {"covariance": {}},
         {"covariance": {"rank": -1}},
         {"covariance": {"colour": 1}},
         {"biases": "x"},
@@ -192,16 +219,17 @@ def test_flags_of_the_linear_policies_are_flags():
         LinUCB(2, intercept="yes")
 
 
-@pytest.mark.parametrize("arms", [2, 3, 5, 6, 7, 10, 49])
-@pytest.mark.parametrize("epsilon", [0.3, 0.1, 0.07, 0.9])
+@pytest.mark.parametrize("arms", [2, 3, 7, 10, 35, 49])
+@pytest.mark.parametrize("epsilon", [0.3, 0.1, 0.07, 0.9, 1 - 1e-14, 1.0])
 @pytest.mark.parametrize("name", ["paper", "thompson"])
 def test_a_mixture_keeps_its_word_exactly(arms, epsilon, name):
     policy = MAKERS[name](exploration=Mixture(epsilon))
-    chances = policy.probabilities(contexts(rounds=20, arms=arms))
-    assert (chances >= epsilon / arms).all()
-    # Where a rule's own chances are no round numbers, no double may bring the sum to 1 exactly.
-    off = np.abs(chances.sum(axis=1) - 1)
-    assert (off <= (0 if name == "paper" else 2.3e-16)).all()
+    chances = policy.probabilities(contexts(rounds=6, arms=arms))
+    least = Fraction(epsilon) / arms - Fraction(1 - epsilon < arms**2 / 2**53, 2**53)
+    assert all(Fraction(chance) >= least for chance in chances.flat)
+    for row in chances:
+        assert sum(map(Fraction, row)) == 1
+        assert row.sum() == row[::-1].sum() == 1
 
 
 def test_policies_of_one_generator_draw_different_numbers_and_leave_it_usable():
@@ -229,3 +257,14 @@ def test_a_reward_finds_its_round_in_any_order_and_only_once(name):
     x, r = policy.history.observed()
     np.testing.assert_array_equal(r, values)
     assert rewards(x).shape == (12,)
+
+
+def test_rounds_of_version_0_1_have_no_ids(tmp_path):
+    """Its decisions had no life, so an id that names one of its rounds is another policy's."""
+    saved = Path(__file__).parents[1] / "museum" / "0.1.0" / "snapshots" / "linucb.rarely.gz"
+    (tmp_path / "p").write_bytes(gzip.decompress(saved.read_bytes()))
+    policy = rarely.load(tmp_path / "p")
+    number = int(np.flatnonzero(np.isnan(policy.history.rewards))[0]) + 1
+    with pytest.raises(WrongDecision, match="another policy"):
+        policy.observe(ids=small().select(contexts(rounds=number)).id[-1], rewards=1.0)
+    policy.observe(rounds=number, rewards=1.0)

@@ -99,7 +99,11 @@ BAD = {
     "text": np.array([["1", "2"], ["3", "4"]]),
     "dates": np.array([["2020-01-01", "2020-01-02"]], "M8[D]"),
     "objects": np.array([[object(), 1.0]], object),
+    "text among objects": np.array([["1", 2.0], [3.0, 4.0]], object),
+    "masked rows": [np.ma.masked_greater([1.0, 2.0], 1.0), np.array([3.0, 4.0])],
+    "huge": [[10**400, 1.0]],
 }
+REFUSED = r"must (be numbers|not be masked)"
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -113,11 +117,21 @@ def test_what_are_no_real_numbers_is_refused(kind):
         lambda: BatchNeuralUCB.from_log(bad, np.ones(len(bad)), schedule=FixedGrid(24, 4)),
         lambda: ArmBlocks.fit(bad, arms=2),
     ):
-        with pytest.raises(InvalidContexts, match="must be numbers"):
+        with pytest.raises(InvalidContexts, match=REFUSED):
             call()
-    with pytest.raises(InvalidReward, match="must be numbers"):
-        policy.observe(decision, (np.ones(3) * 1j if kind == "complex" else bad[:, 0]))
+    rewards = [row[0] for row in bad] if isinstance(bad, list) else bad[:, 0]
+    if kind == "masked rows":
+        rewards = [np.ma.masked, 1.0]
+    with pytest.raises(InvalidReward, match=REFUSED):
+        policy.observe(decision, (np.ones(3) * 1j if kind == "complex" else rewards))
     assert policy.missing == 3
+
+
+def test_a_mask_is_not_masked():
+    policy = small()
+    with pytest.raises(InvalidContexts, match="mask must not be masked"):
+        policy.select(contexts()[0], mask=np.ma.masked_array([True] * 3, mask=[True, False, False]))
+    assert policy.round == 0
 
 
 def test_an_array_that_masks_nothing_is_an_array():

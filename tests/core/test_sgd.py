@@ -79,7 +79,18 @@ def test_data_that_no_step_can_bear_is_rejected_with_a_reason():
     start = net.initial_weights(np.random.default_rng(0))
     outcome = train_singly(net, start, np.ones((2, 1)), np.full(2, 1e200), Plan(ridge=1.0, optimiser="sgd"))
     assert not outcome.accepted
-    assert "overflow" in outcome.reason
+    assert "diverges" in outcome.reason
+
+
+def test_a_descent_that_diverges_without_an_overflow_is_tried_smaller():
+    net = Network(2, 8, scaling="standard", initial="uniform")
+    start = net.initial_weights(np.random.default_rng(0))
+    x = np.random.default_rng(1).normal(size=(20, 2))
+    for step in np.geomspace(0.5, 500, 10):
+        outcome = train_singly(net, start, x, x[:, 0], Plan(ridge=0.01, steps=4, step_size=step, optimiser="sgd"))
+        assert outcome.accepted
+        assert outcome.final_loss < 1e4
+    assert outcome.attempts > 1
 
 
 def test_a_step_of_its_own_lowers_the_loss_on_an_easy_problem():

@@ -1,6 +1,8 @@
 """A policy that chooses its own training, by rewards that training has not seen."""
 
+import copy
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -36,6 +38,7 @@ def tuned_on(samples, linear, noise, updates=12):
     return tuning
 
 
+@pytest.mark.once
 def test_noise_stops_training_early_and_curves_prolong_it():
     noisy, curved = tuned_on(300, linear=True, noise=1.0), tuned_on(300, linear=False, noise=0.05)
     assert RUNGS[noisy.rung] <= 45
@@ -341,16 +344,24 @@ def test_a_descent_that_never_falls_is_refused(monkeypatch):
     assert "did not fall" in outcome.reason
 
 
-def played(rounds=160, scale=1.0, until=None, **settings):
-    world = Cosine().rounds(seed=3, count=rounds)
-    policy = BatchNeuralUCB(10, FixedGrid(rounds, 8), hidden=20, seed=0, **settings)
-    while policy.round < (until or rounds):
+@cache
+def life(scale):
+    """A policy that has played 160 rounds of a world in this unit of reward, and its learner after each update."""
+    world, learners = Cosine().rounds(seed=3, count=160), []
+    policy = BatchNeuralUCB(10, FixedGrid(160, 8), hidden=20, seed=0)
+    while policy.round < 160:
         start = policy.round
         decision = policy.select(world.contexts[start:], until_due=True)
         policy.observe(decision, scale * world.rewards[np.arange(start, policy.round), decision.arm])
         if policy.due:
             policy.update()
-    return policy
+            learners.append(policy._learner)
+    return policy, learners
+
+
+def played(scale=1.0):
+    """A copy of the policy, to do anything with."""
+    return copy.deepcopy(life(scale)[0])
 
 
 def test_the_default_policy_tunes_itself_and_says_why():
@@ -364,12 +375,12 @@ def test_the_default_policy_tunes_itself_and_says_why():
     assert last.describe()["tuning"] == last.tuning
 
 
+@pytest.mark.once
 def test_the_radius_is_that_of_noise_and_norm_and_nothing_at_the_end():
-    policy = played(scale=7.0)
+    policy, learners = life(scale=7.0)
     *earlier, last = policy.updates
     assert last.beta == policy.beta == 0.0  # nothing that it finds out is ever learned from
-    for before in earlier:
-        learner = played(rounds=160, until=before.round, scale=7.0)._learner
+    for before, learner in zip(earlier, learners[:-1], strict=True):
         moved = np.concatenate([(w - v).ravel() for w, v in zip(learner.weights, learner.initial, strict=True)])
         norm = np.sqrt(learner.network.hidden) * np.linalg.norm(moved) * learner.reward_spread
         noise = before.noise or learner.reward_spread / 4
@@ -390,7 +401,7 @@ def test_thompson_sampling_has_probabilities_to_the_end():
 
 
 def test_coverage_is_what_was_predicted_against_what_came():
-    policy = played(rounds=160)
+    policy = played()
     record, before = policy.updates[-1], policy.updates[-2]
     own = policy.history.versions == before.version
     off = np.abs(policy.history.rewards - policy.history.means)[own]
@@ -398,6 +409,7 @@ def test_coverage_is_what_was_predicted_against_what_came():
     assert record.coverage == pytest.approx(np.mean(off <= allowed))
 
 
+@pytest.mark.once
 def test_units_of_rewards_do_not_matter():
     plain, scaled = played(), played(scale=1000.0)
     np.testing.assert_array_equal(plain.history.arms, scaled.history.arms)
@@ -428,7 +440,7 @@ def test_whoever_sets_something_about_training_gets_just_that(settings):
 
 
 def test_a_saved_policy_goes_on_tuning_where_it_was(tmp_path):
-    policy = played(rounds=160)
+    policy = played()
     policy.save(tmp_path / "p")
     other = rarely.load(tmp_path / "p")
     fresh = Cosine().rounds(seed=4, count=30)
@@ -555,6 +567,7 @@ def forgetful(forgetting, noises, rounds=500, seed=0):
     return policy
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("forgetting", [None, rarely.Discount(0.98), rarely.Window(150)])
 def test_the_noise_is_that_of_rewards_whatever_their_weights(forgetting):
     policy = forgetful(forgetting, (1.0, 1.0))
@@ -562,10 +575,13 @@ def test_the_noise_is_that_of_rewards_whatever_their_weights(forgetting):
     assert 0.85 <= np.mean([update.coverage for update in policy.updates[-8:]]) <= 1.0
 
 
-@pytest.mark.parametrize("forgetting", [rarely.Discount(0.96), rarely.Window(80)])
-def test_the_noise_of_forgotten_rounds_is_forgotten(forgetting):
-    assert forgetful(forgetting, (3.0, 0.1)).updates[-1].noise < 0.5
-    assert forgetful(None, (3.0, 0.1)).updates[-1].noise > 1.0
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("forgetting", "least", "most"),
+    [(None, 1.0, np.inf), (rarely.Discount(0.96), 0.0, 0.5), (rarely.Window(80), 0.0, 0.5)],
+)
+def test_the_noise_of_forgotten_rounds_is_forgotten(forgetting, least, most):
+    assert least < forgetful(forgetting, (3.0, 0.1)).updates[-1].noise < most
 
 
 FAIR = 6.0

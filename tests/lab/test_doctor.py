@@ -46,11 +46,11 @@ def test_every_topic_has_a_line(tmp_path):
 @pytest.mark.parametrize(
     ("info", "status", "says", "advice"),
     [
-        (INFO, "ok", "compiled (avx2) decide and train; built by gcc 12", ""),
-        (replace(INFO, form="sse2", missing="no AVX2 here"), "note", "compiled (sse2)", "no AVX2 here"),
+        (INFO, "ok", "compiled loops (avx2) decide and train; built by gcc 12", ""),
+        (replace(INFO, form="sse2", missing="no AVX2 here"), "note", "compiled loops (sse2)", "no AVX2 here"),
         (NUMPY, "note", "NumPy decides and trains, several times slower", WHY),
         (wishing(NUMPY, "0"), "note", "NumPy decides and trains", WHY),
-        (wishing(INFO, "1"), "ok", "compiled (avx2)", ""),
+        (wishing(INFO, "1"), "ok", "compiled loops (avx2)", ""),
         (wishing(NUMPY, "1"), "problem", "RARELY_COMPILED=1 asks for compiled loops, and there are none", WHY),
         (wishing(INFO, "yes"), "problem", "RARELY_COMPILED is 'yes'", "Set it to 0 or 1, or unset it."),
     ],
@@ -69,6 +69,11 @@ def test_more_threads_than_cores_are_noted(threads, blas, status):
     assert (first.status, first.says) == ("ok", "scipy-openblas 0.3.30, Haswell kernels")
     assert second.status == status
     assert ("OPENBLAS_NUM_THREADS=2, or 1" in second.advice) == (status == "note")
+
+
+def test_threads_of_loops_that_are_not_there_are_not_counted():
+    _, found = doctor._threads(replace(INFO, form="numpy", threads=4, blas=replace(INFO.blas, threads=2)))
+    assert (found.status, found.says) == ("ok", "BLAS 2, cores 2")
 
 
 @pytest.mark.skipif(not hasattr(os, "getloadavg"), reason="this system does not tell its load")

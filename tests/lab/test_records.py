@@ -1,9 +1,11 @@
 """Records that were changed, damaged or made up: each costs its own cell, and a sentence."""
 
 import copy
+import errno
 import gzip
 import json
 import math
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -339,6 +341,34 @@ def test_a_file_that_is_no_record_is_named(folder, kind):
     assert [file.path for file in found.refused] == [path]
     assert len(found.records) == len(plan_cells([SMALL], ["code"], 2, 25, PATTERNS)) - 1
     assert "\n" not in str(found.refused[0])
+
+
+def test_a_folder_that_cannot_be_read_is_named(folder, monkeypatch):
+    hidden, scandir = some(folder).parent, os.scandir
+
+    def refusing(path):
+        if Path(path) == hidden:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    found = Store(folder).examine()
+    assert [str(file) for file in found.refused] == [
+        f"{hidden}: it cannot be read (permission denied). Allow its reading, or remove the folder."
+    ]
+    assert found.records
+    result = call("report", folder)
+    assert result.exit_code == 1
+    assert str(hidden) in told(result)
+
+
+def test_a_link_to_a_folder_is_named_and_not_followed(folder, tmp_path):
+    hidden = some(folder).parent
+    hidden.rename(tmp_path / "elsewhere")
+    hidden.symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    (refusal,) = Store(folder).examine().refused
+    assert refusal.path == hidden
+    assert "a link to a folder" in refusal.reason
 
 
 def test_a_file_that_unpacks_to_more_than_any_record_is_not_unpacked(tmp_path, monkeypatch):

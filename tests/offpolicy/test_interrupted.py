@@ -2,49 +2,22 @@
 
 import copy
 import pickle
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import rarely
+from interrupts import lines_of
 from rarely import Uniform
 from rarely.offpolicy import DecisionLog
 
-PACKAGE = str(Path(rarely.__file__).parent)
 NAMES = ("rounds", "versions", "arms", "rewards", "propensities", "probabilities", "present", "contexts", "rows")
 
 
-class Interrupted(BaseException):
-    """What Ctrl-C raises, at a line of our choice."""
-
-
 def interrupted(call, line):
-    """Whether the call was interrupted at its so-and-so-many-th line of this package; False once it has fewer."""
-    passed = 0
-
-    def trace(frame, event, _):
-        nonlocal passed
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        if event == "line":
-            passed += 1
-            if passed > line:
-                raise Interrupted
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except Interrupted:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
+    """Whether the call was interrupted after so many lines of this package; False once it has fewer."""
+    return lines_of(call, line + 1) > line
 
 
 def contents(log):

@@ -203,7 +203,7 @@ def test_after_a_restart_the_lost_decisions_get_no_reward():
 
 
 MASKED = np.ma.masked_array([0, 1, 0, 1, 0, 1], mask=[1, 0, 0, 0, 0, 0])
-ODD = {"complex": np.ones(6) + 1j, "masked": MASKED, "object": np.array([0] * 6, object), "text": ["0"] * 6}
+ODD = {"complex": np.ones(6) + 1j, "masked": MASKED, "object": np.array([object()] * 6), "text": ["0"] * 6}
 
 
 @pytest.mark.parametrize("kind", ODD)
@@ -229,7 +229,7 @@ def test_odd_arrays_are_no_rewards_rounds_or_rows(kind):
         with pytest.raises(InvalidLog, match=f"{name} of a decision must"):
             DecisionLog().record(ROUNDS, changed(decision, **{name: ODD[kind]}))
     chances = decision.probabilities
-    odd = {"complex": chances + 1j, "masked": np.ma.masked_array(chances), "object": chances.astype(object)}
+    odd = {"complex": chances + 1j, "masked": np.ma.masked_less(chances, 2.0), "object": chances.astype(object) + 1j}
     with pytest.raises(InvalidLog, match="probabilities of a decision must"):
         DecisionLog().record(ROUNDS, changed(decision, probabilities=odd.get(kind, "text")))
     assert log.missing == 6

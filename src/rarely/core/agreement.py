@@ -2,7 +2,7 @@
 
     records   say which version decided which round, when the batch began, and with which radius
     history   has a row for every round, logged ones too, and for every reward that was learned from
-    Z         has a feature for every row that counts, and its log det only rises inside a batch
+    Z         has a feature for every row that counts, and its log det falls inside a batch only by rounding
 
 A relation that does not hold is a `SnapshotError`.
 """
@@ -45,9 +45,18 @@ class Parts(NamedTuple):
         return [record for record in self.updates if record.accepted]
 
     @property
-    def rebuilt(self) -> bool:
-        """Whether Z is built again inside the batch, because the scale follows the contexts: log det may then fall."""
-        return self.frozen.learner.fits_scale and not self.trained
+    def may_fall(self) -> bool:
+        """Whether log det may fall inside a batch: where Z is built again, because the scale follows the contexts, and
+        where a jitter raised it, which a later factor of the same matrix may not need."""
+        rebuilt = self.frozen.learner.fits_scale and not self.trained
+        return rebuilt or self.frozen.covariance.jitters > 0
+
+    @property
+    def slack(self) -> float:
+        """By how much log det may fall otherwise: by rounding, and in a sketch by as much as it may be wrong."""
+        covariance = self.frozen.covariance
+        bound = covariance.error_bound
+        return CLOSE * (1 + abs(covariance.log_det)) + (0.0 if bound is None else bound.log_det)
 
 
 def check_agreement(saved: Fields, parts: Parts, beta: Beta, start: float) -> None:
@@ -124,7 +133,7 @@ def _check_clock(saved: Fields, parts: Parts) -> None:
 def _check_due(saved: Fields, parts: Parts) -> None:
     """The batch has ended if the schedule says so."""
     log_det = parts.frozen.covariance.log_det
-    highest = math.inf if parts.rebuilt else log_det
+    highest = math.inf if parts.may_fall else log_det + parts.slack
     must, may = parts.clock.due_bounds(parts.history.rounds, log_det, highest)
     saved.require(parts.clock.due or not must, "due must be true, because settings.schedule has ended the batch")
     saved.require(may or not parts.clock.due, "due must be false, because settings.schedule has not ended the batch")
@@ -146,12 +155,12 @@ def _check_covariance(saved: Fields, parts: Parts) -> None:
     covariance, clock, rows = parts.frozen.covariance, parts.clock, _rows_that_count(parts)
     saved.require(covariance.rounds == rows, f"covariance must hold {rows} rounds; it holds {covariance.rounds}")
     frozen, running = covariance.frozen_log_det, covariance.log_det
-    slack = CLOSE * (1 + abs(running))
-    saved.require(frozen <= running + slack, "covariance.frozen_log_det must be at most covariance.log_det")
+    slack = parts.slack
     if not parts.trained:
         saved.require_close("covariance.frozen_log_det", frozen, 0.0, "before any update")
-    if parts.rebuilt:
+    if parts.may_fall:
         return
+    saved.require(frozen <= running + slack, "covariance.frozen_log_det must be at most covariance.log_det")
     inside = frozen - slack <= clock.base_log_det <= running + slack
     saved.require(inside, "base_log_det must be from covariance.frozen_log_det to covariance.log_det")
     fresh = bool(parts.updates) and parts.updates[-1].accepted

@@ -21,7 +21,8 @@ from typing import Any, Literal
 import numpy as np
 
 from rarely.core.contexts import BlockContexts, column_names
-from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole, read_array
+from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
+from rarely.core.inputs import read_real
 from rarely.core.scaling import Affine
 from rarely.core.types import Array
 
@@ -165,7 +166,7 @@ class ArmBlocks:
 
 def read_numbers(values: Any, name: str) -> Array:
     """Whatever came as an array of numbers, if it can be one."""
-    return read_array(values, name, "numbers, as many in each", InvalidContexts)
+    return read_real(values, name, InvalidContexts, "numbers, as many in each")
 
 
 def _read(rows: Any, width: int | None, name: str = "rows") -> Array:

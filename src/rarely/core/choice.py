@@ -10,7 +10,10 @@ they are standardised) and β‖φ‖/√λ the bonus before any data, which is 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from numbers import Real
 from typing import Any, Protocol
 
@@ -21,6 +24,7 @@ from rarely.core.gaussian import highest_of_gaussians
 from rarely.core.types import Array, BoolArray, IntArray
 
 TIE = 1e-9
+GRID = 2.0**53
 
 
 def tolerances(scores: Array, prior_bonuses: Array, reward_spread: float) -> Array:
@@ -49,11 +53,12 @@ def alike(allowed: BoolArray) -> Array:
 
 
 def summing_to_one(probabilities: Array, least: Array) -> Array:
-    """The same with rounding taken out of the largest of each round, none below its `least`."""
-    out, rounds = probabilities.copy(), np.arange(len(probabilities))
+    """The same, rounded to multiples of 2⁻⁵³, whose sums are exact in any order; the largest of each round takes what
+    the others leave of 1, and none is below its `least`, which is such a multiple."""
+    out, rounds = np.maximum(np.floor(probabilities * GRID) / GRID, least), np.arange(len(probabilities))
     top = np.argmax(out, axis=1)
-    for _ in range(3):  # a correction is rounded too
-        out[rounds, top] = np.maximum(out[rounds, top] + (1 - out.sum(axis=1)), least[rounds, top])
+    out[rounds, top] = 0.0
+    out[rounds, top] = np.maximum(1 - out.sum(axis=1), least[rounds, top])
     return out
 
 
@@ -126,7 +131,8 @@ class Coin:
 class Mixture:
     """A part ε of all rounds to any arm alike, the others to the policy's own rule.
 
-    So every arm has a probability of at least ε/K, which off-policy estimates need.
+    So every arm has a probability of at least ε/K, which off-policy estimates need, and they sum to 1 exactly. With
+    1 − ε below K²/2⁵³ some are up to 2⁻⁵³ below ε/K.
     """
 
     epsilon: float
@@ -140,6 +146,13 @@ class Mixture:
     def describe(self) -> dict[str, Any]:
         """The mixture as JSON: its fields, so `Mixture(**description)` is the inverse."""
         return {"epsilon": float(self.epsilon)}
+
+
+@lru_cache(maxsize=1024)
+def _share(epsilon: float, arms: int) -> float:
+    """ε/K as a multiple of 2⁻⁵³: the next one above, or the one below where 1 − ε leaves no room for K of those."""
+    exact = Fraction(epsilon) / arms * int(GRID)
+    return (math.ceil(exact) if (1 - epsilon) * GRID >= arms**2 else math.floor(exact)) / GRID
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +169,9 @@ class Mixed:
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
         own, epsilon = self.rule.probabilities(means, bonuses, tolerance), self.mixture.epsilon
         present = ~np.isnan(means)
-        least = np.where(present, epsilon / present.sum(axis=1, keepdims=True), 0.0)
-        return summing_to_one(np.maximum(least, least + (1 - epsilon) * own), least)
+        shares = [_share(float(epsilon), arms) for arms in present.sum(axis=1).tolist()]
+        least = np.where(present, np.array(shares)[:, None], 0.0)
+        return summing_to_one(least + (1 - epsilon) * own, least)
 
 
 def mixed(rule: Chooser, exploration: Mixture | None) -> Chooser:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely.core.errors import ContextsWarning, InvalidContexts, read_array
+from rarely.core.errors import ContextsWarning, InvalidContexts
+from rarely.core.inputs import read_array, read_real
 from rarely.core.saved import Fields
 from rarely.core.types import Array, BoolArray, IntArray
 
@@ -211,7 +212,7 @@ def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
             f"numbers of shape (K, {dim}) or (n, K, {dim}); rounds with different numbers of arms go in a list of "
             "(K_i, d) arrays, without a mask"
         )
-        array = read_array(contexts, "contexts", wanted, InvalidContexts)
+        array = read_real(contexts, "contexts", InvalidContexts, wanted)
     if array.ndim not in (2, 3) or array.shape[-1] != dim:
         raise InvalidContexts(
             f"contexts must have shape (K, {dim}) or (n, K, {dim}), because the policy was made with "
@@ -239,7 +240,7 @@ def _depth(item: Any) -> int:
 def _from_list(contexts: Sequence[Any], dim: int) -> Rounds:
     arrays = []
     for i, item in enumerate(contexts):
-        array = read_array(item, f"round {i} of the list", f"numbers of shape (K_i, {dim})", InvalidContexts)
+        array = read_real(item, f"round {i} of the list", InvalidContexts, f"numbers of shape (K_i, {dim})")
         if array.ndim != 2 or array.shape[1] != dim:
             raise InvalidContexts(f"round {i} of the list must have shape (K_i, {dim}); got {array.shape}.")
         arrays.append(array)
@@ -252,7 +253,7 @@ def _read_mask(mask: Any, shape: tuple[int, ...]) -> BoolArray:
     if mask is None:
         # A stream of rounds may be offered whole for the few of them that are decided.
         return np.ones(shape, np.bool_) if len(shape) == 1 else np.broadcast_to(np.True_, shape)
-    array = np.asarray(mask)
+    array = read_array(mask, "mask", InvalidContexts, f"boolean of shape {shape}")
     if array.dtype != np.bool_ or array.shape != shape:
         raise InvalidContexts(
             f"mask must be boolean of shape {shape}, True where an arm is there; "

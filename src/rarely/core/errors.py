@@ -4,7 +4,6 @@ from numbers import Integral, Real
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 
 class RarelyError(Exception):
@@ -52,7 +51,7 @@ class BudgetSpent(RarelyError, RuntimeError):
 
 
 class NothingToLearn(RarelyError, RuntimeError):
-    """An update that nobody's schedule asked for, without a reward since the last one."""
+    """An update that is not due, without a reward since the last one."""
 
 
 class PolicyBusy(RarelyError, RuntimeError):
@@ -131,22 +130,6 @@ def check_flag(name: str, value: Any) -> None:
     """Refuse a value that is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidInput(f"{name} must be True or False; got {value!r}.")
-
-
-def read_array(values: Any, name: str, wanted: str, error: type[InvalidInput] = InvalidInput) -> NDArray[np.float64]:
-    """Whatever came as an array of real numbers, if it is one; `wanted` says what it must be.
-
-    NumPy would convert complex numbers, masked entries and text with at most a warning.
-    """
-    try:
-        array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
-        if array.dtype.kind not in "fiubO":
-            raise TypeError(f"got {array.dtype}")
-        if isinstance(array, np.ma.MaskedArray) and np.ma.getmaskarray(array).any():
-            raise TypeError("got a masked array; fill in what is masked, or leave it out")
-        return np.asarray(array, np.float64)
-    except (TypeError, ValueError) as reason:
-        raise error(f"{name} must be {wanted}; {reason}.") from None
 
 
 def _is_number(value: Any) -> bool:

@@ -25,7 +25,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A binary file to write, which takes the place of `path` when the block ends.
 
     A symbolic link stays, and the file that it leads to is replaced. A file that exists keeps its mode; a new one gets
-    0666 less the umask. Its owner is whoever writes it. File and folder are synced to the disk.
+    0666 less the umask. Its owner is the user of this process. File and folder are synced to the disk.
 
     If the block, the disk or the folder fails, the old file is untouched and nothing is left behind. A process that
     is killed leaves its temporary file, and the next call for that folder removes it (not on Windows): a file under

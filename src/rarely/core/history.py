@@ -14,6 +14,8 @@ when they fail half-way. Decisions and arrivals are only ever appended, behind t
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,17 +28,18 @@ from rarely.core.errors import (
     InvalidReward,
     UnknownRound,
     WrongDecision,
-    read_array,
 )
 from rarely.core.forgetting import Forgetting
+from rarely.core.inputs import read_real, read_whole
 from rarely.core.rows import Rows, shallow
-from rarely.core.saved import Fields
+from rarely.core.saved import Fields, shortened
 from rarely.core.types import Array, Arrays, BoolArray, Decision, IntArray
 
 LOGGED = -1
 """The version, and the arm, of a row that came from a log."""
 LIFE = "[0-9a-f]{16}"
 """What `secrets.token_hex(8)` gives."""
+_ID = re.compile(f"({LIFE})-([0-9]{{1,18}})")
 SAME_MEAN = 1e-6
 """Relative difference up to which two means are one: a decision may have been stored with fewer digits."""
 
@@ -198,14 +201,21 @@ class History:
 
     def with_rewards(self, rounds: Any, rewards: Any) -> History:
         """The history with the rewards of the given rounds: all of them, or none if one is wrong."""
-        rows = self._rows_of(read_round_numbers(rounds))
+        rows = self._rows_of(read_whole(rounds, "rounds", UnknownRound))
         return self._with_rewards(rows, rewards)
 
     def with_rewards_of(self, decision: Decision, rewards: Any) -> History:
         """The same for a decision, which must be one of this history."""
-        rows = self._rows_of(read_round_numbers(decision.round), decision.life)
-        arms, versions = np.atleast_1d(decision.arm), np.atleast_1d(decision.version)
-        means = np.atleast_2d(decision.means)[np.arange(len(rows)), arms]
+        rows = self._rows_of(read_whole(decision.round, "rounds", UnknownRound), decision.life)
+        arms = read_whole(decision.arm, "arm of a decision", WrongDecision)
+        versions = read_whole(decision.version, "version of a decision", WrongDecision)
+        means = _means_of(decision, arms)
+        if not len(rows) == len(arms) == len(versions) == len(means):
+            raise WrongDecision(
+                "a decision must have one arm, one version and the means of all arms for each of its rounds; got "
+                f"{len(rows)} rounds, {len(arms)} arms, {len(versions)} versions and means of shape "
+                f"{np.shape(decision.means)}."
+            )
         made = self._known.view[rows, 1]
         # A file of version 0.1 may lack the means.
         same = np.isnan(made) | (np.abs(means - made) <= SAME_MEAN * np.maximum(np.abs(made), np.abs(means)))
@@ -223,11 +233,11 @@ class History:
 
     def with_rewards_by_id(self, ids: Any, rewards: Any) -> History:
         """The same for decision ids, whose lives and rounds must be those of this history."""
-        parts = [_parts_of(one) for one in ([ids] if isinstance(ids, str) else ids)]
-        numbers = read_round_numbers([number for _, number in parts])
-        rows = np.empty(len(parts), np.int64)
-        for i, (life, _) in enumerate(parts):
-            rows[i] = self._rows_of(numbers[i : i + 1], life)[0]
+        parts = _parts_of(ids)
+        numbers, rows = np.array([number for _, number in parts], np.int64), np.empty(len(parts), np.int64)
+        for life in dict.fromkeys(life for life, _ in parts):
+            here = np.array([own == life for own, _ in parts])
+            rows[here] = self._rows_of(numbers[here], life)
         return self._with_rewards(rows, rewards)
 
     def _rows_of(self, numbers: IntArray, life: str = "") -> IntArray:
@@ -239,10 +249,11 @@ class History:
                 f"a reward must belong to a decided round, 1 … {self.rounds}; got round {numbers[outside][0]}.{lost}"
             )
         rows = numbers + (self.logged - 1)
-        if life and self._lives:
-            # Rows before the first known life came from a file of version 0.1, which has none.
-            starts, foreign = zip(*((row, known != life) for row, known in self._lives), strict=True)
-            wrong = np.array([False, *foreign])[np.searchsorted(starts, rows, side="right")]
+        if life:
+            # Rows before the first known life came from a file of version 0.1, whose decisions have none.
+            starts = [row for row, _ in self._lives]
+            foreign = np.array([True, *(known != life for _, known in self._lives)])
+            wrong = foreign[np.searchsorted(starts, rows, side="right")]
             if wrong.any():
                 raise WrongDecision(
                     "a reward must belong to a decision that this policy has on record; the one given for round "
@@ -357,17 +368,33 @@ def _read_lives(saved: Fields, logged: int, rows: int) -> tuple[tuple[int, str],
     return tuple(lives)
 
 
-def _parts_of(decision_id: Any) -> tuple[str, int]:
-    """Life and round of a decision's id."""
-    life, _, number = str(decision_id).rpartition("-")
-    if not isinstance(decision_id, str) or not life or not number.isascii() or not number.isdigit():
-        raise WrongDecision(f"an id must be one that decision.id gave, as '1f0c…-17'; got {decision_id!r}.")
-    return life, int(number)
+def _means_of(decision: Decision, arms: IntArray) -> Array:
+    """(n,): the mean of each round's chosen arm, NaN for an arm that the decision does not have."""
+    means = np.atleast_2d(read_real(decision.means, "means of a decision", WrongDecision))
+    if means.ndim != 2 or len(means) != len(arms):
+        return np.empty(0)
+    if len(arms) and not 0 <= arms.min() <= arms.max() < means.shape[1]:
+        there = (arms >= 0) & (arms < means.shape[1])
+        return np.where(there, means[np.arange(len(arms)), np.where(there, arms, 0)], np.nan)
+    return np.asarray(means[np.arange(len(arms)), arms])
+
+
+def _parts_of(ids: Any) -> list[tuple[str, int]]:
+    """Life and round of each decision id."""
+    if not isinstance(ids, Iterable):
+        raise WrongDecision(f"ids must be one that decision.id gave, or a list of them; got {shortened(ids)}.")
+    parts = []
+    for one in [ids] if isinstance(ids, str) else ids:
+        found = _ID.fullmatch(one) if isinstance(one, str) else None
+        if found is None:
+            raise WrongDecision(f"an id must be one that decision.id gave, as '1f0c…-17'; got {shortened(one)}.")
+        parts.append((found[1], int(found[2])))
+    return parts
 
 
 def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
     """Check logged samples: (n, d) contexts of the arms that were chosen, and their rewards."""
-    rows = read_array(contexts, "logged contexts", "numbers of shape (n, d)", InvalidContexts)
+    rows = read_real(contexts, "logged contexts", InvalidContexts, "numbers of shape (n, d)")
     if rows.ndim != 2 or not rows.size:
         raise InvalidContexts(
             f"logged contexts must have shape (n, d), n ≥ 1, one row for the arm that was chosen; got {rows.shape}."
@@ -377,26 +404,9 @@ def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
     return rows, read_rewards(rewards, len(rows))
 
 
-def read_round_numbers(rounds: Any) -> IntArray:
-    """Check the numbers of rounds that rewards are told for."""
-    if isinstance(rounds, np.ma.MaskedArray):
-        raise UnknownRound("rounds must be whole numbers in one dimension; got a masked array. Leave out the others.")
-    try:
-        numbers = np.atleast_1d(np.asarray(rounds))
-    except ValueError as error:
-        raise UnknownRound(f"rounds must be whole numbers in one dimension; {error}.") from None
-    if numbers.size == 0:
-        return np.empty(0, np.int64)
-    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
-        raise UnknownRound(
-            f"rounds must be whole numbers in one dimension; got {numbers.dtype} of shape {numbers.shape}."
-        )
-    return numbers.astype(np.int64)
-
-
 def read_rewards(rewards: Any, count: int) -> Array:
     """Check so many rewards."""
-    values = np.atleast_1d(read_array(rewards, "rewards", "numbers, one a round", InvalidReward))
+    values = np.atleast_1d(read_real(rewards, "rewards", InvalidReward, "numbers, one a round"))
     if values.shape != (count,):
         raise InvalidReward(f"rewards must be one number a round: {count} rounds, but rewards of shape {values.shape}.")
     if not np.isfinite(values).all():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from rarely.core.covariance import Covariance, Widths
 from rarely.core.factors import Factors
 from rarely.core.history import History
 from rarely.core.radius import Occasion
+from rarely.core.rows import changed
 from rarely.core.saved import Fields
 from rarely.core.scaling import ContextScale, RewardScale
 from rarely.core.types import Array, Arrays, IntArray
@@ -121,3 +123,44 @@ class Learner(Protocol):
 
         `history` is the restored one; `trained` says whether an update or a log made the version in use.
         """
+
+
+class ScaledLearner(ABC):
+    """What learners share whose scale of contexts is given, or fitted to all that they see."""
+
+    scale: ContextScale
+    rewards: RewardScale
+
+    @property
+    def dim(self) -> int:
+        return self.scale.affine.dim
+
+    @property
+    def fits_scale(self) -> bool:
+        return self.scale.fits
+
+    @property
+    def follows(self) -> bool:
+        return self.scale.follows
+
+    @property
+    def reward_spread(self) -> float:
+        return self.rewards.spread
+
+    @abstractmethod
+    def assess(self, contexts: Array) -> tuple[Array, Factors]: ...
+
+    def features(self, contexts: Array) -> Factors:
+        return self.assess(contexts)[1]
+
+    def facing(self, contexts: Array) -> Self:
+        return self._with_scale(self.scale.facing(contexts))
+
+    def seen(self, contexts: Array, rounds: int) -> Self:
+        return self._with_scale(self.scale.seen(contexts, rounds))
+
+    def scaled(self) -> Self:
+        return self._with_scale(self.scale.fitted())
+
+    def _with_scale(self, scale: ContextScale) -> Self:
+        return self if scale is self.scale else changed(self, scale=scale)

@@ -149,8 +149,8 @@ class Network:
     def backward(self, weights: Weights, rows: int, work: Workspace) -> None:
         """Fill the workspace's signals δ_1 … δ_L, after `forward`; δ_{L−1} still lacks its gain.
 
-        δ_{L−1} = W_L ∘ 1[a > 0]. The factor W_L is the same in every row, so whoever uses the signal
-        applies it where that is cheap: to a gradient of m rows, and not to n.
+        δ_{L−1} = W_L ∘ 1[a > 0]. The factor W_L is the same in every row, so the caller applies it
+        where that is cheap: to a gradient of m rows, and not to n.
         """
         work.signals[-1][:rows] = 1
         for layer in range(self.depth - 2, -1, -1):

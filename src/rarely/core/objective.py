@@ -150,8 +150,8 @@ class Objective:
     def top_curvature(self, start: Weights | None) -> tuple[float, Weights | None]:
         """λ_max(ΦᵀΦ) at θ_0 by power iteration, and its eigenvector; 0 and None where Φ is 0.
 
-        The kernel's entries are mostly positive, so Φᵀ1 is a good start (with a ripple, lest it be
-        orthogonal); later updates start from the last eigenvector and need two or three turns.
+        The kernel's entries are mostly positive, so Φᵀ1 is a good start, with a ripple so that it is not
+        orthogonal; later updates start from the last eigenvector and need two or three turns.
         """
         if start is None:
             start = tuple(np.zeros_like(w) for w in self.initial)

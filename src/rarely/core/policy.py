@@ -56,10 +56,6 @@ from rarely.core.updating import start_from_log, update
 Ties = Literal["lowest", "random"]
 
 
-BOTH_SIDES = 1.959963984540054
-"""Standard deviations that leave 2.5 % of a Gaussian on either side."""
-
-
 class Policy(ABC):
     """A contextual bandit whose policy is frozen between updates, of which there are few."""
 

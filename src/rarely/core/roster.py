@@ -3,7 +3,7 @@
     slot    0 … K − 1, K = blocks.arms    a name takes the next one when it is first opened, and keeps it for life
 
 What was learned of an arm is in Z, in the weights and in the history, all under its slot. So the arm of a
-decision *is* the slot, whoever is open by now, and a closed arm's slot passes to no other name. A slot that is
+decision *is* the slot, whichever arms are open by now, and a closed arm's slot passes to no other name. A slot that is
 not open has False in the mask, and NaN for a context: a mask that was forgotten is refused, not ignored.
 """
 

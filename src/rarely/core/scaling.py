@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_whole
+from rarely.core.errors import InvalidContexts, InvalidInput, check_whole
 from rarely.core.rows import changed, shallow
 from rarely.core.saved import CLOSE, Fields
 from rarely.core.types import Array, Arrays, BoolArray
 
+LARGEST = 1e150
+"""Of a context's numbers; the sum of squares of more than 10⁷ such numbers is still finite."""
 ENOUGH = 16
 """Rounds after which a column's spread can be trusted."""
 OFF_SPREAD = 2.0
@@ -103,6 +105,12 @@ class Moments:
         """Take in (n, d) contexts of so many rounds; the pairwise update keeps the digits that Σx² would lose."""
         if not len(contexts):
             return
+        largest = max(float(np.maximum.reduce(contexts, axis=None)), -float(np.minimum.reduce(contexts, axis=None)))
+        if largest > LARGEST:
+            raise InvalidContexts(
+                f"contexts must be at most {LARGEST:g} in size, because their squares are summed to scale them; got "
+                f"{largest:g}. Give them in a larger unit."
+            )
         # Every decision comes through here: ufuncs cost a third of what `mean` and `sum` do on so few numbers.
         mean = np.add.reduce(contexts, axis=0) / len(contexts)
         total, shift, apart = self.count + len(contexts), mean - self.mean, contexts - mean

@@ -1,4 +1,4 @@
-"""When a batch ends. A schedule speaks; the policy's owner acts.
+"""When a batch ends. A schedule sets `policy.due`; the caller decides when to update.
 
     t − 1    round    ()    rounds decided so far
     b        version  ()    the version in use, 0 … B−1

@@ -16,7 +16,7 @@ import numpy as np
 
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Objective
-from rarely.core.training import ATTEMPTS, SHRINK, Outcome, Plan
+from rarely.core.training import ATTEMPTS, HOPELESS, SHRINK, Outcome, Plan
 from rarely.core.types import Array
 
 ENOUGH = 1e-3
@@ -45,13 +45,16 @@ def train_singly(
         step = 1.0 / (2 * scale * objective.largest_sample_curvature(begin) + plan.ridge)
     with np.errstate(over="ignore", invalid="ignore"):
         initial_loss = objective.loss(begin)
+        # Single samples may end a little higher than they began; a descent that diverges ends far above f = 0.
+        allowed = HOPELESS * max(initial_loss, objective.loss(objective.initial))
         for attempt in range(1, ATTEMPTS + 1):
             weights = _walk(objective, begin, step, plan.steps, seed)
             final_loss = objective.loss(weights)
-            if np.isfinite(final_loss) or attempt == ATTEMPTS:
+            converged = np.isfinite(final_loss) and final_loss <= allowed
+            if converged or attempt == ATTEMPTS:
                 break
             step *= SHRINK
-    reason = "" if np.isfinite(final_loss) else f"descent on single samples overflows even with η = {step:.3g}"
+    reason = "" if converged else f"descent on single samples diverges even with η = {step:.3g}"
     done = tuple(w.astype(np.float64) for w in weights)
     return Outcome(done, reason, step, attempt, initial_loss, final_loss, direction=None, loops=objective.loops)
 

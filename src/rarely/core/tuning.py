@@ -192,8 +192,8 @@ class Tuning:
     def noise(self) -> float | None:
         """The root mean square error of what the candidate in use predicts for held-out rewards.
 
-        None before there are enough, and while they are all the same: who took that for a world without noise would
-        never try what is not known.
+        None until `FEWEST` held-out rewards exist, and while all rewards are equal: treating that as zero noise would
+        set β = 0 and stop exploration.
         """
         count, mean, _ = self._means(np.square(self.predictions - self.rewards[:, None, None]))
         own, came = (self.path, self.rung), self.rewards[(self.weights > 0) & ~np.isnan(self.rewards)]

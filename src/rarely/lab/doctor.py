@@ -89,7 +89,7 @@ def _loops(info: BuildInfo) -> Finding:
         return Finding("loops", "problem", f"RARELY_COMPILED is {wish!r}", "Set it to 0 or 1, or unset it.")
     if info.form != "numpy":
         compiler = info.build["compiler"] or "a compiler that is not on record"
-        says = f"compiled ({info.form}) decide and train; built by {compiler}"
+        says = f"compiled loops ({info.form}) decide and train; built by {compiler}"
         return Finding("loops", "note" if info.missing else "ok", says, info.missing)
     if wish == "1":
         return Finding(
@@ -104,9 +104,11 @@ def _threads(info: BuildInfo) -> Iterator[Finding]:
     kernel = f", {blas.kernel} kernels" if blas.kernel else ""
     yield Finding("BLAS", "ok", f"{blas.name} {blas.version}{kernel}")
     given = ", ".join(f"{name}={value}" for name, value in info.variables.items() if name.endswith("THREADS"))
-    threads = "an unknown number of" if blas.threads is None else str(blas.threads)
-    says = f"BLAS {threads}, compiled loops {info.threads}, cores {info.cores}" + (f" ({given})" if given else "")
-    if max(info.threads, blas.threads or 1) > info.cores:
+    threads = "an unknown number" if blas.threads is None else str(blas.threads)
+    compiled = info.threads if info.form != "numpy" else 0
+    loops = f", compiled loops {compiled}" if compiled else ""
+    says = f"BLAS {threads}{loops}, cores {info.cores}" + (f" ({given})" if given else "")
+    if max(compiled, blas.threads or 1) > info.cores:
         advice = f"Threads that wait for each other are slow: set OPENBLAS_NUM_THREADS={info.cores}, or 1."
         yield Finding("threads", "note", says, advice)
     else:
@@ -132,7 +134,8 @@ def _data() -> Iterator[Finding]:
     """The UCI files."""
     given = os.environ.get("RARELY_DATA")
     if given and not Path(given).exists():
-        yield Finding("data", "problem", f"RARELY_DATA names {given}, which does not exist", "Set it, or unset it.")
+        advice = "Set it to the folder that holds the files, or unset it."
+        yield Finding("data", "problem", f"RARELY_DATA names {given}, which does not exist", advice)
     else:
         yield Finding(
             "data", "ok", f"looked for in {f'{given} (RARELY_DATA), then in ' if given else ''}{cache_folder()}"

@@ -29,7 +29,7 @@ from rarely.lab.environment import code_fingerprint, describe, peak_memory
 from rarely.lab.json_object import JsonObject
 from rarely.lab.play import Played
 from rarely.lab.record_checks import check_record
-from rarely.lab.sealed import DIGEST, Malformed, check_digest, read_json, sealed
+from rarely.lab.sealed import DIGEST, Malformed, check_digest, read_json, reason_of, sealed
 
 FORMAT = 2
 WITHOUT_DIGEST = 1
@@ -54,13 +54,14 @@ class BrokenRecord(RarelyError):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A file that is not used, and why."""
+    """A file or a folder that is not used, and why."""
 
     path: Path
     reason: str
+    advice: str = "Run reproduce again to play its cell anew, or remove the file"
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason}. Run reproduce again to play its cell anew, or remove the file."
+        return f"{self.path}: {self.reason}. {self.advice}."
 
 
 @dataclass(frozen=True)
@@ -289,13 +290,30 @@ class Store:
                 )
 
     def _found(self) -> Found:
-        found = Found([], [])
-        for path in sorted(self.folder.glob(f"**/*{SUFFIX}")):
+        paths, folders = self._files()
+        found = Found([], folders)
+        for path in paths:
             try:
                 found.records.append(self._read(path))
             except Malformed as error:
                 found.refused.append(Refusal(path, str(error)))
         return found
+
+    def _files(self) -> tuple[list[Path], list[Refusal]]:
+        """The files that should be records, and the folders that cannot be looked into."""
+        paths, refused = list[Path](), list[Refusal]()
+
+        def refuse(error: OSError) -> None:
+            advice = "Allow its reading, or remove the folder"
+            refused.append(Refusal(Path(error.filename), f"it cannot be read ({reason_of(error)})", advice))
+
+        for folder, folders, files in os.walk(self.folder, onerror=refuse if self.folder.exists() else None):
+            paths += [Path(folder, name) for name in (*folders, *files) if name.endswith(SUFFIX)]
+            for path in (Path(folder, name) for name in folders if not name.endswith(SUFFIX)):
+                if path.is_symlink():
+                    advice = "Move the folder to where the link is, or remove the link"
+                    refused.append(Refusal(path, "it is a link to a folder, which is not followed", advice))
+        return sorted(paths), refused
 
     def _read(self, path: Path) -> Record:
         data = read_json(path)

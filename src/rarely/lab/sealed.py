@@ -59,7 +59,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except Malformed:
         raise
     except _DAMAGE as error:
-        raise Malformed(f"it cannot be read ({_reason(error)})") from error
+        raise Malformed(f"it cannot be read ({reason_of(error)})") from error
     if not isinstance(content, dict):
         raise Malformed(f"it holds a {type(content).__name__} where a JSON object is expected")
     if _depth_exceeds(content, DEEPEST):
@@ -76,7 +76,8 @@ def _depth_exceeds(content: Any, depth: int) -> bool:
     return bool(level)
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Why a file or a folder cannot be read, in a few words."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return str(error).rstrip(".") or type(error).__name__

@@ -124,7 +124,7 @@ def number(estimate: Estimate | None) -> str:
     if estimate is None or not estimate.runs:
         return "no runs"
     if math.isnan(estimate.value):
-        return "no number, for a value is 0"
+        return "no number, because a value is 0"
     if estimate.runs == 1:
         return f"{estimate.value:.4g} (1 run)"
     return f"{estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"

@@ -47,9 +47,9 @@ from typing import Any, Literal
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_choice
+from rarely.core.inputs import read_real
 from rarely.core.types import Array
 from rarely.offpolicy import notes
-from rarely.offpolicy.inputs import read_real
 from rarely.offpolicy.intervals import (
     Range,
     Span,

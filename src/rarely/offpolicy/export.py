@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from rarely.core.inputs import read_real
 from rarely.core.types import Arrays, Decision
 from rarely.offpolicy.errors import InvalidLog, ParquetUnavailable
-from rarely.offpolicy.inputs import read_real
 from rarely.offpolicy.log import DecisionLog
 
 WHOLE = ("round", "version", "arm")

@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 from rarely.core.errors import InvalidInput
+from rarely.core.inputs import read_real
 from rarely.core.types import Array
-from rarely.offpolicy.inputs import read_real
 
 Range = tuple[float, float]
 

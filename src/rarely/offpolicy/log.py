@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from rarely.core.contexts import read_rounds
 from rarely.core.errors import InvalidContexts, InvalidInput, InvalidReward, UnknownRound, WrongDecision
 from rarely.core.history import LOGGED, fresh_rewards, read_rewards
+from rarely.core.inputs import read_array, read_real, read_whole
 from rarely.core.types import Array, BoolArray, Decision, IntArray
 from rarely.offpolicy.errors import InvalidLog
-from rarely.offpolicy.inputs import read_array, read_real, read_whole
 from rarely.offpolicy.state import UNKNOWN, LogState
 
 UNITY = 1e-6

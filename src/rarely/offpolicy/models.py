@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_positive
+from rarely.core.inputs import read_real
 from rarely.core.types import Array, BoolArray, IntArray
-from rarely.offpolicy.inputs import read_real
 
 Predict = Callable[[Array], Array]
 """(M, d) contexts → (M,) expected rewards."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from rarely.core.inputs import read_array
 from rarely.core.policy import Policy
 from rarely.core.types import Array, IntArray
 from rarely.offpolicy.errors import InvalidTarget
-from rarely.offpolicy.inputs import read_array
 from rarely.offpolicy.log import UNITY, DecisionLog
 
 Target = Any

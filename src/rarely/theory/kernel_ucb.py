@@ -24,12 +24,11 @@ from rarely.core.errors import check_choice, check_flag, check_whole
 from rarely.core.factors import Factors
 from rarely.core.forgetting import Forgetting
 from rarely.core.history import History
-from rarely.core.learner import Lesson, Standardised
+from rarely.core.learner import Lesson, ScaledLearner, Standardised
 from rarely.core.maker import CovarianceMaker
 from rarely.core.objective import ENOUGH, TURNS
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, Occasion
-from rarely.core.rows import changed
 from rarely.core.saved import Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
@@ -51,7 +50,7 @@ def inner_products(kernel: NTK, left: Factors, right: Factors) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class KernelLearner:
+class KernelLearner(ScaledLearner):
     """A kernel estimate: points and their coefficients."""
 
     kernel: NTK
@@ -68,44 +67,14 @@ class KernelLearner:
     noise: ClassVar[float | None] = None
 
     @property
-    def dim(self) -> int:
-        return self.scale.affine.dim
-
-    @property
-    def fits_scale(self) -> bool:
-        return self.scale.fits
-
-    @property
     def widths(self) -> Widths:
         return ((1, self.scale.affine.scaled_dim),)
-
-    @property
-    def reward_spread(self) -> float:
-        return self.rewards.spread
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         x = self.scale(contexts)
         values = self.kernel.cross(x, self.points) @ self.coefficients if len(self.points) else np.zeros(len(x))
         factors = Factors((x,), (np.full((len(x), 1), np.sqrt(self.kernel.gain)),))
         return self.rewards.center + self.rewards.spread * values, factors
-
-    def features(self, contexts: Array) -> Factors:
-        return self.assess(contexts)[1]
-
-    @property
-    def follows(self) -> bool:
-        return self.scale.follows
-
-    def facing(self, contexts: Array) -> KernelLearner:
-        scale = self.scale.facing(contexts)
-        return self if scale is self.scale else replace(self, scale=scale)
-
-    def seen(self, contexts: Array, rounds: int) -> KernelLearner:
-        scale = self.scale.seen(contexts, rounds)
-        return self if scale is self.scale else changed(self, scale=scale)
-
-    def scaled(self) -> KernelLearner:
-        return replace(self, scale=self.scale.fitted())
 
     def learn(self, history: History) -> Lesson:
         ready = self.scaled()

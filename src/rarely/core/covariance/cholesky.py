@@ -25,40 +25,52 @@ from rarely.core.types import Array
 PANEL = 128
 SMALL = 16
 """Rows that are inverted one by one."""
+EPSILON = float(np.finfo(np.float64).eps)
 JITTERS = (1e-12, 1e-10, 1e-8)
-"""Tried in turn, relative to the largest diagonal entry."""
+"""Tried in turn, relative to the diagonal: rounding changes A_ij by a small part of √(A_ii·A_jj)."""
 
 
-def cholesky(matrix: Array) -> tuple[Array, int]:
+def cholesky(matrix: Array, diagonal: Array | None = None) -> tuple[Array, int]:
     """The lower factor of a symmetric matrix, and 1 if it took a jitter, else 0.
+
+    Where the matrix is what a subtraction left, `diagonal` is that of what it was subtracted from.
 
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 2.0]]))[0]
     array([[2., 0.],
            [1., 1.]])
     """
-    if len(matrix) == 1 and matrix[0, 0] > 0:  # one decision; LAPACK's wrapper would be a fair part of its time
+    diagonal = np.diagonal(matrix) if diagonal is None else diagonal
+    if len(matrix) == 1 and matrix[0, 0] > EPSILON * diagonal[0]:  # one decision; LAPACK's wrapper takes longer
         return np.sqrt(matrix), 0
-    try:
-        return _lower(matrix), 0
-    except np.linalg.LinAlgError:
-        pass
-    largest = float(np.max(np.diagonal(matrix), initial=0.0))
+    factor = _definite(matrix, diagonal)
+    if factor is not None:
+        return factor, 0
+    largest = float(np.max(diagonal, initial=0.0))
     for jitter in JITTERS:
-        try:
-            factor = _lower(matrix + jitter * largest * np.eye(len(matrix)))
-        except np.linalg.LinAlgError:
+        factor = _definite(matrix + jitter * np.diag(diagonal), diagonal)
+        if factor is None:
             continue
         warnings.warn(
-            f"a matrix of order {len(matrix)} was not positive definite to rounding; {jitter * largest:.3g} was "
+            f"a matrix of order {len(matrix)} was not positive definite to rounding; up to {jitter * largest:.3g} was "
             "added to its diagonal. A larger ridge, or contexts of smaller norm, would avoid this.",
             JitterWarning,
             stacklevel=2,
         )
         return factor, 1
     raise NotPositiveDefinite(
-        f"λI + K must be positive definite; a matrix of order {len(matrix)} with diagonal entries up to {largest:.3g} "
-        f"is not, even with {JITTERS[-1]:.0e} of that added. Use a larger ridge or scale the contexts down."
+        f"λI + K must be positive definite to rounding; a matrix of order {len(matrix)} with diagonal entries up to "
+        f"{largest:.3g} is not, even with {JITTERS[-1]:.0e} of them added. Rounding hides a ridge below about 1e-12 of "
+        "the sum of the features' squared norms: use a larger ridge, or scale the contexts down."
     )
+
+
+def _definite(matrix: Array, diagonal: Array) -> Array | None:
+    """The factor, unless rounding may be all that is left of a pivot."""
+    try:
+        factor = _lower(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    return factor if (np.square(np.diagonal(factor)) > EPSILON * diagonal).all() else None
 
 
 def _lower(matrix: Array) -> Array:
@@ -206,13 +218,13 @@ class GrowingCholesky:
 
         Where L⁻¹ cross is `known` in its first rows, cross is what follows them.
         """
-        n = len(corner)
+        n, diagonal = len(corner), np.diagonal(corner)
         rows = np.zeros((n, self._size + n))
         if self._size:
             above = self.solve(cross, self._size, known)
             corner = corner - scores.product(above.T, above.T)
             rows[:, : self._size] = above.T
-        factor, jitters = cholesky(corner)
+        factor, jitters = cholesky(corner, diagonal)
         self.jitters += jitters
         rows[:, self._size :] = factor
         return rows
@@ -333,7 +345,7 @@ class GrowingCholesky:
             return True
         diagonal = np.concatenate([np.diagonal(inverse) for _, _, inverse in self._panels()])
         # Blocks are inverted, which costs as many digits as their condition has.
-        part = CLOSE + 100 * np.finfo(np.float64).eps * float(diagonal.max() / diagonal.min())
+        part = CLOSE + 100 * EPSILON * float(diagonal.max() / diagonal.min())
         slack = part * root * (root @ vector) + 2 * JITTERS[-1] * float(root.max()) ** 2 * float(vector.max())
         off = np.abs(self.product(self.transposed_product(vector)) - image)
         return bool((np.isfinite(off) & (off <= slack)).all())

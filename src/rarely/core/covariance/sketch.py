@@ -37,5 +37,6 @@ def describe_form(form: Kind | Sketch) -> Any:
 
 def form_from(description: Any) -> Kind | Sketch:
     """The inverse of `describe_form`."""
-    form: Kind | Sketch = Sketch(**description) if isinstance(description, dict) else description
+    described = isinstance(description, dict) and description.keys() == {"size"}
+    form: Kind | Sketch = Sketch(**description) if described else description
     return form

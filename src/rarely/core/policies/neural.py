@@ -15,11 +15,10 @@ from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_f
 from rarely.core.factors import Factors
 from rarely.core.forgetting import Discount, Forgetting
 from rarely.core.history import History
-from rarely.core.learner import Lesson, Standardised
+from rarely.core.learner import Lesson, ScaledLearner, Standardised
 from rarely.core.network import Initial, Network, Scaling, Weights
 from rarely.core.policy import Policy, Ties
 from rarely.core.radius import Beta, NoiseRadius, Occasion
-from rarely.core.rows import changed
 from rarely.core.saved import DType, Fields
 from rarely.core.scaling import Affine, ContextScale, RewardScale
 from rarely.core.schedules import EveryRound, Schedule
@@ -61,7 +60,7 @@ READINGS: dict[Preset, Reading] = {
 
 
 @dataclass(frozen=True)
-class NeuralLearner:
+class NeuralLearner(ScaledLearner):
     """A network, its weights, and the scales around it."""
 
     network: Network
@@ -79,20 +78,8 @@ class NeuralLearner:
     """From which descent on single samples derives their order."""
 
     @property
-    def dim(self) -> int:
-        return self.scale.affine.dim
-
-    @property
-    def fits_scale(self) -> bool:
-        return self.scale.fits
-
-    @property
     def widths(self) -> Widths:
         return self.network.shapes
-
-    @property
-    def reward_spread(self) -> float:
-        return self.rewards.spread
 
     @property
     def noise(self) -> float | None:
@@ -101,24 +88,6 @@ class NeuralLearner:
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
         return self.rewards.center + self.rewards.spread * values, factors
-
-    def features(self, contexts: Array) -> Factors:
-        return self.assess(contexts)[1]
-
-    @property
-    def follows(self) -> bool:
-        return self.scale.follows
-
-    def facing(self, contexts: Array) -> NeuralLearner:
-        scale = self.scale.facing(contexts)
-        return self if scale is self.scale else replace(self, scale=scale)
-
-    def seen(self, contexts: Array, rounds: int) -> NeuralLearner:
-        scale = self.scale.seen(contexts, rounds)
-        return self if scale is self.scale else changed(self, scale=scale)
-
-    def scaled(self) -> NeuralLearner:
-        return replace(self, scale=self.scale.fitted())
 
     def learn(self, history: History) -> Lesson:
         ready = self.scaled()
