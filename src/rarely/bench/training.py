@@ -16,7 +16,7 @@ from rarely.core.network import Network
 from rarely.core.objective import Objective
 from rarely.core.training import Plan, Precision, train
 
-SHAPES = ((2000, 200, 11, 200, 40.0), (2000, 100, 45, 200, None), (20_000, 200, 50, 50, 50.0))
+SHAPES = ((2000, 200, 11, 200, 55.0), (2000, 100, 45, 200, None), (20_000, 200, 50, 50, 70.0))
 """n, m, d, J, and the share of the float32 product rate that is asked for, in per cent."""
 
 
