@@ -264,6 +264,14 @@ class Remote:
         networks = [task.weights, *([task.previous] if task.previous else [])]
         for pointers in (task.initial, *networks):
             self._write_all(pointers, layers)
+        self._write(task.groups)
+        if task.groups:
+            self._write(task.shared)
+            groups, each = 8 * task.groups, ((task.sample_order, task.samples), (task.column_order, task.dim))
+            for place, count in each:
+                self._write_memory(place, 8 * count)
+            for place in (task.group_samples, task.group_columns):
+                self._write_memory(place, groups)
         status = self._answer()
         (task.result,) = struct.unpack("<d", self._read(8))
         for pointers in networks:

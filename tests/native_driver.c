@@ -77,6 +77,14 @@ static void train(int (*work)(struct rarely_training_task *)) {
     t.initial = (const void *const *)network(&t);
     t.weights = network(&t);
     t.previous = momentum ? network(&t) : NULL;
+    t.groups = whole();
+    if (t.groups) {
+        t.shared = whole();
+        t.sample_order = input(t.samples * sizeof *t.sample_order);
+        t.column_order = input(t.dim * sizeof *t.column_order);
+        t.group_samples = input(t.groups * sizeof *t.group_samples);
+        t.group_columns = input(t.groups * sizeof *t.group_columns);
+    }
     answer(work(&t));
     output(&t.result, sizeof t.result);
     write_network(&t, t.weights);

@@ -19,6 +19,7 @@ SMALL = {"hidden": 8, "steps": 3}
 STREAM = {"batches": 5, "dim": 3, "arms": 2, **SMALL}
 TINY = {
     "training": partial(training.training, name="training", samples=40, dim=3, turns=1, **SMALL),
+    "disjoint-training": partial(training.blocks, samples=40, arms=3, width=2, turns=1, **SMALL),
     "decision": partial(deciding.decision, rounds=30, hidden=8, count=20),
     "blocks-64": partial(deciding.block, rounds=30, hidden=8, together=4, turns=1),
     "thompson-1000": partial(deciding.thompson, arms=20, dim=3, rounds=10, count=10),

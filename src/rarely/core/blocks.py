@@ -9,6 +9,8 @@ The part of arm k comes last and in order, so a context padded with zeros is tha
 
 Rows and features are standardised, and a constant appended to the row, *before* they are placed: scaling
 afterwards would fill the zero blocks. So the policy itself is told to leave contexts alone, by `**blocks.settings`.
+
+A training multiplies no zeros of these blocks: `rarely.core.block_pattern` finds them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from rarely.core.types import Floats
 
 STRETCH = 2e10
 """Operations that take some tenths of a second."""
-_Pointers = ctypes.Array[ctypes.c_void_p]
+Pointers = ctypes.Array[ctypes.c_void_p]
 
 
 class Fused(Objective):
@@ -75,7 +75,7 @@ class Fused(Objective):
         pointers = _at(self.initial), _at(product)
         return _run(library().rarely_curvature, self._task(*pointers)), product
 
-    def _task(self, initial: _Pointers, weights: _Pointers, previous: _Pointers | None = None) -> TrainingTask:
+    def _task(self, initial: Pointers, weights: Pointers, previous: Pointers | None = None) -> TrainingTask:
         return TrainingTask(
             number_bytes=np.dtype(self.dtype).itemsize,
             samples=self.samples,
@@ -100,7 +100,7 @@ class Fused(Objective):
         return tuple(np.array(w, self.dtype, order="C") for w in weights)
 
 
-def _at(weights: Weights) -> _Pointers:
+def _at(weights: Weights) -> Pointers:
     return (ctypes.c_void_p * len(weights))(*(w.ctypes.data for w in weights))
 
 

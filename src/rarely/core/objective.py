@@ -15,7 +15,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidInput
 from rarely.core.network import Network, Weights, Workspace
-from rarely.core.types import Array, Floats
+from rarely.core.types import Floats
 
 CACHE_BYTES = 2**18
 """A tile's widest array should stay in the second-level cache through a pass."""
@@ -47,7 +47,7 @@ class Objective:
         return "numpy"
 
     def __init__(
-        self, network: Network, initial: Weights, contexts: Array, rewards: Array, ridge: float, dtype: type
+        self, network: Network, initial: Weights, contexts: Floats, rewards: Floats, ridge: float, dtype: type
     ) -> None:
         if contexts.shape != (len(rewards), network.dim):
             raise InvalidInput(

@@ -20,7 +20,8 @@ import secrets
 import threading
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -97,7 +98,8 @@ class Policy(ABC):
         self._begin_life()
 
     def _begin_life(self) -> None:
-        self._life, self._lock, self._holder = secrets.token_hex(8), threading.Lock(), 0
+        self._life = secrets.token_hex(8)
+        self._caller: dict[str, int] = {}
 
     @classmethod
     def from_log(cls, contexts: Any, rewards: Any, *, dim: int | None = None, **settings: Any) -> Self:
@@ -148,8 +150,8 @@ class Policy(ABC):
         return copy.deepcopy(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For `pickle` and `copy`: all but the lock and the life, which the copy begins anew."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_holder", "_life")}
+        """For `pickle` and `copy`: all but the caller and the life, which the copy begins anew."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_caller", "_life")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -231,18 +233,21 @@ class Policy(ABC):
     def _covariance(self) -> Covariance:
         return self._state.frozen.covariance
 
-    def _own_lock(self) -> threading.Lock:
-        """The lock of a call that changes the policy, refused at once while another thread's is under way."""
-        # Waiting would be correct too, but would hide that threads share a policy.
-        if self._lock.locked():
-            if self._holder != threading.get_ident() or self._calls_under_way() > 1:
-                raise PolicyBusy(
-                    "select, observe and update must be called by one thread at a time; another call on this policy is "
-                    "under way. Put a lock around the policy, or give every thread a policy of its own."
-                )
-            self._lock = threading.Lock()  # an interrupt came between the end of a call and the release of its lock
-        self._holder = threading.get_ident()
-        return self._lock
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A call that changes the policy, refused at once while another one is under way."""
+        # Waiting would be correct too, but would hide that threads share a policy. `setdefault` is one step for all
+        # threads. An interrupt between the end of a call and `pop` leaves this thread's own entry, which is no call.
+        thread = threading.get_ident()
+        if self._caller.setdefault("thread", thread) != thread or self._calls_under_way() > 1:
+            raise PolicyBusy(
+                "select, observe and update must be called by one thread at a time; another call on this policy is "
+                "under way. Put a lock around the policy, or give every thread a policy of its own."
+            )
+        try:
+            yield
+        finally:
+            self._caller.pop("thread", None)
 
     def _calls_under_way(self) -> int:
         """How many calls of this thread are changing the policy, the one that asks included."""
@@ -274,7 +279,7 @@ class Policy(ABC):
         `contexts` is (K, d), (n, K, d) or a list of (K_i, d); `mask` says which arms are there. With
         `until_due` the rounds up to and including the one that ends the batch are decided, and no more.
         """
-        with self._own_lock():
+        with self._alone():
             before = self._state
             rounds = before.reader.read(contexts, mask)
             reader = before.reader.after(contexts, rounds)
@@ -303,7 +308,7 @@ class Policy(ABC):
             )
         if sum(given is not None for given in (decision, rounds, ids)) != 1:
             raise InvalidInput("observe takes one of decision, rounds= and ids=, and the rewards that belong to it.")
-        with self._own_lock():
+        with self._alone():
             state = self._state
             if decision is not None:
                 history = state.history.with_rewards_of(decision, rewards)
@@ -322,7 +327,7 @@ class Policy(ABC):
         takes place: the bonuses then know the rounds since, and a policy that tunes itself judges its candidates by
         further held-out rewards.
         """
-        with self._own_lock():
+        with self._alone():
             after, record = update(self._state, self._maker, self._beta, force=force)
             self._state = after
         return record

@@ -21,8 +21,8 @@ from typing import Literal
 
 import numpy as np
 
+from rarely.core.block_objective import fastest_objective
 from rarely.core.errors import InvalidInput, check_choice, check_positive, check_whole
-from rarely.core.fused import Fused
 from rarely.core.network import Network, Weights
 from rarely.core.objective import Objective
 from rarely.core.types import Array
@@ -144,9 +144,8 @@ def train(
 
 
 def objective_of(network: Network, initial: Weights, contexts: Array, rewards: Array, plan: Plan) -> Objective:
-    """What is descended on, compiled where that fits."""
-    form = Fused if Fused.fits(network) else Objective
-    return form(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
+    """What is descended on: compiled where that fits, by groups where contexts have blocks."""
+    return fastest_objective(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
 
 
 def allowed_loss(objective: Objective, initial_loss: float, curvature: float) -> float:

@@ -29,6 +29,8 @@ class TrainingTask(ctypes.Structure):
         *((name, _ADDRESS) for name in ("contexts", "targets", "initial", "weights", "previous")),
         *((name, _SIZE) for name in ("taken", "steps")),
         *((name, _REAL) for name in ("skip", "ridge", "step_size", "hopeless", "result")),
+        *((name, _SIZE) for name in ("groups", "shared")),
+        *((name, _ADDRESS) for name in ("sample_order", "column_order", "group_samples", "group_columns")),
     )
 
 

@@ -9,6 +9,9 @@
  * With one hidden layer the two products cost 2·2·n·m·d operations, and everything else is kept below that: the gain v
  * is applied to G and not to n rows, and ∂/∂v needs no sum of its own over rows, because Σ_i e_i h_ij = W_j·G_j.
  *
+ * Where contexts have blocks, samples come in groups, and the first layer multiplies a group's own columns and the shared
+ * ones alone: all others are 0 in it.
+ *
  * A tile is ROWS rows by TILE vectors of units, so that its ROWS·TILE sums stay in registers; DEPTH is how many inputs
  * the gradient takes at once. Each thread passes over
  * its share of the rows and has a gradient of its own.
@@ -16,7 +19,7 @@
 #include "forms.h"
 #include "rarely_native.h"
 
-/* Blocks of rows that go through a layer together: the weights and the gradient of a tile are then read from the
+/* Strips of rows that go through a layer together: the weights and the gradient of a tile are then read from the
  * nearest cache, and the sums over units, for which the gradient has to wait, come less often. */
 #define SPAN 4
 
@@ -39,11 +42,33 @@ static void barrier_wait(barrier *at) {
         else thread_yield();
 }
 
+/* Without groups all samples are one, and all columns are shared. */
+static ptrdiff_t group_count(const struct rarely_training_task *task) { return task->groups ? task->groups : 1; }
+
+static ptrdiff_t group_samples(const struct rarely_training_task *task, ptrdiff_t group) {
+    return task->groups ? task->group_samples[group] : task->samples;
+}
+
+/* Strips of all groups, the last of each padded. */
+static ptrdiff_t strip_count(const struct rarely_training_task *task, ptrdiff_t strip_rows) {
+    ptrdiff_t count = 0;
+    for (ptrdiff_t g = 0; g < group_count(task); g++) count += (group_samples(task, g) + strip_rows - 1) / strip_rows;
+    return count;
+}
+
+/* Columns of all strips together. */
+static ptrdiff_t strip_columns(const struct rarely_training_task *task, ptrdiff_t strip_rows) {
+    ptrdiff_t count = 0;
+    for (ptrdiff_t g = 0; g < group_count(task); g++)
+        count += (group_samples(task, g) + strip_rows - 1) / strip_rows *
+                 (task->groups ? task->shared + task->group_columns[g] : task->dim);
+    return count;
+}
+
 /* A thread is worth its waiting from some hundred thousand products on; and since each one adds up every other one's
  * gradient, the more there are the more rows each must have. */
-static int useful_threads(const struct rarely_training_task *task) {
-    const ptrdiff_t inputs = task->dim + (task->hidden_layers - 1) * task->units;
-    const ptrdiff_t most = (task->samples * task->units * inputs) >> 18;
+static int useful_threads(const struct rarely_training_task *task, ptrdiff_t inputs) {
+    const ptrdiff_t most = (task->units * (inputs + task->samples * (task->hidden_layers - 1) * task->units)) >> 18;
     ptrdiff_t threads = task->threads < most ? task->threads : most;
     while (threads > 1 && threads * threads > task->samples) threads--;
     return threads < 1 ? 1 : (int)threads;

@@ -1,8 +1,8 @@
 /* One precision of one form.
  *
- *   x     contexts in blocks of ROWS rows, (dim, ROWS) each, padded with rows of 0
+ *   x     contexts in strips of ROWS rows, (columns, ROWS) each, padded with rows of 0
  *   W_l   groups of LANES units, (inputs, LANES) each, padded with units of 0, which stay 0
- *   h_l   activations of a block, (groups, ROWS, LANES); q_l, its signals, likewise
+ *   h_l   activations of a strip, (groups, ROWS, LANES); q_l, its signals, likewise
  */
 #define LANES (VECTOR_BYTES / NUMBER_BYTES)
 #define vec NAME(vec)
@@ -10,6 +10,7 @@
 #define rows NAME(rows)
 #define parameters NAME(parameters)
 #define worker NAME(worker)
+#define strip NAME(strip)
 #define job NAME(job)
 
 typedef REAL vec __attribute__((vector_size(VECTOR_BYTES), aligned(VECTOR_BYTES)));
@@ -25,13 +26,23 @@ typedef struct {
 
 typedef struct worker worker;
 
+/* ROWS samples of one group: the shared columns, then `own` more from column `start` on. All others are 0. */
+typedef struct {
+    REAL *x;
+    ptrdiff_t start, own;
+    REAL targets[ROWS];
+    int rows; /* those that are no padding */
+} strip;
+
 typedef struct {
     const struct rarely_training_task *task;
-    ptrdiff_t dim, layers, groups, units, blocks; /* hidden layers; units with the padding */
+    ptrdiff_t dim, layers, groups, units, strip_count; /* hidden layers; units with the padding */
+    ptrdiff_t shared;                             /* columns that may be nonzero in every strip, the first ones */
     ptrdiff_t size;                               /* vectors in all hidden layers */
     REAL ridge, step, skip;
     int curved;        /* a product with the curvature: residuals are slopes along `direction` */
     REAL *contexts;
+    strip *strips;
     parameters initial, direction;
     worker *workers;
     barrier step_end;
@@ -66,29 +77,41 @@ INLINE vec NAME(where_positive)(vec t, vec s) {
     return (vec)((mask)s & (mask)(t > zero));
 }
 
-/* Inputs of a block come in runs: contexts in one, (count, ROWS); activations and signals in groups, (ROWS, LANES). */
-#define RUN (packed ? LANES : count)
+/* Inputs of a strip come in runs: contexts in two, the shared and its own, (count, ROWS) each; activations and signals
+ * in groups, (ROWS, LANES). */
 #define INPUT(k, a) (packed ? in[(a) * LANES + (k)] : in[(k) * ROWS + (a)])
 
-/* sum = W·in for `width` groups and a block of rows. */
-INLINE void NAME(multiply)(const int width, const int packed, ptrdiff_t count, const REAL *restrict in,
-                           const vec *restrict w, vec sum[TILE][ROWS]) {
+/* sum += W·in for `width` groups, a strip and one run; the weights of the next group are `stride` further. */
+INLINE void NAME(multiply_run)(const int width, const int packed, ptrdiff_t count, ptrdiff_t stride,
+                               const REAL *restrict in, const vec *restrict w, vec sum[TILE][ROWS]) {
+    for (ptrdiff_t k = 0; k < count; k++)
+        UNROLL for (int a = 0; a < ROWS; a++)
+            UNROLL for (int c = 0; c < width; c++) sum[c][a] += INPUT(k, a) * w[c * stride + k];
+}
+
+/* sum = W·in for all runs. */
+INLINE void NAME(multiply)(const int width, const int packed, ptrdiff_t count, const strip *at, ptrdiff_t stride,
+                           const REAL *restrict in, const vec *restrict w, vec sum[TILE][ROWS]) {
     const vec zero = {0};
     UNROLL for (int c = 0; c < width; c++)
         UNROLL for (int a = 0; a < ROWS; a++) sum[c][a] = zero;
-    for (ptrdiff_t start = 0; start < count; start += RUN, in += RUN * ROWS, w += RUN)
-        for (ptrdiff_t k = 0; k < RUN; k++)
-            UNROLL for (int a = 0; a < ROWS; a++)
-                UNROLL for (int c = 0; c < width; c++) sum[c][a] += INPUT(k, a) * w[c * count + k];
+    if (packed) {
+        for (; count > 0; count -= LANES, in += LANES * ROWS, w += LANES)
+            NAME(multiply_run)(width, 1, LANES, stride, in, w, sum);
+    } else {
+        NAME(multiply_run)(width, 0, count, stride, in, w, sum);
+        NAME(multiply_run)(width, 0, at->own, stride, in + count * ROWS, w + at->start, sum);
+    }
 }
 
 /* h = relu(W·in), and in the last hidden layer u += h·v; for the curvature u += v·(T·in) 1[h > 0] + h·tv. */
 INLINE void NAME(forward)(const int width, const int packed, const int top, const int curved, ptrdiff_t count,
-                          const REAL *restrict in, const vec *restrict w, const vec *restrict v,
-                          const vec *restrict tw, const vec *restrict tv, vec *restrict h, vec *restrict u) {
+                          const strip *at, ptrdiff_t stride, const REAL *restrict in, const vec *restrict w,
+                          const vec *restrict v, const vec *restrict tw, const vec *restrict tv, vec *restrict h,
+                          vec *restrict u) {
     vec sum[TILE][ROWS], along[TILE][ROWS];
-    NAME(multiply)(width, packed, count, in, w, sum);
-    if (curved) NAME(multiply)(width, packed, count, in, tw, along);
+    NAME(multiply)(width, packed, count, at, stride, in, w, sum);
+    if (curved) NAME(multiply)(width, packed, count, at, stride, in, tw, along);
     UNROLL for (int a = 0; a < ROWS; a++)
         UNROLL for (int c = 0; c < width; c++) {
             const vec t = NAME(where_positive)(sum[c][a], sum[c][a]);
@@ -99,33 +122,43 @@ INLINE void NAME(forward)(const int width, const int packed, const int top, cons
 }
 
 /* G += q·inᵀ for `depth` inputs from number k on. Each sum has to wait for itself, so `depth` of them go together. */
-INLINE void NAME(add_products)(const int width, const int packed, const int depth, ptrdiff_t count,
+INLINE void NAME(add_products)(const int width, const int packed, const int depth, ptrdiff_t stride,
                                const REAL *restrict in, const vec s[TILE][ROWS], vec *restrict g) {
     vec sum[DEPTH][TILE];
     UNROLL for (int k = 0; k < depth; k++)
-        UNROLL for (int c = 0; c < width; c++) sum[k][c] = g[c * count + k];
+        UNROLL for (int c = 0; c < width; c++) sum[k][c] = g[c * stride + k];
     UNROLL for (int a = 0; a < ROWS; a++)
         UNROLL for (int k = 0; k < depth; k++)
             UNROLL for (int c = 0; c < width; c++) sum[k][c] += INPUT(k, a) * s[c][a];
     UNROLL for (int k = 0; k < depth; k++)
-        UNROLL for (int c = 0; c < width; c++) g[c * count + k] = sum[k][c];
+        UNROLL for (int c = 0; c < width; c++) g[c * stride + k] = sum[k][c];
+}
+
+/* The same for a whole run. */
+INLINE void NAME(accumulate_run)(const int width, const int packed, ptrdiff_t count, ptrdiff_t stride,
+                                 const REAL *restrict in, const vec s[TILE][ROWS], vec *restrict g) {
+    const ptrdiff_t next = packed ? 1 : ROWS;
+    ptrdiff_t k = 0;
+    for (; k + DEPTH <= count; k += DEPTH)
+        NAME(add_products)(width, packed, DEPTH, stride, in + k * next, s, g + k);
+    for (; k < count; k++) NAME(add_products)(width, packed, 1, stride, in + k * next, s, g + k);
 }
 
 /* G += q·inᵀ. In the last hidden layer q may be given as h, and is then e 1[h > 0]. */
 INLINE void NAME(accumulate_gradient)(const int width, const int packed, const int top, ptrdiff_t count,
-                                      const REAL *restrict in, const vec *restrict q, const REAL *restrict e,
-                                      vec *restrict g) {
+                                      const strip *at, ptrdiff_t stride, const REAL *restrict in,
+                                      const vec *restrict q, const REAL *restrict e, vec *restrict g) {
     const vec zero = {0};
     vec s[TILE][ROWS];
     UNROLL for (int c = 0; c < width; c++)
         UNROLL for (int a = 0; a < ROWS; a++)
             s[c][a] = top ? NAME(where_positive)(q[c * ROWS + a], e[a] + zero) : q[c * ROWS + a];
-    for (ptrdiff_t start = 0; start < count; start += RUN, in += RUN * ROWS, g += RUN) {
-        const ptrdiff_t next = packed ? 1 : ROWS;
-        ptrdiff_t k = 0;
-        for (; k + DEPTH <= RUN; k += DEPTH)
-            NAME(add_products)(width, packed, DEPTH, count, in + k * next, s, g + k);
-        for (; k < RUN; k++) NAME(add_products)(width, packed, 1, count, in + k * next, s, g + k);
+    if (packed) {
+        for (; count > 0; count -= LANES, in += LANES * ROWS, g += LANES)
+            NAME(accumulate_run)(width, 1, LANES, stride, in, s, g);
+    } else {
+        NAME(accumulate_run)(width, 0, count, stride, in, s, g);
+        NAME(accumulate_run)(width, 0, at->own, stride, in + count * ROWS, s, g + at->start);
     }
 }
 
@@ -133,13 +166,13 @@ INLINE void NAME(accumulate_gradient)(const int width, const int packed, const i
 INLINE void NAME(backward)(const int width, ptrdiff_t count, const REAL *restrict q, const vec *restrict transposed,
                            const vec *restrict h_below, vec *restrict q_below) {
     vec sum[TILE][ROWS];
-    NAME(multiply)(width, 1, count, q, transposed, sum);
+    NAME(multiply)(width, 1, count, NULL, count, q, transposed, sum);
     UNROLL for (int c = 0; c < width; c++)
         UNROLL for (int a = 0; a < ROWS; a++)
             q_below[c * ROWS + a] = NAME(where_positive)(h_below[c * ROWS + a], sum[c][a]);
 }
 
-/* `body` for every tile of groups and every block of a span; it may use `width`, `i` (the group) and `s` (the block). */
+/* `body` for every tile of groups and every strip of a span; it may use `width`, `i` (the group) and `s` (the strip). */
 #define FOR_TILES(body) \
     do { \
         ptrdiff_t i = 0; \
@@ -153,15 +186,19 @@ INLINE void NAME(backward)(const int width, ptrdiff_t count, const REAL *restric
         } \
     } while (0)
 
-/* Each kind of layer is a function of its own, so that the compiler gives it all registers. */
+/* Each kind of layer is a function of its own, so that the compiler gives it all registers. The first layer takes its
+ * `count` shared inputs and each strip's own, the others all `count` units of the layer below. */
+#define STRIDE(packed) ((packed) ? count : dim)
+#define INPUTS(packed) ((packed) ? in + s * block * LANES : strips[s].x)
 #define FORWARD(name, packed, top, curved) \
-    static NOINLINE void NAME(name)(ptrdiff_t groups, int span, ptrdiff_t count, const REAL *in, const vec *w, \
-                                    const parameters *at, const parameters *t, vec *h, vec *u) { \
-        const ptrdiff_t block = groups * ROWS, next = (packed) ? block * LANES : count * ROWS; \
-        FOR_TILES(NAME(forward)(width, packed, top, curved, count, in + s * next, w + i * count, at->output + i, \
-                                (curved) ? t->hidden + i * count : NULL, (curved) ? t->output + i : NULL, \
-                                h + s * block + i * ROWS, u + s * ROWS)); \
-        (void)t; \
+    static NOINLINE void NAME(name)(ptrdiff_t groups, int span, ptrdiff_t count, ptrdiff_t dim, const strip *strips, \
+                                    const REAL *in, const vec *w, const parameters *at, const parameters *t, vec *h, \
+                                    vec *u) { \
+        const ptrdiff_t block = groups * ROWS, stride = STRIDE(packed); \
+        FOR_TILES(NAME(forward)(width, packed, top, curved, count, strips + s, stride, INPUTS(packed), \
+                                w + i * stride, at->output + i, (curved) ? t->hidden + i * stride : NULL, \
+                                (curved) ? t->output + i : NULL, h + s * block + i * ROWS, u + s * ROWS)); \
+        (void)t, (void)in, (void)strips, (void)dim; \
     }
 FORWARD(forward_only, 0, 1, 0)   /* the one hidden layer */
 FORWARD(forward_curved, 0, 1, 1) /* the same for the curvature */
@@ -171,17 +208,19 @@ FORWARD(forward_last, 1, 1, 0)
 #undef FORWARD
 
 #define ACCUMULATE(name, packed, top) \
-    static NOINLINE void NAME(name)(ptrdiff_t groups, int span, ptrdiff_t count, const REAL *in, const vec *q, \
-                                    const REAL *e, vec *g) { \
-        const ptrdiff_t block = groups * ROWS, next = (packed) ? block * LANES : count * ROWS; \
-        FOR_TILES(NAME(accumulate_gradient)(width, packed, top, count, in + s * next, q + s * block + i * ROWS, \
-                                            (top) ? e + s * ROWS : NULL, g + i * count)); \
-        (void)e; \
+    static NOINLINE void NAME(name)(ptrdiff_t groups, int span, ptrdiff_t count, ptrdiff_t dim, const strip *strips, \
+                                    const REAL *in, const vec *q, const REAL *e, vec *g) { \
+        const ptrdiff_t block = groups * ROWS, stride = STRIDE(packed); \
+        FOR_TILES(NAME(accumulate_gradient)(width, packed, top, count, strips + s, stride, INPUTS(packed), \
+                                            q + s * block + i * ROWS, (top) ? e + s * ROWS : NULL, g + i * stride)); \
+        (void)e, (void)in, (void)strips, (void)dim; \
     }
 ACCUMULATE(accumulate_only, 0, 1)
 ACCUMULATE(accumulate_first, 0, 0)
 ACCUMULATE(accumulate_next, 1, 0)
 #undef ACCUMULATE
+#undef STRIDE
+#undef INPUTS
 
 static NOINLINE void NAME(backward_next)(ptrdiff_t groups, int span, ptrdiff_t count, const REAL *q,
                                          const vec *transposed, const vec *h_below, vec *q_below) {
@@ -190,28 +229,29 @@ static NOINLINE void NAME(backward_next)(ptrdiff_t groups, int span, ptrdiff_t c
                              h_below + s * block + i * ROWS, q_below + s * block + i * ROWS));
 }
 
-/* Activations of all layers and u, for `span` blocks of contexts. */
-static void NAME(forward_layers)(const job *j, const worker *me, const parameters *at, int span, const REAL *x, vec *u) {
-    const ptrdiff_t last = j->layers - 1, layer = SPAN * j->groups * ROWS;
+/* Activations of all layers and u, for `span` strips of contexts. */
+static void NAME(forward_layers)(const job *j, const worker *me, const parameters *at, int span, const strip *x, vec *u) {
+    const ptrdiff_t last = j->layers - 1, layer = SPAN * j->groups * ROWS, groups = j->groups, dim = j->dim;
+    const vec *first = at->hidden;
     vec *h = me->activations;
-    if (j->curved) NAME(forward_curved)(j->groups, span, j->dim, x, at->hidden, at, &j->direction, h, u);
-    else if (!last) NAME(forward_only)(j->groups, span, j->dim, x, at->hidden, at, NULL, h, u);
-    else NAME(forward_first)(j->groups, span, j->dim, x, at->hidden, at, NULL, h, u);
+    if (j->curved) NAME(forward_curved)(groups, span, j->shared, dim, x, NULL, first, at, &j->direction, h, u);
+    else if (!last) NAME(forward_only)(groups, span, j->shared, dim, x, NULL, first, at, NULL, h, u);
+    else NAME(forward_first)(groups, span, j->shared, dim, x, NULL, first, at, NULL, h, u);
     for (ptrdiff_t l = 1; l <= last; l++) {
         const vec *w = at->hidden + NAME(layer_start)(j, l);
         const REAL *in = (const REAL *)(h + (l - 1) * layer);
-        if (l < last) NAME(forward_next)(j->groups, span, j->units, in, w, at, NULL, h + l * layer, u);
-        else NAME(forward_last)(j->groups, span, j->units, in, w, at, NULL, h + l * layer, u);
+        if (l < last) NAME(forward_next)(groups, span, j->units, dim, x, in, w, at, NULL, h + l * layer, u);
+        else NAME(forward_last)(groups, span, j->units, dim, x, in, w, at, NULL, h + l * layer, u);
     }
 }
 
-/* G of all layers += what `span` blocks contribute, whose residuals are e. */
-static void NAME(backward_layers)(const job *j, const worker *me, int span, const REAL *x, const REAL *e, vec *g) {
+/* G of all layers += what `span` strips contribute, whose residuals are e. */
+static void NAME(backward_layers)(const job *j, const worker *me, int span, const strip *x, const REAL *e, vec *g) {
     const ptrdiff_t groups = j->groups, units = j->units, last = j->layers - 1;
     const ptrdiff_t block = groups * ROWS, layer = SPAN * block;
     vec *h = me->activations, *q = me->signals;
     if (!last) {
-        NAME(accumulate_only)(groups, span, j->dim, x, h, e, g);
+        NAME(accumulate_only)(groups, span, j->shared, j->dim, x, NULL, h, e, g);
         return;
     }
     const vec zero = {0}, *top = h + last * layer;
@@ -223,48 +263,58 @@ static void NAME(backward_layers)(const job *j, const worker *me, int span, cons
             }
     for (ptrdiff_t l = last; l > 0; l--) {
         const vec *below = h + (l - 1) * layer, *above = q + l * layer;
-        NAME(accumulate_next)(groups, span, units, (const REAL *)below, above, NULL, g + NAME(layer_start)(j, l));
+        vec *gradient = g + NAME(layer_start)(j, l);
+        NAME(accumulate_next)(groups, span, units, j->dim, x, (const REAL *)below, above, NULL, gradient);
         NAME(backward_next)(groups, span, units, (const REAL *)above, me->transposed + (l - 1) * groups * units, below,
                             q + (l - 1) * layer);
     }
-    NAME(accumulate_first)(groups, span, j->dim, x, q, NULL, g);
+    NAME(accumulate_first)(groups, span, j->shared, j->dim, x, NULL, q, NULL, g);
+}
+
+/* s c·x over the columns that a strip has, row by row. */
+INLINE void NAME(add_skip)(const job *j, const strip *at, const REAL *c, rows *sum) {
+    const rows *x = (const rows *)at->x;
+    for (ptrdiff_t i = 0; i < j->shared; i++) *sum += j->skip * c[i] * x[i];
+    for (ptrdiff_t i = 0; i < at->own; i++) *sum += j->skip * c[at->start + i] * x[j->shared + i];
+}
+
+INLINE void NAME(accumulate_skip)(const job *j, const strip *at, const rows *e, rows *g) {
+    const rows *x = (const rows *)at->x;
+    for (ptrdiff_t i = 0; i < j->shared; i++) g[i] += *e * x[i];
+    for (ptrdiff_t i = 0; i < at->own; i++) g[at->start + i] += *e * x[j->shared + i];
 }
 
 /* One pass over a worker's rows at the weights `at`: Σ e², and with `learning` G. */
 static double NAME(pass)(const job *j, const worker *me, const parameters *at, int learning, int parity) {
-    const ptrdiff_t dim = j->dim, threads = j->step_end.threads, samples = j->task->samples;
-    const ptrdiff_t from = j->blocks * me->index / threads, to = j->blocks * (me->index + 1) / threads;
-    const REAL *c = j->curved ? j->direction.skip : at->skip, *y = j->task->targets;
+    const ptrdiff_t threads = j->step_end.threads;
+    const ptrdiff_t from = j->strip_count * me->index / threads, to = j->strip_count * (me->index + 1) / threads;
+    const REAL *c = j->curved ? j->direction.skip : at->skip;
     vec *g = me->gradient[parity];
     rows *skip_gradient = me->skip_gradient[parity];
     double total = 0;
     memset(g, 0, j->size * sizeof *g);
-    memset(skip_gradient, 0, dim * sizeof *skip_gradient);
+    memset(skip_gradient, 0, j->dim * sizeof *skip_gradient);
     for (ptrdiff_t b = from; b < to; b += SPAN) {
         const int span = to - b < SPAN ? (int)(to - b) : SPAN;
-        const REAL *x = j->contexts + b * dim * ROWS;
+        const strip *x = j->strips + b;
         vec u[SPAN * ROWS];
-        rows linear[SPAN]; /* s c·x */
         REAL e[SPAN * ROWS] __attribute__((aligned(CACHE_LINE)));
         memset(u, 0, sizeof u);
-        memset(linear, 0, sizeof linear);
         NAME(forward_layers)(j, me, at, span, x, u);
-        if (j->skip >= 0)
-            for (int s = 0; s < span; s++)
-                for (ptrdiff_t i = 0; i < dim; i++) linear[s] += j->skip * c[i] * ((const rows *)x)[s * dim + i];
-        for (int s = 0; s < span; s++) NAME(lane_sums)(ROWS, u + s * ROWS, e + s * ROWS);
-        for (int a = 0; a < span * ROWS; a++) {
-            const ptrdiff_t row = b * ROWS + a;
-            e[a] += ((const REAL *)linear)[a];
-            if (!j->curved) e[a] = row < samples ? e[a] - y[row] : 0;
-            total += (double)e[a] * (double)e[a];
+        for (int s = 0; s < span; s++) {
+            rows linear = {0};
+            if (j->skip >= 0) NAME(add_skip)(j, x + s, c, &linear);
+            NAME(lane_sums)(ROWS, u + s * ROWS, e + s * ROWS);
+            for (int a = 0; a < ROWS; a++) {
+                REAL *r = e + s * ROWS + a;
+                *r += linear[a];
+                if (!j->curved) *r = a < x[s].rows ? *r - x[s].targets[a] : 0;
+                total += (double)*r * (double)*r;
+            }
+            if (learning && j->skip >= 0)
+                NAME(accumulate_skip)(j, x + s, (const rows *)e + s, skip_gradient);
         }
-        if (!learning) continue;
-        if (j->skip >= 0)
-            for (int s = 0; s < span; s++)
-                for (ptrdiff_t i = 0; i < dim; i++)
-                    skip_gradient[i] += ((const rows *)e)[s] * ((const rows *)x)[s * dim + i];
-        NAME(backward_layers)(j, me, span, x, e, g);
+        if (learning) NAME(backward_layers)(j, me, span, x, e, g);
     }
     return total;
 }
@@ -421,37 +471,42 @@ static int NAME(run_workers)(job *j) {
     return 0;
 }
 
-/* (m, count) row by row ↔ (groups, room, LANES), room ≥ count. */
-static void NAME(pack)(const REAL *from, vec *packed, ptrdiff_t m, ptrdiff_t count, ptrdiff_t groups, ptrdiff_t room) {
+/* (m, count) row by row ↔ (groups, room, LANES), room ≥ count; the columns in this order, or as they are. */
+static void NAME(pack)(const REAL *from, vec *packed, ptrdiff_t m, ptrdiff_t count, ptrdiff_t groups, ptrdiff_t room,
+                       const ptrdiff_t *order) {
     REAL *to = (REAL *)packed;
     memset(to, 0, groups * room * VECTOR_BYTES);
     for (ptrdiff_t i = 0; i < m; i++)
-        for (ptrdiff_t k = 0; k < count; k++) to[(i / LANES * room + k) * LANES + i % LANES] = from[i * count + k];
+        for (ptrdiff_t k = 0; k < count; k++)
+            to[(i / LANES * room + k) * LANES + i % LANES] = from[i * count + (order ? order[k] : k)];
 }
 
-static void NAME(unpack)(const vec *packed, REAL *to, ptrdiff_t m, ptrdiff_t count, ptrdiff_t room) {
+static void NAME(unpack)(const vec *packed, REAL *to, ptrdiff_t m, ptrdiff_t count, ptrdiff_t room,
+                         const ptrdiff_t *order) {
     const REAL *from = (const REAL *)packed;
     for (ptrdiff_t i = 0; i < m; i++)
-        for (ptrdiff_t k = 0; k < count; k++) to[i * count + k] = from[(i / LANES * room + k) * LANES + i % LANES];
+        for (ptrdiff_t k = 0; k < count; k++)
+            to[i * count + (order ? order[k] : k)] = from[(i / LANES * room + k) * LANES + i % LANES];
 }
 
 static void NAME(pack_weights)(const job *j, const void *const *from, const parameters *to) {
-    const ptrdiff_t m = j->task->units;
+    const ptrdiff_t m = j->task->units, *order = j->task->column_order;
     const REAL *output = from[j->layers];
     for (ptrdiff_t l = 0; l < j->layers; l++)
         NAME(pack)(from[l], to->hidden + NAME(layer_start)(j, l), m, l ? m : j->dim, j->groups,
-                   NAME(layer_inputs)(j, l));
-    NAME(pack)(output, to->output, m, 1, j->groups, 1);
-    if (j->skip >= 0) memcpy(to->skip, output + m, j->dim * sizeof *to->skip);
+                   NAME(layer_inputs)(j, l), l ? NULL : order);
+    NAME(pack)(output, to->output, m, 1, j->groups, 1, NULL);
+    for (ptrdiff_t i = 0; j->skip >= 0 && i < j->dim; i++) to->skip[i] = output[m + (order ? order[i] : i)];
 }
 
 static void NAME(unpack_weights)(const job *j, const parameters *from, void *const *to) {
-    const ptrdiff_t m = j->task->units;
+    const ptrdiff_t m = j->task->units, *order = j->task->column_order;
     REAL *output = to[j->layers];
     for (ptrdiff_t l = 0; l < j->layers; l++)
-        NAME(unpack)(from->hidden + NAME(layer_start)(j, l), to[l], m, l ? m : j->dim, NAME(layer_inputs)(j, l));
-    NAME(unpack)(from->output, output, m, 1, 1);
-    if (j->skip >= 0) memcpy(output + m, from->skip, j->dim * sizeof *output);
+        NAME(unpack)(from->hidden + NAME(layer_start)(j, l), to[l], m, l ? m : j->dim, NAME(layer_inputs)(j, l),
+                     l ? NULL : order);
+    NAME(unpack)(from->output, output, m, 1, 1, NULL);
+    for (ptrdiff_t i = 0; j->skip >= 0 && i < j->dim; i++) output[m + (order ? order[i] : i)] = from->skip[i];
 }
 
 static void NAME(take_weights)(const job *j, arena *memory, parameters *out) {
@@ -464,7 +519,8 @@ static void NAME(lay_out)(job *j, arena *memory) {
     const int threads = j->step_end.threads;
     const ptrdiff_t room = j->layers * j->groups * ROWS * SPAN;
     j->workers = arena_take(memory, threads, sizeof *j->workers);
-    j->contexts = arena_take(memory, j->blocks * j->dim * ROWS, sizeof *j->contexts);
+    j->contexts = arena_take(memory, strip_columns(j->task, ROWS) * ROWS, sizeof *j->contexts);
+    j->strips = arena_take(memory, j->strip_count, sizeof *j->strips);
     NAME(take_weights)(j, memory, &j->initial);
     NAME(take_weights)(j, memory, &j->direction);
     for (int t = 0; t < threads; t++) {
@@ -482,23 +538,48 @@ static void NAME(lay_out)(job *j, arena *memory) {
     }
 }
 
-/* All memory of a job, with the contexts in blocks; NULL where there is none. */
+/* Contexts and targets in strips, group by group. */
+static void NAME(fill_strips)(job *j) {
+    const struct rarely_training_task *task = j->task;
+    const REAL *x = task->contexts, *y = task->targets;
+    const ptrdiff_t *columns = task->column_order, *samples = task->sample_order;
+    ptrdiff_t first = 0, start = j->shared;
+    strip *next = j->strips;
+    REAL *at = j->contexts;
+    memset(at, 0, strip_columns(task, ROWS) * ROWS * sizeof *at);
+    memset(next, 0, j->strip_count * sizeof *next);
+    for (ptrdiff_t g = 0; g < group_count(task); g++) {
+        const ptrdiff_t end = first + group_samples(task, g), own = task->groups ? task->group_columns[g] : 0;
+        for (; first < end; first += next->rows, at += (j->shared + own) * ROWS, next++) {
+            next->x = at, next->start = start, next->own = own;
+            next->rows = end - first < ROWS ? (int)(end - first) : ROWS;
+            for (int a = 0; a < next->rows; a++) {
+                const ptrdiff_t sample = samples ? samples[first + a] : first + a;
+                next->targets[a] = y[sample];
+                for (ptrdiff_t k = 0; k < j->shared + own; k++) {
+                    const ptrdiff_t column = k < j->shared ? k : start + k - j->shared;
+                    at[k * ROWS + a] = x[sample * j->dim + (columns ? columns[column] : column)];
+                }
+            }
+        }
+        start += own;
+    }
+}
+
+/* All memory of a job, with the contexts in strips; NULL where there is none. */
 static void *NAME(allocate)(job *j, const struct rarely_training_task *task) {
     *j = (job){.task = task, .dim = task->dim, .layers = task->hidden_layers};
+    j->shared = task->groups ? task->shared : task->dim;
     j->skip = (REAL)task->skip, j->ridge = (REAL)task->ridge, j->step = (REAL)task->step_size;
     j->groups = (task->units + LANES - 1) / LANES, j->units = j->groups * LANES;
-    j->blocks = (task->samples + ROWS - 1) / ROWS, j->size = NAME(layer_start)(j, j->layers);
-    j->step_end.threads = useful_threads(task);
+    j->strip_count = strip_count(task, ROWS), j->size = NAME(layer_start)(j, j->layers);
+    j->step_end.threads = useful_threads(task, strip_columns(task, ROWS) * ROWS);
     arena memory = {0};
     NAME(lay_out)(j, &memory); /* counts */
     memory = (arena){.base = aligned_alloc(CACHE_LINE, memory.used)};
     if (!memory.base) return NULL;
     NAME(lay_out)(j, &memory);
-    const REAL *x = task->contexts;
-    memset(j->contexts, 0, j->blocks * j->dim * ROWS * sizeof *j->contexts);
-    for (ptrdiff_t i = 0; i < task->samples; i++)
-        for (ptrdiff_t k = 0; k < j->dim; k++)
-            j->contexts[(i / ROWS * j->dim + k) * ROWS + i % ROWS] = x[i * j->dim + k];
+    NAME(fill_strips)(j);
     return memory.base;
 }
 
@@ -556,8 +637,8 @@ static int NAME(curvature)(struct rarely_training_task *task) {
 #undef rows
 #undef parameters
 #undef worker
+#undef strip
 #undef job
-#undef RUN
 #undef INPUT
 #undef FOR_TILES
 #undef EXTRAPOLATE

@@ -27,6 +27,11 @@ struct rarely_training_task {
     double ridge, step_size;
     double hopeless;         /* no step is taken from a loss above this */
     double result;           /* out: the loss at `weights`; rarely_curvature: ‖Φv‖² */
+    /* Contexts with blocks: group g has the next group_samples[g] samples of sample_order, whose contexts are 0 but in
+     * the first `shared` columns of column_order and in the group's own, the next group_columns[g]. Columns may be
+     * left over, which are 0 in every sample. With groups 0 the rest is not read. */
+    ptrdiff_t groups, shared;
+    const ptrdiff_t *sample_order, *column_order, *group_samples, *group_columns;
 };
 
 /* Inner products of `past` features with new ones. Candidates are lanes, in blocks of 8·width; with
