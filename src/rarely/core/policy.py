@@ -99,7 +99,7 @@ class Policy(ABC):
 
     def _begin_life(self) -> None:
         self._life = secrets.token_hex(8)
-        self._caller: dict[str, int] = {}
+        self._caller: dict[str, list[int]] = {}
 
     @classmethod
     def from_log(cls, contexts: Any, rewards: Any, *, dim: int | None = None, **settings: Any) -> Self:
@@ -237,9 +237,10 @@ class Policy(ABC):
     def _alone(self) -> Iterator[None]:
         """A call that changes the policy, refused at once while another one is under way."""
         # Waiting would be correct too, but would hide that threads share a policy. `setdefault` is one step for all
-        # threads. An interrupt between the end of a call and `pop` leaves this thread's own entry, which is no call.
-        thread = threading.get_ident()
-        if self._caller.setdefault("thread", thread) != thread or self._calls_under_way() > 1:
+        # threads. An interrupt between the end of a call and `pop` leaves an entry of this thread that is no call.
+        own = [threading.get_ident()]
+        entry = self._caller.setdefault("call", own)
+        if entry is not own and (entry != own or self._calls_under_way() > 1):
             raise PolicyBusy(
                 "select, observe and update must be called by one thread at a time; another call on this policy is "
                 "under way. Put a lock around the policy, or give every thread a policy of its own."
@@ -247,7 +248,7 @@ class Policy(ABC):
         try:
             yield
         finally:
-            self._caller.pop("thread", None)
+            self._caller.pop("call", None)
 
     def _calls_under_way(self) -> int:
         """How many calls of this thread are changing the policy, the one that asks included."""
