@@ -59,7 +59,7 @@ MAKERS = {
     "paced": lambda schedule=None, **s: small(schedule or Paced(HORIZON, 6), **s),
     "running": lambda schedule=None, **s: small(schedule, **({"within_batch": "running"} | s)),
     "running_primal": lambda schedule=None, **s: small(
-        schedule, **({"within_batch": "running", "covariance": "primal", "hidden": 4} | s)
+        schedule, **({"within_batch": "running", "covariance": "primal"} | s)
     ),
     "running_sketched": lambda schedule=None, **s: small(
         schedule, **({"within_batch": "running", "covariance": Sketch(6)} | s)
@@ -96,6 +96,8 @@ MAKERS = {
 DRAWN = ("uniform", "random_ties", "mixture", "thompson", "epsilon_greedy", "neural_linear", "linear_thompson")
 REBUILT = ("window", "discount", "linear_discount", "neural_linear", "kernel_steps")
 """Whose matrix is built again at updates."""
+RUNNING = [name for name in MAKERS if name.startswith("running") or name == "tuned"]
+"""Whose bonuses change with every round of a batch."""
 DETERMINISTIC = [name for name in MAKERS if name not in DRAWN]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rarely import AtRounds, Mixture, NeuralTS
-from worlds import DRAWN, MAKERS, contexts, play, small
+from worlds import DRAWN, MAKERS, RUNNING, contexts, play, small
 
 DRAWS = 8000
 CHANCE = 1e-4
@@ -62,7 +62,8 @@ def test_a_policy_that_does_not_draw_has_one_arm_of_probability_1(name):
     decision = policy.select(contexts(seed=7))
     np.testing.assert_array_equal(decision.propensity, 1.0)
     np.testing.assert_array_equal(decision.probabilities.sum(axis=1), 1.0)
-    np.testing.assert_array_equal(policy.select(contexts(seed=7)).arm, decision.arm)
+    if name not in RUNNING:
+        np.testing.assert_array_equal(policy.select(contexts(seed=7)).arm, decision.arm)
 
 
 @pytest.mark.parametrize("arms", [2, 7])

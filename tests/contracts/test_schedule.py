@@ -34,7 +34,7 @@ SCHEDULES = {
 }
 BATCHES = SCHEDULES | {
     "paced batch": Paced(100, 7).in_batch(version=2, round=9, log_det=12.0),
-    "first batch": DeterminantTrigger(100, 5, 30.0).in_batch(version=0, round=0, log_det=0.0),
+    "first batch": DeterminantTrigger(100, 5, 30.0).rescued(),
 }
 
 
@@ -208,7 +208,7 @@ def test_paced_goes_on_after_an_update_that_came_late_or_was_rejected():
 
 def test_a_trigger_that_saturates_ends_its_first_batch_anyway():
     trigger = DeterminantTrigger(horizon=400, batches=40, log_ratio=40.0)
-    clock = BatchClock(Budget.around(trigger))
+    clock = BatchClock(Budget.around(trigger), rescues=True)
     growth = np.log1p(np.arange(1, 400) / 0.01)
     end = clock.first_due(0, growth)
     assert trigger.first_due(0, growth) is None
@@ -223,4 +223,6 @@ def test_a_trigger_that_saturates_ends_its_first_batch_anyway():
 def test_a_trigger_that_fires_is_the_printed_one(log_ratio):
     trigger = DeterminantTrigger(horizon=400, batches=4, log_ratio=log_ratio)
     growth = np.cumsum(np.full(399, 0.5))
-    assert BatchClock(Budget.around(trigger)).first_due(0, growth) == trigger.first_due(0, growth)
+    for rescues in (False, True):
+        clock = BatchClock(Budget.around(trigger), rescues=rescues)
+        assert clock.first_due(0, growth) == trigger.first_due(0, growth)

@@ -11,10 +11,10 @@ from rarely import (
     ArmBlocks,
     BatchNeuralUCB,
     FixedGrid,
-    GeometricGrid,
     InvalidContexts,
     InvalidInput,
     LinUCB,
+    Paced,
     Roster,
     RosterFull,
     Uniform,
@@ -249,7 +249,7 @@ def share_of_new(names):
 
 @pytest.mark.once
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("schedule", [FixedGrid(ROUNDS, 12), GeometricGrid(ROUNDS, 8)])
+@pytest.mark.parametrize("schedule", [FixedGrid(ROUNDS, 12), Paced(ROUNDS, 8)])
 def test_a_better_arm_that_arrives_is_found(schedule, layout):
     names, policy, _ = stream(*players(schedule, layout), rows_of())
     assert "new" not in names[:ARRIVAL]

@@ -158,7 +158,9 @@ def test_a_paced_budget_is_not():
 
 
 def test_a_saturated_trigger_is_said_and_learned_from():
-    policy = LinUCB(3, DeterminantTrigger(300, 10, 50.0), intercept=False)
+    frozen = LinUCB(3, DeterminantTrigger(300, 10, 50.0), intercept=False)
+    assert frozen.select(np.tile(np.eye(3), (299, 1, 1)), until_due=True).round[-1] == 299
+    policy = LinUCB(3, DeterminantTrigger(300, 10, 50.0), intercept=False, within_batch="running")
     arms = np.tile(np.eye(3), (300, 1, 1))
     with pytest.warns(ScheduleWarning, match="saturated.*smaller log_ratio"):
         play(policy, arms, np.tile([0.0, 1.0, 0.5], (300, 1)), blocks=True)

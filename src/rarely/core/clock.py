@@ -23,6 +23,8 @@ class BatchClock:
     """Rounds decided before the batch."""
     base_log_det: float = 0.0
     """log det Z − log det λI when the batch began."""
+    rescues: bool = False
+    """Whether a trigger whose log det saturates ends the first batch anyway."""
 
     @property
     def spent(self) -> bool:
@@ -32,7 +34,8 @@ class BatchClock:
     @property
     def _batch(self) -> Schedule:
         """The schedule of the batch under way."""
-        return self.budget.in_batch(self.version, self.base_round, self.base_log_det)
+        batch = self.budget.in_batch(self.version, self.base_round, self.base_log_det)
+        return batch.rescued() if self.rescues and not self.version else batch
 
     def first_due(self, round: int, log_dets: Array) -> int | None:
         """The index of the first of the next rounds with which the batch ends, if any."""
@@ -63,7 +66,7 @@ class BatchClock:
 
     def restarted(self, round: int, log_det: float, version: int) -> BatchClock:
         """The clock at the start of a batch of the given version."""
-        return BatchClock(self.budget, version, False, round, log_det)
+        return BatchClock(self.budget, version, False, round, log_det, self.rescues)
 
     def rounds_ahead(self, round: int, version: int) -> int:
         """Rounds that a version's batch is known, or on a budget expected, to last at least; 0 if unknown."""
@@ -84,6 +87,7 @@ class BatchClock:
             saved.flag("due"),
             saved.whole("base_round", most=rounds),
             saved.number("base_log_det"),
+            self.rescues,
         )
 
     def due_bounds(self, round: int, log_det: float, highest: float) -> tuple[bool, bool]:

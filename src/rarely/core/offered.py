@@ -61,10 +61,10 @@ class Offered:
         return asdict(self)
 
     @classmethod
-    def restored(cls, saved: Fields, rounds: int) -> Offered:
-        """The saved sums, of so many rounds."""
+    def restored(cls, saved: Fields, most: int) -> Offered:
+        """The saved sums; those of a batch that version 0.1 began lack its rounds."""
         with saved:
-            saved.whole("rounds", least=rounds, most=rounds)
+            rounds = saved.whole("rounds", most=most)
             arms = saved.whole("arms", least=rounds)
             unexplored = saved.number("unexplored", least=0.0, most=arms * (1 + CLOSE))
             chosen, least_known = saved.number("chosen"), saved.number("least_known")

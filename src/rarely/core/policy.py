@@ -82,7 +82,7 @@ class Policy(ABC):
             raise InvalidInput(f"schedule must be a Schedule, such as FixedGrid(horizon, batches); got {schedule!r}.")
         check_forgetting(forgetting)
         check_choice("within_batch", within_batch, WithinBatch)
-        clock = BatchClock(Budget.around(schedule))
+        clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
         self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon)
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator

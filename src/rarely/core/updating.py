@@ -13,7 +13,7 @@ from rarely.core.errors import BudgetSpent, NothingToLearn, NothingToLearnWarnin
 from rarely.core.learner import Learner, Lesson
 from rarely.core.maker import CovarianceMaker
 from rarely.core.offered import Offered
-from rarely.core.radius import Beta, radius_at
+from rarely.core.radius import Beta, NoiseRadius, radius_at
 from rarely.core.records import UpdateRecord
 from rarely.core.state import PolicyState
 from rarely.core.types import Array
@@ -103,15 +103,17 @@ def _next_covariance(state: PolicyState, maker: CovarianceMaker, lesson: Lesson)
 
 def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
     """β of a version that has been trained and decides from the next round on."""
-    chosen, least_known = _deviations(state)
-    occasion = replace(
-        learner.occasion(state.history.rounds + 1, covariance),
-        spread=_largest_spread(state.history.rewards),
-        chosen=min(chosen, default=None),
-        least_known=least_known[-1] if least_known else None,
-        first_least_known=least_known[0] if least_known else None,
-        last=state.clock.budget.spent(version),
-    )
+    occasion = learner.occasion(state.history.rounds + 1, covariance)
+    occasion = replace(occasion, last=state.clock.budget.spent(version))
+    if isinstance(beta, NoiseRadius):  # nothing else asks for what follows, which takes all records and rewards
+        chosen, least_known = _deviations(state)
+        occasion = replace(
+            occasion,
+            spread=_largest_spread(state.history.rewards),
+            chosen=min(chosen, default=None),
+            least_known=least_known[-1] if least_known else None,
+            first_least_known=least_known[0] if least_known else None,
+        )
     return radius_at(beta, occasion)
 
 

@@ -55,6 +55,10 @@ class Schedule(ABC):
         """
         return self
 
+    def rescued(self) -> Schedule:
+        """The schedule of a first batch that must end; a trigger might not."""
+        return self
+
     def describe(self) -> dict[str, Any]:
         """The schedule as JSON."""
         values: Any = self

@@ -32,9 +32,10 @@ class DeterminantTrigger(Schedule):
 
     Notes
     -----
-    Where horizon and batches are known, the first batch also ends if log det has saturated: after T/B rounds, if at its
-    mean pace so far it would not reach log_ratio before the horizon. Without that, a fixed set of arms, whose log det
-    grows as log t, might never be learned from. A `ScheduleWarning` says so.
+    Where horizon and batches are known and the policy's `within_batch` is "running", the first batch also ends if log
+    det has saturated: after T/B rounds, if at its mean pace so far it would not reach log_ratio before the horizon.
+    Without that, a fixed set of arms, whose log det grows as log t, might never be learned from. A `ScheduleWarning`
+    says so. With "frozen" the rule is the printed one.
 
     Examples
     --------
@@ -62,9 +63,9 @@ class DeterminantTrigger(Schedule):
                 "For a new batch at every round use EveryRound()."
             )
 
-    def in_batch(self, version: int, round: int, log_det: float) -> Schedule:
+    def rescued(self) -> Schedule:
         known = self.horizon is not None and self.batches is not None and math.isfinite(self.log_ratio)
-        return FirstBatch(self) if known and version == 0 else self
+        return FirstBatch(self) if known else self
 
     def first_due(self, round: int, growth: Array) -> int | None:
         if self.horizon is not None:
