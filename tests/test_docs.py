@@ -1,6 +1,7 @@
 """The pages of the documentation: their code runs, their commands and links exist, and no public name is missing."""
 
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 
@@ -69,6 +70,36 @@ def test_commands_of_the_pages_are_commands():
         assert shown.exit_code == 0, command
         options = {option for name, rest in lines if name == command for option in re.findall(r"--[a-z]+", rest)}
         assert {option for option in options if option not in shown.output} == set(), command
+
+
+def program(name):
+    """A program of the folder `docs` as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_broken_links_of_built_pages_are_found(tmp_path):
+    (tmp_path / "other.html").write_text('<h1 id="here">x</h1><a href="#here">', encoding="utf-8")
+    links = [
+        "other.html",
+        "other.html#here",
+        "other.html#gone",
+        "gone.html",
+        "gone.png",
+        "#nowhere",
+        "https://x.org/gone",
+    ]
+    (tmp_path / "page.html").write_text("".join(f'<a href="{link}">' for link in links), encoding="utf-8")
+    found = program("check_links").broken_links(tmp_path)
+    assert found == ["page.html: #nowhere", "page.html: gone.html", "page.html: gone.png", "page.html: other.html#gone"]
+
+
+def test_the_picture_of_the_readme_is_drawn_by_its_program(tmp_path):
+    totals = program("picture").draw(tmp_path / "small.svg", rounds=30, seeds=1, batches=3)
+    assert "<svg" in (tmp_path / "small.svg").read_text(encoding="utf-8")
+    assert list(totals) == ["random choice", "retrained after every round", "retrained 2 times"]
 
 
 @pytest.mark.parametrize("module", MODULES)
