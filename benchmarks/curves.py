@@ -20,8 +20,8 @@ from matplotlib.ticker import NullLocator
 from rarely import BatchNeuralUCB, FixedGrid
 from rarely.bench.operations import frozen_numbers, scoring_dual, scoring_primal, training_pass
 from rarely.bench.yardstick import best_of, describe, product_rate, reader, seconds_of
-from rarely.core.network import Network
-from rarely.core.training import Plan, train
+from rarely.core.model.network import Network
+from rarely.core.training.gradient_descent import Plan, train
 from rarely.lab.play import play
 from rarely.lab.plots import STYLE
 from rarely.worlds import Cosine

@@ -19,8 +19,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from rarely import BatchNeuralUCB, FixedGrid
-from rarely.core import tuning
-from rarely.core.tuning import FOLDS, PATHS, Tuning
+from rarely.core.training import tuning
+from rarely.core.training.tuning import FOLDS, PATHS, Tuning
 from rarely.lab.problems import find_problem
 
 FIRST_SEED = 74_000

@@ -21,10 +21,10 @@ from functools import partial
 import numpy as np
 
 from rarely import BatchNeuralUCB, DeterminantTrigger
-from rarely.core.network import Network
-from rarely.core.scaling import RewardScale
-from rarely.core.training import Plan, objective_of
-from rarely.core.tuning import FOLDS, PATHS, RUNGS, Tuning, descend_to
+from rarely.core.inputs.scaling import RewardScale
+from rarely.core.model.network import Network
+from rarely.core.training.gradient_descent import Plan, objective_of
+from rarely.core.training.tuning import FOLDS, PATHS, RUNGS, Tuning, descend_to
 from rarely.lab.problems import find_problem
 from tuning import LOG_RATIOS
 

@@ -22,10 +22,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from rarely.bench.yardstick import REST, describe, product_rate
-from rarely.core.fused import Fused
-from rarely.core.network import Network, Weights
-from rarely.core.objective import Objective
-from rarely.core.training import STABLE
+from rarely.core.model.network import Network, Weights
+from rarely.core.training.compiled_objective import Fused
+from rarely.core.training.gradient_descent import STABLE
+from rarely.core.training.objective import Objective
 from rarely.core.types import Floats
 
 try:

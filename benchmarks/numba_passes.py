@@ -21,8 +21,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from rarely.core.network import Weights
-from rarely.core.objective import Objective
+from rarely.core.model.network import Weights
+from rarely.core.training.objective import Objective
 from rarely.core.types import Floats
 
 LINE = 64
@@ -251,7 +251,7 @@ def padded(array: Floats, shape: tuple[int, ...]) -> Floats:
 
 
 def descend(objective: Objective, step: float, steps: int, hopeless: float, threads: int, tiles: bool) -> Weights:
-    """As `rarely.core.training._descend`."""
+    """As `rarely.core.training.gradient_descent._descend`."""
     network, kind = objective.network, objective.dtype
     deep, lanes = network.depth == 3, LINE // np.dtype(kind).itemsize
     n, m, d = -(-objective.samples // 8) * 8, -(-network.hidden // lanes) * lanes, -(-network.dim // 4) * 4

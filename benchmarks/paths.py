@@ -17,11 +17,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from rarely.core.network import Network, Weights
-from rarely.core.scaling import Affine, RewardScale
-from rarely.core.training import STABLE as PLAIN_STABLE
-from rarely.core.training import Plan, objective_of
-from rarely.core.tuning import RUNGS, descend_to
+from rarely.core.inputs.scaling import Affine, RewardScale
+from rarely.core.model.network import Network, Weights
+from rarely.core.training.gradient_descent import STABLE as PLAIN_STABLE
+from rarely.core.training.gradient_descent import Plan, objective_of
+from rarely.core.training.tuning import RUNGS, descend_to
 from rarely.lab.catalogue import PAPER, PROBLEMS
 from rarely.worlds import World
 

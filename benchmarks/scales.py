@@ -17,7 +17,7 @@ import numpy as np
 
 from rarely import Affine, BatchNeuralUCB, DeterminantTrigger, FixedGrid
 from rarely.bench.yardstick import describe
-from rarely.core import scaling
+from rarely.core.inputs import scaling
 from rarely.lab.catalogue import PROBLEMS
 from rarely.lab.play import play
 from rarely.worlds import World

@@ -20,8 +20,8 @@ import numpy as np
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, Sketch, prices
 from rarely.bench.yardstick import describe
 from rarely.core.covariance import Dual, Limit, Proposal, in_bytes
-from rarely.core.covariance.wrapped import Wrapped
-from rarely.core.factors import FactorRows
+from rarely.core.covariance.delegating import Wrapped
+from rarely.core.model.features import FactorRows
 from rarely.lab.catalogue import PROBLEMS
 from rarely.lab.play import play
 

@@ -18,8 +18,8 @@ from types import ModuleType
 
 import pytest
 
-from rarely.core import native, scores
-from rarely.core.native import loader
+from rarely.core import native
+from rarely.core.native import linalg, loader
 
 ROOT = Path(__file__).parents[1]
 SOURCES = Path(native.__file__).parent
@@ -53,7 +53,7 @@ def in_kind(kind: str, folder: Path):
     skip_if_off()
     form, *how = kind.split(maxsplit=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scores, "MOST", {})
+        patch.setattr(linalg, "MOST", {})
         if not how:
             if not native.available():
                 pytest.skip(f"the compiled loops are not tested: {native.missing()}")

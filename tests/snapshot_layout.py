@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from museum.make import CASES, contexts_for, live
 from rarely import NothingToLearnWarning
-from rarely.core import archive
+from rarely.core.saving import archive
 
 RECORD = Path(__file__).with_name("snapshot_layout.json")
 RECORDED = (

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import rarely
 from rarely import __version__
 from rarely.cli import app
-from rarely.cli import told as console
+from rarely.cli.console import console
 from rarely.core import native
 from rarely.worlds import datasets
 
@@ -74,10 +74,10 @@ def test_the_first_line_comes_before_figures_are_imported(command, tmp_path):
     """Of the commands that draw: Matplotlib alone takes half a second and more."""
     said = python(
         f"import os, sys; os.chdir({str(tmp_path)!r}); sys.argv[1:] = {command!r}\n"
-        "import rarely.cli as cli; say = cli.told.print\n"
+        "from rarely.cli import app; from rarely.cli.console import console; say = console.print\n"
         "def first(*given, **how):\n"
         "    say(*given, **how); say('matplotlib' in sys.modules); os._exit(0)\n"
-        "cli.told.print = first; cli.app()"
+        "console.print = first; app()"
     )
     assert said.splitlines()[1] == "False"
 
@@ -168,8 +168,8 @@ def test_progress_is_told_by_the_clock_and_not_by_the_cells(tmp_path, monkeypatc
         for cell in cells[3:]:
             yield play_cell(cell)
 
-    monkeypatch.setattr("rarely.cli.FIRST_LINE", 0.05)
-    monkeypatch.setattr("rarely.cli.LocalEngine", lambda jobs: patient)
+    monkeypatch.setattr("rarely.cli.progress.FIRST_LINE", 0.05)
+    monkeypatch.setattr("rarely.cli.reproduce.LocalEngine", lambda jobs: patient)
     assert call(*QUICK, "--out", tmp_path).exit_code == 0
     assert any(re.match(r"6 of 6 cells in \d+ s$", line) for line in lines)
 
@@ -285,7 +285,7 @@ def test_a_failed_cell_is_told_at_the_end_with_exit_code_1(tmp_path, monkeypatch
 
         return Result(cell.id, None, "it rained") if cell.seed else play_cell(cell)
 
-    monkeypatch.setattr("rarely.cli.LocalEngine", lambda jobs: lambda cells: map(failing, cells))
+    monkeypatch.setattr("rarely.cli.reproduce.LocalEngine", lambda jobs: lambda cells: map(failing, cells))
     result = call(*QUICK, "--out", tmp_path)
     assert result.exit_code == 1
     assert "fixed-B40/seed1: it rained" in told(result)

@@ -1,9 +1,7 @@
 """Contextual bandits that decide often and retrain rarely."""
 
-from rarely.core.assessed import Scores
-from rarely.core.blocks import ArmBlocks
-from rarely.core.build_info import BuildInfo, build_info
-from rarely.core.choice import Mixture
+from rarely.core.choice.confidence_radius import NoiseRadius, TheoremRadius
+from rarely.core.choice.rules import Mixture
 from rarely.core.covariance import ErrorBound, Price, Sketch, prices
 from rarely.core.errors import (
     BudgetSpent,
@@ -32,7 +30,11 @@ from rarely.core.errors import (
     UpdateDue,
     WrongDecision,
 )
-from rarely.core.forgetting import Discount, Window
+from rarely.core.inputs.arm_blocks import ArmBlocks
+from rarely.core.inputs.forgetting import Discount, Window
+from rarely.core.inputs.roster import Offer, Roster
+from rarely.core.inputs.scaling import Affine
+from rarely.core.native.build_info import BuildInfo, build_info
 from rarely.core.policies import (
     BatchNeuralUCB,
     LinTS,
@@ -43,11 +45,10 @@ from rarely.core.policies import (
     NeuralUCB,
     Uniform,
 )
-from rarely.core.policy import Policy
-from rarely.core.radius import NoiseRadius, TheoremRadius
-from rarely.core.records import UpdateRecord
-from rarely.core.roster import Offer, Roster
-from rarely.core.scaling import Affine
+from rarely.core.policies.base import Policy
+from rarely.core.policies.scored_arms import Scores
+from rarely.core.policies.snapshot import load
+from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.schedules import (
     AtRounds,
     Budget,
@@ -58,8 +59,7 @@ from rarely.core.schedules import (
     Paced,
     Schedule,
 )
-from rarely.core.snapshot import load
-from rarely.core.tuning import Validation
+from rarely.core.training.tuning import Validation
 from rarely.core.types import Decision
 from rarely.core.version import __version__ as __version__
 from rarely.theory.kernel_ucb import KernelUCB

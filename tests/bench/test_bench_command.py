@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-import rarely.cli
 from rarely.bench import catalogue, deciding, linear
 from rarely.bench.catalogue import BENCHMARKS
 from rarely.bench.measure import Benchmark, BenchmarkFailed, Figure
 from rarely.bench.session import begin
 from rarely.cli import app
+from rarely.cli import bench as command
 
 
 def call(*arguments):
@@ -47,7 +47,7 @@ def speed(monkeypatch):
         Benchmark("million", "Long.", measure, "named"),
     ]
     monkeypatch.setattr(catalogue, "BENCHMARKS", {b.name: b for b in benchmarks})
-    monkeypatch.setattr(rarely.cli, "begin", partial(begin, size=8, numbers=100))
+    monkeypatch.setattr(command, "begin", partial(begin, size=8, numbers=100))
     return value
 
 
@@ -83,7 +83,7 @@ def test_quick_leaves_out_what_is_long_and_says_so(speed, tmp_path):
 
 def test_a_terminal_gets_one_changing_line_and_no_thread_that_would_be_measured(speed, monkeypatch):
     screen, threads = io.StringIO(), threading.active_count()
-    monkeypatch.setattr(rarely.cli, "told", Console(file=screen, force_terminal=True, width=100, highlight=False))
+    monkeypatch.setattr(command, "console", Console(file=screen, force_terminal=True, width=100, highlight=False))
     counted = Benchmark("decision", "One.", lambda tell: tell(f"{threading.active_count() - threads} more") or [])
     monkeypatch.setitem(catalogue.BENCHMARKS, "decision", counted)
     assert call("speed", "decision").exit_code == 0

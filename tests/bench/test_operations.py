@@ -11,10 +11,10 @@ from rarely.bench.operations import (
     scoring_primal,
     training_pass,
 )
-from rarely.core.covariance.price import prices
-from rarely.core.factors import gram
-from rarely.core.network import Network
-from rarely.core.objective import Objective
+from rarely.core.covariance.cost import prices
+from rarely.core.model.features import gram
+from rarely.core.model.network import Network
+from rarely.core.training.objective import Objective
 
 
 class Counter:

@@ -11,9 +11,9 @@ from oracle import DenseZ, ExactZ
 from rarely import JitterWarning, NotPositiveDefinite, RoundingWarning, TooExpensive, prices
 from rarely.core.covariance import FORMS, Limit
 from rarely.core.covariance.auto import Auto
-from rarely.core.covariance.sketch import Sketch
-from rarely.core.factors import Factors
-from rarely.core.network import Network
+from rarely.core.covariance.sketch_settings import Sketch
+from rarely.core.model.features import Factors
+from rarely.core.model.network import Network
 from rounds import HARD
 
 ALL = sorted(FORMS)

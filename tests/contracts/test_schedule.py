@@ -18,7 +18,7 @@ from rarely import (
     InvalidSchedule,
     Paced,
 )
-from rarely.core.clock import BatchClock
+from rarely.core.policies.clock import BatchClock
 from rarely.core.schedules import schedule_from
 
 SCHEDULES = {

@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 
 from loops import folder_of_the_run, in_kind, kinds
 from rarely import ArmBlocks, BatchNeuralUCB, FixedGrid
-from rarely.core import block_objective, block_pattern, native
-from rarely.core.block_objective import BlockFused, BlockObjective, worthwhile
-from rarely.core.block_pattern import pattern_of
-from rarely.core.fused import Fused
-from rarely.core.network import Network
-from rarely.core.objective import Motion, Objective
-from rarely.core.scaling import Affine
-from rarely.core.training import Plan, objective_of, train
+from rarely.core import native
+from rarely.core.inputs.scaling import Affine
+from rarely.core.model.network import Network
+from rarely.core.training import block_objective, block_pattern
+from rarely.core.training.block_objective import BlockFused, BlockObjective, worthwhile
+from rarely.core.training.block_pattern import pattern_of
+from rarely.core.training.compiled_objective import Fused
+from rarely.core.training.gradient_descent import Plan, objective_of, train
+from rarely.core.training.objective import Motion, Objective
 
 CLOSE = {np.float32: 2e-4, np.float64: 1e-11}
 GROUPS = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 4)), min_size=1, max_size=5)
@@ -112,7 +113,7 @@ def test_compiled_groups_change_nothing_but_rounding(loops, steps, **shape):
 @pytest.mark.parametrize("depth", [2, 3])
 def test_threads_share_the_groups(loops, depth, threads, monkeypatch):
     # Large enough for seven threads: each wants 2¹⁸ products of its own.
-    monkeypatch.setattr("rarely.core.fused.threads", lambda: threads)
+    monkeypatch.setattr("rarely.core.training.compiled_objective.threads", lambda: threads)
     shape = {"shared": 2, "unused": 1, "ridge": 0.1, "skip": 2.0, "dtype": np.float64, "half": {2: 80, 3: 30}[depth]}
     groups = [(300, 20), (3, 7), (150, 1), (0, 2), (500, 9)]
     ours, plain = both(BlockFused, groups=groups, seed=0, depth=depth, **shape)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rarely import InvalidInput, Mixture
-from rarely.core.choice import Coin, Optimist, Thompson, alike, drawn, mixed, tied
+from rarely.core.choice.rules import Coin, Optimist, Thompson, alike, drawn, mixed, tied
 
 SEEDS = st.integers(0, 10**6)
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import Affine, ArmBlocks, BatchNeuralUCB, FixedGrid, InvalidContexts, InvalidInput
-from rarely.core.contexts import read_rounds
-from rarely.core.scaling import Moments, RewardScale
+from rarely.core.inputs.contexts import read_rounds
+from rarely.core.inputs.scaling import Moments, RewardScale
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from rarely.core import files
-from rarely.core.files import PREFIX, SUFFIX, replacing
+from rarely.core.saving import files
+from rarely.core.saving.files import PREFIX, SUFFIX, replacing
 
 fcntl = pytest.importorskip("fcntl", reason="modes, links, pipes and locks are tested as POSIX has them")
 
@@ -165,7 +165,7 @@ class TestRefusals:
     def test_a_disk_that_is_full_half_way_leaves_the_old_file(self, old):
         code = (
             "import resource, signal, sys\n"
-            "from rarely.core.files import replacing\n"
+            "from rarely.core.saving.files import replacing\n"
             "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
             "try:\n"
@@ -262,7 +262,7 @@ class TestTemporaryFiles:
 
 SAVER = """
 import sys
-from rarely.core.files import replacing
+from rarely.core.saving.files import replacing
 for turn in range(10**9):
     with replacing(sys.argv[1]) as file:
         for _ in range(64):

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rarely import AtRounds, BatchNeuralUCB, Discount, EveryRound, FixedGrid, InvalidInput, LinUCB, NeuralLinear, Window
-from rarely.core.network import Network
-from rarely.core.training import Plan, train
+from rarely.core.model.network import Network
+from rarely.core.training.gradient_descent import Plan, train
 from worlds import HORIZON, MAKERS, contexts, play, rewards
 
 FORGETTING = st.one_of(st.builds(Window, st.integers(1, 30)), st.builds(Discount, st.floats(0.05, 1.0)))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rarely.core import gaussian
-from rarely.core.gaussian import distribution, highest_of_gaussians
+from rarely.core.choice import gaussian_argmax
+from rarely.core.choice.gaussian_argmax import distribution, highest_of_gaussians
 
 SEEDS = st.integers(0, 10**6)
 DECADES = [0.5, 3.0, 7.0 if np.finfo(np.longdouble).eps < 1e-18 else 4.0]
@@ -139,8 +139,8 @@ def test_rows_are_integrated_as_if_alone(arms, rows, at_once, seed):
     gone[np.arange(rows), rng.integers(arms, size=rows)] = False
     means[gone] = deviations[gone] = np.nan
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gaussian, "AT_ONCE", at_once)
-        patch.setattr(gaussian, "ARMS_AT_ONCE", at_once)
+        patch.setattr(gaussian_argmax, "AT_ONCE", at_once)
+        patch.setattr(gaussian_argmax, "ARMS_AT_ONCE", at_once)
         together = highest_of_gaussians(means, deviations, np.zeros(rows))
     alone = [chances_of(*row) for row in zip(means, deviations, strict=True)]
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-12)
@@ -151,7 +151,7 @@ def test_a_piece_that_is_too_wide_is_halved(monkeypatch):
     rng = np.random.default_rng(3)
     means, deviations = rng.normal(size=50), 10.0 ** -rng.uniform(0, 3, 50)
     expected = chances_of(means, deviations)
-    monkeypatch.setattr(gaussian, "WIDTH", 30.0)
+    monkeypatch.setattr(gaussian_argmax, "WIDTH", 30.0)
     np.testing.assert_allclose(chances_of(means, deviations), expected, rtol=0, atol=1e-12)
 
 
@@ -187,7 +187,7 @@ def test_an_arm_out_of_reach_has_no_probability():
 @pytest.mark.parametrize("arms", [100, 1000])
 def test_the_work_grows_with_the_arms_and_not_with_their_square(arms, monkeypatch):
     """Evaluations of the distribution function, counted."""
-    rng, plain = np.random.default_rng(0), gaussian._normal
+    rng, plain = np.random.default_rng(0), gaussian_argmax._normal
     means, deviations = rng.normal(size=(1, arms)), rng.random((1, arms))
     evaluated = []
 
@@ -195,6 +195,6 @@ def test_the_work_grows_with_the_arms_and_not_with_their_square(arms, monkeypatc
         evaluated.append(places.size)
         return plain(places)
 
-    monkeypatch.setattr(gaussian, "_normal", counted)
+    monkeypatch.setattr(gaussian_argmax, "_normal", counted)
     highest_of_gaussians(means, deviations, np.zeros(1))
     assert sum(evaluated) < 300 * arms

@@ -5,10 +5,10 @@ import json
 import pytest
 
 import snapshot_layout
-from rarely.core import archive
 from rarely.core.covariance import FORMS
-from rarely.core.policy import Policy
-from rarely.core.snapshot import _kinds_of
+from rarely.core.policies.base import Policy
+from rarely.core.policies.snapshot import _kinds_of
+from rarely.core.saving import archive
 
 CHANGED = """what save() writes has changed, and its format has not.
     {}

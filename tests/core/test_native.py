@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from loops import folder_of_the_run, in_kind, kinds
 from oracle import descend as plain_descend
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NotPositiveDefinite
-from rarely.core import native, scores
+from rarely.core import native
 from rarely.core.covariance.cholesky import GrowingCholesky, cholesky, whole_panels
-from rarely.core.factors import Factors, gram
-from rarely.core.fused import Fused
-from rarely.core.network import Network
-from rarely.core.objective import Motion, Objective
-from rarely.core.training import Plan, train
+from rarely.core.model.features import Factors, gram
+from rarely.core.model.network import Network
+from rarely.core.native import linalg
+from rarely.core.training.compiled_objective import Fused
+from rarely.core.training.gradient_descent import Plan, train
+from rarely.core.training.objective import Motion, Objective
 
 needs_compiler = pytest.mark.skipif(
     not native.available(), reason=f"the compiled loops are not tested: {native.missing()}"
@@ -164,7 +165,7 @@ def test_candidates_are_solved_as_numpy_solves_them(loops, size, new, part, seed
     rows, rhs = max(1, round(part * size)), rng.normal(size=(size, new))
     ours = factor.solve(rhs[:rows], rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scores, "compiled", lambda count: False)
+        patch.setattr(linalg, "compiled", lambda count: False)
         theirs = factor.solve(rhs[:rows], rows)
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
     known = whole_panels(ours)
@@ -175,7 +176,7 @@ def test_candidates_are_solved_as_numpy_solves_them(loops, size, new, part, seed
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 def test_threads_share_the_candidates(loops, threads, monkeypatch):
     # Large enough for seven threads: each wants 2²¹ products and a block of 16 candidates of its own.
-    monkeypatch.setattr(scores, "threads", lambda: threads)
+    monkeypatch.setattr(linalg, "threads", lambda: threads)
     rng, widths = np.random.default_rng(0), [(60, 20), (1, 60)]
     old, fresh = features(rng, 500, widths), features(rng, 250, widths)
     k = gram(old, fresh)
@@ -189,7 +190,7 @@ def test_threads_share_the_candidates(loops, threads, monkeypatch):
 def test_a_product_is_numpys(shape):
     (n, k, m), rng = shape, np.random.default_rng(0)
     a, b = rng.normal(size=(n, k)), rng.normal(size=(m, k))
-    np.testing.assert_allclose(scores.product(a, b), a @ b.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(linalg.product(a, b), a @ b.T, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -198,7 +199,7 @@ def test_a_product_is_numpys(shape):
 def test_threads_change_nothing_but_rounding(loops, depth, threads, dtype, monkeypatch):
     # Large enough for seven threads: each wants 2¹⁸ products of its own.
     fused, plain = both(n=1001, half={2: 50, 3: 20}[depth], d=20, ridge=0.1, dtype=dtype, seed=3, depth=depth)
-    monkeypatch.setattr("rarely.core.fused.threads", lambda: threads)
+    monkeypatch.setattr("rarely.core.training.compiled_objective.threads", lambda: threads)
     step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
     assert_close(
         fused.descend(fused.initial, step, 5, np.inf)[0],
@@ -276,7 +277,7 @@ def test_contexts_need_not_be_contiguous():
 def test_stretches_are_one_descent(monkeypatch):
     fused, _ = both(n=30, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0)
     whole = fused.descend(fused.initial, 1e-3, 17, np.inf)
-    monkeypatch.setattr("rarely.core.fused.STRETCH", 4.0 * 30 * 24 * 5)
+    monkeypatch.setattr("rarely.core.training.compiled_objective.STRETCH", 4.0 * 30 * 24 * 5)
     again = fused.descend(fused.initial, 1e-3, 17, np.inf)
     assert_close(whole[0], again[0], 1e-14)
     assert whole[1] == pytest.approx(again[1], rel=1e-14)
@@ -338,16 +339,16 @@ def test_contexts_without_a_reward_each_are_refused():
 def test_small_factors_and_their_inverses_are_lapacks(loops, order, seed):
     rows = np.random.default_rng(seed).normal(size=(order, order + 2))
     matrix = rows @ rows.T + 0.1 * np.eye(order)
-    lower = scores.factor(matrix)
+    lower = linalg.factor(matrix)
     np.testing.assert_allclose(lower, np.linalg.cholesky(matrix), rtol=1e-7, atol=1e-9 * np.abs(matrix).max())
-    np.testing.assert_allclose(scores.inverse(lower) @ lower, np.eye(order), atol=1e-8)
-    assert not np.triu(scores.inverse(lower), 1).any()
+    np.testing.assert_allclose(linalg.inverse(lower) @ lower, np.eye(order), atol=1e-8)
+    assert not np.triu(linalg.inverse(lower), 1).any()
 
 
 @pytest.mark.parametrize("last", [-1.0, 0.0, np.nan])
 def test_a_small_matrix_that_is_not_positive_definite_is_refused(loops, last):
     with pytest.raises(np.linalg.LinAlgError):
-        scores.factor(np.diag([1.0, last]))
+        linalg.factor(np.diag([1.0, last]))
 
 
 @settings(max_examples=12, deadline=None)

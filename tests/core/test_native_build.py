@@ -13,13 +13,13 @@ import pytest
 
 import loops
 from loops import STRICT, compiler, hook, rebuilt, using
-from rarely.core import native, scores
+from rarely.core import native
 from rarely.core.covariance.cholesky import GrowingCholesky
-from rarely.core.factors import Factors, gram
-from rarely.core.fused import Fused
-from rarely.core.native import loader
-from rarely.core.network import Network
-from rarely.core.objective import Objective
+from rarely.core.model.features import Factors, gram
+from rarely.core.model.network import Network
+from rarely.core.native import linalg, loader
+from rarely.core.training.compiled_objective import Fused
+from rarely.core.training.objective import Objective
 
 NAMES = ["gcc", "clang", *(f"gcc-{v}" for v in range(9, 17)), *(f"clang-{v}" for v in range(14, 24))]
 FOUND = {os.path.realpath(path): name for name in reversed(NAMES) if (path := shutil.which(name))}
@@ -216,8 +216,8 @@ __attribute__((visibility("default"))) void limit(int more_memory, int more_thre
 
 
 def test_what_there_is_no_memory_or_no_thread_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(scores, "threads", lambda: 3)
-    monkeypatch.setattr("rarely.core.fused.threads", lambda: 3)
+    monkeypatch.setattr(linalg, "threads", lambda: 3)
+    monkeypatch.setattr("rarely.core.training.compiled_objective.threads", lambda: 3)
     flags = ["-O0", "-Daligned_alloc=maybe_memory", "-Dpthread_create=maybe_thread"]
     with rebuilt(tmp_path, flags, more=SHORTAGE):
         limit = native.library().limit
@@ -245,7 +245,7 @@ def assert_it_says_that_there_is_no_memory():
     for a, b in zip(before, fused.initial, strict=True):
         np.testing.assert_array_equal(a, b)
     factor, _ = GrowingCholesky.of(np.eye(20))
-    if scores.compiled(40):
+    if linalg.compiled(40):
         with pytest.raises(MemoryError, match="no memory"):
             factor.solve(np.ones((20, 40)), 20)
 
@@ -266,10 +266,10 @@ def test_a_form_that_the_processor_does_not_have_is_refused():
 
 @pytest.mark.parametrize("form", ["sse2", "neon"])
 def test_where_blas_is_faster_it_scores(form, monkeypatch):
-    monkeypatch.setattr(scores, "in_use", lambda: True)
-    monkeypatch.setattr(scores, "form", lambda: form)
-    monkeypatch.setattr(scores, "library", lambda: pytest.fail("the compiled loops were called"))
-    rng, most = np.random.default_rng(0), scores.MOST[form]
+    monkeypatch.setattr(linalg, "in_use", lambda: True)
+    monkeypatch.setattr(linalg, "form", lambda: form)
+    monkeypatch.setattr(linalg, "library", lambda: pytest.fail("the compiled loops were called"))
+    rng, most = np.random.default_rng(0), linalg.MOST[form]
     old, fresh = features(rng, 300), features(rng, most + 1)
     np.testing.assert_allclose(gram(old, fresh), old.vectors() @ fresh.vectors().T, rtol=1e-10, atol=1e-10)
     factor, _ = GrowingCholesky.of(np.eye(300))

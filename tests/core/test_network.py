@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from oracle import descend, loss_gradient, output_and_gradient
 from rarely import InvalidInput
-from rarely.core.factors import gram
-from rarely.core.network import Network
-from rarely.core.objective import Objective
-from rarely.core.training import Plan, train
+from rarely.core.model.features import gram
+from rarely.core.model.network import Network
+from rarely.core.training.gradient_descent import Plan, train
+from rarely.core.training.objective import Objective
 
 shapes = st.builds(
     Network,
@@ -158,7 +158,7 @@ def test_tiles_do_not_change_the_gradient(monkeypatch):
     rng = np.random.default_rng(0)
     w, x, r = random_weights(net, rng), rng.normal(size=(300, 3)), rng.normal(size=300)
     whole = Objective(net, w, x, r, 0.1, np.float64).loss_and_gradient(w)
-    monkeypatch.setattr("rarely.core.objective.CACHE_BYTES", 1)
+    monkeypatch.setattr("rarely.core.training.objective.CACHE_BYTES", 1)
     tiled = Objective(net, w, x, r, 0.1, np.float64).loss_and_gradient(w)
     assert tiled[0] == pytest.approx(whole[0])
     np.testing.assert_allclose(flat(tiled[1]), flat(whole[1]), rtol=1e-9)

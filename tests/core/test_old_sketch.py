@@ -12,7 +12,7 @@ from rarely import Sketch, SnapshotError, SnapshotWarning
 from rarely.core.covariance import Limit, Sketched
 from rarely.core.covariance.cholesky import GrowingCholesky
 from rarely.core.covariance.protocol import EXACT
-from rarely.core.factors import Factors
+from rarely.core.model.features import Factors
 
 
 def factors_of(vectors):

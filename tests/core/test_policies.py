@@ -109,7 +109,7 @@ def test_uniform_is_uniform():
 
 
 def force_rejection(monkeypatch):
-    monkeypatch.setattr("rarely.core.training.SHRINK", 1.0)
+    monkeypatch.setattr("rarely.core.training.gradient_descent.SHRINK", 1.0)
 
 
 def test_a_rejected_update_spends_no_version_and_keeps_the_frozen_policy(monkeypatch):

@@ -20,7 +20,7 @@ from rarely import (
     ScheduleWarning,
     Sketch,
 )
-from rarely.core.radius import NoiseRadius, Occasion
+from rarely.core.choice.confidence_radius import NoiseRadius, Occasion
 
 FORMS = ["dual", "primal", "auto", "diagonal", "last_layer", Sketch(6)]
 

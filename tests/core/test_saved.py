@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from rarely import SnapshotError
-from rarely.core.saved import Fields
+from rarely.core.saving.fields import Fields
 
 
 def fields(**values):

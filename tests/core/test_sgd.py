@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from oracle import output_and_gradient, unflatten
 from rarely import BatchNeuralUCB, FixedGrid, load
-from rarely.core.network import Network
-from rarely.core.sgd import train_singly
-from rarely.core.training import Plan
+from rarely.core.model.network import Network
+from rarely.core.training.gradient_descent import Plan
+from rarely.core.training.sgd import train_singly
 
 networks = st.builds(
     Network,

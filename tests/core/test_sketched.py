@@ -24,11 +24,11 @@ from rarely import (
     prices,
 )
 from rarely.core.covariance import Dual, Limit, Sketched
-from rarely.core.covariance.dictionary import Dictionary
-from rarely.core.covariance.projection import Projection
-from rarely.core.covariance.remainders import excess
-from rarely.core.factors import Factors, joined
-from rarely.core.network import Network
+from rarely.core.covariance.sketch.dictionary import Dictionary
+from rarely.core.covariance.sketch.error_bound import excess
+from rarely.core.covariance.sketch.projection import Projection
+from rarely.core.model.features import Factors, joined
+from rarely.core.model.network import Network
 from rounds import HARD, alike_at_first, nearly_repeated, repeated
 from worlds import HORIZON, MAKERS, contexts, play, small
 

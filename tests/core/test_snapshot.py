@@ -14,7 +14,7 @@ import pytest
 
 import rarely
 from rarely import FixedGrid, LinUCB, NotPositiveDefinite, Sketch, SnapshotError
-from rarely.core import archive
+from rarely.core.saving import archive
 from worlds import contexts, play, small
 
 MUSEUM = Path(__file__).parents[1] / "museum" / "0.1.0" / "snapshots"

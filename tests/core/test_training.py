@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput
-from rarely.core.network import Network
-from rarely.core.objective import Objective
-from rarely.core.training import Plan, train
+from rarely.core.model.network import Network
+from rarely.core.training.gradient_descent import Plan, train
+from rarely.core.training.objective import Objective
 
 NET = Network(dim=3, hidden=20)
 THETA = NET.initial_weights(np.random.default_rng(0))
@@ -47,7 +47,7 @@ def test_the_printed_step_diverges_and_a_smaller_one_is_found():
 
 
 def test_a_training_that_never_improves_is_rejected_with_its_reason(monkeypatch):
-    monkeypatch.setattr("rarely.core.training.SHRINK", 1.0)
+    monkeypatch.setattr("rarely.core.training.gradient_descent.SHRINK", 1.0)
     outcome = train(NET, THETA, X, X.sum(axis=1), Plan(ridge=0.01, step_size=1e3))
     assert not outcome.accepted
     assert "the loss did not fall" in outcome.reason
@@ -55,14 +55,14 @@ def test_a_training_that_never_improves_is_rejected_with_its_reason(monkeypatch)
 
 @pytest.mark.parametrize("step_size", [1e150, 1e300])
 def test_a_loss_that_is_no_number_is_rejected(monkeypatch, step_size):
-    monkeypatch.setattr("rarely.core.training.SHRINK", 1.0)
+    monkeypatch.setattr("rarely.core.training.gradient_descent.SHRINK", 1.0)
     outcome = train(NET, THETA, X, X.sum(axis=1), Plan(ridge=0.01, step_size=step_size, steps=3))
     assert not outcome.final_loss < np.inf
     assert not outcome.accepted
 
 
 def test_the_curvature_is_the_largest_eigenvalue():
-    from rarely.core.factors import gram
+    from rarely.core.model.features import gram
 
     _, phi = NET.values_and_factors(THETA, X)
     truth = np.linalg.eigvalsh(gram(phi, phi))[-1]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import rarely
 from rarely import AtRounds, BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, NeuralLinear, NoiseRadius
-from rarely.core import tuning as module
-from rarely.core.network import Network
-from rarely.core.objective import Motion
-from rarely.core.training import Plan, objective_of, train
-from rarely.core.tuning import FEW, FEWEST, FIRST, FOLDS, MOST, PATHS, RUNGS, Tuning, descend_to, mixed, tune
+from rarely.core.model.network import Network
+from rarely.core.training import tuning as module
+from rarely.core.training.gradient_descent import Plan, objective_of, train
+from rarely.core.training.objective import Motion
+from rarely.core.training.tuning import FEW, FEWEST, FIRST, FOLDS, MOST, PATHS, RUNGS, Tuning, descend_to, mixed, tune
 from rarely.worlds import Cosine
 
 PLAN = Plan(0.01)

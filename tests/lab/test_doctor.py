@@ -11,7 +11,7 @@ import pytest
 
 import rarely
 from rarely.core import native
-from rarely.core.build_info import Blas
+from rarely.core.native.build_info import Blas
 from rarely.lab import doctor
 from rarely.worlds.datasets import DATASETS
 

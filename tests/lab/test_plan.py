@@ -333,7 +333,7 @@ def test_a_plan_that_is_stopped_leaves_nothing(tmp_path, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rarely.cli.plan", stopped)
+    monkeypatch.setattr("rarely.cli.plan.plan", stopped)
     code, said = call("--world", "cosine", "--out", tmp_path / "plan")
     assert code == 130
     assert "the plan is not finished" in said

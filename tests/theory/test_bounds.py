@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, InvalidInput, LinUCB
 from rarely.core.covariance import FORMS, Limit
-from rarely.core.network import Network
+from rarely.core.model.network import Network
 from rarely.theory import (
     adaptive_plan,
     adaptive_regret,

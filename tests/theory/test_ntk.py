@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rarely import InvalidContexts, InvalidInput
-from rarely.core.factors import gram
-from rarely.core.network import Network
+from rarely.core.model.features import gram
+from rarely.core.model.network import Network
 from rarely.theory import NTK, network_ntk_matrix, ntk, ntk_cross, ntk_matrix
 from worlds import unit_rows
 

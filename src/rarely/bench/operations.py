@@ -9,7 +9,7 @@ work that a good program hides behind the products.
 
 from __future__ import annotations
 
-from rarely.core.covariance.price import Widths
+from rarely.core.covariance.cost import Widths
 
 
 def training_pass(samples: int, shapes: Widths) -> int:

@@ -15,8 +15,8 @@ from rarely.bench.alone import alone
 from rarely.bench.measure import Benchmark, Figure, Tell
 from rarely.bench.operations import scoring_primal, training_pass
 from rarely.bench.yardstick import product_rate, seconds_of
+from rarely.core.inputs.scaling import Affine
 from rarely.core.policies import BatchNeuralUCB
-from rarely.core.scaling import Affine
 from rarely.core.schedules import DeterminantTrigger, FixedGrid, Schedule
 from rarely.core.types import Array
 from rarely.lab.environment import peak_memory, reset_peak_memory

@@ -10,11 +10,11 @@ import numpy as np
 from rarely.bench.measure import Benchmark, BenchmarkFailed, Figure, Tell
 from rarely.bench.operations import training_pass
 from rarely.bench.yardstick import best_of, in_turns, product_rate
-from rarely.core.block_objective import fastest_objective
-from rarely.core.fused import Fused
-from rarely.core.network import Network
-from rarely.core.objective import Objective
-from rarely.core.training import Plan, Precision, train
+from rarely.core.model.network import Network
+from rarely.core.training.block_objective import fastest_objective
+from rarely.core.training.compiled_objective import Fused
+from rarely.core.training.gradient_descent import Plan, Precision, train
+from rarely.core.training.objective import Objective
 
 SHAPES = ((2000, 200, 11, 200, 55.0), (2000, 100, 45, 200, None), (20_000, 200, 50, 50, 70.0))
 """n, m, d, J, and the share of the float32 product rate that is asked for, in per cent."""

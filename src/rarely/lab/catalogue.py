@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from rarely.core.policies import BatchNeuralUCB, LinUCB, NeuralUCB
+from rarely.core.policies.base import Policy
 from rarely.core.policies.neural import Preset
-from rarely.core.policy import Policy
 from rarely.core.schedules import DeterminantTrigger, FixedGrid
 from rarely.lab.config import Cell, Configuration, Kind, Problem
 from rarely.worlds import DATASETS, Cosine, Quadratic, World

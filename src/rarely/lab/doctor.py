@@ -18,8 +18,8 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any, Literal
 
-from rarely.core.build_info import BuildInfo
 from rarely.core.errors import RarelyError
+from rarely.core.native.build_info import BuildInfo
 from rarely.lab.environment import machine
 from rarely.worlds.datasets import DATASETS, Dataset, DataUnavailable, cache_folder, located
 

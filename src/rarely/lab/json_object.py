@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from rarely.core.saved import shortened
+from rarely.core.saving.fields import shortened
 from rarely.lab.sealed import Malformed
 
 LARGEST = 1e100

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.blocks import ArmBlocks, read_numbers
 from rarely.core.errors import InvalidContexts, InvalidInput, InvalidReward, check_whole
-from rarely.core.scaling import Affine
+from rarely.core.inputs.arm_blocks import ArmBlocks, read_numbers
+from rarely.core.inputs.scaling import Affine
 from rarely.core.types import Array, IntArray
 from rarely.lab.log_csv import Coded, InvalidLog, Role, read_columns
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_not_negative, check_whole
-from rarely.core.scaling import Affine
+from rarely.core.inputs.scaling import Affine
 from rarely.core.types import Array
 from rarely.lab.advice import Origin, Plan, Theory
 from rarely.lab.calibration import PILOTS

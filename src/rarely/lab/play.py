@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rarely.core.policy import Policy
+from rarely.core.policies.base import Policy
 from rarely.core.types import Array
 from rarely.worlds.protocol import Rounds
 

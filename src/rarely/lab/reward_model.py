@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from rarely.core.errors import InvalidInput
+from rarely.core.inputs.scaling import Affine
 from rarely.core.policies import BatchNeuralUCB
-from rarely.core.scaling import Affine
 from rarely.core.schedules import EveryRound
 from rarely.core.types import Array, IntArray
 from rarely.lab.logged import InvalidLog, Log

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from rarely.core.errors import InvalidInput, RarelyError, check_choice, check_positive
 from rarely.core.policies import BatchNeuralUCB, LinUCB
-from rarely.core.policy import Policy
+from rarely.core.policies.base import Policy
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.worlds.protocol import Rounds, World
 

@@ -47,7 +47,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_choice
-from rarely.core.inputs import read_real
+from rarely.core.inputs.array_reader import read_real
 from rarely.core.types import Array
 from rarely.offpolicy import notes
 from rarely.offpolicy.intervals import (

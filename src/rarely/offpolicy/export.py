@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.inputs import read_real
+from rarely.core.inputs.array_reader import read_real
 from rarely.core.types import Arrays, Decision
 from rarely.offpolicy.errors import InvalidLog, ParquetUnavailable
 from rarely.offpolicy.log import DecisionLog

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from rarely.core.errors import InvalidInput
-from rarely.core.inputs import read_real
+from rarely.core.inputs.array_reader import read_real
 from rarely.core.types import Array
 
 Range = tuple[float, float]

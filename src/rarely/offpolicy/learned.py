@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from rarely.core.policies import Uniform
-from rarely.core.policy import Policy
+from rarely.core.policies.base import Policy
 from rarely.core.types import Array, BoolArray, IntArray
 from rarely.offpolicy.log import DecisionLog
 

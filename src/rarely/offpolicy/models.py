@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_positive
-from rarely.core.inputs import read_real
+from rarely.core.inputs.array_reader import read_real
 from rarely.core.types import Array, BoolArray, IntArray
 
 Predict = Callable[[Array], Array]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rarely.core.policy import Policy
+from rarely.core.policies.base import Policy
 from rarely.core.types import Array, IntArray
 from rarely.offpolicy.errors import InvalidLog, NotIdentified
 from rarely.offpolicy.learned import rounds_learned_from

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.rows import Rows
+from rarely.core.growable_array import Rows
 from rarely.core.types import Array, BoolArray, Decision, IntArray
 
 UNKNOWN = -1

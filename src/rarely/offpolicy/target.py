@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.inputs import read_array
-from rarely.core.policy import Policy
+from rarely.core.inputs.array_reader import read_array
+from rarely.core.policies.base import Policy
 from rarely.core.types import Array, IntArray
 from rarely.offpolicy.errors import InvalidTarget
 from rarely.offpolicy.log import UNITY, DecisionLog

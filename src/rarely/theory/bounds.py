@@ -20,8 +20,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from rarely.core.choice.confidence_radius import Occasion, TheoremRadius
 from rarely.core.errors import check_not_negative, check_positive, check_whole
-from rarely.core.radius import Occasion, TheoremRadius
 from rarely.theory.dimension import Dimension
 
 

@@ -16,24 +16,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rarely.core.choice import Mixture, Optimist, mixed
+from rarely.core.choice.confidence_radius import Beta, Occasion
+from rarely.core.choice.random_stream import Seed, seeded
+from rarely.core.choice.rules import Mixture, Optimist, mixed
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Dual, Limit, Widths
 from rarely.core.covariance.cholesky import ridge_solution
-from rarely.core.draws import Seed, seeded
 from rarely.core.errors import check_choice, check_flag, check_whole
-from rarely.core.factors import Factors
-from rarely.core.forgetting import Forgetting
-from rarely.core.history import History
-from rarely.core.learner import Lesson, ScaledLearner, Standardised
-from rarely.core.maker import CovarianceMaker
-from rarely.core.objective import ENOUGH, TURNS
-from rarely.core.policy import Policy, Ties, WithinBatch
-from rarely.core.radius import Beta, Occasion
-from rarely.core.saved import Fields
-from rarely.core.scaling import Affine, ContextScale, RewardScale
+from rarely.core.inputs.forgetting import Forgetting
+from rarely.core.inputs.history import History
+from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
+from rarely.core.model.features import Factors
+from rarely.core.policies.base import Policy, Ties, WithinBatch
+from rarely.core.policies.learner import Lesson, ScaledLearner, Standardised
+from rarely.core.policies.maker import CovarianceMaker
+from rarely.core.policies.settings import decoded, encoded
+from rarely.core.saving.fields import Fields
 from rarely.core.schedules import EveryRound, Schedule
-from rarely.core.settings import decoded, encoded
-from rarely.core.training import STABLE
+from rarely.core.training.gradient_descent import STABLE
+from rarely.core.training.objective import ENOUGH, TURNS
 from rarely.core.types import Array, Arrays
 from rarely.theory.ntk import NTK, KernelKind
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.blocks import ArmBlocks
-from rarely.core.scaling import Affine
+from rarely.core.inputs.arm_blocks import ArmBlocks
+from rarely.core.inputs.scaling import Affine
 from rarely.core.types import Array, IntArray
 from rarely.worlds.protocol import World
 

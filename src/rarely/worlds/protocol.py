@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_whole
-from rarely.core.scaling import Affine
+from rarely.core.inputs.scaling import Affine
 from rarely.core.types import Array, IntArray
 
 

@@ -21,9 +21,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely.core.blocks import ArmBlocks
 from rarely.core.errors import InvalidInput, check_choice, check_whole
-from rarely.core.scaling import Affine
+from rarely.core.inputs.arm_blocks import ArmBlocks
+from rarely.core.inputs.scaling import Affine
 from rarely.core.types import Array, IntArray
 from rarely.worlds.protocol import World
 

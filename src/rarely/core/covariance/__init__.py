@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rarely.core.covariance.auto import Auto
+from rarely.core.covariance.cost import DEFAULT_LIMIT, Limit, Price, Widths, in_bytes, prices
 from rarely.core.covariance.diagonal import Diagonal
 from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.last_layer import LastLayer
-from rarely.core.covariance.price import DEFAULT_LIMIT, Limit, Price, Widths, in_bytes, prices
 from rarely.core.covariance.primal import Primal
 from rarely.core.covariance.protocol import Candidates, Covariance, ErrorBound, Proposal
-from rarely.core.covariance.sketch import DEFAULT_SKETCH, Kind, Sketch, describe_form, form_from
-from rarely.core.covariance.sketched import Sketched
+from rarely.core.covariance.sketch.nystrom import Sketched
+from rarely.core.covariance.sketch_settings import DEFAULT_SKETCH, Kind, Sketch, describe_form, form_from
 
 FORMS: dict[str, Callable[[Widths, float, Limit], Covariance]] = {
     "dual": Dual,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rarely.core.covariance.cost import Limit, Widths
+from rarely.core.covariance.delegating import Wrapped
 from rarely.core.covariance.dual import Dual
-from rarely.core.covariance.price import Limit, Widths
 from rarely.core.covariance.primal import Primal
-from rarely.core.covariance.wrapped import Wrapped
-from rarely.core.saved import Fields
+from rarely.core.saving.fields import Fields
 from rarely.core.types import Arrays
 
 SMALL = 256

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core import scores
 from rarely.core.errors import JitterWarning, NotPositiveDefinite
-from rarely.core.rows import shallow
-from rarely.core.saved import CLOSE, Fields
+from rarely.core.growable_array import shallow
+from rarely.core.native import linalg
+from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.types import Array
 
 PANEL = 128
@@ -76,17 +76,17 @@ def _definite(matrix: Array, diagonal: Array) -> Array | None:
 def _lower(matrix: Array) -> Array:
     """A panel of columns at a time. LAPACK's threads wait for each other so often that beside other work on the
     machine they take twenty times as long, so they are used only where nothing else is there."""
-    if not scores.compiled(len(matrix)):
+    if not linalg.compiled(len(matrix)):
         return np.asarray(np.linalg.cholesky(matrix), np.float64)
     if len(matrix) <= PANEL:
-        return scores.factor(matrix)
+        return linalg.factor(matrix)
     lower = np.zeros(matrix.shape)
     for start in range(0, len(matrix), PANEL):
         here = slice(start, start + PANEL)
-        left = matrix[start:, here] - scores.product(lower[start:, :start], lower[here, :start])
-        corner = scores.factor(left[:PANEL])
+        left = matrix[start:, here] - linalg.product(lower[start:, :start], lower[here, :start])
+        corner = linalg.factor(left[:PANEL])
         lower[here, here] = corner
-        lower[start + PANEL :, here] = scores.product(left[PANEL:], scores.inverse(corner))
+        lower[start + PANEL :, here] = linalg.product(left[PANEL:], linalg.inverse(corner))
     return lower
 
 
@@ -97,8 +97,8 @@ def lower_inverse(lower: Array) -> Array:
     array([[ 0.5,  0. ],
            [-0.5,  1. ]])
     """
-    if scores.compiled(len(lower)):
-        return scores.inverse(lower)
+    if linalg.compiled(len(lower)):
+        return linalg.inverse(lower)
     out = np.zeros(lower.shape)
     _invert(lower, out)
     return out
@@ -199,8 +199,8 @@ class GrowingCholesky:
 
         `known` is the solution's beginning, whole panels of it; rhs is then what follows.
         """
-        if rhs.shape[1] and scores.compiled(rhs.shape[1]):
-            return scores.solve(*self._places, rhs, rows, known)
+        if rhs.shape[1] and linalg.compiled(rhs.shape[1]):
+            return linalg.solve(*self._places, rhs, rows, known)
         done = 0 if known is None else len(known)
         out = np.empty((rows, rhs.shape[1]))
         if known is not None:
@@ -222,7 +222,7 @@ class GrowingCholesky:
         rows = np.zeros((n, self._size + n))
         if self._size:
             above = self.solve(cross, self._size, known)
-            corner = corner - scores.product(above.T, above.T)
+            corner = corner - linalg.product(above.T, above.T)
             rows[:, : self._size] = above.T
         factor, jitters = cholesky(corner, diagonal)
         self.jitters += jitters
@@ -245,8 +245,8 @@ class GrowingCholesky:
             corner = 1 / last if count == 1 else lower_inverse(last)
             inverse = self._inverse[i]
             inverse[offset:width, offset:width] = corner
-            below = scores.product(inverse[:offset, :offset].T, block[:, :offset])
-            inverse[offset:width, :offset] = -scores.product(corner, below)
+            below = linalg.product(inverse[:offset, :offset].T, block[:, :offset])
+            inverse[offset:width, :offset] = -linalg.product(corner, below)
             self._size += count
             done += count
 
@@ -254,7 +254,7 @@ class GrowingCholesky:
         self._left.append(left)
         self._inverse.append(inverse)
         for places, panel in zip(self._places, (left, inverse), strict=True):
-            places.append(scores.address(panel))
+            places.append(linalg.address(panel))
 
     def __getstate__(self) -> dict[str, Any]:
         """For `pickle` and `copy`: the arrays of a copy lie elsewhere."""
@@ -262,7 +262,7 @@ class GrowingCholesky:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._places = ([scores.address(a) for a in self._left], [scores.address(a) for a in self._inverse])
+        self._places = ([linalg.address(a) for a in self._left], [linalg.address(a) for a in self._inverse])
 
     def fork(self) -> GrowingCholesky:
         """A factor that starts with this one; see `Rows.fork`."""

@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.covariance.price import Limit, Widths
+from rarely.core.covariance.cost import Limit, Widths
 from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal
-from rarely.core.factors import Factors
-from rarely.core.rows import shallow
-from rarely.core.saved import Fields
+from rarely.core.growable_array import shallow
+from rarely.core.model.features import Factors
+from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
 
 

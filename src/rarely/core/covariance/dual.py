@@ -17,11 +17,11 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.cholesky import GrowingCholesky, probe_of, whole_panels
-from rarely.core.covariance.price import Limit, Widths
+from rarely.core.covariance.cost import Limit, Widths
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
-from rarely.core.factors import FactorRows, Factors, gram
-from rarely.core.rows import shallow
-from rarely.core.saved import Fields
+from rarely.core.growable_array import shallow
+from rarely.core.model.features import FactorRows, Factors, gram
+from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
 
 InnerProducts = Callable[[Factors, Factors], Array]

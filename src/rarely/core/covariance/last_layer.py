@@ -5,11 +5,11 @@ The feature is then a_{L−1}(x; θ), the last hidden layer: the *neural-linear*
 
 from __future__ import annotations
 
-from rarely.core.covariance.price import Limit, Widths
+from rarely.core.covariance.cost import Limit, Widths
+from rarely.core.covariance.delegating import Wrapped
 from rarely.core.covariance.primal import Primal
 from rarely.core.covariance.protocol import Candidates, ErrorBound
-from rarely.core.covariance.wrapped import Wrapped
-from rarely.core.factors import Factors
+from rarely.core.model.features import Factors
 
 
 class LastLayer(Wrapped):

@@ -16,12 +16,12 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.cholesky import GrowingCholesky, is_symmetric, probe_of
-from rarely.core.covariance.price import Limit, Widths
+from rarely.core.covariance.cost import Limit, Widths
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal
-from rarely.core.factors import Factors
-from rarely.core.rows import Rows, shallow
-from rarely.core.saved import CLOSE, Fields
-from rarely.core.scores import product
+from rarely.core.growable_array import Rows, shallow
+from rarely.core.model.features import Factors
+from rarely.core.native.linalg import product
+from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.types import Array, Arrays
 
 BLOCK_NUMBERS = 2**21

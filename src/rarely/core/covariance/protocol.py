@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from rarely.core.errors import RoundingWarning
-from rarely.core.factors import Factors
+from rarely.core.model.features import Factors
 from rarely.core.types import Array, Arrays
 
 DIGITS_LOST = 1e-13

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rarely.core.choice import Coin
+from rarely.core.choice.random_stream import Seed, seeded
+from rarely.core.choice.rules import Coin
 from rarely.core.covariance import DEFAULT_LIMIT, Kind, Sketch
-from rarely.core.draws import Seed, seeded
-from rarely.core.forgetting import Forgetting
+from rarely.core.inputs.forgetting import Forgetting
+from rarely.core.inputs.scaling import Affine, ContextScale
+from rarely.core.policies.base import Policy
 from rarely.core.policies.linear import LinearLearner
-from rarely.core.policy import Policy
-from rarely.core.scaling import Affine, ContextScale
+from rarely.core.policies.settings import decoded, encoded
 from rarely.core.schedules import EveryRound, Schedule
-from rarely.core.settings import decoded, encoded
 
 
 class Uniform(Policy):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rarely.core.choice import Mixture
+from rarely.core.choice.rules import Mixture
 from rarely.core.errors import InvalidInput
 from rarely.core.policies.neural import BatchNeuralUCB
 from rarely.core.schedules import Schedule

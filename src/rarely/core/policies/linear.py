@@ -13,21 +13,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rarely.core.choice import Chooser, Mixture, Optimist, mixed
+from rarely.core.choice.confidence_radius import Beta, Occasion
+from rarely.core.choice.random_stream import Seed, seeded
+from rarely.core.choice.rules import Chooser, Mixture, Optimist, mixed
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths
 from rarely.core.covariance.cholesky import is_symmetric, ridge_solution
-from rarely.core.draws import Seed, seeded
 from rarely.core.errors import check_choice, check_flag, check_positive
-from rarely.core.factors import Factors
-from rarely.core.forgetting import Forgetting
-from rarely.core.history import History
-from rarely.core.learner import Lesson
-from rarely.core.policy import Policy, Ties, WithinBatch
-from rarely.core.radius import Beta, Occasion
-from rarely.core.saved import CLOSE, Fields
-from rarely.core.scaling import Affine, ContextScale
+from rarely.core.inputs.forgetting import Forgetting
+from rarely.core.inputs.history import History
+from rarely.core.inputs.scaling import Affine, ContextScale
+from rarely.core.model.features import Factors
+from rarely.core.policies.base import Policy, Ties, WithinBatch
+from rarely.core.policies.learner import Lesson
+from rarely.core.policies.settings import decoded, encoded
+from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.schedules import EveryRound, Schedule
-from rarely.core.settings import decoded, encoded
 from rarely.core.types import Array, Arrays
 
 

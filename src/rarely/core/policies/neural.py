@@ -8,24 +8,24 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from rarely.core.choice import Chooser, Mixture, Optimist, mixed
+from rarely.core.choice.confidence_radius import Beta, NoiseRadius, Occasion
+from rarely.core.choice.random_stream import Seed, seeded
+from rarely.core.choice.rules import Chooser, Mixture, Optimist, mixed
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths, in_bytes
-from rarely.core.draws import Seed, seeded
 from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_flag, check_whole
-from rarely.core.factors import Factors
-from rarely.core.forgetting import Discount, Forgetting
-from rarely.core.history import History
-from rarely.core.learner import Lesson, ScaledLearner, Standardised
-from rarely.core.network import Initial, Network, Scaling, Weights
-from rarely.core.policy import Policy, Ties, WithinBatch
-from rarely.core.radius import Beta, NoiseRadius, Occasion
-from rarely.core.saved import DType, Fields
-from rarely.core.scaling import Affine, ContextScale, RewardScale
+from rarely.core.inputs.forgetting import Discount, Forgetting
+from rarely.core.inputs.history import History
+from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
+from rarely.core.model.features import Factors
+from rarely.core.model.network import Initial, Network, Scaling, Weights
+from rarely.core.policies.base import Policy, Ties, WithinBatch
+from rarely.core.policies.learner import Lesson, ScaledLearner, Standardised
+from rarely.core.policies.settings import decoded, encoded
+from rarely.core.saving.fields import DType, Fields
 from rarely.core.schedules import EveryRound, Schedule
-from rarely.core.settings import decoded, encoded
-from rarely.core.sgd import train_singly
-from rarely.core.training import Optimiser, Plan, Precision, train
-from rarely.core.tuning import PATHS, RUNGS, Tuning, Validation, tune
+from rarely.core.training.gradient_descent import Optimiser, Plan, Precision, train
+from rarely.core.training.sgd import train_singly
+from rarely.core.training.tuning import PATHS, RUNGS, Tuning, Validation, tune
 from rarely.core.types import Array, Arrays
 
 Preset = Literal["practical", "paper", "code"]
@@ -271,10 +271,10 @@ class BatchNeuralUCB(Policy):
     Notes
     -----
     Without `steps`, `skip` and `step_size` the practical policy tunes itself: each update chooses J and s by rewards
-    that were held out (`rarely.core.tuning`), and its record says why and how well calibrated the version before was;
-    `policy.tuning` has the losses. β is then a `NoiseRadius`: a small part of the noise and norm that were estimated,
-    more where the policy repeats a few arms, and 0 for the last version, which nothing can learn from. Otherwise, and
-    in the other presets, J is 200 and β is 0.01 unless given.
+    that were held out (`rarely.core.training.tuning`), and its record says why and how well calibrated the version
+    before was; `policy.tuning` has the losses. β is then a `NoiseRadius`: a small part of the noise and norm that were
+    estimated, more where the policy repeats a few arms, and 0 for the last version, which nothing can learn from.
+    Otherwise, and in the other presets, J is 200 and β is 0.01 unless given.
 
     One by one, over the preset: `context_scale` (an `Affine`; `**blocks.settings` has it for contexts made of blocks),
     `standardise_rewards`, `precision` ("float32", "float64"), `optimiser` ("gradient_descent", "sgd"),

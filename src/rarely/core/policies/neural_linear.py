@@ -11,16 +11,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.choice import Chooser, Thompson
+from rarely.core.choice.rules import Chooser, Thompson
 from rarely.core.covariance import Widths
 from rarely.core.covariance.cholesky import ridge_solution
-from rarely.core.factors import Factors
-from rarely.core.history import History
-from rarely.core.learner import Lesson
+from rarely.core.inputs.history import History
+from rarely.core.model.features import Factors
+from rarely.core.policies.base import Ties
+from rarely.core.policies.learner import Lesson
 from rarely.core.policies.neural import BatchNeuralUCB, NeuralLearner
 from rarely.core.policies.thompson import SAMPLED_BETA
-from rarely.core.policy import Ties
-from rarely.core.saved import Fields
+from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rarely.core.choice import Chooser, Thompson
+from rarely.core.choice.rules import Chooser, Thompson
+from rarely.core.policies.base import Ties
 from rarely.core.policies.linear import LinUCB
 from rarely.core.policies.neural import TUNED_BETA, BatchNeuralUCB
-from rarely.core.policy import Ties
 
 SAMPLED_BETA = replace(TUNED_BETA, exploit_last=False)
 """A policy that is chosen for its probabilities keeps them above 0 to the end."""

@@ -1,0 +1,50 @@
+"""The command line: reproduce · report · plan · data · bench · doctor. The only package that prints.
+
+What takes long to import (Matplotlib, the benchmarks) is imported by the command that needs it, after its first line.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rarely import __version__
+from rarely.cli.bench import bench_command
+from rarely.cli.console import console
+from rarely.cli.data import data_command
+from rarely.cli.doctor import doctor_command
+from rarely.cli.plan import plan_command
+from rarely.cli.report import report_command
+from rarely.cli.reproduce import reproduce_command
+
+app = typer.Typer(
+    help="Contextual bandits that decide often and retrain rarely: the paper's experiments, from one command.",
+    epilog="Start with: rarely reproduce cosine --runs 3 --rounds 1000 --preset practical",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        console.print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+) -> None:
+    """Contextual bandits that decide often and retrain rarely."""
+
+
+# In the order of the help.
+app.command("reproduce")(reproduce_command)
+app.command("report")(report_command)
+app.command("plan")(plan_command)
+app.command("data")(data_command)
+app.command("bench")(bench_command)
+app.command("doctor")(doctor_command)

@@ -1,0 +1,84 @@
+"""Where the commands print, how an error or Ctrl-C ends them, and what several of them say."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import ParamSpec
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from rarely import build_info
+from rarely.core import native
+from rarely.core.errors import RarelyError
+from rarely.lab.records import Refusal
+
+INTERRUPTED = 130
+"""What a shell expects of a program ended by Ctrl-C."""
+MOST_NAMED = 20
+"""Refused files that a terminal names; the report has all."""
+
+console = Console(highlight=False, soft_wrap=True)
+error_console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Parameters = ParamSpec("Parameters")
+
+
+def guarded_by(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[Parameters, None]]:
+    """What goes wrong is one sentence and an exit code; Ctrl-C says what it leaves."""
+
+    def guard(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+        @wraps(command)
+        def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+            try:
+                command(*args, **kwargs)
+            except (RarelyError, OSError) as error:
+                error_console.print(f"[red]error:[/red] {escape(str(error))}")
+                raise typer.Exit(1) from None
+            except KeyboardInterrupt:
+                error_console.print(stopped)
+                raise typer.Exit(INTERRUPTED) from None
+
+        return run
+
+    return guard
+
+
+guarded = guarded_by("stopped; the same command goes on from what is on record")
+
+
+def say_loops() -> None:
+    """Which loops decide and train, as the first line of a command that takes its time; what to do if it is NumPy."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the line says the same
+        native.in_use()  # raises where RARELY_COMPILED=1 and there are none
+    info = build_info()
+    if info.form == "numpy":
+        console.print(
+            f"rarely {info.rarely}: NumPy decides and trains, several times slower than compiled loops. "
+            f"{escape(info.missing)} rarely doctor says more."
+        )
+    else:
+        console.print(
+            f"rarely {info.rarely}: compiled loops ({info.form}) decide and train. {escape(info.missing)}".strip()
+        )
+
+
+def say_refused(refused: Sequence[Refusal], consequence: str) -> None:
+    """How many files are refused, which, and why."""
+    files = "1 file" if len(refused) == 1 else f"{len(refused)} files"
+    error_console.print(f"[red]refused:[/red] {files} in records; {consequence}")
+    for file in refused[:MOST_NAMED]:
+        error_console.print(escape(f"  {file}"))
+    if len(refused) > MOST_NAMED:
+        error_console.print(f"  and {len(refused) - MOST_NAMED} more")
+
+
+def span(seconds: float) -> str:
+    """A time in words of the right size."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

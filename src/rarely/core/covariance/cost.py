@@ -1,0 +1,109 @@
+"""What each form of Z costs, known before anything is allocated.
+
+Bytes are those of the arrays kept; scoring adds blocks of a fixed size, and growing may for a moment
+hold the factors twice.
+
+p  parameters    m  last layer's inputs    t  rounds    c  numbers in one round's factors    r  points
+
+form         bytes                        operations for one arm's bonus at round t
+dual         8(t²/2 + 128t + ct)          t² + 2ct
+primal       8·(3p² + 2.5p²)              p²           (Z and two factors; a block of pending rounds)
+diagonal     8·3p                         3p
+last_layer   8·5.5m²                      m²
+sketched     8(9r² + 2cr)                 2r² + 2cr    (points; as many lost rounds, for the error bound)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rarely.core.covariance.sketch_settings import DEFAULT_SKETCH, Sketch
+from rarely.core.errors import TooExpensive
+
+Widths = tuple[tuple[int, int], ...]
+DEFAULT_LIMIT = 4 * 2**30
+KINDS = ("dual", "primal", "diagonal", "last_layer", "sketched")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Memory kept, and the work for one arm's bonus at the end."""
+
+    kind: str
+    exact: bool
+    bytes: int
+    flops: int
+
+    def __str__(self) -> str:
+        how = "exact" if self.exact else "approximate"
+        return f"{self.kind} ({how}): {in_bytes(self.bytes)}, {self.flops:.2g} operations an arm"
+
+
+def prices(widths: Widths, rounds: int, sketch: Sketch = DEFAULT_SKETCH) -> dict[str, Price]:
+    """The price of every form at that many rounds; `sketch` where it is one's own.
+
+    >>> str(prices(((200, 10), (1, 200)), rounds=2000)["dual"])
+    'dual (exact): 24.6 MB, 5.6e+06 operations an arm'
+    """
+    return {kind: price(kind, widths, rounds, sketch) for kind in KINDS}
+
+
+def price(kind: str, widths: Widths, rounds: int, sketch: Sketch = DEFAULT_SKETCH) -> Price:
+    """The price of one form."""
+    p = sum(o * i for o, i in widths)
+    c = sum(o + i for o, i in widths)
+    m, t, r = widths[-1][1], rounds, sketch.size
+    match kind:
+        case "dual":
+            return Price(kind, True, 8 * (t * t // 2 + 128 * t + c * t), t * t + 2 * c * t)
+        case "primal":
+            return Price(kind, True, 44 * p * p, p * p)
+        case "diagonal":
+            return Price(kind, False, 24 * p, 3 * p)
+        case "last_layer":
+            return Price(kind, False, 44 * m * m, m * m)
+        case _:
+            return Price(kind, False, r * (72 * r + 16 * c), r * (2 * r + 2 * c))
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A bound on memory that a form asks before it allocates."""
+
+    widths: Widths
+    bytes: int = DEFAULT_LIMIT
+    horizon: int | None = None
+    sketch: Sketch = DEFAULT_SKETCH
+
+    def allows(self, kind: str, rounds: int) -> bool:
+        """Whether the form fits at that many rounds."""
+        return price(kind, self.widths, rounds, self.sketch).bytes <= self.bytes
+
+    def check_rounds(self, kind: str, rounds: int) -> None:
+        """Refuse a form that does not fit, with what the others would cost."""
+        if self.allows(kind, rounds):
+            return
+        at = max(rounds, self.horizon or 0)
+        all_prices = prices(self.widths, at, self.sketch)
+        others = "; ".join(str(price) for name, price in all_prices.items() if name != kind)
+        raise TooExpensive(
+            f"covariance {kind!r} must fit memory_limit = {in_bytes(self.bytes)}, but at {at} rounds it needs "
+            f"{in_bytes(all_prices[kind].bytes)}. The others: {others}. Choose one of them by name, or raise "
+            "memory_limit."
+        )
+
+    def unbounded(self) -> Limit:
+        """No limit, for a part of something whose price was checked."""
+        return replace(self, bytes=2**62)
+
+
+def in_bytes(count: int) -> str:
+    """A number of bytes for people.
+
+    >>> in_bytes(1_500_000)
+    '1.5 MB'
+    """
+    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.3g} {units[0]}"

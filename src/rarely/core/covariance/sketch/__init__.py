@@ -1,0 +1,1 @@
+"""Z of a sketch: some of the features stand for all."""

@@ -1,0 +1,1 @@
+"""What a policy is given: contexts, arms, rewards, and how they are read and scaled."""

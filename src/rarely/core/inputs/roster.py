@@ -1,0 +1,185 @@
+"""Arms with names, that come and go between rounds.
+
+    slot    0 … K − 1, K = blocks.arms    a name takes the next one when it is first opened, and keeps it for life
+
+What was learned of an arm is in Z, in the weights and in the history, all under its slot. So the arm of a
+decision *is* the slot, whichever arms are open by now, and a closed arm's slot passes to no other name. A slot that is
+not open has False in the mask, and NaN for a context: a mask that was forgotten is refused, not ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rarely.core.errors import InvalidContexts, InvalidInput, RosterFull, UnknownArm, check_whole
+from rarely.core.inputs.arm_blocks import ArmBlocks, read_numbers
+from rarely.core.types import Array, BoolArray, Decision
+
+
+class Offer(NamedTuple):
+    """The arms open now, as `select` takes them: `policy.select(*roster(rows))`."""
+
+    contexts: Array
+    """(K, dim) or (n, K, dim), NaN where no arm is open."""
+    mask: BoolArray
+    """(K,) or (n, K): which slots are open."""
+
+
+class Roster:
+    """Named arms over the slots of `blocks`, whose number is the most names there can ever be.
+
+    >>> from rarely import Affine, ArmBlocks, BatchNeuralUCB, FixedGrid, Roster
+    >>> roster = Roster(ArmBlocks(arms=3, rows=Affine.identity(1, constant=True)))
+    >>> roster.open("red")
+    0
+    >>> policy = BatchNeuralUCB(schedule=FixedGrid(horizon=40, batches=4), seed=0, **roster.settings)
+    >>> early = policy.select(*roster([[0.5]] * 10))
+    >>> policy.observe(early, [0.1] * 10)
+    >>> policy.update().accepted
+    True
+
+    An arm arrives in mid-stream, of which nothing is known yet, and the first one leaves:
+
+    >>> roster.open("blue")
+    1
+    >>> later = policy.select(*roster([0.5]))
+    >>> roster.close("red")
+    0
+    >>> roster.names, roster.name_of(early[0]), roster.name_of(later)
+    (('blue',), 'red', 'blue')
+    """
+
+    def __init__(self, blocks: ArmBlocks) -> None:
+        self.blocks = blocks
+        self._slots: dict[str, int] = {}
+        self._open = np.zeros(blocks.arms, np.bool_)
+        self._features = np.zeros((blocks.arms, 0 if blocks.features is None else blocks.features.dim))
+        """Of every slot, as they came; 0 until it is taken."""
+
+    def __repr__(self) -> str:
+        return f"<Roster: {', '.join(self.names) or 'none'} open; {len(self._slots)} of {self.blocks.arms} slots taken>"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arms open now, in the order of their slots."""
+        return tuple(name for name, slot in self._slots.items() if self._open[slot])
+
+    @property
+    def slots(self) -> dict[str, int]:
+        """The slot of every name that was ever open."""
+        return dict(self._slots)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """`ArmBlocks.settings`: what a policy must be made with."""
+        return self.blocks.settings
+
+    def open(self, name: str, features: Any = None) -> int:
+        """Open an arm, new or closed before, and say its slot.
+
+        An arm that is opened again has its former features unless new ones are given.
+        """
+        if not isinstance(name, str) or not name:
+            raise InvalidInput(f"an arm's name must be a string that is not empty; got {name!r}.")
+        slot = self._slots.get(name, len(self._slots))
+        if slot == self.blocks.arms:
+            raise RosterFull(
+                f"a name keeps its slot for life, and the {slot} slots are taken; got {name!r}. Open one of "
+                f"their names again, or go on with roster.wider({2 * slot}), which says how a policy follows."
+            )
+        if self._open[slot]:
+            raise InvalidInput(f"an arm that is opened must not be open; {name!r} is. To change it, close it first.")
+        if features is not None or name not in self._slots:
+            self._features[slot] = self._read(name, features)
+        self._slots[name] = slot
+        self._open[slot] = True
+        return slot
+
+    def close(self, name: str) -> int:
+        """Take an arm out of later rounds, and say its slot; rewards of its earlier ones may still come."""
+        slot = self.slot_of(name)
+        if not self._open[slot]:
+            raise UnknownArm(f"an arm that is closed must be open; {name!r} is closed already.")
+        self._open[slot] = False
+        return slot
+
+    def slot_of(self, name: str) -> int:
+        """The index of an arm, open or closed, in every decision."""
+        if name not in self._slots:
+            known = ", ".join(self._slots) or "none"
+            raise UnknownArm(f"an arm must have been opened before; got {name!r}, and the names so far are: {known}.")
+        return self._slots[name]
+
+    def name_of(self, decision: Decision | Any) -> Any:
+        """str, or a list of n: the chosen arm's name, of a decision of any time, or of arms as it has them."""
+        slots = np.asarray(decision.arm if isinstance(decision, Decision) else decision)
+        if slots.dtype.kind not in "iu" or slots.ndim > 1:
+            raise UnknownArm(f"name_of needs a decision, or whole numbers of arms; got {decision!r}.")
+        names = tuple(self._slots)
+        unknown = slots[(slots < 0) | (slots >= len(names))]
+        if unknown.size:
+            raise UnknownArm(
+                f"an arm must be one of the {len(names)} slots taken so far; got {unknown.flat[0]}. Is this the roster "
+                "that the decision was made with? A logged sample has the arm -1 and no name."
+            )
+        return [names[slot] for slot in slots] if slots.ndim else names[slots]
+
+    def __call__(self, rows: Any) -> Offer:
+        """The arms open now for one row (r,) or n of them, (n, r)."""
+        if not self._open.any():
+            raise InvalidContexts("a round must have at least one arm; open one first.")
+        contexts = self.blocks(rows, None if self.blocks.features is None else self._features)
+        contexts[..., ~self._open, :] = np.nan
+        return Offer(contexts, np.broadcast_to(self._open, contexts.shape[:-1]).copy())
+
+    def wider(self, capacity: int) -> Roster:
+        """The same arms in the same slots, with room for more.
+
+        A policy is made for one `dim`. A policy for the wider roster can start with what the old one saw, because a
+        context padded with zeros belongs to the same arm there::
+
+            contexts, rewards = policy.history.observed()
+            wider = roster.wider(capacity)
+            padded = np.pad(contexts, ((0, 0), (0, wider.blocks.dim - policy.dim)))
+            policy = BatchNeuralUCB.from_log(padded, rewards, schedule=…, **wider.settings)
+        """
+        check_whole("capacity", capacity, self.blocks.arms)
+        mine = self.describe()
+        return Roster.from_description(mine | {"blocks": mine["blocks"] | {"arms": capacity}})
+
+    def describe(self) -> dict[str, Any]:
+        """The roster as JSON. Keep it whenever an arm was opened, before the next decision, beside `policy.save`."""
+        arms = [
+            {"name": name, "open": bool(self._open[slot]), "features": self._features[slot].tolist()}
+            for name, slot in self._slots.items()
+        ]
+        return {"blocks": self.blocks.describe(), "arms": arms}
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any]) -> Roster:
+        """The inverse of `describe`."""
+        roster = cls(ArmBlocks.from_description(description["blocks"]))
+        for arm in description["arms"]:
+            roster.open(arm["name"], arm["features"] or None)
+            if not arm["open"]:
+                roster.close(arm["name"])
+        return roster
+
+    def _read(self, name: str, features: Any) -> Array:
+        if self.blocks.features is None:
+            if features is not None:
+                raise InvalidInput(
+                    f"this roster's arms have no features of their own, but {name!r} brings some; make its ArmBlocks "
+                    "with features=, and layout 'hybrid' or 'shared'."
+                )
+            return np.empty(0)
+        array = read_numbers([] if features is None else features, f"features of {name!r}")
+        if array.shape != (self.blocks.features.dim,) or not np.isfinite(array).all():
+            came = "none" if features is None else repr(features)
+            raise InvalidInput(
+                f"features of {name!r} must be {self.blocks.features.dim} finite numbers, because its ArmBlocks "
+                f"scale so many; got {came}."
+            )
+        return array

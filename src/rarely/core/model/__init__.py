@@ -1,0 +1,1 @@
+"""The network, and the features that its gradient gives."""

@@ -1,0 +1,404 @@
+"""The flow that every policy shares: select, observe, due, update.
+
+    select    contexts → means and factors → bonuses under the frozen Z (or the running one) → arms → running Z
+    observe   rewards, late, out of order, or never
+    due       whether the schedule has ended the batch
+    update    learn from the rewards that are in, freeze the next version
+
+Everything that a policy knows is one `PolicyState`. A call computes the next state and ends by assigning it, so a
+call that raises or is interrupted has changed nothing. `select`, `observe` and `update` are for one thread at a
+time: a second one gets `PolicyBusy`. The others read one state and may be called meanwhile.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import secrets
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from rarely.core.choice.confidence_radius import Beta, radius_at
+from rarely.core.choice.random_stream import Seeded, read_generator
+from rarely.core.choice.rules import Chooser
+from rarely.core.covariance import Covariance, ErrorBound, Kind, Sketch
+from rarely.core.errors import (
+    InvalidContexts,
+    InvalidInput,
+    PolicyBusy,
+    check_choice,
+)
+from rarely.core.inputs.contexts import ContextReader, Rounds
+from rarely.core.inputs.forgetting import Forgetting, check_forgetting
+from rarely.core.inputs.history import History, read_log
+from rarely.core.policies.agreement import Parts, check_agreement
+from rarely.core.policies.clock import BatchClock
+from rarely.core.policies.deciding import decide, rounds_at_once
+from rarely.core.policies.frozen import FrozenPolicy
+from rarely.core.policies.learner import Learner
+from rarely.core.policies.maker import CovarianceMaker
+from rarely.core.policies.offered import Offered
+from rarely.core.policies.scored_arms import Scores, whole
+from rarely.core.policies.state import PolicyState
+from rarely.core.policies.update_record import UpdateRecord, read_records
+from rarely.core.policies.updating import start_from_log, update
+from rarely.core.saving import archive
+from rarely.core.saving.fields import Fields
+from rarely.core.schedules import Budget, Schedule, schedule_from
+from rarely.core.types import Array, Arrays, Decision
+
+Ties = Literal["lowest", "random"]
+WithinBatch = Literal["frozen", "running"]
+
+
+class Policy(ABC):
+    """A contextual bandit whose policy is frozen between updates, of which there are few."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        *,
+        schedule: Schedule,
+        covariance: Kind | Sketch,
+        ridge: float,
+        beta: Beta,
+        chooser: Chooser,
+        seed: Seeded,
+        memory_limit: int,
+        forgetting: Forgetting | None = None,
+        within_batch: WithinBatch = "frozen",
+        maker: Callable[..., CovarianceMaker] = CovarianceMaker,
+    ) -> None:
+        if not isinstance(schedule, Schedule):
+            raise InvalidInput(f"schedule must be a Schedule, such as FixedGrid(horizon, batches); got {schedule!r}.")
+        check_forgetting(forgetting)
+        check_choice("within_batch", within_batch, WithinBatch)
+        clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
+        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon)
+        self._beta: Beta = beta
+        self._seed, self._scratch = seed.setting, seed.generator
+        empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
+        radius = radius_at(beta, learner.occasion(1, empty))
+        self._state = PolicyState(
+            FrozenPolicy(learner, empty, radius, float(ridge), chooser, within_batch == "running"),
+            clock,
+            History(learner.dim, forgetting),
+            seed.generator.bit_generator.state,
+            ContextReader(learner.dim, learner.fits_scale),
+        )
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        self._life = secrets.token_hex(8)
+        self._caller: dict[str, list[int]] = {}
+
+    @classmethod
+    def from_log(cls, contexts: Any, rewards: Any, *, dim: int | None = None, **settings: Any) -> Self:
+        """A policy whose version 0 is already trained on (n, d) logged contexts and their rewards.
+
+        `settings` are the constructor's, and `dim` the log's if it is given. The log counts in Z, with features at the
+        initial weights, and in the history, before round 1; the schedule counts from round 1 on. The training is
+        the first record of `updates`, with version 0 and round 0.
+        """
+        rows, values = read_log(contexts, rewards)
+        if dim not in (None, rows.shape[1]):
+            raise InvalidContexts(f"logged contexts must have shape (n, {dim}), because dim={dim}; got {rows.shape}.")
+        make: Any = cls
+        policy: Self = make(dim=rows.shape[1], **settings)
+        state = start_from_log(policy._state, policy._maker, policy._beta, rows, values)
+        policy._state = replace(state, reader=state.reader.after_log(contexts))
+        return policy
+
+    # --- identity
+
+    def __repr__(self) -> str:
+        stands = f"version {self.version}, round {self.round}, {self.missing} rewards missing"
+        return f"<{type(self).__name__}: {stands}{', due' if self.due else ''}>"
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON, the seed included: `type(policy)(**policy.settings())` starts anew.
+
+        A `beta` that is a function cannot be JSON: give it again beside the others.
+        """
+
+    def fingerprint(self) -> str:
+        """A SHA-256 over settings and state: equal for equal policies, in every process and after every file.
+
+        The lives of the policy (see `Decision.life`) are no part of it, nor are the names of the loops that trained.
+        """
+        header, arrays = self._content(self._state)
+        header["updates"] = [{k: v for k, v in update.items() if k != "loops"} for update in header["updates"]]
+        header["history"] = {name: value for name, value in header["history"].items() if name != "lives"}
+        digest = hashlib.sha256(json.dumps(header, sort_keys=True, default=archive.plain).encode())
+        for name, array in sorted(arrays.items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def __copy__(self) -> Self:
+        # A shallow copy would write into the rows of the original.
+        return copy.deepcopy(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For `pickle` and `copy`: all but the caller and the life, which the copy begins anew."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_caller", "_life")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin_life()
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a context."""
+        return self._learner.dim
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule, under its budget."""
+        return self._state.clock.budget
+
+    @property
+    def version(self) -> int:
+        """The frozen policy in use, 0 … B−1."""
+        return self._state.clock.version
+
+    @property
+    def round(self) -> int:
+        """Rounds decided so far; the next decision is round + 1."""
+        return self._state.history.rounds
+
+    @property
+    def due(self) -> bool:
+        """Whether the schedule has ended the batch; stays so until `update`."""
+        return self._state.clock.due
+
+    @property
+    def log_det(self) -> float:
+        """log det Z_t − log det λI of the running Z."""
+        return self._covariance.log_det
+
+    @property
+    def beta(self) -> float:
+        """The radius of the version in use."""
+        return self._state.frozen.radius
+
+    @property
+    def covariance(self) -> str:
+        """The form of Z in use."""
+        return self._covariance.kind
+
+    @property
+    def error_bound(self) -> ErrorBound | None:
+        """How far bonuses² and log det can be from those of the full Z; None where no bound is known.
+
+        A sketch works it out when asked, in about the time of an update of its matrix.
+        """
+        return self._covariance.error_bound
+
+    @property
+    def jitters(self) -> int:
+        """How often rounding had to be mended; see `JitterWarning`."""
+        return self._covariance.jitters
+
+    @property
+    def missing(self) -> int:
+        """Rounds whose rewards are not in."""
+        return self._state.history.missing
+
+    @property
+    def history(self) -> History:
+        """Chosen contexts, arms, versions and rewards, as they stand now."""
+        return self._state.history
+
+    @property
+    def updates(self) -> tuple[UpdateRecord, ...]:
+        """What is on record about each update, rejected ones too; first about version 0, if a log trained it."""
+        return self._state.updates
+
+    @property
+    def _learner(self) -> Learner:
+        return self._state.frozen.learner
+
+    @property
+    def _covariance(self) -> Covariance:
+        return self._state.frozen.covariance
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A call that changes the policy, refused at once while another one is under way."""
+        # Waiting would be correct too, but would hide that threads share a policy. `setdefault` is one step for all
+        # threads. An interrupt between the end of a call and `pop` leaves an entry of this thread that is no call.
+        own = [threading.get_ident()]
+        entry = self._caller.setdefault("call", own)
+        if entry is not own and (entry != own or self._calls_under_way() > 1):
+            raise PolicyBusy(
+                "select, observe and update must be called by one thread at a time; another call on this policy is "
+                "under way. Put a lock around the policy, or give every thread a policy of its own."
+            )
+        try:
+            yield
+        finally:
+            self._caller.pop("call", None)
+
+    def _calls_under_way(self) -> int:
+        """How many calls of this thread are changing the policy, the one that asks included."""
+        codes = {getattr(Policy, name).__code__ for name in ("select", "observe", "update")}
+        frames = (frame for frame, _ in traceback.walk_stack(None))
+        return sum(frame.f_code in codes and frame.f_locals.get("self") is self for frame in frames)
+
+    # --- deciding
+
+    def score(self, contexts: Any, mask: Any = None) -> Scores:
+        """Means and bonuses under the frozen version: pure, no round."""
+        state = self._state
+        rounds = state.reader.read(contexts, mask)
+        parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
+        assessed = [state.frozen.facing(part).assess(part) for part in parts]
+        return Scores(_joined([a.means for a in assessed], rounds), _joined([a.bonuses for a in assessed], rounds))
+
+    def probabilities(self, contexts: Any, mask: Any = None) -> Array:
+        """The probability of every arm under the frozen version, (K,) or (n, K), 0 where no arm is: pure, no round."""
+        state = self._state
+        rounds = state.reader.read(contexts, mask)
+        parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
+        chances = [state.frozen.facing(part).assess(part).probabilities(state.frozen.rule) for part in parts]
+        return _joined(chances, rounds)
+
+    def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
+        """Decide one round, or n under the frozen version.
+
+        `contexts` is (K, d), (n, K, d) or a list of (K_i, d); `mask` says which arms are there. With
+        `until_due` the rounds up to and including the one that ends the batch are decided, and no more.
+        """
+        with self._alone():
+            before = self._state
+            rounds = before.reader.read(contexts, mask)
+            reader = before.reader.after(contexts, rounds)
+            after, decision = decide(
+                before, rounds, reader, self._maker, self._scratch, life=self._life, until_due=until_due
+            )
+            self._state = after
+        return decision
+
+    # --- learning
+
+    def observe(
+        self, decision: Decision | None = None, rewards: Any = None, *, rounds: Any = None, ids: Any = None
+    ) -> None:
+        """Tell rewards: of a decision, whole or sliced; now, later, in any order.
+
+        A decision is compared with the one on record, and refused if this policy did not make it or has lost it
+        in a crash. Where the decision itself is not at hand, `ids=` takes what `decision.id` gave, which is as safe and
+        survives a restart. `rounds=` takes bare round numbers: nothing is compared, and after a crash the number of
+        a lost decision belongs to a later one, so use it only where that cannot happen.
+        """
+        if decision is not None and not isinstance(decision, Decision):
+            raise InvalidInput(
+                f"observe takes the decision that select gave, and its rewards; got {type(decision).__name__}. For "
+                "decisions that are not at hand: observe(ids=decision_ids, rewards=…), or observe(rounds=…, rewards=…)."
+            )
+        if sum(given is not None for given in (decision, rounds, ids)) != 1:
+            raise InvalidInput("observe takes one of decision, rounds= and ids=, and the rewards that belong to it.")
+        with self._alone():
+            state = self._state
+            if decision is not None:
+                history = state.history.with_rewards_of(decision, rewards)
+            elif ids is not None:
+                history = state.history.with_rewards_by_id(ids, rewards)
+            else:
+                history = state.history.with_rewards(rounds, rewards)
+            self._state = replace(state, history=history)
+
+    def update(self, *, force: bool = False) -> UpdateRecord:
+        """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.
+
+        A training that made things worse is rejected: no version is spent, the frozen policy stays, the
+        record says why, and the schedule starts afresh from here. The same holds, with a `NothingToLearnWarning`, where
+        an update is due and no reward came since the last; an update that is not due is then refused. With `force` it
+        takes place: the bonuses then know the rounds since, and a policy that tunes itself judges its candidates by
+        further held-out rewards.
+        """
+        with self._alone():
+            after, record = update(self._state, self._maker, self._beta, force=force)
+            self._state = after
+        return record
+
+    # --- saving
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write every number of the state to one file, at any moment; `rarely.load` brings it back.
+
+        The file takes the place of an earlier one in one step, and is on the disk when `save` returns: after a crash
+        there is the old file or the new one, whole. A new file gets the mode 0666 less the umask, and a file that
+        exists keeps its own; a symbolic link stays, and the file that it leads to is replaced. While it is written, a
+        temporary file `.rarely-….part` lies beside it, which the next save removes if the process was killed.
+        """
+        schedule_from(self.schedule.describe())  # a schedule that `load` does not know is refused now
+        archive.write(path, *self._content(self._state))
+
+    def _content(self, state: PolicyState) -> tuple[dict[str, Any], Arrays]:
+        """Header and arrays of a saved policy."""
+        learner_numbers, learner_arrays = state.frozen.learner.state()
+        covariance_numbers, covariance_arrays = state.frozen.covariance.state()
+        history_numbers, history_arrays = state.history.state()
+        header = {
+            "policy": type(self).__name__,
+            "settings": self.settings(),
+            "generator": state.random,
+            "version": state.clock.version,
+            "due": state.clock.due,
+            "base_round": state.clock.base_round,
+            "base_log_det": state.clock.base_log_det,
+            "radius": state.frozen.radius,
+            "updates": [record.describe() for record in state.updates],
+            "learned": state.learned,
+            "offered": state.offered.describe(),
+            "reader": state.reader.describe(),
+            "learner": learner_numbers,
+            "covariance": covariance_numbers,
+            "history": history_numbers,
+        }
+        arrays = {f"learner.{k}": v for k, v in learner_arrays.items()}
+        arrays |= {f"covariance.{k}": v for k, v in covariance_arrays.items()}
+        arrays |= {f"history.{k}": v for k, v in history_arrays.items()}
+        return header, arrays
+
+    def _restore(self, saved: Fields, seed: Any) -> None:
+        """Take over a saved state; this policy is new, and made with the saved settings."""
+        frozen, clock, history = self._state.frozen, self._state.clock, self._state.history
+        dim, fits_scale, start = frozen.learner.dim, frozen.learner.fits_scale, frozen.radius
+        history = history.restored(saved.inner("history"))
+        clock = clock.restored(saved, history.rounds)
+        updates = read_records(saved, dim)
+        # Version 0.1 did not keep how many rewards the last update had.
+        accepted = [history.logged, *(record.samples for record in updates if record.accepted)]
+        learned = saved.whole("learned") if saved.since(2, "learned") else accepted[-1]
+        reader = ContextReader(dim, fits_scale)
+        if saved.since(2, "reader"):
+            reader = ContextReader.restored(dim, fits_scale, saved.inner("reader"))
+        trained = clock.version > 0 or history.logged > 0
+        learner = frozen.learner.restored(saved.inner("learner"), history, trained=trained)
+        frozen.covariance.restore(*saved.part("covariance"))
+        frozen = replace(frozen, learner=learner, radius=saved.number("radius", least=0))
+        check_agreement(saved, Parts(frozen, clock, history, updates, learned), self._beta, start)
+        self._seed, self._scratch = seed, read_generator(saved)
+        random = self._scratch.bit_generator.state
+        offered = Offered()
+        if saved.since(2, "offered"):
+            offered = Offered.restored(saved.inner("offered"), history.rounds - clock.base_round)
+        self._state = PolicyState(frozen, clock, history, random, reader, updates, offered, learned)
+
+
+def _joined(parts: list[Array], rounds: Rounds) -> Array:
+    joined = whole(parts)
+    return joined[0] if rounds.single else joined

@@ -1,0 +1,134 @@
+"""Rounds decided under a frozen version: the state before them, the state after them, and their decision.
+
+contexts → means and factors → bonuses under the frozen Z → arms; chosen factors → running Z → log det → due?
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from rarely.core.choice.random_stream import Draws
+from rarely.core.choice.rules import drawn
+from rarely.core.errors import UpdateDue
+from rarely.core.inputs.contexts import ContextReader, Rounds
+from rarely.core.policies.frozen import FrozenPolicy
+from rarely.core.policies.maker import CovarianceMaker
+from rarely.core.policies.scored_arms import likeliest
+from rarely.core.policies.state import PolicyState
+from rarely.core.policies.turns import in_turn
+from rarely.core.types import Array, Decision, IntArray
+
+SOME_TURNS = 64
+"""Candidates that are measured together, however few rounds there have been."""
+
+
+class Chosen(NamedTuple):
+    """Some consecutive rounds as they were decided."""
+
+    means: Array
+    bonuses: Array
+    probabilities: Array
+    arms: IntArray
+    contexts: Array
+    """(n, d): those of the chosen arms."""
+
+
+def decide(
+    state: PolicyState,
+    rounds: Rounds,
+    reader: ContextReader,
+    maker: CovarianceMaker,
+    generator: np.random.Generator,
+    *,
+    life: str,
+    until_due: bool,
+) -> tuple[PolicyState, Decision]:
+    """The state after these rounds, and their decision; `generator` is scratch."""
+    if until_due and state.clock.due:
+        raise UpdateDue(
+            f"until_due asks for rounds of an open batch, but version {state.clock.version}'s batch has ended; "
+            "call update() first, or select without until_due to go on under the frozen version."
+        )
+    frozen, clock, history, offered = state.frozen.fork(), state.clock, state.history, state.offered
+    draws = Draws(generator, state.random) if frozen.rule.draws else None
+    done: list[Chosen] = []
+    now = history.rounds
+
+    def at_once() -> int:
+        most = 1 if frozen.learner.follows else rounds_at_once(frozen, rounds)
+        return min(most, clock.lookahead(now, frozen.covariance.log_det)) if until_due else most
+
+    for part in rounds.parts(at_once):
+        frozen = frozen.facing(part)
+        assessed, covariance = frozen.assess(part), frozen.covariance
+        uniforms = None if draws is None else draws.peek(len(part))
+        if frozen.running and len(part) > 1:
+            arms, variances, probabilities = in_turn(assessed, part, covariance, frozen.radius, frozen.rule, uniforms)
+        else:
+            variances, probabilities = assessed.variances, assessed.probabilities(frozen.rule)
+            arms = likeliest(probabilities) if uniforms is None else drawn(probabilities, uniforms)
+        rows = part.row_of(arms)
+        if frozen.learner.follows:
+            chosen = np.concatenate([history.contexts, *(each.contexts for each in done), part.rows[rows]])
+            frozen = _following(frozen.with_learner(frozen.learner.seen(part.rows, 1)), maker, chosen)
+            keep, end = 1, clock.first_due(now, np.array([frozen.covariance.log_det]))
+        else:
+            proposal = covariance.propose(assessed.chosen(rows, covariance))
+            end = clock.first_due(now, proposal.log_dets)
+            keep = len(part) if end is None or not until_due else end + 1
+            covariance.accept(proposal, keep)
+            frozen = frozen.with_learner(frozen.learner.seen(part.rows_until(keep), keep))
+        if end is not None:
+            clock = clock.ended()
+        if draws is not None:
+            draws.keep(keep)
+        offered = offered.also(variances[:keep], assessed.priors[:keep], arms[:keep])
+        scores = assessed.means[:keep], frozen.radius * np.sqrt(variances[:keep]), probabilities[:keep]
+        done.append(Chosen(*scores, arms[:keep], part.rows[rows[:keep]]))
+        now += keep
+        if until_due and clock.due:
+            break
+
+    means, bonuses, probabilities, arms, chosen = _joined(done)
+    known, each = np.empty((len(arms), 3)), np.arange(len(arms))
+    for column, array in enumerate((probabilities, means, bonuses)):
+        known[:, column] = array[each, arms]
+    history = history.with_rounds(chosen, arms, clock.version, known, life)
+    random = state.random if draws is None else draws.state
+    after = PolicyState(frozen, clock, history, random, reader, state.updates, offered, state.learned)
+    start = now - len(arms) + 1
+    return after, Decision(
+        arm=int(arms[0]) if rounds.single else arms,
+        means=means[0] if rounds.single else means,
+        bonuses=bonuses[0] if rounds.single else bonuses,
+        version=clock.version if rounds.single else np.full(len(arms), clock.version),
+        round=start if rounds.single else np.arange(start, start + len(arms)),
+        probabilities=probabilities[0] if rounds.single else probabilities,
+        life=life,
+    )
+
+
+def rounds_at_once(frozen: FrozenPolicy, rounds: Rounds) -> int:
+    """Rounds that are well decided at a time."""
+    most = max(1, frozen.covariance.block() // rounds.arms)
+    if not frozen.running:
+        return most
+    if not frozen.covariance.additive:
+        return 1
+    # One reading of Z's factor for n rounds, t² numbers, against t·nK for each of them.
+    return min(most, max(1, math.isqrt(2 * frozen.covariance.rounds // rounds.arms), SOME_TURNS // rounds.arms))
+
+
+def _following(frozen: FrozenPolicy, maker: CovarianceMaker, contexts: Array) -> FrozenPolicy:
+    """The version whose scale has changed, with Z built again from all rounds so far."""
+    learner = frozen.learner
+    return replace(frozen, covariance=maker.of(learner.features, learner.widths, contexts))
+
+
+def _joined(done: list[Chosen]) -> Chosen:
+    """All rounds of a call in order."""
+    return done[0] if len(done) == 1 else Chosen(*(np.concatenate(arrays) for arrays in zip(*done, strict=True)))

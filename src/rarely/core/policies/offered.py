@@ -1,0 +1,74 @@
+"""The arms that were offered since the last update, chosen or not: how well each was known.
+
+v   (n, K)   φᵀZ⁻¹φ of every arm when its round was decided        v_0   (n, K)   ‖φ‖²/λ, before any data
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from rarely.core.saving.fields import CLOSE, Fields
+from rarely.core.types import Array, IntArray
+
+LEAST = 1e-30
+"""A variance whose logarithm is taken for one of 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Sums over the rounds since the last update."""
+
+    rounds: int = 0
+    arms: int = 0
+    unexplored: float = 0.0
+    """Σ v/v_0 over all arms."""
+    chosen: float = 0.0
+    """Σ log v over the arms that were chosen."""
+    least_known: float = 0.0
+    """Σ log v over the least known arm of each round, that of the largest v."""
+
+    def also(self, variances: Array, priors: Array, arms: IntArray) -> Offered:
+        """With rounds that chose these arms; NaN where no arm is."""
+        if not len(arms):
+            return self
+        known = np.maximum(variances, LEAST)
+        parts = np.minimum(variances / np.where(priors > 0, priors, np.inf), 1.0)
+        return Offered(
+            self.rounds + len(arms),
+            self.arms + int(np.count_nonzero(~np.isnan(variances))),
+            self.unexplored + float(np.nansum(parts)),
+            self.chosen + float(np.log(known[np.arange(len(arms)), arms]).sum()),
+            self.least_known + float(np.log(np.fmax.reduce(known, axis=1)).sum()),
+        )
+
+    @property
+    def share(self) -> float | None:
+        """How much of the variance before any data is left, from 0 to 1; None before any arm was offered."""
+        return self.unexplored / self.arms if self.arms else None
+
+    @property
+    def deviations(self) -> tuple[float, float] | None:
+        """√v of the chosen and of the least known arms, in the geometric mean; None before any arm was offered."""
+        if not self.rounds:
+            return None
+        return float(np.exp(0.5 * self.chosen / self.rounds)), float(np.exp(0.5 * self.least_known / self.rounds))
+
+    def describe(self) -> dict[str, Any]:
+        """The sums as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def restored(cls, saved: Fields, most: int) -> Offered:
+        """The saved sums; those of a batch that version 0.1 began lack its rounds."""
+        with saved:
+            rounds = saved.whole("rounds", most=most)
+            arms = saved.whole("arms", least=rounds)
+            unexplored = saved.number("unexplored", least=0.0, most=arms * (1 + CLOSE))
+            chosen, least_known = saved.number("chosen"), saved.number("least_known")
+            ordered = chosen <= least_known + CLOSE * (1 + abs(least_known))
+            saved.require(ordered, "chosen must not exceed least_known, the largest of each round")
+            saved.require(rounds > 0 or not (arms or chosen or least_known), "sums must be 0 before any round")
+            return cls(rounds, arms, unexplored, chosen, least_known)

@@ -1,0 +1,207 @@
+"""An update: the state before it, the state after it, and its record."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from rarely.core.choice.confidence_radius import Beta, NoiseRadius, radius_at
+from rarely.core.covariance import Covariance
+from rarely.core.errors import BudgetSpent, NothingToLearn, NothingToLearnWarning, ScheduleWarning, TrainingRejected
+from rarely.core.policies.clock import BatchClock
+from rarely.core.policies.learner import Learner, Lesson
+from rarely.core.policies.maker import CovarianceMaker
+from rarely.core.policies.offered import Offered
+from rarely.core.policies.state import PolicyState
+from rarely.core.policies.update_record import UpdateRecord
+from rarely.core.types import Array
+
+BOTH_SIDES = 1.959963984540054
+"""Standard deviations that leave 2.5 % of a Gaussian on either side."""
+
+
+def update(state: PolicyState, maker: CovarianceMaker, beta: Beta, *, force: bool) -> tuple[PolicyState, UpdateRecord]:
+    """Learn from the rewards that are in, and freeze the next version, or say why not."""
+    clock, history = state.clock, state.history
+    if clock.spent:
+        raise BudgetSpent(
+            f"the budget allows {clock.budget.batches} versions, and version {clock.version} is the last; "
+            "go on with select, or plan more batches."
+        )
+    lesson = (None if force else _nothing_new(state)) or state.frozen.learner.learn(history)
+    frozen, version, learned = state.frozen, clock.version, state.learned
+    if not lesson.reason:
+        version, learned = version + 1, history.arrived
+        covariance = _next_covariance(state, maker, lesson)
+        radius = _radius(beta, state, lesson.learner, covariance, version)
+        frozen = replace(frozen, learner=lesson.learner, covariance=covariance, radius=radius)
+    due = clock.explain(history.rounds, state.frozen.covariance.log_det)
+    clock = clock.restarted(history.rounds, frozen.covariance.log_det, version)
+    if due:
+        due = f"{due}; {clock.plan}"
+    after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered())
+    record = _record_of(after, lesson, _coverage(state), due, state.offered)
+    _warn_of_schedule(state.clock, clock, due, history.rounds)
+    return replace(after, updates=(*state.updates, record)), record
+
+
+def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows: Array, values: Array) -> PolicyState:
+    """The state whose version 0 is trained: the log is in the history and in Z, features taken at θ_0."""
+    learner = state.frozen.learner.seen(rows, len(rows)).scaled()
+    history = state.history.with_log(rows, values)
+    lesson = learner.learn(history)
+    if lesson.reason:
+        raise TrainingRejected(f"version 0 could not be trained on the log: {lesson.reason}.")
+    basis = lesson.basis or learner if history.forgetting is None else lesson.learner
+    ahead = state.clock.rounds_ahead(0, 0)
+    covariance = maker.of(basis.features, basis.widths, *history.remembered(), ahead)
+    covariance.freeze(ahead)
+    radius = _radius(beta, state, lesson.learner, covariance, version=0)
+    after = replace(
+        state,
+        frozen=replace(state.frozen, learner=lesson.learner, covariance=covariance, radius=radius),
+        clock=state.clock.restarted(0, covariance.log_det, 0),
+        history=history,
+        learned=history.arrived,
+    )
+    return replace(after, updates=(_record_of(after, lesson),))
+
+
+def _nothing_new(state: PolicyState) -> Lesson | None:
+    """A rejected lesson where no reward came since the last update."""
+    if state.history.arrived > state.learned:
+        return None
+    reason = f"no reward came {'since the last update' if state.learned else 'so far'}"
+    if not state.clock.due:
+        raise NothingToLearn(
+            f"an update must have something to learn from, and {reason}: it would spend a version of the budget "
+            "for nothing. Call observe first, or update(force=True)."
+        )
+    warnings.warn(
+        f"an update was due, but {reason}, so it was skipped: the version in use goes on, and no version of the "
+        "budget is spent. Tell rewards with observe.",
+        NothingToLearnWarning,
+        stacklevel=4,
+    )
+    return Lesson(state.frozen.learner, reason)
+
+
+def _next_covariance(state: PolicyState, maker: CovarianceMaker, lesson: Lesson) -> Covariance:
+    """The frozen matrix of the next version: the running one or, where features or weights changed, a new one."""
+    clock, history = state.clock, state.history
+    ahead = clock.rounds_ahead(history.rounds, clock.version + 1)
+    basis = lesson.basis if history.forgetting is None else lesson.learner
+    if basis is None:
+        covariance = state.frozen.covariance.fork()
+    else:
+        covariance = maker.of(basis.features, basis.widths, *history.remembered(), ahead)
+    covariance.freeze(ahead)
+    return covariance
+
+
+def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
+    """β of a version that has been trained and decides from the next round on."""
+    occasion = learner.occasion(state.history.rounds + 1, covariance)
+    occasion = replace(occasion, last=state.clock.budget.spent(version))
+    if isinstance(beta, NoiseRadius):  # nothing else asks for what follows, which takes all records and rewards
+        chosen, least_known = _deviations(state)
+        occasion = replace(
+            occasion,
+            spread=_largest_spread(state.history.rewards),
+            chosen=min(chosen, default=None),
+            least_known=least_known[-1] if least_known else None,
+            first_least_known=least_known[0] if least_known else None,
+        )
+    return radius_at(beta, occasion)
+
+
+def _deviations(state: PolicyState) -> tuple[list[float], list[float]]:
+    """√(φᵀZ⁻¹φ) of the arms chosen, and of the least known arms, in every batch so far."""
+    found = [(u.chosen, u.least_known) for u in state.updates if u.chosen is not None and u.least_known is not None]
+    now = state.offered.deviations
+    both = [*found, *([] if now is None else [now])]
+    return [chosen for chosen, _ in both], [least_known for _, least_known in both]
+
+
+def _largest_spread(rewards: Array) -> float:
+    """The largest standard deviation of the first n rewards over all n.
+
+    Rewards vary less once the same arms are chosen again and again, which says nothing about the others.
+    """
+    rewards = rewards[~np.isnan(rewards)]
+    if len(rewards) < 2:
+        return 0.0
+    rewards = rewards - rewards.mean()
+    count = np.arange(1, len(rewards) + 1)
+    mean, squares = np.cumsum(rewards) / count, np.cumsum(np.square(rewards)) / count
+    return float(np.sqrt(np.maximum(squares - np.square(mean), 0.0).max()))
+
+
+def _coverage(state: PolicyState) -> float | None:
+    """How many of this version's rewards lie within two deviations of what it predicted, as `UpdateRecord` says."""
+    noise, history = state.frozen.learner.noise, state.history
+    if noise is None:
+        return None
+    rewards, means = history.rewards, history.means
+    own = (history.versions == state.clock.version) & ~np.isnan(rewards) & ~np.isnan(means)
+    if not own.any():
+        return None
+    off = np.abs(rewards[own] - means[own])
+    return float(np.mean(off <= BOTH_SIDES * np.hypot(noise, history.bonuses[own])))
+
+
+def _warn_of_schedule(before: BatchClock, after: BatchClock, due: str, round: int) -> None:
+    """Warn if a trigger had to be rescued, or if the last version is in use before half of the rounds are decided."""
+    horizon, batches = after.budget.horizon, after.budget.batches
+    told = []
+    if "saturated" in due:
+        why = due.partition(";")[0]
+        told.append(f"{why}, so an update came anyway. Use Paced(horizon, batches), or a smaller log_ratio.")
+    ends = after.spent and not before.spent and not after.budget.plans_ahead
+    if ends and horizon is not None and 2 * round < horizon:
+        told.append(
+            f"the budget of {batches} versions is spent after {round} of {horizon} rounds, so the rest is decided "
+            "without learning. Paced(horizon, batches) keeps updates for later; or plan more batches."
+        )
+    for line in told:
+        warnings.warn(line, ScheduleWarning, stacklevel=4)
+
+
+def _record_of(
+    state: PolicyState,
+    lesson: Lesson,
+    coverage: float | None = None,
+    due: str = "",
+    offered: Offered | None = None,
+) -> UpdateRecord:
+    covariance = state.frozen.covariance
+    chosen, least_known = (None, None) if offered is None else offered.deviations or (None, None)
+    return UpdateRecord(
+        version=state.clock.version,
+        round=state.history.rounds,
+        accepted=not lesson.reason,
+        reason=lesson.reason,
+        samples=state.history.counted,
+        missing=state.history.missing,
+        log_det=covariance.log_det,
+        beta=state.frozen.radius,
+        covariance=covariance.kind,
+        jitters=covariance.jitters,
+        step_size=lesson.step_size,
+        attempts=lesson.attempts,
+        initial_loss=lesson.initial_loss,
+        final_loss=lesson.final_loss,
+        steps=lesson.steps,
+        skip=lesson.skip,
+        tuning=lesson.tuning,
+        rescaled=lesson.rescaled,
+        noise=state.frozen.learner.noise,
+        coverage=coverage,
+        loops=lesson.loops,
+        due=due,
+        unexplored=None if offered is None else offered.share,
+        chosen=chosen,
+        least_known=least_known,
+    )

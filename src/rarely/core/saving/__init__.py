@@ -1,0 +1,1 @@
+"""Files that hold a policy: the archive, its fields, and how a file is written."""
