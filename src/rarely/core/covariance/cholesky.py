@@ -265,7 +265,7 @@ class GrowingCholesky:
         self._places = ([linalg.address(a) for a in self._left], [linalg.address(a) for a in self._inverse])
 
     def fork(self) -> GrowingCholesky:
-        """A factor that starts with this one; see `Rows.fork`."""
+        """A factor that starts with this one; see `GrowableArray.fork`."""
         other = shallow(self)
         other._left, other._inverse = list(self._left), list(self._inverse)
         other._places = (list(self._places[0]), list(self._places[1]))

@@ -29,7 +29,7 @@ from rarely.core.errors import (
     UnknownRound,
     WrongDecision,
 )
-from rarely.core.growable_array import Rows, shallow
+from rarely.core.growable_array import GrowableArray, shallow
 from rarely.core.inputs.array_reader import read_real, read_whole
 from rarely.core.inputs.forgetting import Forgetting
 from rarely.core.saving.fields import Fields, shortened
@@ -66,12 +66,12 @@ class History:
 
     def __init__(self, dim: int, forgetting: Forgetting | None = None) -> None:
         self.forgetting = forgetting
-        self._contexts = Rows(dim)
-        self._arms, self._versions = Rows(None, np.int64), Rows(None, np.int64)
-        self._known = Rows(3)
+        self._contexts = GrowableArray(dim)
+        self._arms, self._versions = GrowableArray(None, np.int64), GrowableArray(None, np.int64)
+        self._known = GrowableArray(3)
         """Propensity, mean and bonus of the chosen arm."""
-        self._place = Rows(None, np.int64)
-        self._arrivals, self._values = Rows(None, np.int64), Rows(None)
+        self._place = GrowableArray(None, np.int64)
+        self._arrivals, self._values = GrowableArray(None, np.int64), GrowableArray(None)
         self._lives: tuple[tuple[int, str], ...] = ()
         """(row, life): from which row on a life of the policy decided; see `Decision.life`."""
         self.logged = 0

@@ -29,7 +29,7 @@ import numpy as np
 
 from rarely.core.choice.confidence_radius import Beta, radius_at
 from rarely.core.choice.random_stream import Seeded, read_generator
-from rarely.core.choice.rules import Chooser
+from rarely.core.choice.rules import ChoiceRule
 from rarely.core.covariance import Covariance, ErrorBound, Kind, Sketch
 from rarely.core.errors import (
     InvalidContexts,
@@ -37,7 +37,7 @@ from rarely.core.errors import (
     PolicyBusy,
     check_choice,
 )
-from rarely.core.inputs.contexts import ContextReader, Rounds
+from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
 from rarely.core.inputs.history import History, read_log
 from rarely.core.policies.agreement import Parts, check_agreement
@@ -47,7 +47,7 @@ from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.learner import Learner
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.offered import Offered
-from rarely.core.policies.scored_arms import Scores, whole
+from rarely.core.policies.scored_arms import Scores, concatenated
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import UpdateRecord, read_records
 from rarely.core.policies.updating import start_from_log, update
@@ -71,7 +71,7 @@ class Policy(ABC):
         covariance: Kind | Sketch,
         ridge: float,
         beta: Beta,
-        chooser: Chooser,
+        chooser: ChoiceRule,
         seed: Seeded,
         memory_limit: int,
         forgetting: Forgetting | None = None,
@@ -87,7 +87,7 @@ class Policy(ABC):
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
-        radius = radius_at(beta, learner.occasion(1, empty))
+        radius = radius_at(beta, learner.version_stats(1, empty))
         self._state = PolicyState(
             FrozenPolicy(learner, empty, radius, float(ridge), chooser, within_batch == "running"),
             clock,
@@ -399,6 +399,6 @@ class Policy(ABC):
         self._state = PolicyState(frozen, clock, history, random, reader, updates, offered, learned)
 
 
-def _joined(parts: list[Array], rounds: Rounds) -> Array:
-    joined = whole(parts)
+def _joined(parts: list[Array], rounds: RoundContexts) -> Array:
+    joined = concatenated(parts)
     return joined[0] if rounds.single else joined

@@ -8,9 +8,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from rarely.core.choice.confidence_radius import Beta, NoiseRadius, Occasion
+from rarely.core.choice.confidence_radius import Beta, NoiseRadius, VersionStats
 from rarely.core.choice.random_stream import Seed, seeded
-from rarely.core.choice.rules import Chooser, Mixture, Optimist, mixed
+from rarely.core.choice.rules import ChoiceRule, Mixture, UpperConfidence, with_exploration
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths, in_bytes
 from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_flag, check_whole
 from rarely.core.inputs.forgetting import Discount, Forgetting
@@ -19,16 +19,16 @@ from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely.core.model.features import Factors
 from rarely.core.model.network import Initial, Network, Scaling, Weights
 from rarely.core.policies.base import Policy, Ties, WithinBatch
-from rarely.core.policies.learner import Lesson, ScaledLearner, Standardised
+from rarely.core.policies.learner import FitResult, ScaledLearner, TrainingSet
 from rarely.core.policies.settings import decoded, encoded
 from rarely.core.saving.fields import DType, Fields
 from rarely.core.schedules import EveryRound, Schedule
-from rarely.core.training.gradient_descent import Optimiser, Plan, Precision, train
+from rarely.core.training.gradient_descent import Optimiser, Precision, TrainingPlan, train
 from rarely.core.training.sgd import train_singly
-from rarely.core.training.tuning import PATHS, RUNGS, Tuning, Validation, tune
+from rarely.core.training.tuning import SKIP_GRID, STEP_GRID, Tuning, Validation, tune
 from rarely.core.types import Array, Arrays
 
-Preset = Literal["practical", "paper", "code"]
+PresetName = Literal["practical", "paper", "code"]
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
 TUNED_HIDDEN = 200
@@ -38,7 +38,7 @@ _NOT_SETTINGS = ("self", "seed", "__class__")
 
 
 @dataclass(frozen=True)
-class Reading:
+class Preset:
     """One way to read the paper's experiments: what a preset sets where the user does not."""
 
     standardise_rewards: bool = False
@@ -48,15 +48,15 @@ class Reading:
     optimiser: Optimiser = "gradient_descent"
     precision: Precision = "float64"
 
-    def given(self, **knobs: Any) -> Reading:
+    def given(self, **knobs: Any) -> Preset:
         """The same with the user's own choices, where they are not None."""
         return replace(self, **{name: value for name, value in knobs.items() if value is not None})
 
 
-READINGS: dict[Preset, Reading] = {
-    "practical": Reading(standardise_rewards=True, precision="float32"),
-    "paper": Reading(),
-    "code": Reading(biases=True, scaling="standard", initial="uniform", optimiser="sgd"),
+PRESET_SETTINGS: dict[PresetName, Preset] = {
+    "practical": Preset(standardise_rewards=True, precision="float32"),
+    "paper": Preset(),
+    "code": Preset(biases=True, scaling="standard", initial="uniform", optimiser="sgd"),
 }
 
 
@@ -69,7 +69,7 @@ class NeuralLearner(ScaledLearner):
     weights: Weights
     scale: ContextScale
     rewards: RewardScale
-    plan: Plan
+    plan: TrainingPlan
     standardise_rewards: bool
     direction: Weights | None = None
     used_step: float | None = None
@@ -90,11 +90,11 @@ class NeuralLearner(ScaledLearner):
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
         return self.rewards.center + self.rewards.spread * values, factors
 
-    def learn(self, history: History) -> Lesson:
+    def learn(self, history: History) -> FitResult:
         ready = self.scaled()
-        samples = Standardised.of(history, ready.scale, rewards=self.standardise_rewards)
+        samples = TrainingSet.of(history, ready.scale, rewards=self.standardise_rewards)
         if samples.overflow:
-            return Lesson(self, samples.overflow)
+            return FitResult(self, samples.overflow)
         rows, x, y, weights, scale = samples
         if weights is not None:
             # Without biases u(cx) = c·u(x) for c > 0: scaled samples are weighted ones.
@@ -118,7 +118,7 @@ class NeuralLearner(ScaledLearner):
             used_step=outcome.step_size,
         )
         rescaled = self.scale.changed_columns(ready.scale)
-        return Lesson(
+        return FitResult(
             learner,
             outcome.reason,
             self._basis(learner) if rescaled or self._first else None,
@@ -126,7 +126,7 @@ class NeuralLearner(ScaledLearner):
             outcome.attempts,
             outcome.initial_loss,
             outcome.final_loss,
-            self.plan.steps if tuning is None else RUNGS[tuning.rung],
+            self.plan.steps if tuning is None else STEP_GRID[tuning.rung],
             network.skip,
             "" if tuning is None else tuning.explain(),
             rescaled,
@@ -147,15 +147,15 @@ class NeuralLearner(ScaledLearner):
         """Whether the weights are the initial ones."""
         return all(np.array_equal(w, v) for w, v in zip(self.weights, self.initial, strict=True))
 
-    def occasion(self, round: int, covariance: Covariance) -> Occasion:
+    def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
         step = self.used_step if self.used_step is not None else self.plan.step_size
-        return Occasion(
+        return VersionStats(
             round=round,
             features=covariance.rounds,
             log_det=covariance.frozen_log_det,
             ridge=self.plan.ridge,
             depth=self.network.depth,
-            steps=self.plan.steps if self.tuning is None else RUNGS[self.tuning.rung],
+            steps=self.plan.steps if self.tuning is None else STEP_GRID[self.tuning.rung],
             step=None if step is None else step * self.network.output_scale**2,
             # Until enough was held out, all that is known is the rewards' spread, of which noise is some part.
             noise=self.rewards.spread / 4 if self.noise is None and self.tuning is not None else self.noise,
@@ -210,10 +210,10 @@ class NeuralLearner(ScaledLearner):
             return self.network, None
         tuning, old = Tuning.restored(saved.inner("tuning"), history, trained=trained)
         # Format 1 does not tell the path's strength; with errors in it, it was there from the first round on.
-        skip = PATHS[tuning.path] if old else tuning.skip
+        skip = SKIP_GRID[tuning.path] if old else tuning.skip
         if saved.since(2, "skip"):
             skip = saved.number("skip")
-            saved.require(skip in (tuning.skip, PATHS[tuning.path]), "skip must be the strength of the path in use")
+            saved.require(skip in (tuning.skip, SKIP_GRID[tuning.path]), "skip must be the strength of the path in use")
         return replace(self.network, skip=skip), tuning
 
 
@@ -285,7 +285,7 @@ class BatchNeuralUCB(Policy):
         steps: int | None = None,
         step_size: float | None = None,
         covariance: Kind | Sketch = "auto",
-        preset: Preset = "practical",
+        preset: PresetName = "practical",
         context_scale: Affine | None = None,
         standardise_rewards: bool | None = None,
         biases: bool | None = None,
@@ -307,7 +307,7 @@ class BatchNeuralUCB(Policy):
         )
         # Everything that makes the policy again; the seed follows when it is drawn.
         self._settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
-        check_choice("preset", preset, Preset)
+        check_choice("preset", preset, PresetName)
         check_choice("ties", ties, Ties)
         check_flag("warm_start", warm_start)
         for name, flag in (("standardise_rewards", standardise_rewards), ("biases", biases)):
@@ -315,7 +315,7 @@ class BatchNeuralUCB(Policy):
                 check_flag(name, flag)
         check_whole("memory_limit", memory_limit, 1)
         practical = preset == "practical"
-        reading = READINGS[preset].given(
+        reading = PRESET_SETTINGS[preset].given(
             standardise_rewards=standardise_rewards,
             biases=biases,
             scaling=scaling,
@@ -357,7 +357,7 @@ class BatchNeuralUCB(Policy):
             scale=scale,
             rewards=RewardScale(),
             tuning=tuning,
-            plan=Plan(
+            plan=TrainingPlan(
                 ridge,
                 PLAIN_STEPS if steps is None else steps,
                 step_size,
@@ -374,7 +374,7 @@ class BatchNeuralUCB(Policy):
             covariance=covariance,
             ridge=ridge,
             beta=beta,
-            chooser=mixed(self._rule(ties), exploration),
+            chooser=with_exploration(self._rule(ties), exploration),
             seed=source,
             memory_limit=memory_limit,
             forgetting=forgetting,
@@ -385,8 +385,8 @@ class BatchNeuralUCB(Policy):
     _tuned_beta: NoiseRadius = TUNED_BETA
     _tuned_within_batch: WithinBatch = "running"
 
-    def _rule(self, ties: Ties) -> Chooser:
-        return Optimist(draws=ties == "random")
+    def _rule(self, ties: Ties) -> ChoiceRule:
+        return UpperConfidence(draws=ties == "random")
 
     @property
     def network(self) -> Network:
