@@ -23,8 +23,9 @@ import numpy as np
 from rarely import BatchNeuralUCB, DeterminantTrigger
 from rarely.core.inputs.scaling import RewardScale
 from rarely.core.model.network import Network
+from rarely.core.training.checkpoints import descend_to
 from rarely.core.training.gradient_descent import TrainingPlan, objective_of
-from rarely.core.training.tuning import FOLDS, SKIP_GRID, STEP_GRID, Tuning, descend_to
+from rarely.core.training.tuning import FOLDS, SKIP_GRID, STEP_GRID, Tuning
 from rarely.lab.problems import find_problem
 from tuning import LOG_RATIOS
 

@@ -19,9 +19,10 @@ import numpy as np
 
 from rarely.core.inputs.scaling import Affine, RewardScale
 from rarely.core.model.network import Network, Weights
+from rarely.core.training.checkpoints import descend_to
 from rarely.core.training.gradient_descent import STABLE as PLAIN_STABLE
 from rarely.core.training.gradient_descent import TrainingPlan, objective_of
-from rarely.core.training.tuning import STEP_GRID, descend_to
+from rarely.core.training.tuning import STEP_GRID
 from rarely.lab.catalogue import PAPER, PROBLEMS
 from rarely.worlds import World
 

@@ -16,7 +16,8 @@ from loops import folder_of_the_run, in_kind, kinds
 from oracle import descend as plain_descend
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NotPositiveDefinite
 from rarely.core import native
-from rarely.core.covariance.cholesky import GrowingCholesky, cholesky, whole_panels
+from rarely.core.covariance.cholesky import cholesky
+from rarely.core.covariance.growing_cholesky import GrowingCholesky, whole_panels
 from rarely.core.model.features import Factors, gram
 from rarely.core.model.network import Network
 from rarely.core.native import linalg

@@ -14,7 +14,7 @@ import pytest
 import loops
 from loops import STRICT, compiler, hook, rebuilt, using
 from rarely.core import native
-from rarely.core.covariance.cholesky import GrowingCholesky
+from rarely.core.covariance.growing_cholesky import GrowingCholesky
 from rarely.core.model.features import Factors, gram
 from rarely.core.model.network import Network
 from rarely.core.native import linalg, loader

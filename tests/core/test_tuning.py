@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 import rarely
 from rarely import AtRounds, BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, NeuralLinear, NoiseRadius
 from rarely.core.model.network import Network
+from rarely.core.training import checkpoints as checkpoints_module
 from rarely.core.training import tuning as module
+from rarely.core.training.checkpoints import descend_to
 from rarely.core.training.gradient_descent import TrainingPlan, objective_of, train
 from rarely.core.training.objective import MomentumState
 from rarely.core.training.tuning import (
@@ -24,7 +26,6 @@ from rarely.core.training.tuning import (
     SKIP_GRID,
     STEP_GRID,
     Tuning,
-    descend_to,
     split_mix,
     tune,
 )
@@ -228,7 +229,7 @@ def test_the_first_training_tries_each_path_on_one_fold_and_later_ones_take_turn
 
 
 def test_trials_that_never_succeed_end(descents, monkeypatch):
-    monkeypatch.setattr(module, "STABLE", 1e30)
+    monkeypatch.setattr(checkpoints_module, "STABLE", 1e30)
     net = Network(2, 8, skip=SKIP_GRID[0])
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEW + 1, linear=True, dim=2)
     outcome, tuning = tune(net, theta, x, y, np.arange(FEW + 1), PLAN, Tuning())
@@ -340,7 +341,7 @@ def test_a_descent_notes_where_it_stood_at_each_rung():
 
 
 def test_a_descent_that_rises_is_tried_with_smaller_steps(monkeypatch):
-    monkeypatch.setattr(module, "STABLE", 64.0)
+    monkeypatch.setattr(checkpoints_module, "STABLE", 64.0)
     net = Network(3, 12, skip=3.0)
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
     checkpoints = descend_to(objective_of(net, theta, x, y, PLAN), (5, 20))
@@ -350,7 +351,7 @@ def test_a_descent_that_rises_is_tried_with_smaller_steps(monkeypatch):
 
 
 def test_a_descent_that_never_falls_is_refused(monkeypatch):
-    monkeypatch.setattr(module, "STABLE", 1e30)
+    monkeypatch.setattr(checkpoints_module, "STABLE", 1e30)
     net = Network(3, 12, skip=3.0)
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
     outcome = descend_to(objective_of(net, theta, x, y, PLAN), (5,)).outcome(net)

@@ -16,7 +16,7 @@ from rarely.bench.measure import Benchmark, Figure, NotMeasured, Tell
 from rarely.bench.operations import training_pass
 from rarely.bench.yardstick import product_rate, seconds_of
 from rarely.core.policies import BatchNeuralUCB, NeuralUCB
-from rarely.core.policies.neural import PresetName
+from rarely.core.policies.presets import PresetName
 from rarely.core.schedules import DeterminantTrigger, FixedGrid
 from rarely.lab.environment import PACKAGE
 from rarely.worlds import Cosine, Rounds

@@ -10,7 +10,7 @@ import numpy as np
 
 from rarely.core.policies import BatchNeuralUCB, LinUCB, NeuralUCB
 from rarely.core.policies.base import Policy
-from rarely.core.policies.neural import PresetName
+from rarely.core.policies.presets import PresetName
 from rarely.core.schedules import DeterminantTrigger, FixedGrid
 from rarely.lab.config import Cell, Configuration, Kind, Problem
 from rarely.worlds import DATASETS, Cosine, Quadratic, World

@@ -15,7 +15,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from rarely.core.policies.neural import PresetName
+from rarely.core.policies.presets import PresetName
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
 from rarely.worlds.table import Table, TableWorld, View

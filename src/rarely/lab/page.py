@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from rarely.core.policies.neural import PresetName
+from rarely.core.policies.presets import PresetName
 from rarely.lab import tables
 from rarely.lab.catalogue import FAIR
 from rarely.lab.claims import PRINTED_ROUNDS, Judged

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from rarely.core.errors import InvalidInput
-from rarely.core.policies.neural import PresetName
+from rarely.core.policies.presets import PresetName
 from rarely.lab.catalogue import configurations
 from rarely.lab.config import PRESETS, Cell, Problem
 from rarely.lab.pace import cost

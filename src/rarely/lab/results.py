@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rarely.core.policies.neural import PresetName
+from rarely.core.policies.presets import PresetName
 from rarely.core.types import Array
 from rarely.lab.catalogue import FAIR, PROBLEMS
 from rarely.lab.config import PRESETS, VIEWS, Configuration, Kind

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rarely.core.policies.neural import PresetName
+from rarely.core.policies.presets import PresetName
 from rarely.lab.claims import Judged
 from rarely.lab.config import PRESETS
 from rarely.lab.results import NEURAL, Comparison

@@ -15,8 +15,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import GrowingCholesky, is_symmetric, probe_of
+from rarely.core.covariance.cholesky import is_symmetric, probe_of
 from rarely.core.covariance.cost import Limit, Widths
+from rarely.core.covariance.growing_cholesky import GrowingCholesky
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal
 from rarely.core.growable_array import GrowableArray, shallow
 from rarely.core.model.features import Factors

@@ -18,7 +18,8 @@ from rarely.core.inputs.history import History
 from rarely.core.model.features import Factors
 from rarely.core.policies.base import Ties
 from rarely.core.policies.learner import FitResult
-from rarely.core.policies.neural import BatchNeuralUCB, NeuralLearner
+from rarely.core.policies.neural import BatchNeuralUCB
+from rarely.core.policies.neural_learner import NeuralLearner
 from rarely.core.policies.thompson import SAMPLED_BETA
 from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays

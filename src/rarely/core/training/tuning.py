@@ -35,16 +35,8 @@ from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import RewardScale
 from rarely.core.model.network import Network, Weights
 from rarely.core.saving.fields import CLOSE, Fields
-from rarely.core.training.gradient_descent import (
-    ATTEMPTS,
-    HOPELESS,
-    TrainingOutcome,
-    TrainingPlan,
-    allowed_loss,
-    objective_of,
-    refusal,
-)
-from rarely.core.training.objective import MomentumState, Objective
+from rarely.core.training.checkpoints import descend_to
+from rarely.core.training.gradient_descent import TrainingOutcome, TrainingPlan, objective_of
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 SKIP_GRID = (3.0, 0.0)
@@ -62,9 +54,6 @@ DOUBT = 0.5
 """Standard errors by which another candidate must be better."""
 RECENT = 10_000
 """Samples whose predictions are kept, the latest: enough to judge by, and bounded."""
-STABLE = 1.0
-"""A step with momentum is stable below 4/3 over the curvature."""
-SHRINK = 0.5
 SAME = 1e-12
 """Rewards that differ by less than this part of them do not differ."""
 
@@ -335,55 +324,3 @@ def split_mix(rows: IntArray) -> NDArray[np.uint64]:
     state = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ state >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return state ^ state >> np.uint64(31)
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """Where a descent stood at its rungs."""
-
-    reached: list[Weights]
-    step: float
-    attempts: int
-    initial_loss: float
-    final_loss: float
-    initial: Weights
-    loops: str
-
-    def outcome(self, network: Network) -> TrainingOutcome:
-        """As a training of its own."""
-        scale = network.output_scale**2
-        weights = self.reached[-1] if self.reached else self.initial
-        numbers = (self.step / scale, self.initial_loss, self.final_loss)
-        return TrainingOutcome(
-            weights=tuple(w.astype(np.float64) for w in weights),
-            reason="" if self.reached else refusal(self.attempts, *numbers),
-            step_size=self.step / scale,
-            attempts=self.attempts,
-            initial_loss=self.initial_loss,
-            final_loss=self.final_loss,
-            direction=None,
-            loops=self.loops,
-        )
-
-
-def descend_to(objective: Objective, rungs: tuple[int, ...]) -> Checkpoints:
-    """Descend with momentum from θ_0, and note the weights at the rungs.
-
-    A descent whose loss at a rung is above the initial one is tried again with a smaller step, and given up in the end.
-    """
-    curvature = objective.top_curvature(None)[0]
-    step, first = STABLE / (curvature + objective.ridge), objective.loss(objective.initial)
-    allowed = allowed_loss(objective, first, curvature)
-    for attempt in range(1, ATTEMPTS + 1):
-        at, reached, loss = MomentumState.at_rest(objective.initial), [], first
-        for rung in rungs:
-            with np.errstate(over="ignore", invalid="ignore"):
-                at, loss = objective.descend_with_momentum(at, step, rung - at.steps, HOPELESS * allowed)
-            if not loss <= allowed:
-                break
-            reached.append(at.weights)
-        if len(reached) == len(rungs):
-            break
-        step *= SHRINK if attempt < ATTEMPTS else 1.0
-    reached = reached if len(reached) == len(rungs) else []
-    return Checkpoints(reached, step, attempt, first, loss, objective.initial, objective.loops)

@@ -18,7 +18,8 @@ from typing import Self
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import GrowingCholesky, is_symmetric, pivoted
+from rarely.core.covariance.cholesky import is_symmetric, pivoted
+from rarely.core.covariance.growing_cholesky import GrowingCholesky
 from rarely.core.growable_array import GrowableArray, shallow
 from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.types import Array, Arrays, IntArray
