@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # The tests run in parallel processes; a BLAS that starts threads of its own in each would only fight.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: run lint test test-slow sanitize bench wheels wheel-test clean
+.PHONY: run lint test test-slow docs sanitize bench wheels wheel-test clean
 
 run: $(VENV)/.installed            ## the cosine problem, all configurations: out/quick/report.html
 	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out/quick
@@ -30,6 +30,13 @@ test: lint                         ## lint, types, arrows, doctests, tests; what
 
 test-slow: $(VENV)/.installed      ## the tests that take minutes
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow
+
+docs: $(VENV)/docs/.installed      ## the documentation in build/docs: no warnings, links that lead somewhere, code that runs
+	rm -rf build/docs
+	$(VENV)/docs/bin/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
+	$(VENV)/docs/bin/python docs/check_links.py build/docs
+	$(ONE_THREAD) $(VENV)/docs/bin/python -m pytest -q tests/test_docs.py tests/test_readme.py tests/test_tutorials.py
+	@echo "open build/docs/index.html"
 
 sanitize: $(VENV)/.installed       ## the compiled loops under AddressSanitizer with UBSan, then under ThreadSanitizer
 	set -e; for sanitizer in address,undefined thread; do \
@@ -68,6 +75,11 @@ wheel-test:                        ## the wheel of this machine in an empty envi
 $(VENV)/wheels/.installed:
 	$(PYTHON) -m venv $(VENV)/wheels
 	$(VENV)/wheels/bin/python -m pip install --quiet --disable-pip-version-check build 'hatchling>=1.25' ziglang==0.17.0
+	touch $@
+
+$(VENV)/docs/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/core/native/*.[ch])
+	$(PYTHON) -m venv $(VENV)/docs
+	$(VENV)/docs/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,docs]'
 	touch $@
 
 clean:

@@ -129,6 +129,14 @@ def test_what_a_workflow_makes_is_in_the_makefile(path):
         assert target in targets
 
 
+def test_the_documentation_is_built_by_a_job():
+    job = parsed(ROOT / ".github/workflows/checks.yml")["jobs"]["docs"]
+    assert [step["run"] for step in job["steps"] if "run" in step] == ["make docs PYTHON=python"]
+    tools = {re.match(r"[\w-]+", name)[0] for name in PROJECT["project"]["optional-dependencies"]["docs"]}
+    assert tools >= {"sphinx", "myst-parser", "furo"}
+    assert re.search(r"sphinx .*-W\b", read("Makefile"))
+
+
 def test_a_release_is_published_when_everything_is_checked_and_signed():
     release = parsed(ROOT / ".github/workflows/release.yml")
     assert release[True] == {"push": {"tags": ["v*"]}}  # YAML takes the word "on" for a truth value

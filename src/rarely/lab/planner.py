@@ -61,22 +61,42 @@ def plan(
 ) -> Plan:
     """Plan the updates of `horizon` rounds.
 
-        source          a `Log` (`Log.of` arrays, `Log.from_csv` a file), or a `World`
-        simulator       a function of a log's features to mean rewards (m, K); without one the log's rewards are
-                        fitted or, where it has none, imagined
-        noise           standard deviation of a reward around its mean; by default what the fit leaves or, of a
-                        simulator and of imagined rewards, half the spread of the means
-        policy          "neural", a plain network of 64 units and 100 steps; "default", BatchNeuralUCB with nothing set,
-                        which tunes itself and is slower; "linear", LinUCB. `settings` are the policy's own, such as
-                        hidden and ridge. The schedule belongs with these: make the policy with `**made.settings`
-        batches, runs   the values of B to simulate (2, 4, 8, … by default), and how often: nothing is sure below 5
-        max_rounds      longer horizons are simulated at so many rounds
-        max_contexts    of so many contexts at most the effective dimension is measured, fewer where they alone would
-                        take more than a quarter of `memory_limit`, in bytes
-        jobs            processes that simulate
+    Parameters
+    ----------
+    source
+        A `Log` (`Log.of` takes arrays, `Log.from_csv` a file) or a `World`.
+    horizon
+        The rounds to plan for.
+    simulator
+        A function from a log's features to mean rewards (m, K). Without one the plan fits the log's rewards or, where
+        the log has none, invents some and says so.
+    noise
+        Standard deviation of a reward around its mean. The default is what the fit leaves over or, with a simulator or
+        invented rewards, half the spread of the means.
+    policy, settings
+        "neural" is a plain network of 64 units and 100 steps; "default" is BatchNeuralUCB with nothing set, which tunes
+        itself and is slower; "linear" is LinUCB. `settings` are the policy's own arguments, such as hidden and ridge.
+        The planned schedule belongs to these settings: construct the policy with `**made.settings`.
+    batches, runs
+        The values of B to simulate (by default 2, 4, 8, …) and how often. Fewer than 5 runs support no firm answer.
+    max_rounds
+        A longer horizon is simulated at this many rounds.
+    max_contexts, memory_limit
+        The effective dimension is measured on at most `max_contexts` contexts, and on fewer where the contexts alone
+        would take more than a quarter of `memory_limit` bytes.
+    seed
+        Of all simulations.
+    jobs
+        Processes that simulate.
+    progress
+        Called with a stage, the steps done and their total.
 
+    Notes
+    -----
     The same seed gives the same plan.
 
+    Examples
+    --------
     >>> log = Log.of(np.random.default_rng(0).random((60, 2)), arms=2)
     >>> made = plan(log, horizon=60, policy="linear", batches=[2, 4], runs=2)
     >>> [(point.kind, point.batches) for point in made.frontier.points][:3]

@@ -84,7 +84,7 @@ class Estimate:
     rounds: int
     """Rounds that the value is a mean of."""
     effective_rounds: float
-    """(Σw)²/Σw²: how many rounds of the target itself would say as much, roughly. Of a difference, w is |w_a − w_b|."""
+    """(Σw)²/Σw²: how many rounds of the target itself would say about as much. In a difference, w is `|w_a − w_b|`."""
     largest_weight: float
     note: str
     """What to know before trusting it; empty when there is nothing."""
@@ -151,13 +151,18 @@ def dr(
     """Doubly robust: a model's rewards under the target, and what it got wrong, weighed as in `ips`.
 
     With exact propensities, none of them 0 where the target is not, it is unbiased whatever the model; a good one makes
-    it narrow. Arguments and errors are those of `ips`, and `model` is
+    it narrow. The other arguments and the errors are those of `ips`.
 
-        a function    fit(contexts, rewards) → predict, as `Ridge()` is one, the default. The model of a round is
-                      fitted on earlier rounds alone, so each term stays unbiased given the past though the logging
-                      policy learned. The first round has none before it and only teaches
-        (n, K)        rewards expected in every round of the log, from elsewhere than its rewards
+    Parameters
+    ----------
+    model
+        A function fit(contexts, rewards) → predict; `Ridge()`, the default, is one. The model of a round is fitted on
+        earlier rounds alone, so each term stays unbiased given the past although the logging policy learned. The first
+        round has no model and serves only to fit the next one. Or an (n, K) array: the rewards expected in every round
+        of the log, from a source other than its rewards.
 
+    Examples
+    --------
     >>> from rarely import Uniform
     >>> contexts, log = np.random.default_rng(0).normal(size=(400, 2, 1)), DecisionLog()
     >>> decision = Uniform(dim=1, seed=0).select(contexts)

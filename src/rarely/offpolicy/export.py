@@ -29,15 +29,25 @@ WHOLE = ("round", "version", "arm")
 def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, Any]:
     """The rounds whose rewards are in, as Open Bandit Pipeline's `bandit_feedback`.
 
-        context           (n, r) the recorded rows; without them (n, K·d) the arms' contexts side by side, 0 where
-                          no arm is
-        action_context    (K, K) one-hot: contexts of ours belong to an arm in a round, theirs to an arm for ever
-        position          (n,) zeros: one arm is shown
-        expected_reward   (n, K) if you know it, for each round of the log; None otherwise
-        pscore, pi_b      (n,) and (n, K, 1): the chosen arm's probability, and every arm's
+    Its rounds are those of `log.observed`; make an `action_dist` of Open Bandit Pipeline on the same rounds.
 
-    The rounds are those of `log.observed`: an `action_dist` of theirs is made on the same.
+    Parameters
+    ----------
+    log
+        The decisions and their rewards.
+    expected_reward
+        (n, K) for each round of the log, if it is known.
 
+    Returns
+    -------
+    dict
+        `context` has (n, r) recorded rows or, without them, the arms' contexts side by side, (n, K·d), 0 where an arm
+        is absent. `action_context` is one-hot, (K, K): here contexts belong to an arm in a round, there to an arm for
+        ever. `position` is 0 everywhere, because one arm is shown. `pscore` (n,) and `pi_b` (n, K, 1) are the
+        probabilities of the chosen arm and of every arm.
+
+    Examples
+    --------
     >>> from rarely import Uniform
     >>> log, policy = DecisionLog(), Uniform(dim=2, seed=0)
     >>> decision = policy.select([[1.0, 2.0], [3.0, 4.0]])

@@ -63,14 +63,22 @@ class DecisionLog:
     ) -> DecisionLog:
         """A log of decisions that something else made: rounds 1 … n in the order of time, all of version −1.
 
-            contexts        (n, K, d) with a `mask` of the arms that were there, or a list of (K_i, d)
-            arms, rewards   (n,) and (n,); a reward that never came is NaN
-            probabilities   (n, K): what the arms were drawn from, or
-            propensities    (n,): the chosen arms' alone. What is left of 1 goes to the other arms alike, which is a
-                            guess. Estimates weigh by the chosen arm's alone; but that the others could have been
-                            chosen, which they also check, is then taken on trust, and so are an exported `pi_b` and
-                            the log's own `probabilities` as a target of `dr`
+        Parameters
+        ----------
+        contexts
+            (n, K, d) with a `mask` of the arms that were there, or a list of (K_i, d).
+        arms, rewards
+            (n,) each; a reward that never came is NaN.
+        probabilities
+            (n, K): what the arms were drawn from. Give these or `propensities`.
+        propensities
+            (n,): the probabilities of the chosen arms alone. The other arms share the rest of 1 equally, which is a
+            guess. Estimates weigh by the chosen arm's probability alone, but their check that the other arms could
+            have been chosen then relies on the guess, as do an exported `pi_b` and the log's own `probabilities`
+            as a target of `dr`.
 
+        Examples
+        --------
         >>> contexts = [[[0.0], [1.0]], [[2.0], [3.0]]]
         >>> log = DecisionLog.from_arrays(contexts, arms=[1, 0], rewards=[5.0, np.nan], propensities=[0.75, 0.5])
         >>> log, log.probabilities

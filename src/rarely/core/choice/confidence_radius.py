@@ -54,7 +54,7 @@ class TheoremRadius:
 
     t − 1 is the number of features in Z, logged ones too. The last term is what J gradient steps leave
     undone; before any training of known η it takes the theorem's ηm = C₃/(tL + λ), t in place of T. A step
-    above 1/(mλ), which the theorem excludes, enters by |1 − ηmλ|. That λ ≥ S⁻² is the caller's affair.
+    above 1/(mλ), which the theorem excludes, enters by `|1 − ηmλ|`. The caller ensures λ ≥ S⁻².
 
     >>> radius = TheoremRadius(nu=0.5, S=1.0, delta=0.1, C1=1.0)
     >>> now = VersionStats(round=1, features=0, log_det=0.0, ridge=1.0, exact=True)

@@ -137,8 +137,8 @@ class Roster:
     def wider(self, capacity: int) -> Roster:
         """The same arms in the same slots, with room for more.
 
-        A policy is made for one `dim`. One for the wider roster starts with what the old one saw, for a context
-        padded with zeros is the same arm's there:
+        A policy is made for one `dim`. A policy for the wider roster can start with what the old one saw, because a
+        context padded with zeros belongs to the same arm there::
 
             contexts, rewards = policy.history.observed()
             wider = roster.wider(capacity)

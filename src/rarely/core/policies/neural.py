@@ -34,33 +34,51 @@ _NOT_SETTINGS = ("self", "seed", "__class__")
 class BatchNeuralUCB(Policy):
     """A neural network with upper confidence bounds, and at most B versions of it.
 
-        dim, schedule     d numbers in a context; when updates are due, and how many there may be
-        hidden, depth     m units (even) in each of L − 1 hidden layers; None is 200 of them where the policy tunes
-                          itself and 100 elsewhere
-        skip              the strength s of a linear path beside them, which adds s·c·x; None for none (or, where the
-                          policy tunes itself, for its own choice)
-        ridge, beta       λ of Z_1 = λI and of the training's penalty; the radius β in bonus = β·√(φᵀZ⁻¹φ):
-                          a number, a function of the round, a `TheoremRadius` or a `NoiseRadius`
-        steps, step_size  J gradient steps per update, of size η; None takes η from the curvature
-        covariance        "auto" (the cheaper exact one), "dual" (t×t), "primal" (p×p), or one of the
-                          approximations "sketched" (r×r; a `Sketch` sets r), "diagonal" and "last_layer"
-        preset            "practical": contexts scaled (from the first round on, and again at an update when the
-                          data have left their scale), a constant appended, rewards standardised, training in
-                          float32.
-                          "paper": the printed algorithm, contexts and rewards as they come, float64.
-                          "code": as the public NeuralUCB program (biases, no √m, uniform initial weights,
-                          descent on single samples that goes on from the last weights); its bonus
-                          √(λν·gᵀZ⁻¹g) is beta = √(λν)
-        seed              of the initial weights and of random ties; a number or a NumPy Generator
-        within_batch      "frozen": bonuses from Z as it was at the batch's start, so that the policy is one fixed
-                          function between updates, as in the paper. "running": bonuses from Z with every round so
-                          far, which needs no rewards (Desautels et al., 2014); means stay frozen, and the rounds of
-                          a batch spread. None is "running" where the policy tunes itself, "frozen" elsewhere
-        exploration       a `Mixture`, which gives every arm a part of all rounds, and so a probability above 0
-        forgetting        a `Window` or a `Discount`, for worlds that change
-        ties              "lowest" arm, or "random"
-        memory_limit      bytes that the covariance may take; what needs more is refused with the alternatives
+    Parameters
+    ----------
+    dim
+        d, numbers in a context.
+    schedule
+        When updates are due, and how many there may be.
+    hidden, depth
+        m units (an even number) in each of L − 1 hidden layers. `hidden=None` is 200 where the policy tunes itself and
+        100 elsewhere.
+    skip
+        The strength s of a linear path beside the network, which adds s·c·x. None is no path or, where the policy tunes
+        itself, its own choice.
+    ridge
+        λ of Z_1 = λI and of the penalty in training.
+    beta
+        The radius β in bonus = β·√(φᵀZ⁻¹φ): a number, a function of the round, a `TheoremRadius` or a `NoiseRadius`.
+    steps, step_size
+        J gradient steps in each update, of size η; `step_size=None` takes η from the curvature.
+    covariance
+        "auto" (the cheaper of the exact forms), "dual" (t×t), "primal" (p×p), or one of the approximations "sketched"
+        (r×r; a `Sketch` sets r), "diagonal" and "last_layer".
+    preset
+        "practical" scales contexts from the first round on, and again at an update when the data have left their
+        scale; it appends a constant, standardises rewards and trains in float32. "paper" is the printed algorithm:
+        contexts and rewards as they come, float64. "code" follows the public NeuralUCB program: biases, no √m, uniform
+        initial weights, descent on single samples that continues from the last weights; its bonus √(λν·gᵀZ⁻¹g) is
+        beta = √(λν).
+    seed
+        Of the initial weights and of random ties; a number or a NumPy Generator.
+    within_batch
+        "frozen" takes bonuses from Z as it was when the batch began, so that the policy is one fixed function between
+        updates, as in the paper. "running" takes them from Z with every round so far, which needs no rewards (Desautels
+        et al., 2014); means stay frozen, and the rounds of a batch spread. None is "running" where the policy tunes
+        itself and "frozen" elsewhere.
+    exploration
+        A `Mixture`, which gives every arm a share of all rounds and therefore a probability above 0.
+    forgetting
+        A `Window` or a `Discount`, for worlds that change.
+    ties
+        "lowest" arm, or "random".
+    memory_limit
+        Bytes that the covariance may take. A form that needs more is refused, and the error lists the alternatives.
 
+    Notes
+    -----
     Without `steps`, `skip` and `step_size` the practical policy tunes itself: each update chooses J and s by rewards
     that were held out (`rarely.core.training.tuning`), and its record says why and how well calibrated the version
     before was; `policy.tuning` has the losses. β is then a `NoiseRadius`: a small part of the noise and norm that were

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rarely.core.choice.confidence_radius import Beta, radius_at
+from rarely.core.choice.confidence_radius import Beta, NoiseRadius, radius_at
 from rarely.core.covariance import Covariance
 from rarely.core.errors import BudgetSpent, NothingToLearn, NothingToLearnWarning, ScheduleWarning, TrainingRejected
 from rarely.core.policies.clock import BatchClock
@@ -103,15 +103,17 @@ def _next_covariance(state: PolicyState, maker: CovarianceMaker, fit: FitResult)
 
 def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
     """β of a version that has been trained and decides from the next round on."""
-    chosen, least_known = _deviations(state)
-    stats = replace(
-        learner.version_stats(state.history.rounds + 1, covariance),
-        spread=_largest_spread(state.history.rewards),
-        chosen=min(chosen, default=None),
-        least_known=least_known[-1] if least_known else None,
-        first_least_known=least_known[0] if least_known else None,
-        last=state.clock.budget.spent(version),
-    )
+    stats = learner.version_stats(state.history.rounds + 1, covariance)
+    stats = replace(stats, last=state.clock.budget.spent(version))
+    if isinstance(beta, NoiseRadius):  # nothing else asks for what follows, which takes all records and rewards
+        chosen, least_known = _deviations(state)
+        stats = replace(
+            stats,
+            spread=_largest_spread(state.history.rewards),
+            chosen=min(chosen, default=None),
+            least_known=least_known[-1] if least_known else None,
+            first_least_known=least_known[0] if least_known else None,
+        )
     return radius_at(beta, stats)
 
 

@@ -20,16 +20,25 @@ class DeterminantTrigger(Schedule):
     Algorithm 1's adaptive scheme, the *rarely switching* rule of Abbasi-Yadkori et al. (2011). The paper
     compares determinants; they overflow, so we compare logarithms.
 
-        log_ratio   log q. The smaller, the more updates: their number is about the whole growth of
-                    log det, which `policy.log_det` shows, over log_ratio
-        batches     at most so many versions; None sets no limit
-        horizon     rounds planned for, if known: nothing is due once the last of them is decided
+    Parameters
+    ----------
+    horizon
+        Rounds planned for, if known: nothing is due after the last of them.
+    batches
+        The most versions that there may be; None sets no limit.
+    log_ratio
+        log q. The smaller it is, the more updates there are: about the whole growth of log det, which
+        `policy.log_det` shows, divided by `log_ratio`.
 
+    Notes
+    -----
     Where horizon and batches are known and the policy's `within_batch` is "running", the first batch also ends if log
     det has saturated: after T/B rounds, if at its mean pace so far it would not reach log_ratio before the horizon.
     Without that, a fixed set of arms, whose log det grows as log t, might never be learned from. A `ScheduleWarning`
     says so. With "frozen" the rule is the printed one.
 
+    Examples
+    --------
     >>> DeterminantTrigger(log_ratio=1.0).first_due(round=0, growth=np.array([0.4, 0.9, 1.3]))
     2
     """

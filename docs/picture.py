@@ -1,0 +1,86 @@
+"""The picture of README: what a policy that changes 19 times loses against one that changes after every round.
+
+    python docs/picture.py               # some minutes; writes docs/images/retrain-rarely.svg
+
+Three policies play the cosine problem of the paper, 1000 rounds, 5 seeds. The picture shows the mean total regret and,
+below it, the rounds in which the versions of the rare one were trained, in the first of the runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from rarely import BatchNeuralUCB, NeuralUCB, Paced, Policy, Uniform
+from rarely.worlds import Cosine
+
+PICTURE = Path(__file__).parent / "images" / "retrain-rarely.svg"
+ROUNDS, SEEDS, BATCHES = 1000, 5, 20
+GREY, BLUE, ORANGE = "#888888", "#0072B2", "#D55E00"
+STYLE = {"svg.hashsalt": "rarely", "svg.fonttype": "path", "font.size": 10, "axes.spines.top": False}
+
+Maker = Callable[[int, int], Policy]
+
+
+def total_regrets(make: Maker, rounds: int, seed: int) -> tuple[np.ndarray, list[int]]:
+    """Total regret after every round, and the rounds after which the policy was updated."""
+    world = Cosine()
+    shown = world.rounds(seed=seed, count=rounds)
+    policy, arms = make(world.dim, seed), []
+    for contexts, rewards in zip(shown.contexts, shown.rewards, strict=True):
+        decision = policy.select(contexts)
+        arms.append(decision.arm)
+        policy.observe(decision, rewards[decision.arm])
+        if policy.due and policy.round < rounds:
+            policy.update()
+    return shown.regrets(arms).cumsum(), [record.round for record in policy.updates]
+
+
+def makers(rounds: int, batches: int) -> dict[str, tuple[Maker, str]]:
+    """The three policies by the label of their curve, with its colour."""
+    return {
+        "random choice": (lambda dim, seed: Uniform(dim, seed=seed), GREY),
+        "retrained after every round": (lambda dim, seed: NeuralUCB(dim, seed=seed), ORANGE),
+        f"retrained {batches - 1} times": (
+            lambda dim, seed: BatchNeuralUCB(dim, Paced(rounds, batches), seed=seed),
+            BLUE,
+        ),
+    }
+
+
+def draw(path: Path, rounds: int = ROUNDS, seeds: int = SEEDS, batches: int = BATCHES) -> dict[str, float]:
+    """Play, draw, and give the mean total regret of each policy."""
+    totals = {}
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7, 3.4), layout="constrained")
+        axes = figure.subplots()
+        for label, (make, colour) in makers(rounds, batches).items():
+            runs = [total_regrets(make, rounds, seed) for seed in range(seeds)]
+            mean = np.mean([regrets for regrets, _ in runs], axis=0)
+            totals[label] = float(mean[-1])
+            axes.plot(np.arange(1, rounds + 1), mean, color=colour, linewidth=2, label=f"{label}: {mean[-1]:.0f}")
+        updates = runs[0][1]
+        top = 2.2 * max(list(totals.values())[1:])
+        axes.plot(updates, np.full(len(updates), -0.05 * top), "|", color=BLUE, markersize=9, clip_on=False)
+        axes.annotate(
+            "each tick: one training", (updates[-1], -0.05 * top), (rounds, 0.06 * top), ha="right", color=BLUE
+        )
+        axes.set_ylim(-0.1 * top, top)
+        axes.set_xlim(0, rounds)
+        axes.set_xlabel("decisions made")
+        axes.set_ylabel("reward missed so far (regret)")
+        title = f"reward missed in {rounds} decisions, mean of {seeds} runs"
+        axes.legend(title=title, frameon=False, loc="upper right", alignment="left")
+        axes.spines["right"].set_visible(False)
+        figure.savefig(path, metadata={"Date": None})
+    return totals
+
+
+if __name__ == "__main__":
+    for name, total in draw(Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE).items():
+        print(f"{name}: {total:.1f}")
