@@ -35,7 +35,8 @@ docs: $(VENV)/docs/.installed      ## the documentation in build/docs: no warnin
 	rm -rf build/docs
 	$(VENV)/docs/bin/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
 	$(VENV)/docs/bin/python docs/check_links.py build/docs
-	$(ONE_THREAD) $(VENV)/docs/bin/python -m pytest -q tests/test_docs.py tests/test_readme.py tests/test_tutorials.py
+	$(ONE_THREAD) $(VENV)/docs/bin/python -m pytest -q tests/test_docs.py tests/test_architecture.py \
+	    tests/test_readme.py tests/test_tutorials.py
 	@echo "open build/docs/index.html"
 
 sanitize: $(VENV)/.installed       ## the compiled loops under AddressSanitizer with UBSan, then under ThreadSanitizer

@@ -27,6 +27,9 @@ napoleon_use_rtype = False
 # Examples can be copied without their prompts and results.
 copybutton_prompt_text = ">>> "
 
+# Blocks without a language are commands and drawings.
+highlight_language = "none"
+
 html_theme = "furo"
 html_title = f"rarely {release}"
 html_theme_options = {

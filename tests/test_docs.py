@@ -1,6 +1,7 @@
 """The pages of the documentation: their code runs, their commands and links exist, and no public name is missing."""
 
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 
@@ -71,12 +72,42 @@ def test_commands_of_the_pages_are_commands():
         assert {option for option in options if option not in shown.output} == set(), command
 
 
+def program(name):
+    """A program of the folder `docs` as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_broken_links_of_built_pages_are_found(tmp_path):
+    (tmp_path / "other.html").write_text('<h1 id="here">x</h1><a href="#here">', encoding="utf-8")
+    links = [
+        "other.html",
+        "other.html#here",
+        "other.html#gone",
+        "gone.html",
+        "gone.png",
+        "#nowhere",
+        "https://x.org/gone",
+    ]
+    (tmp_path / "page.html").write_text("".join(f'<a href="{link}">' for link in links), encoding="utf-8")
+    found = program("check_links").broken_links(tmp_path)
+    assert found == ["page.html: #nowhere", "page.html: gone.html", "page.html: gone.png", "page.html: other.html#gone"]
+
+
+def test_the_picture_of_the_readme_is_drawn_by_its_program(tmp_path):
+    totals = program("picture").draw(tmp_path / "small.svg", rounds=30, seeds=1, batches=3)
+    assert "<svg" in (tmp_path / "small.svg").read_text(encoding="utf-8")
+    assert list(totals) == ["random choice", "retrained after every round", "retrained 2 times"]
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_the_reference_has_every_public_name_once(module):
     text = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
     parts = re.split(r"^\.\. currentmodule:: (\S+)$", text, flags=re.MULTILINE)
     own = "\n".join(part for name, part in zip(parts[1::2], parts[2::2], strict=True) if name == module)
-    listed = re.findall(r"^\.\. (?:auto\w+|py:data):: (\w+)$", own, re.MULTILINE)
+    listed = re.findall(r"^\.\. (?:auto\w+|py:data):: (\w+)(?:\(\))?$", own, re.MULTILINE)
     elsewhere = {"KernelUCB"} if module == "rarely.theory" else set()
     assert sorted(listed) == sorted(set(importlib.import_module(module).__all__) - elsewhere)
 

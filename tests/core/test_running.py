@@ -178,5 +178,5 @@ def test_a_radius_notices_repetition():
     assert beta(best_known) == pytest.approx(2.0 * 0.1)
     stuck = VersionStats(**now, chosen=1.0, least_known=20.0, first_least_known=30.0)
     assert beta(stuck) * 20.0 == pytest.approx(3.0)
-    tried = VersionStats(**now, chosen=1.0, least_known=14.0, first_least_known=30.0)
+    tried = VersionStats(**now, chosen=1.0, least_known=10.0, first_least_known=30.0)
     assert beta(tried) == pytest.approx(0.1 * 0.1)

@@ -403,7 +403,7 @@ def test_the_radius_is_that_of_noise_and_norm_and_nothing_at_the_end():
         spread = max(np.std(policy.history.rewards[:n]) for n in range(2, before.round + 1))
         part = max(0.02, min(0.1 / known, 2.0))
         expected = part * max(noise, 0.1 * spread) + 0.02 * np.sqrt(0.01) * norm
-        if least_known > 4 * known and least_known > 0.5 * so_far[0].least_known:
+        if least_known**2 > 4 * known * so_far[0].least_known:
             expected = max(expected, 3 * spread / least_known)
         assert before.beta == pytest.approx(expected)
 

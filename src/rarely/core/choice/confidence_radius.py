@@ -94,9 +94,8 @@ class TheoremRadius:
 
 
 REPEATS = 4.0
-"""A policy repeats itself if the least known arms have this many times the deviation of those known best."""
-UNTRIED = 0.5
-"""Arms are untried if they have at least this part of the deviation that the least known arms began with."""
+"""A policy repeats itself if (√v of the least known arms)² is so many times √v of the arms known best times the √v that
+the least known arms began with: they are still about as unknown as at the start, and far less known than the others."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +112,9 @@ class NoiseRadius:
     A policy that meets new arms all the time knows all of them about equally well, and needs little β. A policy that
     repeats a few arms needs more, or it never finds out that others are better. `relative` tells them apart: an arm
     known as well as the best known ones gets a bonus of that part of the noise, and an arm with 100 times their
-    variance 10 times as much. Without it f is `factor`. `untried` goes further: if the version before was offered arms
-    of which next to nothing is known (half of the deviation √(φᵀZ⁻¹φ) that the least known arms began with, and 4
-    times that of the arms known best), β is at least what gives these a bonus of `untried`·s.
+    variance 10 times as much. Without it f is `factor`. `untried` goes further: if the least
+    known arms offered to the version before were about as unknown as at the start, and far less known than the best
+    known ones (`REPEATS`), β is at least what gives them a bonus of `untried`·s.
 
     β follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
@@ -156,8 +155,7 @@ class NoiseRadius:
         scale = max(now.noise, self.spread_factor * now.spread)
         if now.chosen and now.least_known:
             factor = max(factor, min(self.relative / now.chosen, self.most))
-            untried = now.least_known > UNTRIED * (now.first_least_known or now.least_known)
-            if untried and now.least_known > REPEATS * now.chosen:
+            if now.least_known**2 > REPEATS * now.chosen * (now.first_least_known or now.least_known):
                 curiosity = self.untried / now.least_known * now.spread
         return max(factor * scale + self.norm_factor * math.sqrt(now.ridge) * now.norm, curiosity)
 
