@@ -21,7 +21,7 @@ from rarely import BatchNeuralUCB, FixedGrid
 from rarely.bench.operations import frozen_numbers, scoring_dual, scoring_primal, training_pass
 from rarely.bench.yardstick import best_of, describe, product_rate, reader, seconds_of
 from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import Plan, train
+from rarely.core.training.gradient_descent import TrainingPlan, train
 from rarely.lab.play import play
 from rarely.lab.plots import STYLE
 from rarely.worlds import Cosine
@@ -70,8 +70,8 @@ def training_panel(machine: Machine, sizes: Sequence[int], hidden: int = 200, st
 
     def seconds(n: int) -> float:
         contexts, rewards = rng.normal(size=(n, DIM + 1)) / np.sqrt(DIM + 1), rng.normal(size=n)
-        first = train(network, theta, contexts, rewards, Plan(0.01, 1, precision="float32"))
-        plan = Plan(0.01, steps, first.step_size / 2, precision="float32")
+        first = train(network, theta, contexts, rewards, TrainingPlan(0.01, 1, precision="float32"))
+        plan = TrainingPlan(0.01, steps, first.step_size / 2, precision="float32")
         return best_of(3, lambda: train(network, theta, contexts, rewards, plan, first.direction))
 
     model = [steps * training_pass(n, network.shapes) / machine.float32 for n in sizes]

@@ -20,12 +20,12 @@ import numpy as np
 
 from rarely import BatchNeuralUCB, FixedGrid
 from rarely.core.training import tuning
-from rarely.core.training.tuning import FOLDS, PATHS, Tuning
+from rarely.core.training.tuning import FOLDS, SKIP_GRID, Tuning
 from rarely.lab.problems import find_problem
 
 FIRST_SEED = 74_000
 FRESH = 1000
-WAYS = {"s = 3 alone": 1, "one fold": len(PATHS), "two folds": 2 * len(PATHS), "five folds": 5 * len(PATHS)}
+WAYS = {"s = 3 alone": 1, "one fold": len(SKIP_GRID), "two folds": 2 * len(SKIP_GRID), "five folds": 5 * len(SKIP_GRID)}
 """Trials before the first choice."""
 
 
@@ -67,7 +67,7 @@ def evenness(periods: range, count: int) -> float:
     for period in periods:
         rows = np.arange(period)[:, None] + period * np.arange(count)
         for fold in range(FOLDS):
-            held = Tuning(turn=len(PATHS) * fold).held_out(rows).sum(axis=1)
+            held = Tuning(turn=len(SKIP_GRID) * fold).held_out(rows).sum(axis=1)
             worst = max(worst, float(np.abs(held - count / FOLDS).max()))
     return worst / float(np.sqrt(count / FOLDS * (1 - 1 / FOLDS)))
 

@@ -23,8 +23,9 @@ import numpy as np
 from rarely import BatchNeuralUCB, DeterminantTrigger
 from rarely.core.inputs.scaling import RewardScale
 from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import Plan, objective_of
-from rarely.core.training.tuning import FOLDS, PATHS, RUNGS, Tuning, descend_to
+from rarely.core.training.checkpoints import descend_to
+from rarely.core.training.gradient_descent import TrainingPlan, objective_of
+from rarely.core.training.tuning import FOLDS, SKIP_GRID, STEP_GRID, Tuning
 from rarely.lab.problems import find_problem
 from tuning import LOG_RATIOS
 
@@ -60,22 +61,24 @@ def judged(policy: BatchNeuralUCB, fresh) -> list[float]:
     y = (samples.rewards - unit.center) / unit.spread
     rows = np.arange(len(y))
     candidates = scale(fresh.contexts.reshape(-1, policy.dim))
-    tuning = Tuning().remembering(rows, None)
-    played = np.empty((len(PATHS), len(RUNGS)))
-    for _ in range(len(PATHS) * FOLDS):
-        held, strength = tuning.held_out(rows), PATHS[tuning.next_path]
+    tuning = Tuning().with_rows(rows, None)
+    played = np.empty((len(SKIP_GRID), len(STEP_GRID)))
+    for _ in range(len(SKIP_GRID) * FOLDS):
+        held, strength = tuning.held_out(rows), SKIP_GRID[tuning.next_path]
         network = Network(x.shape[1], HIDDEN, skip=strength)
 
         def trained(part: np.ndarray, network: Network = network) -> list:
-            objective = objective_of(network, policy.initial_weights, x[part], y[part], Plan(0.01, precision="float32"))
-            return descend_to(objective, RUNGS).reached
+            objective = objective_of(
+                network, policy.initial_weights, x[part], y[part], TrainingPlan(0.01, precision="float32")
+            )
+            return descend_to(objective, STEP_GRID).reached
 
-        if tuning.turn < len(PATHS):
+        if tuning.turn < len(SKIP_GRID):
             for rung, weights in enumerate(trained(rows)):
                 values = network.values(weights, candidates).reshape(len(fresh), -1)
                 played[tuning.next_path, rung] = fresh.regrets(values.argmax(axis=1).tolist()).mean() * 2000
         ahead = [network.values(weights, x[held]) for weights in trained(~held)]
-        tuning = tuning.tried(rows[held], np.stack(ahead, axis=1), y[held])
+        tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), y[held])
     plain = np.square(tuning.predictions - tuning.rewards[:, None, None]).mean(axis=0)
     chosen = policy.tuning.chosen
     return [

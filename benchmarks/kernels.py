@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from rarely.bench.yardstick import REST, describe, product_rate
 from rarely.core.model.network import Network, Weights
-from rarely.core.training.compiled_objective import Fused
+from rarely.core.training.compiled_objective import CompiledObjective
 from rarely.core.training.gradient_descent import STABLE
 from rarely.core.training.objective import Objective
 from rarely.core.types import Floats
@@ -188,7 +188,7 @@ def problem(network: Network, samples: int, dtype: type) -> tuple[Objective, flo
     generator = np.random.default_rng(0)
     x = generator.normal(size=(samples, network.dim))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    form = Fused if Fused.fits(network) else Objective
+    form = CompiledObjective if CompiledObjective.fits(network) else Objective
     objective = form(network, network.initial_weights(generator), x, np.cos(3 * x @ x[0]), 0.01, dtype)
     curvature, _ = objective.top_curvature(None)
     return objective, STABLE / (curvature + objective.ridge)

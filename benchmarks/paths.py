@@ -19,9 +19,10 @@ import numpy as np
 
 from rarely.core.inputs.scaling import Affine, RewardScale
 from rarely.core.model.network import Network, Weights
+from rarely.core.training.checkpoints import descend_to
 from rarely.core.training.gradient_descent import STABLE as PLAIN_STABLE
-from rarely.core.training.gradient_descent import Plan, objective_of
-from rarely.core.training.tuning import RUNGS, descend_to
+from rarely.core.training.gradient_descent import TrainingPlan, objective_of
+from rarely.core.training.tuning import STEP_GRID
 from rarely.lab.catalogue import PAPER, PROBLEMS
 from rarely.worlds import World
 
@@ -33,9 +34,9 @@ FRESH = 1500
 
 def stops(network: Network, theta: Weights, x: np.ndarray, y: np.ndarray, plain: bool) -> list[Weights]:
     """The weights after each number of steps."""
-    objective = objective_of(network, theta, x, y, Plan(0.01, precision="float32"))
+    objective = objective_of(network, theta, x, y, TrainingPlan(0.01, precision="float32"))
     if not plain:
-        return descend_to(objective, RUNGS).reached
+        return descend_to(objective, STEP_GRID).reached
     step = PLAIN_STABLE / (objective.top_curvature(None)[0] + objective.ridge)
     at, reached, done = objective.initial, [], 0
     for steps in PLAIN_STEPS:
@@ -70,7 +71,7 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="gradient descent without momentum")
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()
-    print("s \\ J", *(f"{steps:5d}" for steps in (PLAIN_STEPS if asked.plain else RUNGS)))
+    print("s \\ J", *(f"{steps:5d}" for steps in (PLAIN_STEPS if asked.plain else STEP_GRID)))
     for name in asked.problems:
         problem = PROBLEMS[name]
         world = problem.world(problem.view("practical"), constant=True)

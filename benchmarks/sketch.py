@@ -20,7 +20,7 @@ import numpy as np
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, Sketch, prices
 from rarely.bench.yardstick import describe
 from rarely.core.covariance import Dual, Limit, Proposal, in_bytes
-from rarely.core.covariance.delegating import Wrapped
+from rarely.core.covariance.delegating import Delegating
 from rarely.core.model.features import FactorRows
 from rarely.lab.catalogue import PROBLEMS
 from rarely.lab.play import play
@@ -35,7 +35,7 @@ FORMS: dict[str, Any] = {
 }
 
 
-class Remembered(Wrapped):
+class Remembered(Delegating):
     """A form that keeps all features beside its own business, for the truth afterwards."""
 
     def __init__(self, inner: Any, widths: Any) -> None:

@@ -62,9 +62,9 @@ def test_the_tiny_ones_are_all_there_are():
 
 
 def test_a_training_that_needs_a_second_attempt_is_no_measurement(fast_yardsticks, monkeypatch):
-    plan = training.Plan
+    plan = training.TrainingPlan
     monkeypatch.setattr(
-        training, "Plan", lambda ridge, steps, step=None, **k: plan(ridge, steps, step and 1e6 * step, **k)
+        training, "TrainingPlan", lambda ridge, steps, step=None, **k: plan(ridge, steps, step and 1e6 * step, **k)
     )
     with pytest.raises(BenchmarkFailed, match="one attempt was to do"):
         TINY["training"](print)

@@ -325,7 +325,7 @@ def test_definiteness_that_single_rounds_lose_is_announced_as_that_of_a_block(ki
 
 
 def test_a_pivot_that_may_be_rounding_alone_takes_a_jitter_of_the_size_of_its_row():
-    from rarely.core.covariance.cholesky import GrowingCholesky
+    from rarely.core.covariance.growing_cholesky import GrowingCholesky
 
     for last in (0.0, 8.9e-16):  # what is left after the subtraction: nothing, or noise
         factor = GrowingCholesky()
@@ -356,7 +356,7 @@ def test_a_barely_indefinite_matrix_is_mended_aloud():
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 300), st.integers(1, 90), st.integers(0, 10**6))
 def test_the_growing_factor_solves_like_the_whole_one(size, step, seed):
-    from rarely.core.covariance.cholesky import GrowingCholesky
+    from rarely.core.covariance.growing_cholesky import GrowingCholesky
 
     rng = np.random.default_rng(seed)
     a = rng.normal(size=(size, size + 3))

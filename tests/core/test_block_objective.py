@@ -11,11 +11,11 @@ from rarely.core import native
 from rarely.core.inputs.scaling import Affine
 from rarely.core.model.network import Network
 from rarely.core.training import block_objective, block_pattern
-from rarely.core.training.block_objective import BlockFused, BlockObjective, worthwhile
+from rarely.core.training.block_objective import BlockObjective, CompiledBlockObjective, worthwhile
 from rarely.core.training.block_pattern import pattern_of
-from rarely.core.training.compiled_objective import Fused
-from rarely.core.training.gradient_descent import Plan, objective_of, train
-from rarely.core.training.objective import Motion, Objective
+from rarely.core.training.compiled_objective import CompiledObjective
+from rarely.core.training.gradient_descent import TrainingPlan, objective_of, train
+from rarely.core.training.objective import MomentumState, Objective
 
 CLOSE = {np.float32: 2e-4, np.float64: 1e-11}
 GROUPS = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 4)), min_size=1, max_size=5)
@@ -83,7 +83,7 @@ def assert_the_same_descents(ours, plain, rng, steps):
     assert_close(moved, expected, dtype)
     assert loss == pytest.approx(expected_loss, rel=CLOSE[dtype])
     (motion, loss), (expected, expected_loss) = (
-        o.glide(Motion(start, o.initial, 2), step, steps, np.inf) for o in (ours, plain)
+        o.descend_with_momentum(MomentumState(start, o.initial, 2), step, steps, np.inf) for o in (ours, plain)
     )
     assert_close(motion.weights + motion.ago, expected.weights + expected.ago, dtype)
     assert loss == pytest.approx(expected_loss, rel=CLOSE[dtype])
@@ -105,7 +105,7 @@ def test_groups_change_nothing_but_rounding(steps, **shape):
 @settings(max_examples=60, deadline=None)
 @given(steps=st.integers(0, 5), **SHAPES)
 def test_compiled_groups_change_nothing_but_rounding(loops, steps, **shape):
-    ours, plain = both(BlockFused, **shape)
+    ours, plain = both(CompiledBlockObjective, **shape)
     assert_the_same_descents(ours, plain, np.random.default_rng(shape["seed"] + 1), steps)
 
 
@@ -116,7 +116,7 @@ def test_threads_share_the_groups(loops, depth, threads, monkeypatch):
     monkeypatch.setattr("rarely.core.training.compiled_objective.threads", lambda: threads)
     shape = {"shared": 2, "unused": 1, "ridge": 0.1, "skip": 2.0, "dtype": np.float64, "half": {2: 80, 3: 30}[depth]}
     groups = [(300, 20), (3, 7), (150, 1), (0, 2), (500, 9)]
-    ours, plain = both(BlockFused, groups=groups, seed=0, depth=depth, **shape)
+    ours, plain = both(CompiledBlockObjective, groups=groups, seed=0, depth=depth, **shape)
     assert_the_same_descents(ours, plain, np.random.default_rng(1), 3)
 
 
@@ -177,7 +177,7 @@ def test_all_contexts_0_are_one_group_without_columns():
     data = net, theta, np.zeros((9, 3)), np.arange(9.0), 0.1, np.float64
     pattern = pattern_of(data[2])
     assert pattern.products == 0
-    for form in (BlockObjective, *([BlockFused] if native.available() else [])):
+    for form in (BlockObjective, *([CompiledBlockObjective] if native.available() else [])):
         assert_the_same_descents(form(*data, pattern), Objective(*data), np.random.default_rng(1), 3)
 
 
@@ -190,12 +190,12 @@ def arms_and_rewards(samples=1200, arms=8, width=6):
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_the_faster_form_is_taken(compiled, monkeypatch):
-    monkeypatch.setattr(Fused, "fits", staticmethod(lambda network: compiled))
+    monkeypatch.setattr(CompiledObjective, "fits", staticmethod(lambda network: compiled))
     contexts, rewards = arms_and_rewards(width=20)
     net = Network(contexts.shape[1], 200)
     theta = net.initial_weights(np.random.default_rng(0))
-    plan = Plan(0.1, precision="float32")
-    by_group, whole = (BlockFused, Fused) if compiled else (BlockObjective, Objective)
+    plan = TrainingPlan(0.1, precision="float32")
+    by_group, whole = (CompiledBlockObjective, CompiledObjective) if compiled else (BlockObjective, Objective)
     assert type(objective_of(net, theta, contexts, rewards, plan)) is by_group
     assert type(objective_of(net, theta, contexts + 1.0, rewards, plan)) is whole
 
@@ -209,16 +209,16 @@ def test_groups_that_do_not_pay_are_not_taken():
     assert not worthwhile(pattern, Network(20, 100), compiled=False)
     net = Network(20, 100, depth=3)
     theta = net.initial_weights(np.random.default_rng(0))
-    assert type(objective_of(net, theta, contexts, np.ones(20), Plan(0.1))) in (Fused, Objective)
+    assert type(objective_of(net, theta, contexts, np.ones(20), TrainingPlan(0.1))) in (CompiledObjective, Objective)
 
 
 def test_a_training_is_the_same_but_for_rounding(monkeypatch):
     contexts, rewards = arms_and_rewards()
     net = Network(contexts.shape[1], 32, skip=1.0)
     theta = net.initial_weights(np.random.default_rng(0))
-    ours = train(net, theta, contexts, rewards, Plan(0.1, 30))
+    ours = train(net, theta, contexts, rewards, TrainingPlan(0.1, 30))
     monkeypatch.setattr(block_objective, "pattern_of", lambda contexts: None)
-    plain = train(net, theta, contexts, rewards, Plan(0.1, 30))
+    plain = train(net, theta, contexts, rewards, TrainingPlan(0.1, 30))
     assert ours.accepted
     assert ours.final_loss == pytest.approx(plain.final_loss, rel=1e-10)
     assert_close(ours.weights, plain.weights, np.float64)

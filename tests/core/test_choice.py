@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rarely import InvalidInput, Mixture
-from rarely.core.choice.rules import Coin, Optimist, Thompson, alike, drawn, mixed, tied
+from rarely.core.choice.rules import (
+    Thompson,
+    UniformChoice,
+    UpperConfidence,
+    argmax_mask,
+    sample_arms,
+    uniform_over,
+    with_exploration,
+)
 
 SEEDS = st.integers(0, 10**6)
 
@@ -26,8 +34,8 @@ def test_the_highest_score_wins_and_ties_stay_among_the_tied(arms, n, seed):
     means, bonuses = some_scores(rng, n, arms)
     bonuses[~np.isnan(bonuses)] = 0.0
     best = np.nanmax(means, axis=1)
-    lowest, random = (Optimist(draws).probabilities(means, bonuses, np.zeros(n)) for draws in (False, True))
-    picked = drawn(random, rng.random(n))
+    lowest, random = (UpperConfidence(draws).probabilities(means, bonuses, np.zeros(n)) for draws in (False, True))
+    picked = sample_arms(random, rng.random(n))
     for i in range(n):
         ties = np.flatnonzero(means[i] == best[i])
         assert np.flatnonzero(lowest[i]).tolist() == [ties[0]]
@@ -36,8 +44,8 @@ def test_the_highest_score_wins_and_ties_stay_among_the_tied(arms, n, seed):
 
 
 def test_random_ties_are_shared_alike():
-    chances = alike(np.tile([True, False, True], (6000, 1)))
-    arms = drawn(chances, np.random.default_rng(0).random(6000))
+    chances = uniform_over(np.tile([True, False, True], (6000, 1)))
+    arms = sample_arms(chances, np.random.default_rng(0).random(6000))
     assert set(arms) == {0, 2}
     assert abs(np.mean(arms == 0) - 0.5) < 0.035
 
@@ -48,8 +56,10 @@ def test_probabilities_sum_to_1_and_absent_arms_have_none(arms, n, epsilon, seed
     rng = np.random.default_rng(seed)
     means, bonuses = some_scores(rng, n, arms)
     present = ~np.isnan(means)
-    for rule in (Optimist(), Optimist(draws=True), Thompson(), Thompson(lowest=False), Coin()):
-        chances = mixed(rule, None if epsilon is None else Mixture(epsilon)).probabilities(means, bonuses, np.zeros(n))
+    for rule in (UpperConfidence(), UpperConfidence(draws=True), Thompson(), Thompson(lowest=False), UniformChoice()):
+        chances = with_exploration(rule, None if epsilon is None else Mixture(epsilon)).probabilities(
+            means, bonuses, np.zeros(n)
+        )
         np.testing.assert_allclose(chances.sum(axis=1), 1.0, rtol=1e-12)
         assert (chances[~present] == 0).all()
         least = (epsilon or 0.0) / present.sum(axis=1)
@@ -60,7 +70,7 @@ def test_probabilities_sum_to_1_and_absent_arms_have_none(arms, n, epsilon, seed
 def test_arms_come_as_often_as_their_probabilities_say(weights, seed):
     chances = np.array(weights) / sum(weights)
     uniforms = (np.arange(4000) + np.random.default_rng(seed).random()) / 4000
-    arms = drawn(np.tile(chances, (4000, 1)), uniforms)
+    arms = sample_arms(np.tile(chances, (4000, 1)), uniforms)
     np.testing.assert_allclose(np.bincount(arms, minlength=len(chances)) / 4000, chances, atol=1e-3)
     assert (chances[arms] > 0).all()
 
@@ -68,7 +78,7 @@ def test_arms_come_as_often_as_their_probabilities_say(weights, seed):
 @pytest.mark.parametrize("uniform", [0.0, np.nextafter(1.0, 0.0)])
 def test_the_ends_of_the_unit_interval_pick_arms_that_can_be(uniform):
     chances = np.array([[0.0, 0.1, 0.2, 0.7 - 1e-16, 0.0]])
-    assert drawn(chances, np.array([uniform]))[0] == (1 if uniform == 0.0 else 3)
+    assert sample_arms(chances, np.array([uniform]))[0] == (1 if uniform == 0.0 else 3)
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, 1.5, float("nan"), "0.1", True, None])
@@ -79,11 +89,11 @@ def test_a_mixture_is_a_part(epsilon):
 
 def test_exploration_is_a_mixture():
     with pytest.raises(InvalidInput, match="Mixture"):
-        mixed(Optimist(), 0.1)
+        with_exploration(UpperConfidence(), 0.1)
 
 
 def test_ties_have_a_tolerance():
-    assert tied(np.array([[1.0, 1.0 + 1e-12, 0.9]]), np.array([1e-9])).tolist() == [[True, True, False]]
+    assert argmax_mask(np.array([[1.0, 1.0 + 1e-12, 0.9]]), np.array([1e-9])).tolist() == [[True, True, False]]
 
 
 def test_numpys_numbers_are_numbers():

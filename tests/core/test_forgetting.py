@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rarely import AtRounds, BatchNeuralUCB, Discount, EveryRound, FixedGrid, InvalidInput, LinUCB, NeuralLinear, Window
 from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import Plan, train
+from rarely.core.training.gradient_descent import TrainingPlan, train
 from worlds import HORIZON, MAKERS, contexts, play, rewards
 
 FORGETTING = st.one_of(st.builds(Window, st.integers(1, 30)), st.builds(Discount, st.floats(0.05, 1.0)))
@@ -46,8 +46,8 @@ def test_a_sample_of_weight_w_is_w_samples(weights, skip, depth):
     net = Network(3, 12, depth, skip=skip)
     theta, x, y = net.initial_weights(rng), rng.normal(size=(len(weights), 3)), rng.normal(size=len(weights))
     root = np.sqrt(np.array(weights, float))
-    weighted = train(net, theta, x * root[:, None], y * root, Plan(0.1, 30, 1e-3))
-    repeated = train(net, theta, np.repeat(x, weights, axis=0), np.repeat(y, weights), Plan(0.1, 30, 1e-3))
+    weighted = train(net, theta, x * root[:, None], y * root, TrainingPlan(0.1, 30, 1e-3))
+    repeated = train(net, theta, np.repeat(x, weights, axis=0), np.repeat(y, weights), TrainingPlan(0.1, 30, 1e-3))
     for a, b in zip(weighted.weights, repeated.weights, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 

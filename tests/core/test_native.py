@@ -16,13 +16,14 @@ from loops import folder_of_the_run, in_kind, kinds
 from oracle import descend as plain_descend
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NotPositiveDefinite
 from rarely.core import native
-from rarely.core.covariance.cholesky import GrowingCholesky, cholesky, whole_panels
+from rarely.core.covariance.cholesky import cholesky
+from rarely.core.covariance.growing_cholesky import GrowingCholesky, whole_panels
 from rarely.core.model.features import Factors, gram
 from rarely.core.model.network import Network
 from rarely.core.native import linalg
-from rarely.core.training.compiled_objective import Fused
-from rarely.core.training.gradient_descent import Plan, train
-from rarely.core.training.objective import Motion, Objective
+from rarely.core.training.compiled_objective import CompiledObjective
+from rarely.core.training.gradient_descent import TrainingPlan, train
+from rarely.core.training.objective import MomentumState, Objective
 
 needs_compiler = pytest.mark.skipif(
     not native.available(), reason=f"the compiled loops are not tested: {native.missing()}"
@@ -54,7 +55,7 @@ def both(n, half, d, ridge, dtype, seed, depth=2, skip=None):
     rng = np.random.default_rng(seed)
     net = Network(d, 2 * half, depth, skip=skip)
     data = (net, net.initial_weights(rng), rng.normal(size=(n, d)), rng.normal(size=n), ridge, dtype)
-    return Fused(*data), Objective(*data)
+    return CompiledObjective(*data), Objective(*data)
 
 
 def assert_close(ours, theirs, close):
@@ -84,11 +85,11 @@ def test_the_compiled_steps_are_numpys(loops, steps, warm, **shape):
 def test_the_compiled_steps_with_momentum_are_numpys(loops, stretches, **shape):
     fused, plain = both(**shape)
     step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge + 10 * shape["n"])
-    ours = theirs = Motion.at_rest(plain.initial)
+    ours = theirs = MomentumState.at_rest(plain.initial)
     for steps in stretches:
         (ours, our_loss), (theirs, loss) = (
-            fused.glide(ours, step, steps, np.inf),
-            plain.glide(theirs, step, steps, np.inf),
+            fused.descend_with_momentum(ours, step, steps, np.inf),
+            plain.descend_with_momentum(theirs, step, steps, np.inf),
         )
         assert our_loss == pytest.approx(loss, rel=CLOSE[plain.dtype])
         assert ours.steps == theirs.steps
@@ -97,17 +98,17 @@ def test_the_compiled_steps_with_momentum_are_numpys(loops, stretches, **shape):
 
 def test_stretches_of_momentum_are_one_motion(loops):
     fused, _ = both(n=30, half=8, d=5, ridge=0.1, dtype=np.float64, seed=0, skip=2.0)
-    whole, _ = fused.glide(Motion.at_rest(fused.initial), 1e-3, 20, np.inf)
-    part, _ = fused.glide(Motion.at_rest(fused.initial), 1e-3, 7, np.inf)
-    part, _ = fused.glide(part, 1e-3, 13, np.inf)
+    whole, _ = fused.descend_with_momentum(MomentumState.at_rest(fused.initial), 1e-3, 20, np.inf)
+    part, _ = fused.descend_with_momentum(MomentumState.at_rest(fused.initial), 1e-3, 7, np.inf)
+    part, _ = fused.descend_with_momentum(part, 1e-3, 13, np.inf)
     assert_close(part.weights, whole.weights, 1e-12)
 
 
 @needs_compiler
 def test_a_hopeless_motion_comes_back_to_its_start():
     for objective in both(n=20, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0):
-        start = Motion.at_rest(objective.initial)
-        moved, loss = objective.glide(start, 10.0, 30, 2 * objective.loss(objective.initial))
+        start = MomentumState.at_rest(objective.initial)
+        moved, loss = objective.descend_with_momentum(start, 10.0, 30, 2 * objective.loss(objective.initial))
         assert moved is start
         assert not loss <= 2 * objective.loss(objective.initial)
 
@@ -120,7 +121,7 @@ def test_momentum_is_nesterovs():
         ahead = tuple(w + k / (k + 3) * (w - b) for w, b in zip(now, ago, strict=True))
         gradient = plain.loss_and_gradient(ahead)[1]
         now, ago = tuple(w - 1e-3 * g for w, g in zip(ahead, gradient, strict=True)), now
-    moved, loss = plain.glide(Motion.at_rest(plain.initial), 1e-3, 6, np.inf)
+    moved, loss = plain.descend_with_momentum(MomentumState.at_rest(plain.initial), 1e-3, 6, np.inf)
     assert_close(moved.weights, now, 1e-13)
     assert loss == pytest.approx(plain.loss(now))
 
@@ -215,7 +216,7 @@ def test_a_unit_at_exactly_zero_is_off_as_in_numpy(loops):
     initial = net.initial_weights(rng)
     initial[0][0] = 0.0
     data = (net, initial, rng.normal(size=(5, 2)), rng.normal(size=5), 0.1, np.float64)
-    ours, theirs = (o.descend(o.initial, 0.01, 3, np.inf)[0] for o in (Fused(*data), Objective(*data)))
+    ours, theirs = (o.descend(o.initial, 0.01, 3, np.inf)[0] for o in (CompiledObjective(*data), Objective(*data)))
     assert_close(ours, theirs, 1e-12)
     assert not ours[0][0].any()
 
@@ -224,7 +225,7 @@ def test_the_compiled_steps_are_the_plain_ones(loops):
     rng = np.random.default_rng(0)
     net = Network(3, 6)
     initial, x, r = net.initial_weights(rng), rng.normal(size=(11, 3)), rng.normal(size=11)
-    outcome = train(net, initial, x, r, Plan(ridge=0.2, steps=7, step_size=1e-3))
+    outcome = train(net, initial, x, r, TrainingPlan(ridge=0.2, steps=7, step_size=1e-3))
     truth = plain_descend(initial, x, r, 0.2, 7, 1e-3, net.output_scale)
     for a, b in zip(outcome.weights, truth, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
@@ -248,9 +249,9 @@ def test_a_descent_that_overflows_is_seen(loops):
 
 @needs_compiler
 def test_biases_are_left_to_numpy():
-    assert not Fused.fits(Network(3, 8, biases=True))
-    assert Fused.fits(Network(3, 8))
-    assert Fused.fits(Network(3, 8, 4))
+    assert not CompiledObjective.fits(Network(3, 8, biases=True))
+    assert CompiledObjective.fits(Network(3, 8))
+    assert CompiledObjective.fits(Network(3, 8, 4))
 
 
 @needs_compiler
@@ -259,7 +260,7 @@ def test_nothing_handed_over_is_changed():
     net = Network(3, 8)
     given = [*net.initial_weights(rng), np.eye(3), np.ones(3)]
     before = [a.copy() for a in given]
-    train(net, tuple(given[:2]), given[2], given[3], Plan(ridge=0.1), start=tuple(given[:2]))
+    train(net, tuple(given[:2]), given[2], given[3], TrainingPlan(ridge=0.1), start=tuple(given[:2]))
     assert all(np.array_equal(a, b) for a, b in zip(given, before, strict=True))
 
 
@@ -268,7 +269,7 @@ def test_contexts_need_not_be_contiguous():
     rng = np.random.default_rng(0)
     net = Network(3, 8)
     initial, x, r = net.initial_weights(rng), rng.normal(size=(3, 20)).T, rng.normal(size=20)
-    plan = Plan(ridge=0.1, steps=5)
+    plan = TrainingPlan(ridge=0.1, steps=5)
     one, other = train(net, initial, x, r, plan), train(net, initial, np.ascontiguousarray(x), r, plan)
     assert_close(one.weights, other.weights, 1e-15)
 
@@ -298,7 +299,7 @@ def test_the_curvature_of_a_dead_unit_is_numpys(loops):
     initial[0][0] = 0.0
     data = (net, initial, rng.normal(size=(5, 2)), rng.normal(size=5), 0.1, np.float64)
     vector = tuple(rng.normal(size=w.shape) for w in initial)
-    (value, ours), (truth, theirs) = (o.curvature_times(vector) for o in (Fused(*data), Objective(*data)))
+    (value, ours), (truth, theirs) = (o.curvature_times(vector) for o in (CompiledObjective(*data), Objective(*data)))
     assert value == pytest.approx(truth, rel=1e-12)
     assert_close(ours, theirs, 1e-12)
 
@@ -332,7 +333,7 @@ def test_features_of_other_layers_are_refused():
 def test_contexts_without_a_reward_each_are_refused():
     net = Network(3, 8)
     with pytest.raises(InvalidInput, match="a row for each reward"):
-        train(net, net.initial_weights(np.random.default_rng(0)), np.ones((4, 3)), np.ones(8), Plan(ridge=0.1))
+        train(net, net.initial_weights(np.random.default_rng(0)), np.ones((4, 3)), np.ones(8), TrainingPlan(ridge=0.1))
 
 
 @given(order=st.integers(1, 140), seed=st.integers(0, 99))

@@ -14,11 +14,11 @@ import pytest
 import loops
 from loops import STRICT, compiler, hook, rebuilt, using
 from rarely.core import native
-from rarely.core.covariance.cholesky import GrowingCholesky
+from rarely.core.covariance.growing_cholesky import GrowingCholesky
 from rarely.core.model.features import Factors, gram
 from rarely.core.model.network import Network
 from rarely.core.native import linalg, loader
-from rarely.core.training.compiled_objective import Fused
+from rarely.core.training.compiled_objective import CompiledObjective
 from rarely.core.training.objective import Objective
 
 NAMES = ["gcc", "clang", *(f"gcc-{v}" for v in range(9, 17)), *(f"clang-{v}" for v in range(14, 24))]
@@ -32,7 +32,7 @@ needs_compiled = pytest.mark.skipif(not native.available(), reason=f"no compiled
 def objectives(n=37, half=11, d=5, dtype=np.float64, depth=2):
     rng, net = np.random.default_rng(5), Network(d, 2 * half, depth)
     data = (net, net.initial_weights(rng), rng.normal(size=(n, d)), rng.normal(size=n), 0.1, dtype)
-    return Fused(*data), Objective(*data)
+    return CompiledObjective(*data), Objective(*data)
 
 
 def features(rng, count, widths=((60, 20), (1, 60))):

@@ -7,7 +7,7 @@ from oracle import descend, loss_gradient, output_and_gradient
 from rarely import InvalidInput
 from rarely.core.model.features import gram
 from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import Plan, train
+from rarely.core.training.gradient_descent import TrainingPlan, train
 from rarely.core.training.objective import Objective
 
 shapes = st.builds(
@@ -146,7 +146,7 @@ def test_training_takes_the_plain_gradient_steps(net, seed):
     initial = net.initial_weights(rng)
     x, r = rng.normal(size=(6, net.dim)), rng.normal(size=6)
     eta = 1e-3 / net.output_scale**2
-    outcome = train(net, initial, x, r, Plan(ridge=0.2, steps=5, step_size=eta))
+    outcome = train(net, initial, x, r, TrainingPlan(ridge=0.2, steps=5, step_size=eta))
     assume(outcome.attempts == 1)
     truth = descend(initial, x, r, 0.2, 5, eta, net.output_scale, net.biases, net.skip)
     assert outcome.accepted

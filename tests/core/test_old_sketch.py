@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rarely import Sketch, SnapshotError, SnapshotWarning
 from rarely.core.covariance import Limit, Sketched
-from rarely.core.covariance.cholesky import GrowingCholesky
+from rarely.core.covariance.growing_cholesky import GrowingCholesky
 from rarely.core.covariance.protocol import EXACT
 from rarely.core.model.features import Factors
 

@@ -20,7 +20,7 @@ from rarely import (
     ScheduleWarning,
     Sketch,
 )
-from rarely.core.choice.confidence_radius import NoiseRadius, Occasion
+from rarely.core.choice.confidence_radius import NoiseRadius, VersionStats
 
 FORMS = ["dual", "primal", "auto", "diagonal", "last_layer", Sketch(6)]
 
@@ -170,13 +170,13 @@ def test_a_saturated_trigger_is_said_and_learned_from():
 def test_a_radius_notices_repetition():
     now = {"round": 9, "features": 8, "log_det": 1.0, "ridge": 1.0, "noise": 0.1, "spread": 1.0}
     beta = NoiseRadius(0.02, relative=0.1, untried=3.0)
-    fresh = Occasion(**now, chosen=10.0, least_known=12.0, first_least_known=13.0)
+    fresh = VersionStats(**now, chosen=10.0, least_known=12.0, first_least_known=13.0)
     assert beta(fresh) == pytest.approx(0.02 * 0.1)
-    known = Occasion(**now, chosen=0.1, least_known=0.2, first_least_known=13.0)
+    known = VersionStats(**now, chosen=0.1, least_known=0.2, first_least_known=13.0)
     assert beta(known) == pytest.approx(1.0 * 0.1)
-    best_known = Occasion(**now, chosen=1e-3, least_known=2e-3, first_least_known=13.0)
+    best_known = VersionStats(**now, chosen=1e-3, least_known=2e-3, first_least_known=13.0)
     assert beta(best_known) == pytest.approx(2.0 * 0.1)
-    stuck = Occasion(**now, chosen=1.0, least_known=20.0, first_least_known=30.0)
+    stuck = VersionStats(**now, chosen=1.0, least_known=20.0, first_least_known=30.0)
     assert beta(stuck) * 20.0 == pytest.approx(3.0)
-    tried = Occasion(**now, chosen=1.0, least_known=10.0, first_least_known=30.0)
+    tried = VersionStats(**now, chosen=1.0, least_known=10.0, first_least_known=30.0)
     assert beta(tried) == pytest.approx(0.1 * 0.1)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from oracle import output_and_gradient, unflatten
 from rarely import BatchNeuralUCB, FixedGrid, load
 from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import Plan
+from rarely.core.training.gradient_descent import TrainingPlan
 from rarely.core.training.sgd import train_singly
 
 networks = st.builds(
@@ -49,7 +49,7 @@ def test_single_sample_steps_are_the_plain_ones(net, seed, n, steps, ridge):
     start = net.initial_weights(rng)
     x, r = rng.normal(size=(n, net.dim)), rng.normal(size=n)
     eta = 1e-2 / net.output_scale**2
-    outcome = train_singly(net, start, x, r, Plan(ridge=ridge, steps=steps, step_size=eta, optimiser="sgd"))
+    outcome = train_singly(net, start, x, r, TrainingPlan(ridge=ridge, steps=steps, step_size=eta, optimiser="sgd"))
     assert outcome.attempts == 1
     np.testing.assert_allclose(flat(outcome.weights), plain(net, start, x, r, ridge, steps, eta)[0], rtol=1e-9)
 
@@ -60,7 +60,7 @@ def test_an_epoch_that_fits_well_ends_the_training():
     x, r = np.eye(2), np.array([0.3, -0.2])
     truth, taken = plain(net, start, x, r, 1e-4, 5000, 0.05)
     assert 2 < taken < 5000
-    outcome = train_singly(net, start, x, r, Plan(ridge=1e-4, steps=5000, step_size=0.05, optimiser="sgd"))
+    outcome = train_singly(net, start, x, r, TrainingPlan(ridge=1e-4, steps=5000, step_size=0.05, optimiser="sgd"))
     np.testing.assert_allclose(flat(outcome.weights), truth, rtol=1e-9)
 
 
@@ -68,7 +68,7 @@ def test_a_step_that_overflows_is_tried_smaller():
     net = Network(2, 8, scaling="ntk", initial="uniform")
     start = net.initial_weights(np.random.default_rng(0))
     x = 10 * np.random.default_rng(1).normal(size=(20, 2))
-    outcome = train_singly(net, start, x, x[:, 0], Plan(ridge=0.01, steps=200, step_size=1e3, optimiser="sgd"))
+    outcome = train_singly(net, start, x, x[:, 0], TrainingPlan(ridge=0.01, steps=200, step_size=1e3, optimiser="sgd"))
     assert outcome.accepted
     assert outcome.attempts > 1
     assert np.isfinite(flat(outcome.weights)).all()
@@ -77,7 +77,7 @@ def test_a_step_that_overflows_is_tried_smaller():
 def test_data_that_no_step_can_bear_is_rejected_with_a_reason():
     net = Network(1, 4, initial="uniform")
     start = net.initial_weights(np.random.default_rng(0))
-    outcome = train_singly(net, start, np.ones((2, 1)), np.full(2, 1e200), Plan(ridge=1.0, optimiser="sgd"))
+    outcome = train_singly(net, start, np.ones((2, 1)), np.full(2, 1e200), TrainingPlan(ridge=1.0, optimiser="sgd"))
     assert not outcome.accepted
     assert "diverges" in outcome.reason
 
@@ -87,7 +87,9 @@ def test_a_descent_that_diverges_without_an_overflow_is_tried_smaller():
     start = net.initial_weights(np.random.default_rng(0))
     x = np.random.default_rng(1).normal(size=(20, 2))
     for step in np.geomspace(0.5, 500, 10):
-        outcome = train_singly(net, start, x, x[:, 0], Plan(ridge=0.01, steps=4, step_size=step, optimiser="sgd"))
+        outcome = train_singly(
+            net, start, x, x[:, 0], TrainingPlan(ridge=0.01, steps=4, step_size=step, optimiser="sgd")
+        )
         assert outcome.accepted
         assert outcome.final_loss < 1e4
     assert outcome.attempts > 1
@@ -97,7 +99,7 @@ def test_a_step_of_its_own_lowers_the_loss_on_an_easy_problem():
     net = Network(3, 20, biases=True, scaling="standard", initial="uniform")
     x = np.random.default_rng(0).normal(size=(40, 3))
     start = net.initial_weights(np.random.default_rng(0))
-    outcome = train_singly(net, start, x, x.sum(axis=1), Plan(ridge=1e-4, steps=400, optimiser="sgd"))
+    outcome = train_singly(net, start, x, x.sum(axis=1), TrainingPlan(ridge=1e-4, steps=400, optimiser="sgd"))
     assert outcome.final_loss < 0.5 * outcome.initial_loss
 
 
@@ -128,7 +130,7 @@ def test_a_step_of_its_own_is_half_of_what_one_sample_bears():
     start = net.initial_weights(np.random.default_rng(0))
     x = np.random.default_rng(1).normal(size=(5, 2))
     steepest = max(np.sum(output_and_gradient(start, row, output_scale=1.0)[1] ** 2) for row in x)
-    outcome = train_singly(net, start, x, x[:, 0], Plan(ridge=0.3, steps=1, optimiser="sgd"))
+    outcome = train_singly(net, start, x, x[:, 0], TrainingPlan(ridge=0.3, steps=1, optimiser="sgd"))
     assert outcome.step_size == pytest.approx(1 / (2 * steepest + 0.3))
 
 
@@ -153,5 +155,5 @@ def test_the_steps_are_those_of_torch():
         value = (weights[1] @ torch.cat([hidden, torch.ones(1, dtype=torch.float64)]))[0]
         ((value - r[i]) ** 2).backward()
         optimiser.step()
-    outcome = train_singly(net, start, x, r, Plan(ridge=0.1, steps=20, step_size=0.02, optimiser="sgd"))
+    outcome = train_singly(net, start, x, r, TrainingPlan(ridge=0.1, steps=20, step_size=0.02, optimiser="sgd"))
     np.testing.assert_allclose(flat(outcome.weights), flat([w.detach().numpy() for w in weights]), rtol=1e-9)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput
 from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import Plan, train
+from rarely.core.training.gradient_descent import TrainingPlan, train
 from rarely.core.training.objective import Objective
 
 NET = Network(dim=3, hidden=20)
@@ -33,14 +33,16 @@ def test_hard_data_is_trained_on_and_never_rejected(case, depth, precision):
     net = Network(3, 20, depth)
     contexts, rewards = HARD[case]
     theta = net.initial_weights(np.random.default_rng(0))
-    outcome = train(net, theta, contexts, rewards, Plan(ridge=0.01, precision=precision))
+    outcome = train(net, theta, contexts, rewards, TrainingPlan(ridge=0.01, precision=precision))
     assert outcome.accepted, outcome.reason
     assert all(np.isfinite(w).all() for w in outcome.weights)
     assert outcome.final_loss <= outcome.initial_loss * (1 + 1e-6) + 1e-12
 
 
 def test_the_printed_step_diverges_and_a_smaller_one_is_found():
-    outcome = train(NET, THETA, np.tile(X, (10, 1)), np.tile(X.sum(axis=1), 10), Plan(ridge=0.01, step_size=0.05))
+    outcome = train(
+        NET, THETA, np.tile(X, (10, 1)), np.tile(X.sum(axis=1), 10), TrainingPlan(ridge=0.01, step_size=0.05)
+    )
     assert outcome.attempts > 1
     assert outcome.accepted
     assert outcome.step_size < 0.05
@@ -48,7 +50,7 @@ def test_the_printed_step_diverges_and_a_smaller_one_is_found():
 
 def test_a_training_that_never_improves_is_rejected_with_its_reason(monkeypatch):
     monkeypatch.setattr("rarely.core.training.gradient_descent.SHRINK", 1.0)
-    outcome = train(NET, THETA, X, X.sum(axis=1), Plan(ridge=0.01, step_size=1e3))
+    outcome = train(NET, THETA, X, X.sum(axis=1), TrainingPlan(ridge=0.01, step_size=1e3))
     assert not outcome.accepted
     assert "the loss did not fall" in outcome.reason
 
@@ -56,7 +58,7 @@ def test_a_training_that_never_improves_is_rejected_with_its_reason(monkeypatch)
 @pytest.mark.parametrize("step_size", [1e150, 1e300])
 def test_a_loss_that_is_no_number_is_rejected(monkeypatch, step_size):
     monkeypatch.setattr("rarely.core.training.gradient_descent.SHRINK", 1.0)
-    outcome = train(NET, THETA, X, X.sum(axis=1), Plan(ridge=0.01, step_size=step_size, steps=3))
+    outcome = train(NET, THETA, X, X.sum(axis=1), TrainingPlan(ridge=0.01, step_size=step_size, steps=3))
     assert not outcome.final_loss < np.inf
     assert not outcome.accepted
 
@@ -70,7 +72,7 @@ def test_the_curvature_is_the_largest_eigenvalue():
     value, direction = objective.top_curvature(None)
     assert value == pytest.approx(truth, rel=0.01)
     assert objective.top_curvature(direction)[0] == pytest.approx(truth, rel=0.01)
-    outcome = train(NET, THETA, X, np.zeros(40), Plan(ridge=0.1))
+    outcome = train(NET, THETA, X, np.zeros(40), TrainingPlan(ridge=0.1))
     assert outcome.step_size == pytest.approx(1.8 / (20 * (truth + 0.1)), rel=0.01)
 
 
@@ -80,21 +82,21 @@ def test_a_step_from_the_curvature_lowers_the_loss_at_the_first_attempt_on_stand
     rng = np.random.default_rng(seed)
     net = Network(4, 40, depth)
     x, r = rng.normal(size=(50, 4)) / 2, rng.normal(size=50)
-    outcome = train(net, net.initial_weights(rng), x, r, Plan(ridge=ridge, steps=50))
+    outcome = train(net, net.initial_weights(rng), x, r, TrainingPlan(ridge=ridge, steps=50))
     assert outcome.attempts == 1
     assert outcome.final_loss < outcome.initial_loss
 
 
 def test_float32_and_float64_agree_to_single_precision():
     r = np.sin(3 * X.sum(axis=1))
-    single = train(NET, THETA, X, r, Plan(ridge=0.01, precision="float32"))
-    double = train(NET, THETA, X, r, Plan(ridge=0.01))
+    single = train(NET, THETA, X, r, TrainingPlan(ridge=0.01, precision="float32"))
+    double = train(NET, THETA, X, r, TrainingPlan(ridge=0.01))
     f32, f64 = (NET.values_and_factors(o.weights, X)[0] for o in (single, double))
     np.testing.assert_allclose(f32, f64, atol=2e-4)
 
 
 def test_zero_steps_leave_the_weights_at_their_start():
-    outcome = train(NET, THETA, X, X.sum(axis=1), Plan(ridge=0.01, steps=0))
+    outcome = train(NET, THETA, X, X.sum(axis=1), TrainingPlan(ridge=0.01, steps=0))
     assert all(np.array_equal(w, w0) for w, w0 in zip(outcome.weights, THETA, strict=True))
 
 
@@ -103,13 +105,13 @@ def test_zero_steps_leave_the_weights_at_their_start():
 )
 def test_impossible_plans_are_refused(bad):
     with pytest.raises(InvalidInput):
-        Plan(ridge=0.1, **bad)
+        TrainingPlan(ridge=0.1, **bad)
 
 
 def test_a_warm_start_is_where_the_descent_begins_and_the_penalty_still_pulls_to_the_initial_weights():
     rng = np.random.default_rng(4)
-    rewards, plan = rng.normal(size=40), Plan(ridge=0.3, steps=3, step_size=1e-3)
-    last = train(NET, THETA, X, rewards, Plan(ridge=0.3, steps=50)).weights
+    rewards, plan = rng.normal(size=40), TrainingPlan(ridge=0.3, steps=3, step_size=1e-3)
+    last = train(NET, THETA, X, rewards, TrainingPlan(ridge=0.3, steps=50)).weights
     warm = train(NET, THETA, X, rewards, plan, start=last)
     plain = Objective(NET, THETA, X, rewards, 0.3, np.float64)
     theirs, loss = plain.descend(last, 1e-3 * NET.output_scale**2, 3, np.inf)

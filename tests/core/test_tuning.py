@@ -12,13 +12,26 @@ from hypothesis import strategies as st
 import rarely
 from rarely import AtRounds, BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, NeuralLinear, NoiseRadius
 from rarely.core.model.network import Network
+from rarely.core.training import checkpoints as checkpoints_module
 from rarely.core.training import tuning as module
-from rarely.core.training.gradient_descent import Plan, objective_of, train
-from rarely.core.training.objective import Motion
-from rarely.core.training.tuning import FEW, FEWEST, FIRST, FOLDS, MOST, PATHS, RUNGS, Tuning, descend_to, mixed, tune
+from rarely.core.training.checkpoints import descend_to
+from rarely.core.training.gradient_descent import TrainingPlan, objective_of, train
+from rarely.core.training.objective import MomentumState
+from rarely.core.training.tuning import (
+    FEW,
+    FEWEST,
+    FIRST,
+    FOLDS,
+    MOST,
+    SKIP_GRID,
+    STEP_GRID,
+    Tuning,
+    split_mix,
+    tune,
+)
 from rarely.worlds import Cosine
 
-PLAN = Plan(0.01)
+PLAN = TrainingPlan(0.01)
 
 
 def problem(samples, linear, noise=0.5, dim=4, seed=0):
@@ -30,7 +43,7 @@ def problem(samples, linear, noise=0.5, dim=4, seed=0):
 
 def tuned_on(samples, linear, noise, updates=12):
     """The choice after some updates on growing data."""
-    net = Network(4, 40, skip=PATHS[0])
+    net = Network(4, 40, skip=SKIP_GRID[0])
     theta, tuning = net.initial_weights(np.random.default_rng(1)), Tuning()
     x, y = problem(samples, linear, noise)
     for count in np.linspace(samples // 3, samples, updates).astype(int):
@@ -41,12 +54,12 @@ def tuned_on(samples, linear, noise, updates=12):
 @pytest.mark.once
 def test_noise_stops_training_early_and_curves_prolong_it():
     noisy, curved = tuned_on(300, linear=True, noise=1.0), tuned_on(300, linear=False, noise=0.05)
-    assert RUNGS[noisy.rung] <= 45
-    assert RUNGS[curved.rung] >= 100
+    assert STEP_GRID[noisy.rung] <= 45
+    assert STEP_GRID[curved.rung] >= 100
 
 
 def test_the_choice_predicts_fresh_rewards_better_than_the_untuned_training():
-    net = Network(4, 40, skip=PATHS[0])
+    net = Network(4, 40, skip=SKIP_GRID[0])
     theta, (x, y), (new, truth) = (
         net.initial_weights(np.random.default_rng(1)),
         problem(300, linear=True, noise=1.0),
@@ -55,7 +68,7 @@ def test_the_choice_predicts_fresh_rewards_better_than_the_untuned_training():
     outcome, tuning = None, Tuning()
     for _ in range(10):
         outcome, tuning = tune(net, theta, x, y, np.arange(300), PLAN, tuning)
-    chosen = Network(4, 40, skip=PATHS[tuning.path])
+    chosen = Network(4, 40, skip=SKIP_GRID[tuning.path])
     plain = train(Network(4, 40), (theta[0], theta[1][:, :40]), x, y, PLAN)
     own = np.mean(np.square(chosen.values(outcome.weights, new) - truth))
     untuned = np.mean(np.square(Network(4, 40).values(plain.weights, new) - truth))
@@ -64,7 +77,7 @@ def test_the_choice_predicts_fresh_rewards_better_than_the_untuned_training():
 
 def test_held_out_samples_are_not_trained_on():
     """A held-out reward that is moved changes no prediction."""
-    net = Network(3, 12, skip=PATHS[0])
+    net = Network(3, 12, skip=SKIP_GRID[0])
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEW + 50, linear=True, dim=3)
     rows = np.arange(len(y))
     held = Tuning().held_out(rows)
@@ -79,9 +92,9 @@ def test_held_out_samples_are_not_trained_on():
 @given(st.integers(1, 400), st.integers(0, 30))
 def test_folds_take_turns_and_cover_every_row(rows, turn):
     numbers = np.arange(rows)
-    folds = [Tuning(turn=turn + len(PATHS) * k).held_out(numbers) for k in range(FOLDS)]
+    folds = [Tuning(turn=turn + len(SKIP_GRID) * k).held_out(numbers) for k in range(FOLDS)]
     np.testing.assert_array_equal(np.sum(folds, axis=0), np.ones(rows))
-    assert {Tuning(turn=turn + k).next_path for k in range(len(PATHS))} == set(range(len(PATHS)))
+    assert {Tuning(turn=turn + k).next_path for k in range(len(SKIP_GRID))} == set(range(len(SKIP_GRID)))
 
 
 def judged(errors):
@@ -97,13 +110,13 @@ def test_predictions_are_judged_once_shifted_and_stretched(count, shift, stretch
     """Against least squares, one candidate at a time; and a map of all predictions changes nothing."""
     rng = np.random.default_rng(seed)
     rewards = rng.normal(size=count)
-    predictions = rewards[:, None, None] * rng.normal(size=(len(PATHS), len(RUNGS)))
+    predictions = rewards[:, None, None] * rng.normal(size=(len(SKIP_GRID), len(STEP_GRID)))
     predictions = predictions + rng.normal(size=predictions.shape)
     predictions[rng.random(predictions.shape) < 0.2] = np.nan
     weights = rng.random(count) if weighted else np.ones(count)
     tuning = Tuning(predictions=predictions, rewards=rewards, weights=weights)
     errors = tuning.errors(predictions)
-    for s, j in np.ndindex(len(PATHS), len(RUNGS)):
+    for s, j in np.ndindex(len(SKIP_GRID), len(STEP_GRID)):
         tried = ~np.isnan(predictions[:, s, j])
         assert np.isnan(errors[~tried, s, j]).all()
         ahead, came, root = predictions[tried, s, j], rewards[tried], np.sqrt(weights[tried])
@@ -122,7 +135,7 @@ def test_candidates_are_compared_on_the_rows_of_both(count, seed):
     """One that was tried on few rows is not ahead because it was fitted to these alone."""
     rng = np.random.default_rng(seed)
     rewards = rng.normal(size=400)
-    predictions = np.full((400, len(PATHS), len(RUNGS)), np.nan)
+    predictions = np.full((400, len(SKIP_GRID), len(STEP_GRID)), np.nan)
     predictions[:, FIRST[0], FIRST[1]] = 0.5 * rewards + rng.normal(size=400)
     predictions[:count, 1, 2] = 7.0 + 3.0 * predictions[:count, FIRST[0], FIRST[1]]
     gain, _ = Tuning(predictions=predictions, rewards=rewards, weights=np.ones(400)).compared()
@@ -158,7 +171,7 @@ def test_the_first_version_has_no_linear_path_and_a_snapshot_of_it_knows(tmp_pat
     for one in (policy, other):
         one.observe(one.select(rows), np.arange(10.0))
         one.update()
-        assert one.network.skip in PATHS
+        assert one.network.skip in SKIP_GRID
     assert policy.log_det == other.log_det
 
 
@@ -166,7 +179,7 @@ def test_the_first_version_has_no_linear_path_and_a_snapshot_of_it_knows(tmp_pat
 @given(st.integers(FEWEST, 40), st.floats(-1, 1), st.floats(0.01, 3), st.integers(0, 10**6))
 def test_another_candidate_must_be_better_by_more_than_the_doubt(count, shift, spread, seed):
     rng = np.random.default_rng(seed)
-    errors = np.full((count, len(PATHS), len(RUNGS)), np.nan)
+    errors = np.full((count, len(SKIP_GRID), len(STEP_GRID)), np.nan)
     own, other = rng.random(count), rng.random(count) * spread + shift
     errors[:, FIRST[0], FIRST[1]], errors[:, 1, 2] = own, other
     tuning = judged(errors)
@@ -179,7 +192,7 @@ def test_another_candidate_must_be_better_by_more_than_the_doubt(count, shift, s
 
 
 def test_few_samples_decide_nothing():
-    net = Network(2, 8, skip=PATHS[0])
+    net = Network(2, 8, skip=SKIP_GRID[0])
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEWEST - 1, linear=True, dim=2)
     outcome, tuning = tune(net, theta, x, y, np.arange(len(y)), PLAN, Tuning())
     assert outcome.accepted
@@ -203,21 +216,21 @@ def descents(monkeypatch):
 
 def test_the_first_training_tries_each_path_on_one_fold_and_later_ones_take_turns(descents):
     """The cost beyond few samples: two trials on 4/5 of them at first, one at each later update, and the training."""
-    net, count = Network(2, 8, skip=PATHS[0]), 2 * FEW
+    net, count = Network(2, 8, skip=SKIP_GRID[0]), 2 * FEW
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(count, linear=True, dim=2)
     tuning = Tuning()
     for update in range(4):
         held = tuning.held_out(np.arange(count)).sum()
         _, tuning = tune(net, theta, x, y, np.arange(count), PLAN, tuning)
         *trials, training = descents
-        assert trials == [(count - held, RUNGS[-1])] * (len(PATHS) if update == 0 else 1)
-        assert training == (count, RUNGS[tuning.rung])
+        assert trials == [(count - held, STEP_GRID[-1])] * (len(SKIP_GRID) if update == 0 else 1)
+        assert training == (count, STEP_GRID[tuning.rung])
         descents.clear()
 
 
 def test_trials_that_never_succeed_end(descents, monkeypatch):
-    monkeypatch.setattr(module, "STABLE", 1e30)
-    net = Network(2, 8, skip=PATHS[0])
+    monkeypatch.setattr(checkpoints_module, "STABLE", 1e30)
+    net = Network(2, 8, skip=SKIP_GRID[0])
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEW + 1, linear=True, dim=2)
     outcome, tuning = tune(net, theta, x, y, np.arange(FEW + 1), PLAN, Tuning())
     assert len(descents) == MOST + 1
@@ -248,7 +261,7 @@ def test_a_path_that_is_better_is_found_at_the_first_training():
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.integers(0, 4 * len(PATHS) * FOLDS),
+    st.integers(0, 4 * len(SKIP_GRID) * FOLDS),
     st.lists(st.integers(FEW + 1, 400), min_size=1, max_size=3),
     st.one_of(st.none(), st.integers(30, 300)),
     st.integers(0, 10**6),
@@ -256,10 +269,10 @@ def test_a_path_that_is_better_is_found_at_the_first_training():
 def test_a_prediction_is_never_of_a_model_that_was_trained_on_its_row(turn, counts, window, seed):
     """Whatever the turn; also on top of predictions that version 0.1 noted in folds of another kind."""
     rng = np.random.default_rng(seed)
-    net, size = Network(2, 4, skip=PATHS[0]), sum(counts)
+    net, size = Network(2, 4, skip=SKIP_GRID[0]), sum(counts)
     theta, (x, y) = net.initial_weights(rng), problem(size, linear=True, dim=2, seed=seed)
-    before = np.full((counts[0] // 2, len(PATHS), len(RUNGS)), np.nan)
-    before[rng.random(len(before)) < 0.2, turn % len(PATHS)] = rng.normal(size=len(RUNGS))
+    before = np.full((counts[0] // 2, len(SKIP_GRID), len(STEP_GRID)), np.nan)
+    before[rng.random(len(before)) < 0.2, turn % len(SKIP_GRID)] = rng.normal(size=len(STEP_GRID))
     rewards = np.where(np.isnan(before).all(axis=(1, 2)), np.nan, y[: len(before)])
     tuning, taught = Tuning(turn=turn, predictions=before, rewards=rewards, weights=np.ones(len(before))), []
 
@@ -271,10 +284,10 @@ def test_a_prediction_is_never_of_a_model_that_was_trained_on_its_row(turn, coun
         assert not taught[-1] & {tuple(row) for row in x[rows]}
         return original(tuning, rows, predictions, rewards)
 
-    original = Tuning.tried
+    original = Tuning.with_predictions
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "objective_of", small)
-        patch.setattr(Tuning, "tried", noted)
+        patch.setattr(Tuning, "with_predictions", noted)
         for count in np.cumsum(counts):
             rows = np.arange(0 if window is None else max(0, count - window), count)
             tuning = tune(net, theta, x[rows], y[rows], rows, PLAN, tuning)[1]
@@ -283,16 +296,16 @@ def test_a_prediction_is_never_of_a_model_that_was_trained_on_its_row(turn, coun
     assert not np.isnan(tuning.predictions[: len(before)][~np.isnan(before)]).any()  # nothing that was noted is lost
 
 
-@pytest.mark.parametrize("turn", range(len(PATHS) * FOLDS))
+@pytest.mark.parametrize("turn", range(len(SKIP_GRID) * FOLDS))
 def test_a_tuning_of_version_0_1_goes_on_where_it_was(turn, descents):
     """Its turn is the next path and fold, and a path that it never tried is tried now."""
-    net, count = Network(2, 4, skip=PATHS[0]), 2 * FEW
+    net, count = Network(2, 4, skip=SKIP_GRID[0]), 2 * FEW
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(count, linear=True, dim=2)
-    nothing = np.full((9, len(PATHS), len(RUNGS)), np.nan)
+    nothing = np.full((9, len(SKIP_GRID), len(STEP_GRID)), np.nan)
     old = Tuning(turn=turn, predictions=nothing, rewards=nothing[:, 0, 0], weights=np.ones(9))
-    assert (old.next_path, old.skip) == (turn % len(PATHS), PATHS[0] if turn else 0.0)
+    assert (old.next_path, old.skip) == (turn % len(SKIP_GRID), SKIP_GRID[0] if turn else 0.0)
     _, tuning = tune(net, theta, x, y, np.arange(count), PLAN, old)
-    trials = len(PATHS) + turn % len(PATHS)  # a fold that began with the second path is not enough
+    trials = len(SKIP_GRID) + turn % len(SKIP_GRID)  # a fold that began with the second path is not enough
     assert tuning.turn == turn + trials
     assert len(descents) == trials + 1
     assert tuning.comparable
@@ -303,13 +316,13 @@ def test_predictions_are_kept_for_the_latest_rows_alone(monkeypatch):
     tuning = Tuning()
     for turn in range(6):
         rows = np.arange(20 * turn, 20 * turn + 20)
-        tuning = tuning.remembering(np.arange(20 * turn + 20), None)
-        tuning = tuning.tried(rows, np.full((20, len(RUNGS)), float(turn)), rows.astype(float))
+        tuning = tuning.with_rows(np.arange(20 * turn + 20), None)
+        tuning = tuning.with_predictions(rows, np.full((20, len(STEP_GRID)), float(turn)), rows.astype(float))
     assert len(tuning.predictions) == len(tuning.rewards) == 30
     assert tuning.first == 90
     before = tuning.predictions.copy()
     # One of these is long forgotten.
-    tuning = tuning.tried(np.array([3, 119]), np.full((2, len(RUNGS)), 9.0), np.array([3.0, 119.0]))
+    tuning = tuning.with_predictions(np.array([3, 119]), np.full((2, len(STEP_GRID)), 9.0), np.array([3.0, 119.0]))
     assert tuning.predictions[29, 0, 0] == 9.0
     np.testing.assert_array_equal(tuning.rewards, np.arange(90.0, 120.0))
     np.testing.assert_array_equal(tuning.predictions[:29, 1], before[:29, 1])
@@ -319,25 +332,26 @@ def test_a_descent_notes_where_it_stood_at_each_rung():
     net = Network(3, 12, skip=3.0)
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
     objective = objective_of(net, theta, x, y, PLAN)
-    stops = descend_to(objective, (3, 7, 12))
-    for rung, weights in zip((3, 7, 12), stops.reached, strict=True):
-        alone, _ = objective.glide(Motion.at_rest(objective.initial), stops.step, rung, np.inf)
+    checkpoints = descend_to(objective, (3, 7, 12))
+    for rung, weights in zip((3, 7, 12), checkpoints.reached, strict=True):
+        start = MomentumState.at_rest(objective.initial)
+        alone, _ = objective.descend_with_momentum(start, checkpoints.step, rung, np.inf)
         for a, b in zip(weights, alone.weights, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
 
 
 def test_a_descent_that_rises_is_tried_with_smaller_steps(monkeypatch):
-    monkeypatch.setattr(module, "STABLE", 64.0)
+    monkeypatch.setattr(checkpoints_module, "STABLE", 64.0)
     net = Network(3, 12, skip=3.0)
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
-    stops = descend_to(objective_of(net, theta, x, y, PLAN), (5, 20))
-    assert stops.attempts > 1
-    assert stops.final_loss <= stops.initial_loss
-    assert stops.outcome(net).accepted
+    checkpoints = descend_to(objective_of(net, theta, x, y, PLAN), (5, 20))
+    assert checkpoints.attempts > 1
+    assert checkpoints.final_loss <= checkpoints.initial_loss
+    assert checkpoints.outcome(net).accepted
 
 
 def test_a_descent_that_never_falls_is_refused(monkeypatch):
-    monkeypatch.setattr(module, "STABLE", 1e30)
+    monkeypatch.setattr(checkpoints_module, "STABLE", 1e30)
     net = Network(3, 12, skip=3.0)
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
     outcome = descend_to(objective_of(net, theta, x, y, PLAN), (5,)).outcome(net)
@@ -367,8 +381,8 @@ def played(scale=1.0):
 def test_the_default_policy_tunes_itself_and_says_why():
     policy = played()
     last = policy.updates[-1]
-    assert last.steps in RUNGS
-    assert last.skip in PATHS
+    assert last.steps in STEP_GRID
+    assert last.skip in SKIP_GRID
     assert last.tuning.startswith(f"J = {last.steps}, s = {last.skip:g}: validation loss")
     assert 0.3 < last.noise < 0.8  # the truth is 0.5
     assert 0.7 <= last.coverage <= 1.0
@@ -515,7 +529,7 @@ def test_the_losses_behind_the_choice_can_be_read():
         policy.updates[-1].skip,
         policy.updates[-1].steps,
     )
-    for s, j in np.ndindex(len(PATHS), len(RUNGS)):
+    for s, j in np.ndindex(len(SKIP_GRID), len(STEP_GRID)):
         tried = errors[:, s, j][~np.isnan(errors[:, s, j])]
         assert tuning.rewards[s, j] == len(tried)
         assert tuning.losses[s, j] == pytest.approx(tried.mean())
@@ -541,7 +555,7 @@ def test_losses_that_are_not_there_are_nan():
 
 def test_a_clear_winner_is_not_hidden_by_a_noisy_leader():
     rng = np.random.default_rng(0)
-    errors = np.full((40, len(PATHS), len(RUNGS)), np.nan)
+    errors = np.full((40, len(SKIP_GRID), len(STEP_GRID)), np.nan)
     errors[:, FIRST[0], FIRST[1]] = 5.0
     errors[:, 1, 2] = 5.0 - 0.9 + 0.1 * rng.normal(size=40)
     errors[:, 1, 3] = 5.0 - 1.0 + 60.0 * (np.arange(40) % 2 - 0.5)
@@ -549,13 +563,13 @@ def test_a_clear_winner_is_not_hidden_by_a_noisy_leader():
 
 
 def test_an_empty_fold_is_passed_over():
-    net = Network(2, 8, skip=PATHS[0])
+    net = Network(2, 8, skip=SKIP_GRID[0])
     theta = net.initial_weights(np.random.default_rng(0))
     rows = np.arange(200)
-    rows = rows[~Tuning(turn=len(PATHS)).held_out(rows)][:60]  # none of the second fold
+    rows = rows[~Tuning(turn=len(SKIP_GRID)).held_out(rows)][:60]  # none of the second fold
     x, y = problem(60, linear=True, dim=2)
     _, tuning = tune(net, theta, x, y, rows, PLAN, Tuning())
-    assert tuning.turn == len(PATHS) * FOLDS
+    assert tuning.turn == len(SKIP_GRID) * FOLDS
     tried = ~np.isnan(tuning.predictions[rows - tuning.first]).any(axis=(1, 2))
     assert tried.all()
 
@@ -597,7 +611,7 @@ FAIR = 6.0
 
 def unfairness(rows):
     """By how many standard deviations the folds' counts differ at most from their share; rows are (..., n)."""
-    counts = [Tuning(turn=len(PATHS) * fold).held_out(rows).sum(axis=-1) for fold in range(FOLDS)]
+    counts = [Tuning(turn=len(SKIP_GRID) * fold).held_out(rows).sum(axis=-1) for fold in range(FOLDS)]
     share, n = 1 / FOLDS, rows.shape[-1]
     return float(np.abs(np.array(counts) - share * n).max() / np.sqrt(share * (1 - share) * n))
 
@@ -616,7 +630,7 @@ def test_folds_do_not_follow_a_rhythm_that_a_product_alone_follows(period):
 
 def test_folds_are_mixed_as_by_splitmix64():
     """Its first numbers from the seed 0, as published with it."""
-    assert [hex(number) for number in mixed(np.arange(3))] == [
+    assert [hex(number) for number in split_mix(np.arange(3))] == [
         "0xe220a8397b1dcdaf",
         "0x6e789e6aa1b965f4",
         "0x6c45d188009454f",

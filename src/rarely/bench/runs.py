@@ -16,7 +16,7 @@ from rarely.bench.measure import Benchmark, Figure, NotMeasured, Tell
 from rarely.bench.operations import training_pass
 from rarely.bench.yardstick import product_rate, seconds_of
 from rarely.core.policies import BatchNeuralUCB, NeuralUCB
-from rarely.core.policies.neural import Preset
+from rarely.core.policies.presets import PresetName
 from rarely.core.schedules import DeterminantTrigger, FixedGrid
 from rarely.lab.environment import PACKAGE
 from rarely.worlds import Cosine, Rounds
@@ -24,7 +24,7 @@ from rarely.worlds import Cosine, Rounds
 PRINTED: dict[str, Any] = {"hidden": 200, "ridge": 0.01, "beta": 0.001, "steps": 200}
 """The paper's settings for cosine."""
 ONE_FILE = PACKAGE.parents[1] / "examples" / "one_file.py"
-PLAIN: tuple[Preset, ...] = ("paper", "practical")
+PLAIN: tuple[PresetName, ...] = ("paper", "practical")
 
 
 def one_file(tell: Tell, *, rounds: int = 2000, hidden: int = 200, path: Path = ONE_FILE) -> list[Figure]:
@@ -32,7 +32,7 @@ def one_file(tell: Tell, *, rounds: int = 2000, hidden: int = 200, path: Path = 
     plain, world = _load(path), Cosine().rounds(seed=0, count=rounds)
     settings = PRINTED | {"hidden": hidden}
 
-    def ours(preset: Preset, play_on: PlayOn) -> float:
+    def ours(preset: PresetName, play_on: PlayOn) -> float:
         schedule = DeterminantTrigger(horizon=rounds, batches=40, log_ratio=40.0)
         runs = [BatchNeuralUCB(10, schedule, seed=0, preset=preset, **settings) for _ in range(3)]
         return median(seconds_of(partial(play_on, policy, world, rounds)) for policy in runs)

@@ -12,8 +12,8 @@ from rarely.bench.operations import training_pass
 from rarely.bench.yardstick import best_of, in_turns, product_rate
 from rarely.core.model.network import Network
 from rarely.core.training.block_objective import fastest_objective
-from rarely.core.training.compiled_objective import Fused
-from rarely.core.training.gradient_descent import Plan, Precision, train
+from rarely.core.training.compiled_objective import CompiledObjective
+from rarely.core.training.gradient_descent import Precision, TrainingPlan, train
 from rarely.core.training.objective import Objective
 
 SHAPES = ((2000, 200, 11, 200, 55.0), (2000, 100, 45, 200, None), (20_000, 200, 50, 50, 70.0))
@@ -42,8 +42,8 @@ def training(
     theta = network.initial_weights(rng)
     contexts = rng.normal(size=(samples, dim)) / np.sqrt(dim)
     rewards = np.cos(3 * contexts @ rng.normal(size=dim)) + rng.normal(0, 0.5, samples)
-    first = train(network, theta, contexts, rewards, Plan(0.01, 1, precision=precision))
-    plan = Plan(0.01, steps, first.step_size / 2, precision=precision)
+    first = train(network, theta, contexts, rewards, TrainingPlan(0.01, 1, precision=precision))
+    plan = TrainingPlan(0.01, steps, first.step_size / 2, precision=precision)
 
     def work() -> None:
         outcome = train(network, theta, contexts, rewards, plan, first.direction)
@@ -76,7 +76,7 @@ def blocks(
     contexts[np.arange(samples), rng.integers(arms, size=samples)] = rng.normal(size=(samples, width)) / np.sqrt(width)
     network = Network(arms * width, hidden, skip=3.0)
     given = network, network.initial_weights(rng), contexts.reshape(samples, -1), rng.normal(size=samples)
-    dense = Fused if Fused.fits(network) else Objective
+    dense = CompiledObjective if CompiledObjective.fits(network) else Objective
     both = fastest_objective(*given, 0.01, np.float32), dense(*given, 0.01, np.float32)
     works = [partial(objective.descend, objective.initial, 1e-4 / samples, steps, np.inf) for objective in both]
     times = [[best_of(3, work) for work in works] for _ in range(turns)]

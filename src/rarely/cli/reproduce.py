@@ -13,7 +13,7 @@ from rarely.cli.console import console, error_console, guarded, say_loops
 from rarely.cli.progress import play
 from rarely.cli.report import make_report
 from rarely.core.errors import InvalidInput, check_choice
-from rarely.core.policies.neural import Preset as PresetName
+from rarely.core.policies.presets import PresetName
 from rarely.lab.catalogue import PAPER, configurations
 from rarely.lab.config import PRESETS, Problem
 from rarely.lab.environment import cores

@@ -24,13 +24,13 @@ def changed(original: Something, **attributes: Any) -> Something:
     return other
 
 
-class Rows:
+class GrowableArray:
     """A growing array; `view` shows the rows so far without a copy.
 
     `fork` shares the rows that are there. Of an original and its fork only one may grow on: a policy
     works on a fork and keeps it on success, or drops it on failure.
 
-    >>> rows = Rows(width=2)
+    >>> rows = GrowableArray(width=2)
     >>> rows.append(np.ones((3, 2)))
     >>> rows.view.shape
     (3, 2)
@@ -64,7 +64,7 @@ class Rows:
             new[:, : rows.shape[1]], new[:, rows.shape[1] :] = rows, 0
         self._length = needed
 
-    def fork(self, length: int | None = None) -> Rows:
+    def fork(self, length: int | None = None) -> GrowableArray:
         """Another set of rows that starts with these, or with the first of them."""
         other = shallow(self)
         other._length = self._length if length is None else length

@@ -10,7 +10,7 @@ import numpy as np
 
 from rarely.core.policies import BatchNeuralUCB, LinUCB, NeuralUCB
 from rarely.core.policies.base import Policy
-from rarely.core.policies.neural import Preset
+from rarely.core.policies.presets import PresetName
 from rarely.core.schedules import DeterminantTrigger, FixedGrid
 from rarely.lab.config import Cell, Configuration, Kind, Problem
 from rarely.worlds import DATASETS, Cosine, Quadratic, World
@@ -70,7 +70,7 @@ def world_of(cell: Cell) -> World:
     """The world that a cell is played in."""
     if cell.configuration.linear:
         return _world(cell.problem, cast(View, cell.reading), cell.configuration.kind == "linucb-intercept")
-    preset = cast(Preset, cell.reading)
+    preset = cast(PresetName, cell.reading)
     return _world(cell.problem, cell.problem.view(preset), preset == "practical")
 
 

@@ -15,14 +15,14 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from rarely.core.policies.neural import Preset
+from rarely.core.policies.presets import PresetName
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
 from rarely.worlds.table import Table, TableWorld, View
 
 Kind = Literal["linucb", "linucb-intercept", "neuralucb", "fixed", "adaptive"]
-PRESETS: tuple[Preset, ...] = ("paper", "practical", "code")
-VIEWS: dict[Preset, View] = {"paper": "raw", "practical": "standard", "code": "unit"}
+PRESETS: tuple[PresetName, ...] = ("paper", "practical", "code")
+VIEWS: dict[PresetName, View] = {"paper": "raw", "practical": "standard", "code": "unit"}
 """How a preset sees the rows of a table."""
 
 
@@ -90,7 +90,7 @@ class Problem:
             return self.source.horizon
         return len(self.source.rows) if isinstance(self.source, Table) else self.source.count
 
-    def view(self, preset: Preset) -> View:
+    def view(self, preset: PresetName) -> View:
         """How a preset sees the contexts: of tables alone there are several views."""
         return "raw" if isinstance(self.source, World) else VIEWS[preset]
 
@@ -107,7 +107,7 @@ class Cell:
     """One configuration on one run of one problem."""
 
     problem: Problem
-    reading: Preset | View
+    reading: PresetName | View
     configuration: Configuration
     seed: int
     rounds: int

@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from rarely.core.policies.neural import Preset
+from rarely.core.policies.presets import PresetName
 from rarely.lab import tables
 from rarely.lab.catalogue import FAIR
 from rarely.lab.claims import PRINTED_ROUNDS, Judged
@@ -17,7 +17,7 @@ from rarely.lab.records import Record
 from rarely.lab.results import NEURAL, Comparison, overhead
 from rarely.lab.verdicts import Verdict
 
-EXPLAINED: dict[Preset, str] = {
+EXPLAINED: dict[PresetName, str] = {
     "paper": "the printed network, loss, contexts and rewards, with the step from the curvature, for the printed "
     "one diverges; float64",
     "practical": "the printed network and loss with contexts scaled and given a constant, rewards standardised, "

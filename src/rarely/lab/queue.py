@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from rarely.core.errors import InvalidInput
-from rarely.core.policies.neural import Preset
+from rarely.core.policies.presets import PresetName
 from rarely.lab.catalogue import configurations
 from rarely.lab.config import PRESETS, Cell, Problem
 from rarely.lab.pace import cost
@@ -15,7 +15,7 @@ from rarely.lab.pace import cost
 
 def plan_cells(
     problems: Iterable[Problem],
-    presets: Iterable[Preset] = PRESETS,
+    presets: Iterable[PresetName] = PRESETS,
     runs: int = 10,
     rounds: int = 2000,
     patterns: Sequence[str] = ("*",),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rarely.core.policies.neural import Preset
+from rarely.core.policies.presets import PresetName
 from rarely.core.types import Array
 from rarely.lab.catalogue import FAIR, PROBLEMS
 from rarely.lab.config import PRESETS, VIEWS, Configuration, Kind
@@ -96,7 +96,7 @@ class Comparison:
 
     problem: str
     base: str
-    preset: Preset
+    preset: PresetName
     rounds: int
     series: dict[str, Series] = field(default_factory=dict)
 

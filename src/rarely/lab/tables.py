@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rarely.core.policies.neural import Preset
+from rarely.core.policies.presets import PresetName
 from rarely.lab.claims import Judged
 from rarely.lab.config import PRESETS
 from rarely.lab.results import NEURAL, Comparison
@@ -38,7 +38,7 @@ class ClaimRow:
 
     name: str
     says: str
-    judged: dict[Preset, Judged | None]
+    judged: dict[PresetName, Judged | None]
 
 
 def what_was_run(comparisons: Sequence[Comparison]) -> Grid:
@@ -84,7 +84,7 @@ def results(c: Comparison) -> Grid:
     return Grid([*head, "log det", "MiB"], body, numbers=1)
 
 
-def claims(judged: Sequence[Judged]) -> tuple[list[Preset], list[ClaimRow]]:
+def claims(judged: Sequence[Judged]) -> tuple[list[PresetName], list[ClaimRow]]:
     """The presets judged, and a row for each claim."""
     presets = [preset for preset in PRESETS if any(j.preset == preset for j in judged)]
     found: dict[tuple[str, str], dict[str, Judged]] = {}

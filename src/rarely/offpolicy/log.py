@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from rarely.core.errors import InvalidContexts, InvalidInput, InvalidReward, UnknownRound, WrongDecision
 from rarely.core.inputs.array_reader import read_array, read_real, read_whole
 from rarely.core.inputs.contexts import read_rounds
-from rarely.core.inputs.history import LOGGED, fresh_rewards, read_rewards
+from rarely.core.inputs.history import LOGGED
+from rarely.core.inputs.rewards import fresh_rewards, read_rewards
 from rarely.core.types import Array, BoolArray, Decision, IntArray
 from rarely.offpolicy.errors import InvalidLog
 from rarely.offpolicy.state import UNKNOWN, LogState

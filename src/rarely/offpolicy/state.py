@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.growable_array import Rows
+from rarely.core.growable_array import GrowableArray
 from rarely.core.types import Array, BoolArray, Decision, IntArray
 
 UNKNOWN = -1
@@ -29,35 +29,35 @@ UNKNOWN = -1
 class LogState:
     """Rounds as they were recorded, and rewards as they came."""
 
-    rounds: Rows
-    versions: Rows
-    arms: Rows
-    propensities: Rows
+    rounds: GrowableArray
+    versions: GrowableArray
+    arms: GrowableArray
+    propensities: GrowableArray
     """(n,): the probability of the chosen arm."""
-    owners: Rows
+    owners: GrowableArray
     """(N,): the place of the round that an arm belongs to."""
-    columns: Rows
+    columns: GrowableArray
     """(N,): the number of that arm in its round."""
-    chances: Rows
+    chances: GrowableArray
     """(N,): the probability of that arm."""
-    contexts: Rows | None
+    contexts: GrowableArray | None
     """(N, d); None before the first round."""
-    shared: Rows | None
+    shared: GrowableArray | None
     """(n, r); None if no rows are recorded."""
     width: int
     """The most arms of any round."""
-    told: Rows
+    told: GrowableArray
     """(m,): places whose rewards are in, in the order in which they came."""
-    values: Rows
+    values: GrowableArray
     """(m,): those rewards."""
-    slots: Rows
+    slots: GrowableArray
     places: dict[int, int]
 
     @classmethod
     def empty(cls) -> LogState:
         """Without any round."""
-        rounds, versions, arms, owners, columns, told, slots = (Rows(None, np.int64) for _ in range(7))
-        propensities, chances, values = (Rows(None) for _ in range(3))
+        rounds, versions, arms, owners, columns, told, slots = (GrowableArray(None, np.int64) for _ in range(7))
+        propensities, chances, values = (GrowableArray(None) for _ in range(3))
         return cls(
             rounds, versions, arms, propensities, owners, columns, chances, None, None, 0, told, values, slots, {}
         )
@@ -112,8 +112,8 @@ class LogState:
     def _fork(self, dim: int, row: int | None, arms: int) -> LogState:
         """A state that grows on by itself, with room for contexts and rows from the first round on."""
         mine = {field.name: getattr(self, field.name) for field in fields(self)}
-        forks: dict[str, Any] = {name: value.fork() for name, value in mine.items() if isinstance(value, Rows)}
+        forks: dict[str, Any] = {name: value.fork() for name, value in mine.items() if isinstance(value, GrowableArray)}
         state = replace(self, **forks, width=max(self.width, arms))
         if self.contexts is not None:
             return state
-        return replace(state, contexts=Rows(dim), shared=None if row is None else Rows(row))
+        return replace(state, contexts=GrowableArray(dim), shared=None if row is None else GrowableArray(row))

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rarely.core.choice.confidence_radius import Occasion, TheoremRadius
+from rarely.core.choice.confidence_radius import TheoremRadius, VersionStats
 from rarely.core.errors import check_not_negative, check_positive, check_whole
 from rarely.theory.dimension import Dimension
 
@@ -46,7 +46,9 @@ def radius(
     _check(rounds=round, log_det=log_det, ridge=ridge, depth=depth)
     check_whole("steps", steps, 0)
     check_positive("step", step, "which is ηm")
-    now = Occasion(round=round, features=round - 1, log_det=log_det, ridge=ridge, depth=depth, steps=steps, step=step)
+    now = VersionStats(
+        round=round, features=round - 1, log_det=log_det, ridge=ridge, depth=depth, steps=steps, step=step
+    )
     return TheoremRadius(nu=nu, S=S, delta=delta, C1=C1)(now)
 
 

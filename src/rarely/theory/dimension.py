@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from rarely.core.errors import InvalidContexts, check_positive, check_whole
-from rarely.core.inputs.history import read_rewards
+from rarely.core.inputs.rewards import read_rewards
 from rarely.core.types import Array
 from rarely.theory.log_det import Tell, bracketed, exact, exact_bytes
 from rarely.theory.ntk import NTK, Directions, KernelKind, read_contexts

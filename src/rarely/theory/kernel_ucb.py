@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rarely.core.choice.confidence_radius import Beta, Occasion
+from rarely.core.choice.confidence_radius import Beta, VersionStats
 from rarely.core.choice.random_stream import Seed, seeded
-from rarely.core.choice.rules import Mixture, Optimist, mixed
+from rarely.core.choice.rules import Mixture, UpperConfidence, with_exploration
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Dual, Limit, Widths
 from rarely.core.covariance.cholesky import ridge_solution
 from rarely.core.errors import check_choice, check_flag, check_whole
@@ -27,7 +27,7 @@ from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely.core.model.features import Factors
 from rarely.core.policies.base import Policy, Ties, WithinBatch
-from rarely.core.policies.learner import Lesson, ScaledLearner, Standardised
+from rarely.core.policies.learner import FitResult, ScaledLearner, TrainingSet
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.settings import decoded, encoded
 from rarely.core.saving.fields import Fields
@@ -76,15 +76,15 @@ class KernelLearner(ScaledLearner):
         factors = Factors((x,), (np.full((len(x), 1), np.sqrt(self.kernel.gain)),))
         return self.rewards.center + self.rewards.spread * values, factors
 
-    def learn(self, history: History) -> Lesson:
+    def learn(self, history: History) -> FitResult:
         ready = self.scaled()
-        samples = Standardised.of(history, ready.scale, rewards=self.standardise_rewards)
+        samples = TrainingSet.of(history, ready.scale, rewards=self.standardise_rewards)
         if samples.overflow:
-            return Lesson(self, samples.overflow)
+            return FitResult(self, samples.overflow)
         _, x, y, weights, scale = samples
         rescaled = self.scale.changed_columns(ready.scale)
         if not len(y):
-            return Lesson(ready, basis=ready if rescaled else None, rescaled=rescaled)
+            return FitResult(ready, basis=ready if rescaled else None, rescaled=rescaled)
         matrix = self.kernel.matrix(x)
         root = np.ones(len(y)) if weights is None else np.sqrt(weights)
         matrix *= root
@@ -95,7 +95,7 @@ class KernelLearner(ScaledLearner):
         reason = "" if np.isfinite(solution).all() else "the estimate overflows: the rewards are too large"
         learner = replace(ready, points=x, coefficients=root * solution, rewards=scale, used_step=step)
         basis = learner if rescaled else None
-        return Lesson(learner, reason, basis, step_size=step, steps=self.steps, rescaled=rescaled)
+        return FitResult(learner, reason, basis, step_size=step, steps=self.steps, rescaled=rescaled)
 
     def _solve(self, matrix: Array, targets: Array) -> tuple[Array, float | None]:
         """(λI + K)⁻¹ r̃ or, with steps, where so many of them lead; and their size."""
@@ -107,8 +107,8 @@ class KernelLearner(ScaledLearner):
             solution -= step * (matrix @ solution - targets)
         return solution, step
 
-    def occasion(self, round: int, covariance: Covariance) -> Occasion:
-        return Occasion(
+    def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
+        return VersionStats(
             round=round,
             features=covariance.rounds,
             log_det=covariance.frozen_log_det,
@@ -230,7 +230,7 @@ class KernelUCB(Policy):
             covariance="dual",
             ridge=ridge,
             beta=beta,
-            chooser=mixed(Optimist(draws=ties == "random"), exploration),
+            chooser=with_exploration(UpperConfidence(draws=ties == "random"), exploration),
             seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,

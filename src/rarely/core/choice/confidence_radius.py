@@ -15,7 +15,7 @@ from rarely.core.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class VersionStats:
     """What is known when a version is frozen."""
 
     round: int
@@ -57,7 +57,7 @@ class TheoremRadius:
     above 1/(mλ), which the theorem excludes, enters by `|1 − ηmλ|`. The caller ensures λ ≥ S⁻².
 
     >>> radius = TheoremRadius(nu=0.5, S=1.0, delta=0.1, C1=1.0)
-    >>> now = Occasion(round=1, features=0, log_det=0.0, ridge=1.0, exact=True)
+    >>> now = VersionStats(round=1, features=0, log_det=0.0, ridge=1.0, exact=True)
     >>> round(radius(now), 4)
     2.073
     """
@@ -76,12 +76,12 @@ class TheoremRadius:
             if not (math.isfinite(value) and value >= 0):
                 raise InvalidInput(f"TheoremRadius.{name} must be finite and at least 0; got {value}.")
 
-    def __call__(self, now: Occasion) -> float:
+    def __call__(self, now: VersionStats) -> float:
         """β_{t_b}."""
         confidence = self.nu * math.sqrt(now.log_det - 2 * math.log(self.delta)) + math.sqrt(now.ridge) * self.S
         return self.C1 * (confidence + self._left_undone(now))
 
-    def _left_undone(self, now: Occasion) -> float:
+    def _left_undone(self, now: VersionStats) -> float:
         if now.exact:
             return 0.0
         t, ridge = now.features + 1, now.ridge
@@ -120,7 +120,7 @@ class NoiseRadius:
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
     and its kin where they tune themselves.
 
-    >>> now = Occasion(round=9, features=8, log_det=1.0, ridge=0.25, noise=50.0, norm=10.0)
+    >>> now = VersionStats(round=9, features=8, log_det=1.0, ridge=0.25, noise=50.0, norm=10.0)
     >>> NoiseRadius(0.02)(now), NoiseRadius(0.02, norm_factor=0.1)(now)
     (1.0, 1.5)
     >>> from dataclasses import replace
@@ -142,7 +142,7 @@ class NoiseRadius:
             if not (math.isfinite(value) and value >= 0):
                 raise InvalidInput(f"NoiseRadius.{name} must be finite and at least 0; got {value}.")
 
-    def __call__(self, now: Occasion) -> float:
+    def __call__(self, now: VersionStats) -> float:
         """β of the version frozen now."""
         if now.noise is None:
             raise InvalidInput(
@@ -165,10 +165,10 @@ FUNCTION = {"kind": "function"}
 Beta = float | Callable[[int], float] | TheoremRadius | NoiseRadius
 
 
-def radius_at(beta: Beta, now: Occasion) -> float:
+def radius_at(beta: Beta, now: VersionStats) -> float:
     """β for the version frozen now, checked.
 
-    >>> radius_at(lambda t: 0.5 * t, Occasion(round=4, features=3, log_det=0.0, ridge=1.0))
+    >>> radius_at(lambda t: 0.5 * t, VersionStats(round=4, features=3, log_det=0.0, ridge=1.0))
     2.0
     """
     answer = _ask(beta, now)
@@ -180,7 +180,7 @@ def radius_at(beta: Beta, now: Occasion) -> float:
     return value
 
 
-def _ask(beta: Beta, now: Occasion) -> float:
+def _ask(beta: Beta, now: VersionStats) -> float:
     if isinstance(beta, TheoremRadius | NoiseRadius):
         return beta(now)
     return beta(now.round) if callable(beta) else beta

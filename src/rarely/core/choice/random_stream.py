@@ -26,7 +26,7 @@ class Seeded(NamedTuple):
     setting: Any
 
 
-class Draws:
+class UniformStream:
     """One uniform number a round, from a generator that serves as scratch: its place in the stream is `state`."""
 
     def __init__(self, generator: np.random.Generator, state: Any) -> None:

@@ -33,20 +33,20 @@ def tolerances(scores: Array, prior_bonuses: Array, reward_spread: float) -> Arr
     return np.asarray(TIE * np.maximum(reward_spread, np.fmax.reduce(size, axis=1)))
 
 
-def tied(scores: Array, tolerance: Array) -> BoolArray:
+def argmax_mask(scores: Array, tolerance: Array) -> BoolArray:
     """Which arms of (n, K) scores are the best of their round; NaN never is.
 
-    >>> tied(np.array([[1.0, 2.0, 2.0], [np.nan, 0.0, -1.0]]), tolerance=np.zeros(2))
+    >>> argmax_mask(np.array([[1.0, 2.0, 2.0], [np.nan, 0.0, -1.0]]), tolerance=np.zeros(2))
     array([[False,  True,  True],
            [False,  True, False]])
     """
     return np.asarray(scores >= (np.fmax.reduce(scores, axis=1) - tolerance)[:, None], np.bool_)
 
 
-def alike(allowed: BoolArray) -> Array:
+def uniform_over(allowed: BoolArray) -> Array:
     """The same probability for all that are allowed.
 
-    >>> alike(np.array([[True, False, True]]))
+    >>> uniform_over(np.array([[True, False, True]]))
     array([[0.5, 0. , 0.5]])
     """
     return np.asarray(allowed / allowed.sum(axis=1, keepdims=True), np.float64)
@@ -62,10 +62,10 @@ def summing_to_one(probabilities: Array, least: Array) -> Array:
     return out
 
 
-def drawn(probabilities: Array, uniforms: Array) -> IntArray:
+def sample_arms(probabilities: Array, uniforms: Array) -> IntArray:
     """An arm of each round, with these probabilities.
 
-    >>> drawn(np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]), np.array([0.5, 0.9]))
+    >>> sample_arms(np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]), np.array([0.5, 0.9]))
     array([2, 1])
     """
     reached = np.cumsum(probabilities, axis=1)
@@ -73,7 +73,7 @@ def drawn(probabilities: Array, uniforms: Array) -> IntArray:
     return np.asarray((reached <= uniforms[:, None] * reached[:, -1:]).sum(axis=1), np.int64)
 
 
-class Chooser(Protocol):
+class ChoiceRule(Protocol):
     """How scores become arms."""
 
     @property
@@ -85,15 +85,15 @@ class Chooser(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Optimist:
+class UpperConfidence:
     """The arm of the highest mean + bonus; ties to the lowest arm, or to the generator when asked."""
 
     draws: bool = False
 
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
-        best = tied(means + bonuses, tolerance)
+        best = argmax_mask(means + bonuses, tolerance)
         if self.draws:
-            return alike(best)
+            return uniform_over(best)
         out = np.zeros(best.shape)
         out[np.arange(len(best)), np.argmax(best, axis=1)] = 1.0
         return out
@@ -118,13 +118,13 @@ class Thompson:
 
 
 @dataclass(frozen=True, slots=True)
-class Coin:
+class UniformChoice:
     """Any arm, whatever the scores."""
 
     draws: bool = True
 
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
-        return alike(~np.isnan(means))
+        return uniform_over(~np.isnan(means))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,10 @@ def _share(epsilon: float, arms: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Mixed:
+class MixedRule:
     """Another rule under a `Mixture`."""
 
-    rule: Chooser
+    rule: ChoiceRule
     mixture: Mixture
 
     @property
@@ -174,10 +174,10 @@ class Mixed:
         return summing_to_one(least + (1 - epsilon) * own, least)
 
 
-def mixed(rule: Chooser, exploration: Mixture | None) -> Chooser:
+def with_exploration(rule: ChoiceRule, exploration: Mixture | None) -> ChoiceRule:
     """The rule under the mixture that the user asked for, if any."""
     if exploration is None:
         return rule
     if not isinstance(exploration, Mixture):
         raise InvalidInput(f"exploration must be a Mixture, such as Mixture(0.05), or None; got {exploration!r}.")
-    return Mixed(rule, exploration)
+    return MixedRule(rule, exploration)

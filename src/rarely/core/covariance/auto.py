@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rarely.core.covariance.cost import Limit, Widths
-from rarely.core.covariance.delegating import Wrapped
+from rarely.core.covariance.delegating import Delegating
 from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.primal import Primal
 from rarely.core.saving.fields import Fields
@@ -17,7 +17,7 @@ LONG = 4
 """A batch known to end beyond this many times p is not played in the t×t form."""
 
 
-class Auto(Wrapped):
+class Auto(Delegating):
     """Dual while rounds are few, primal from the first update on that has t ≥ p or a long batch before it.
 
     It starts primal where p is small or the first batch is known to be long, and stays dual where primal

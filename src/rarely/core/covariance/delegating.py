@@ -10,7 +10,7 @@ from rarely.core.model.features import Factors
 from rarely.core.types import Array, Arrays
 
 
-class Wrapped:
+class Delegating:
     """All of the protocol, as `inner` does it."""
 
     def __init__(self, inner: Covariance) -> None:

@@ -16,8 +16,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import GrowingCholesky, probe_of, whole_panels
+from rarely.core.covariance.cholesky import probe_of
 from rarely.core.covariance.cost import Limit, Widths
+from rarely.core.covariance.growing_cholesky import GrowingCholesky, whole_panels
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.growable_array import shallow
 from rarely.core.model.features import FactorRows, Factors, gram

@@ -6,13 +6,13 @@ The feature is then a_{L−1}(x; θ), the last hidden layer: the *neural-linear*
 from __future__ import annotations
 
 from rarely.core.covariance.cost import Limit, Widths
-from rarely.core.covariance.delegating import Wrapped
+from rarely.core.covariance.delegating import Delegating
 from rarely.core.covariance.primal import Primal
 from rarely.core.covariance.protocol import Candidates, ErrorBound
 from rarely.core.model.features import Factors
 
 
-class LastLayer(Wrapped):
+class LastLayer(Delegating):
     """The primal form over the last layer's part of each feature."""
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:

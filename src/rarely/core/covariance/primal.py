@@ -15,10 +15,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import GrowingCholesky, is_symmetric, probe_of
+from rarely.core.covariance.cholesky import is_symmetric, probe_of
 from rarely.core.covariance.cost import Limit, Widths
+from rarely.core.covariance.growing_cholesky import GrowingCholesky
 from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal
-from rarely.core.growable_array import Rows, shallow
+from rarely.core.growable_array import GrowableArray, shallow
 from rarely.core.model.features import Factors
 from rarely.core.native.linalg import product
 from rarely.core.saving.fields import CLOSE, Fields
@@ -56,7 +57,7 @@ class Primal:
 
     def _clear_pending(self) -> None:
         p = self.parameters
-        self._pending, self._solved, self._factor = Rows(p), Rows(p), GrowingCholesky()
+        self._pending, self._solved, self._factor = GrowableArray(p), GrowableArray(p), GrowingCholesky()
 
     @property
     def jitters(self) -> int:

@@ -55,7 +55,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class RoundContexts:
     """n rounds of at most K arms, of the right shape; their numbers are checked part by part.
 
     So a stream may be offered whole, again and again, and costs only the rounds that are decided.
@@ -122,7 +122,7 @@ class ContextReader:
     arms: int | None = None
     """K of the single rounds so far; None before the first."""
 
-    def read(self, contexts: Any, mask: Any) -> Rounds:
+    def read(self, contexts: Any, mask: Any) -> RoundContexts:
         """The rounds that came, checked."""
         if self.fits_scale and isinstance(contexts, BlockContexts):
             raise InvalidContexts(
@@ -139,7 +139,7 @@ class ContextReader:
                     )
         return read_rounds(contexts, mask, self.dim)
 
-    def after(self, contexts: Any, rounds: Rounds) -> ContextReader:
+    def after(self, contexts: Any, rounds: RoundContexts) -> ContextReader:
         """The reader after `select` was given these contexts."""
         reader, arms = self.after_log(contexts), self.arms
         if rounds.single and rounds.complete:
@@ -196,7 +196,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
 
 
-def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
+def read_rounds(contexts: Any, mask: Any, dim: int) -> RoundContexts:
     """Bring contexts and mask, whatever their form, to one.
 
     >>> read_rounds([[0.0, 1.0], [1.0, 0.0]], None, dim=2).present
@@ -222,7 +222,7 @@ def read_rounds(contexts: Any, mask: Any, dim: int) -> Rounds:
     single = array.ndim == 2
     if single:
         array, present = array[None], present[None]
-    return _not_empty(Rounds(array, present, single, complete=mask is None))
+    return _not_empty(RoundContexts(array, present, single, complete=mask is None))
 
 
 def _is_ragged(contexts: Any) -> bool:
@@ -237,7 +237,7 @@ def _depth(item: Any) -> int:
     return depth + (len(item.shape) if hasattr(item, "shape") else 0)
 
 
-def _from_list(contexts: Sequence[Any], dim: int) -> Rounds:
+def _from_list(contexts: Sequence[Any], dim: int) -> RoundContexts:
     arrays = []
     for i, item in enumerate(contexts):
         array = read_real(item, f"round {i} of the list", InvalidContexts, f"numbers of shape (K_i, {dim})")
@@ -246,7 +246,7 @@ def _from_list(contexts: Sequence[Any], dim: int) -> Rounds:
         arrays.append(array)
     counts = np.array([len(a) for a in arrays])
     present = np.arange(counts.max()) < counts[:, None]
-    return _not_empty(Rounds(arrays, present, False))
+    return _not_empty(RoundContexts(arrays, present, False))
 
 
 def _read_mask(mask: Any, shape: tuple[int, ...]) -> BoolArray:
@@ -262,7 +262,7 @@ def _read_mask(mask: Any, shape: tuple[int, ...]) -> BoolArray:
     return array
 
 
-def _not_empty(rounds: Rounds) -> Rounds:
+def _not_empty(rounds: RoundContexts) -> RoundContexts:
     if not rounds.present.size:
         raise InvalidContexts(
             f"contexts must hold at least one round with at least one arm; got {len(rounds)} rounds of {rounds.arms}."

@@ -14,32 +14,23 @@ when they fail half-way. Decisions and arrivals are only ever appended, behind t
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely.core.errors import (
-    ConflictingReward,
-    InvalidContexts,
-    InvalidReward,
-    UnknownRound,
-    WrongDecision,
-)
-from rarely.core.growable_array import Rows, shallow
-from rarely.core.inputs.array_reader import read_real, read_whole
+from rarely.core.errors import UnknownRound, WrongDecision
+from rarely.core.growable_array import GrowableArray, shallow
+from rarely.core.inputs.array_reader import read_whole
+from rarely.core.inputs.decision_ids import LOST, means_of, parts_of
 from rarely.core.inputs.forgetting import Forgetting
-from rarely.core.saving.fields import Fields, shortened
-from rarely.core.types import Array, Arrays, BoolArray, Decision, IntArray
+from rarely.core.inputs.rewards import newly_told, read_rewards
+from rarely.core.inputs.saved_history import read_arrivals, read_known, read_lives
+from rarely.core.saving.fields import Fields
+from rarely.core.types import Array, Arrays, Decision, IntArray
 
 LOGGED = -1
 """The version, and the arm, of a row that came from a log."""
-LIFE = "[0-9a-f]{16}"
-"""What `secrets.token_hex(8)` gives."""
-_ID = re.compile(f"({LIFE})-([0-9]{{1,18}})")
 SAME_MEAN = 1e-6
 """Relative difference up to which two means are one: a decision may have been stored with fewer digits."""
 
@@ -66,12 +57,12 @@ class History:
 
     def __init__(self, dim: int, forgetting: Forgetting | None = None) -> None:
         self.forgetting = forgetting
-        self._contexts = Rows(dim)
-        self._arms, self._versions = Rows(None, np.int64), Rows(None, np.int64)
-        self._known = Rows(3)
+        self._contexts = GrowableArray(dim)
+        self._arms, self._versions = GrowableArray(None, np.int64), GrowableArray(None, np.int64)
+        self._known = GrowableArray(3)
         """Propensity, mean and bonus of the chosen arm."""
-        self._place = Rows(None, np.int64)
-        self._arrivals, self._values = Rows(None, np.int64), Rows(None)
+        self._place = GrowableArray(None, np.int64)
+        self._arrivals, self._values = GrowableArray(None, np.int64), GrowableArray(None)
         self._lives: tuple[tuple[int, str], ...] = ()
         """(row, life): from which row on a life of the policy decided; see `Decision.life`."""
         self.logged = 0
@@ -209,7 +200,7 @@ class History:
         rows = self._rows_of(read_whole(decision.round, "rounds", UnknownRound), decision.life)
         arms = read_whole(decision.arm, "arm of a decision", WrongDecision)
         versions = read_whole(decision.version, "version of a decision", WrongDecision)
-        means = _means_of(decision, arms)
+        means = means_of(decision, arms)
         if not len(rows) == len(arms) == len(versions) == len(means):
             raise WrongDecision(
                 "a decision must have one arm, one version and the means of all arms for each of its rounds; got "
@@ -233,7 +224,7 @@ class History:
 
     def with_rewards_by_id(self, ids: Any, rewards: Any) -> History:
         """The same for decision ids, whose lives and rounds must be those of this history."""
-        parts = _parts_of(ids)
+        parts = parts_of(ids)
         numbers, rows = np.array([number for _, number in parts], np.int64), np.empty(len(parts), np.int64)
         for life in dict.fromkeys(life for life, _ in parts):
             here = np.array([own == life for own, _ in parts])
@@ -244,7 +235,7 @@ class History:
         """The rows of round numbers, which the given life of the policy must have decided; "" is not checked."""
         outside = (numbers < 1) | (numbers > self.rounds)
         if outside.any():
-            lost = f" {_LOST}" if life else ""  # a decision of this very life would be on record
+            lost = f" {LOST}" if life else ""  # a decision of this very life would be on record
             raise UnknownRound(
                 f"a reward must belong to a decided round, 1 … {self.rounds}; got round {numbers[outside][0]}.{lost}"
             )
@@ -257,7 +248,7 @@ class History:
             if wrong.any():
                 raise WrongDecision(
                     "a reward must belong to a decision that this policy has on record; the one given for round "
-                    f"{numbers[wrong][0]} is another. {_LOST}"
+                    f"{numbers[wrong][0]} is another. {LOST}"
                 )
         return rows
 
@@ -311,135 +302,11 @@ class History:
             for name, column in (("arms", arms), ("versions", versions)):
                 alone = bool((column[: other.logged] == LOGGED).all() and (column[other.logged :] != LOGGED).all())
                 saved.require(alone, f"{name} must be {LOGGED} in the {other.logged} logged rows, and only there")
-            other._append(contexts, arms, versions, _read_known(saved, rows, other.logged))
-            arrivals = _read_arrivals(saved, rewards, other.logged)
+            other._append(contexts, arms, versions, read_known(saved, rows, other.logged))
+            arrivals = read_arrivals(saved, rewards, other.logged)
             other._tell(arrivals, rewards[arrivals])
-            other._lives = _read_lives(saved, other.logged, rows)
+            other._lives = read_lives(saved, other.logged, rows)
         return other
-
-
-_LOST = (
-    "It was made by another policy, by a copy or another process of this one, or after the last save before a "
-    "restart: then it is lost, and its round number has passed to a later decision. Do not tell its reward."
-)
-
-
-def _read_known(saved: Fields, rows: int, logged: int) -> Array:
-    """(rows, 3): the saved propensities, means and bonuses; the first files of version 0.1 have none."""
-    known = np.full((rows, 3), np.nan)
-    if saved.since(2, "propensities"):
-        known[:, 0] = saved.array("propensities", (rows,), above=0, most=1, missing=True)
-    if saved.since(2, "means"):
-        known[:, 1] = saved.array("means", (rows,), missing=True)
-    if saved.since(2, "bonuses"):
-        known[:, 2] = saved.array("bonuses", (rows,), least=0, missing=True)
-    unknown = np.isnan(known)
-    # Rounds of such a file stay without them, and come before all others.
-    fits = (unknown == unknown[:, :1]).all() and unknown[:logged].all() and (unknown[:-1] | ~unknown[1:]).all()
-    saved.require(bool(fits), "propensities, means and bonuses must be NaN together, in the logged rows and none later")
-    return known
-
-
-def _read_arrivals(saved: Fields, rewards: Array, logged: int) -> IntArray:
-    """The saved order of rewards. The first files of version 0.1 do not tell it, and no learner of theirs needs it."""
-    told = ~np.isnan(rewards)
-    if not saved.since(2, "arrivals"):
-        return np.flatnonzero(told)
-    arrivals = saved.array("arrivals", (None,), "int", least=0, most=len(rewards) - 1)
-    found = np.zeros(len(rewards), np.bool_)
-    found[arrivals] = True
-    once = len(arrivals) == int(found.sum()) and bool((found == told).all())
-    saved.require(once, "arrivals must name every row with a reward once, and no other")
-    in_order = np.array_equal(arrivals[:logged], np.arange(logged))
-    saved.require(in_order, f"arrivals must begin with the {logged} logged rows")
-    return arrivals
-
-
-def _read_lives(saved: Fields, logged: int, rows: int) -> tuple[tuple[int, str], ...]:
-    if not saved.since(2, "lives"):
-        return ()
-    lives: list[tuple[int, str]] = []
-    for pair in saved.listed("lives"):
-        saved.require(isinstance(pair, list) and len(pair) == 2, "lives must be pairs of a row and a life")
-        life = Fields("history.lives", dict(zip(("row", "life"), pair, strict=True)), {})
-        lives.append((life.whole("row", least=logged, most=rows - 1), life.text("life", LIFE)))
-    rising = all(a < b and one != other for (a, one), (b, other) in pairwise(lives))
-    saved.require(rising, "lives must begin at rising rows, and each must be another than the one before")
-    return tuple(lives)
-
-
-def _means_of(decision: Decision, arms: IntArray) -> Array:
-    """(n,): the mean of each round's chosen arm, NaN for an arm that the decision does not have."""
-    means = np.atleast_2d(read_real(decision.means, "means of a decision", WrongDecision))
-    if means.ndim != 2 or len(means) != len(arms):
-        return np.empty(0)
-    if len(arms) and not 0 <= arms.min() <= arms.max() < means.shape[1]:
-        there = (arms >= 0) & (arms < means.shape[1])
-        return np.where(there, means[np.arange(len(arms)), np.where(there, arms, 0)], np.nan)
-    return np.asarray(means[np.arange(len(arms)), arms])
-
-
-def _parts_of(ids: Any) -> list[tuple[str, int]]:
-    """Life and round of each decision id."""
-    if not isinstance(ids, Iterable):
-        raise WrongDecision(f"ids must be one that decision.id gave, or a list of them; got {shortened(ids)}.")
-    parts = []
-    for one in [ids] if isinstance(ids, str) else ids:
-        found = _ID.fullmatch(one) if isinstance(one, str) else None
-        if found is None:
-            raise WrongDecision(f"an id must be one that decision.id gave, as '1f0c…-17'; got {shortened(one)}.")
-        parts.append((found[1], int(found[2])))
-    return parts
-
-
-def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
-    """Check logged samples: (n, d) contexts of the arms that were chosen, and their rewards."""
-    rows = read_real(contexts, "logged contexts", InvalidContexts, "numbers of shape (n, d)")
-    if rows.ndim != 2 or not rows.size:
-        raise InvalidContexts(
-            f"logged contexts must have shape (n, d), n ≥ 1, one row for the arm that was chosen; got {rows.shape}."
-        )
-    if not np.isfinite(rows).all():
-        raise InvalidContexts("logged contexts must be finite; drop or fill in the rows that are not.")
-    return rows, read_rewards(rewards, len(rows))
-
-
-def read_rewards(rewards: Any, count: int) -> Array:
-    """Check so many rewards."""
-    values = np.atleast_1d(read_real(rewards, "rewards", InvalidReward, "numbers, one a round"))
-    if values.shape != (count,):
-        raise InvalidReward(f"rewards must be one number a round: {count} rounds, but rewards of shape {values.shape}.")
-    if not np.isfinite(values).all():
-        raise InvalidReward(
-            f"rewards must be finite; got {values[~np.isfinite(values)][0]}. A reward that never comes is simply "
-            "not observed."
-        )
-    return values
-
-
-def newly_told(earlier: Array, rows: IntArray, numbers: IntArray, values: Array) -> BoolArray:
-    """Which values tell something new; `earlier` has what is known of each row, NaN for nothing.
-
-    A second, different reward for a round is refused, also within one call.
-    """
-    if len(rows) > 1:
-        order = np.argsort(rows, kind="stable")
-        again = rows[order][1:] == rows[order][:-1]
-        earlier = earlier.copy()
-        earlier[order[1:][again]] = values[order[:-1][again]]
-    clash = ~np.isnan(earlier) & (earlier != values)
-    if clash.any():
-        i = int(np.flatnonzero(clash)[0])
-        raise ConflictingReward(
-            f"a round has one reward: round {numbers[i]} had {earlier[i]} and now came {values[i]}. "
-            "The same value told twice is fine; to correct a value, start from a corrected log."
-        )
-    return np.isnan(earlier)
-
-
-def fresh_rewards(known: Array, rows: IntArray, numbers: IntArray, values: Array) -> BoolArray:
-    """`newly_told` where the rewards of all rows stand in one array."""
-    return newly_told(known[rows], rows, numbers, values)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

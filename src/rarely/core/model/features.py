@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.growable_array import Rows
+from rarely.core.growable_array import GrowableArray
 from rarely.core.native import linalg
 from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
@@ -121,8 +121,8 @@ class FactorRows:
     """Factors of past rounds, growing; each round's are those of its own version's weights."""
 
     def __init__(self, widths: tuple[tuple[int, int], ...]) -> None:
-        self._inputs = tuple(Rows(i) for _, i in widths)
-        self._signals = tuple(Rows(o) for o, _ in widths)
+        self._inputs = tuple(GrowableArray(i) for _, i in widths)
+        self._signals = tuple(GrowableArray(o) for o, _ in widths)
 
     def __len__(self) -> int:
         return len(self._inputs[0])
@@ -138,7 +138,7 @@ class FactorRows:
             rows.append(new)
 
     def fork(self, length: int | None = None) -> FactorRows:
-        """Factors that start with these, or with the first of them; see `Rows.fork`."""
+        """Factors that start with these, or with the first of them; see `GrowableArray.fork`."""
         other = FactorRows(())
         other._inputs = tuple(r.fork(length) for r in self._inputs)
         other._signals = tuple(r.fork(length) for r in self._signals)

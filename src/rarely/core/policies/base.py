@@ -17,39 +17,33 @@ import hashlib
 import json
 import os
 import secrets
-import threading
-import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from rarely.core.choice.confidence_radius import Beta, radius_at
-from rarely.core.choice.random_stream import Seeded, read_generator
-from rarely.core.choice.rules import Chooser
+from rarely.core.choice.random_stream import Seeded
+from rarely.core.choice.rules import ChoiceRule
 from rarely.core.covariance import Covariance, ErrorBound, Kind, Sketch
-from rarely.core.errors import (
-    InvalidContexts,
-    InvalidInput,
-    PolicyBusy,
-    check_choice,
-)
-from rarely.core.inputs.contexts import ContextReader, Rounds
+from rarely.core.errors import InvalidContexts, InvalidInput, check_choice
+from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
-from rarely.core.inputs.history import History, read_log
-from rarely.core.policies.agreement import Parts, check_agreement
+from rarely.core.inputs.history import History
+from rarely.core.inputs.rewards import read_log
 from rarely.core.policies.clock import BatchClock
 from rarely.core.policies.deciding import decide, rounds_at_once
+from rarely.core.policies.exclusive import alone
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.learner import Learner
 from rarely.core.policies.maker import CovarianceMaker
-from rarely.core.policies.offered import Offered
-from rarely.core.policies.scored_arms import Scores, whole
+from rarely.core.policies.saved_state import content_of, restored_state
+from rarely.core.policies.scored_arms import Scores, concatenated
 from rarely.core.policies.state import PolicyState
-from rarely.core.policies.update_record import UpdateRecord, read_records
+from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.policies.updating import start_from_log, update
 from rarely.core.saving import archive
 from rarely.core.saving.fields import Fields
@@ -71,7 +65,7 @@ class Policy(ABC):
         covariance: Kind | Sketch,
         ridge: float,
         beta: Beta,
-        chooser: Chooser,
+        chooser: ChoiceRule,
         seed: Seeded,
         memory_limit: int,
         forgetting: Forgetting | None = None,
@@ -87,7 +81,7 @@ class Policy(ABC):
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
-        radius = radius_at(beta, learner.occasion(1, empty))
+        radius = radius_at(beta, learner.version_stats(1, empty))
         self._state = PolicyState(
             FrozenPolicy(learner, empty, radius, float(ridge), chooser, within_batch == "running"),
             clock,
@@ -136,7 +130,7 @@ class Policy(ABC):
 
         The lives of the policy (see `Decision.life`) are no part of it, nor are the names of the loops that trained.
         """
-        header, arrays = self._content(self._state)
+        header, arrays = self._content()
         header["updates"] = [{k: v for k, v in update.items() if k != "loops"} for update in header["updates"]]
         header["history"] = {name: value for name, value in header["history"].items() if name != "lives"}
         digest = hashlib.sha256(json.dumps(header, sort_keys=True, default=archive.plain).encode())
@@ -233,28 +227,9 @@ class Policy(ABC):
     def _covariance(self) -> Covariance:
         return self._state.frozen.covariance
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> AbstractContextManager[None]:
         """A call that changes the policy, refused at once while another one is under way."""
-        # Waiting would be correct too, but would hide that threads share a policy. `setdefault` is one step for all
-        # threads. An interrupt between the end of a call and `pop` leaves an entry of this thread that is no call.
-        own = [threading.get_ident()]
-        entry = self._caller.setdefault("call", own)
-        if entry is not own and (entry != own or self._calls_under_way() > 1):
-            raise PolicyBusy(
-                "select, observe and update must be called by one thread at a time; another call on this policy is "
-                "under way. Put a lock around the policy, or give every thread a policy of its own."
-            )
-        try:
-            yield
-        finally:
-            self._caller.pop("call", None)
-
-    def _calls_under_way(self) -> int:
-        """How many calls of this thread are changing the policy, the one that asks included."""
-        codes = {getattr(Policy, name).__code__ for name in ("select", "observe", "update")}
-        frames = (frame for frame, _ in traceback.walk_stack(None))
-        return sum(frame.f_code in codes and frame.f_locals.get("self") is self for frame in frames)
+        return alone(self, self._caller, (Policy.select, Policy.observe, Policy.update))
 
     # --- deciding
 
@@ -344,61 +319,19 @@ class Policy(ABC):
         temporary file `.rarely-….part` lies beside it, which the next save removes if the process was killed.
         """
         schedule_from(self.schedule.describe())  # a schedule that `load` does not know is refused now
-        archive.write(path, *self._content(self._state))
+        archive.write(path, *self._content())
 
-    def _content(self, state: PolicyState) -> tuple[dict[str, Any], Arrays]:
+    def _content(self) -> tuple[dict[str, Any], Arrays]:
         """Header and arrays of a saved policy."""
-        learner_numbers, learner_arrays = state.frozen.learner.state()
-        covariance_numbers, covariance_arrays = state.frozen.covariance.state()
-        history_numbers, history_arrays = state.history.state()
-        header = {
-            "policy": type(self).__name__,
-            "settings": self.settings(),
-            "generator": state.random,
-            "version": state.clock.version,
-            "due": state.clock.due,
-            "base_round": state.clock.base_round,
-            "base_log_det": state.clock.base_log_det,
-            "radius": state.frozen.radius,
-            "updates": [record.describe() for record in state.updates],
-            "learned": state.learned,
-            "offered": state.offered.describe(),
-            "reader": state.reader.describe(),
-            "learner": learner_numbers,
-            "covariance": covariance_numbers,
-            "history": history_numbers,
-        }
-        arrays = {f"learner.{k}": v for k, v in learner_arrays.items()}
-        arrays |= {f"covariance.{k}": v for k, v in covariance_arrays.items()}
-        arrays |= {f"history.{k}": v for k, v in history_arrays.items()}
-        return header, arrays
+        numbers, arrays = content_of(self._state)
+        return {"policy": type(self).__name__, "settings": self.settings()} | numbers, arrays
 
     def _restore(self, saved: Fields, seed: Any) -> None:
         """Take over a saved state; this policy is new, and made with the saved settings."""
-        frozen, clock, history = self._state.frozen, self._state.clock, self._state.history
-        dim, fits_scale, start = frozen.learner.dim, frozen.learner.fits_scale, frozen.radius
-        history = history.restored(saved.inner("history"))
-        clock = clock.restored(saved, history.rounds)
-        updates = read_records(saved, dim)
-        # Version 0.1 did not keep how many rewards the last update had.
-        accepted = [history.logged, *(record.samples for record in updates if record.accepted)]
-        learned = saved.whole("learned") if saved.since(2, "learned") else accepted[-1]
-        reader = ContextReader(dim, fits_scale)
-        if saved.since(2, "reader"):
-            reader = ContextReader.restored(dim, fits_scale, saved.inner("reader"))
-        trained = clock.version > 0 or history.logged > 0
-        learner = frozen.learner.restored(saved.inner("learner"), history, trained=trained)
-        frozen.covariance.restore(*saved.part("covariance"))
-        frozen = replace(frozen, learner=learner, radius=saved.number("radius", least=0))
-        check_agreement(saved, Parts(frozen, clock, history, updates, learned), self._beta, start)
-        self._seed, self._scratch = seed, read_generator(saved)
-        random = self._scratch.bit_generator.state
-        offered = Offered()
-        if saved.since(2, "offered"):
-            offered = Offered.restored(saved.inner("offered"), history.rounds - clock.base_round)
-        self._state = PolicyState(frozen, clock, history, random, reader, updates, offered, learned)
+        state, generator = restored_state(self._state, saved, self._beta)
+        self._seed, self._scratch, self._state = seed, generator, state
 
 
-def _joined(parts: list[Array], rounds: Rounds) -> Array:
-    joined = whole(parts)
+def _joined(parts: list[Array], rounds: RoundContexts) -> Array:
+    joined = concatenated(parts)
     return joined[0] if rounds.single else joined

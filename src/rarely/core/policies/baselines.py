@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rarely.core.choice.random_stream import Seed, seeded
-from rarely.core.choice.rules import Coin
+from rarely.core.choice.rules import UniformChoice
 from rarely.core.covariance import DEFAULT_LIMIT, Kind, Sketch
 from rarely.core.inputs.forgetting import Forgetting
 from rarely.core.inputs.scaling import Affine, ContextScale
@@ -49,7 +49,7 @@ class Uniform(Policy):
             covariance=covariance,
             ridge=ridge,
             beta=0.0,
-            chooser=Coin(),
+            chooser=UniformChoice(),
             seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,

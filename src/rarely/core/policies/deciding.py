@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rarely.core.choice.random_stream import Draws
-from rarely.core.choice.rules import drawn
+from rarely.core.choice.random_stream import UniformStream
+from rarely.core.choice.rules import sample_arms
 from rarely.core.errors import UpdateDue
-from rarely.core.inputs.contexts import ContextReader, Rounds
+from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.maker import CovarianceMaker
-from rarely.core.policies.scored_arms import likeliest
+from rarely.core.policies.scored_arms import most_likely_arm
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.turns import in_turn
 from rarely.core.types import Array, Decision, IntArray
@@ -39,7 +39,7 @@ class Chosen(NamedTuple):
 
 def decide(
     state: PolicyState,
-    rounds: Rounds,
+    rounds: RoundContexts,
     reader: ContextReader,
     maker: CovarianceMaker,
     generator: np.random.Generator,
@@ -54,7 +54,7 @@ def decide(
             "call update() first, or select without until_due to go on under the frozen version."
         )
     frozen, clock, history, offered = state.frozen.fork(), state.clock, state.history, state.offered
-    draws = Draws(generator, state.random) if frozen.rule.draws else None
+    draws = UniformStream(generator, state.random) if frozen.rule.draws else None
     done: list[Chosen] = []
     now = history.rounds
 
@@ -70,7 +70,7 @@ def decide(
             arms, variances, probabilities = in_turn(assessed, part, covariance, frozen.radius, frozen.rule, uniforms)
         else:
             variances, probabilities = assessed.variances, assessed.probabilities(frozen.rule)
-            arms = likeliest(probabilities) if uniforms is None else drawn(probabilities, uniforms)
+            arms = most_likely_arm(probabilities) if uniforms is None else sample_arms(probabilities, uniforms)
         rows = part.row_of(arms)
         if frozen.learner.follows:
             chosen = np.concatenate([history.contexts, *(each.contexts for each in done), part.rows[rows]])
@@ -112,7 +112,7 @@ def decide(
     )
 
 
-def rounds_at_once(frozen: FrozenPolicy, rounds: Rounds) -> int:
+def rounds_at_once(frozen: FrozenPolicy, rounds: RoundContexts) -> int:
     """Rounds that are well decided at a time."""
     most = max(1, frozen.covariance.block() // rounds.arms)
     if not frozen.running:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rarely.core.choice.rules import Chooser
+from rarely.core.choice.rules import ChoiceRule
 from rarely.core.covariance import Candidates, Covariance
 from rarely.core.covariance.protocol import prior_variances
 from rarely.core.errors import InvalidContexts
 from rarely.core.inputs.contexts import Part
 from rarely.core.policies.learner import Learner
-from rarely.core.policies.scored_arms import Assessed, whole
+from rarely.core.policies.scored_arms import ScoredArms, concatenated
 from rarely.core.types import Array
 
 
@@ -28,7 +28,7 @@ class FrozenPolicy:
     covariance: Covariance
     radius: float
     ridge: float
-    rule: Chooser
+    rule: ChoiceRule
     running: bool = False
     """Whether bonuses follow the running Z, so that rounds of one batch spread; means stay frozen."""
 
@@ -46,7 +46,7 @@ class FrozenPolicy:
         """The version that decides the first round of a part; see `Learner.facing`."""
         return self.with_learner(self.learner.facing(part.rows_until(1))) if self.learner.follows else self
 
-    def assess(self, part: Part) -> Assessed:
+    def assess(self, part: Part) -> ScoredArms:
         """Means, bonuses and measured features of a part's arms, in blocks where one round has very many."""
         block = max(self.covariance.block(), 1)
         pieces = []
@@ -55,9 +55,10 @@ class FrozenPolicy:
             # Of several blocks only the features are kept: what was solved would fill t numbers an arm.
             pieces.append(piece if len(part.rows) <= block else (*piece[:2], piece[2].unsolved()))
         means, priors, candidates = zip(*pieces, strict=True)
-        prior, variances = part.padded(whole(priors)), part.padded(whole([piece.variances for piece in candidates]))
-        return Assessed(
-            means=part.padded(whole(means)),
+        prior = part.padded(concatenated(priors))
+        variances = part.padded(concatenated([piece.variances for piece in candidates]))
+        return ScoredArms(
+            means=part.padded(concatenated(means)),
             bonuses=self.radius * np.sqrt(variances),
             prior_bonuses=self.radius * np.sqrt(prior),
             variances=variances,

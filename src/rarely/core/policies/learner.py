@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from rarely.core.choice.confidence_radius import Occasion
+from rarely.core.choice.confidence_radius import VersionStats
 from rarely.core.covariance import Covariance, Widths
 from rarely.core.growable_array import changed
 from rarely.core.inputs.history import History
@@ -19,7 +19,7 @@ from rarely.core.types import Array, Arrays, IntArray
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class FitResult:
     """What a learner made of the rewards; `reason` says why it must not be used, if so."""
 
     learner: Learner
@@ -39,7 +39,7 @@ class Lesson:
     """Those that trained, as `Objective.loops` names them."""
 
 
-class Standardised(NamedTuple):
+class TrainingSet(NamedTuple):
     """What there is to learn from, on the scales that are learned on."""
 
     rows: IntArray
@@ -51,7 +51,7 @@ class Standardised(NamedTuple):
     scale: RewardScale
 
     @classmethod
-    def of(cls, history: History, contexts: ContextScale, *, rewards: bool) -> Standardised:
+    def of(cls, history: History, contexts: ContextScale, *, rewards: bool) -> TrainingSet:
         """The history's samples; the scale of rewards is fitted, or left alone."""
         samples = history.samples()
         scale = RewardScale.fit(samples.rewards, samples.weights) if rewards else RewardScale()
@@ -109,10 +109,10 @@ class Learner(Protocol):
     def scaled(self) -> Learner:
         """The learner with its scale of contexts fitted, as `learn` would fit it."""
 
-    def learn(self, history: History) -> Lesson:
+    def learn(self, history: History) -> FitResult:
         """The next version, from all rewards that are in."""
 
-    def occasion(self, round: int, covariance: Covariance) -> Occasion:
+    def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
         """What the radius β may depend on, for a version that decides from `round` on."""
 
     def state(self) -> tuple[dict[str, Any], Arrays]:

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rarely.core.choice.confidence_radius import Beta, Occasion
+from rarely.core.choice.confidence_radius import Beta, VersionStats
 from rarely.core.choice.random_stream import Seed, seeded
-from rarely.core.choice.rules import Chooser, Mixture, Optimist, mixed
+from rarely.core.choice.rules import ChoiceRule, Mixture, UpperConfidence, with_exploration
 from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths
 from rarely.core.covariance.cholesky import is_symmetric, ridge_solution
 from rarely.core.errors import check_choice, check_flag, check_positive
@@ -24,7 +24,7 @@ from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale
 from rarely.core.model.features import Factors
 from rarely.core.policies.base import Policy, Ties, WithinBatch
-from rarely.core.policies.learner import Lesson
+from rarely.core.policies.learner import FitResult
 from rarely.core.policies.settings import decoded, encoded
 from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.schedules import EveryRound, Schedule
@@ -85,7 +85,7 @@ class LinearLearner:
     def scaled(self) -> LinearLearner:
         return self
 
-    def learn(self, history: History) -> Lesson:
+    def learn(self, history: History) -> FitResult:
         known, moment = self._start if self.matrix is None else self.matrix, self.moment
         if history.forgetting is None:
             contexts, rewards = history.arrived_since(self.learned)
@@ -100,10 +100,10 @@ class LinearLearner:
             solution = ridge_solution(matrix, moment)
         reason = "" if np.isfinite(solution).all() else "the ridge estimate overflows: the rewards are too large"
         learned = self.learned + len(rewards) if history.forgetting is None else 0
-        return Lesson(replace(self, coefficients=solution, matrix=matrix, moment=moment, learned=learned), reason)
+        return FitResult(replace(self, coefficients=solution, matrix=matrix, moment=moment, learned=learned), reason)
 
-    def occasion(self, round: int, covariance: Covariance) -> Occasion:
-        return Occasion(round, covariance.rounds, covariance.frozen_log_det, self.ridge, exact=True)
+    def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
+        return VersionStats(round, covariance.rounds, covariance.frozen_log_det, self.ridge, exact=True)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         matrix = self._start if self.matrix is None else self.matrix
@@ -199,7 +199,7 @@ class LinUCB(Policy):
             covariance=covariance,
             ridge=ridge,
             beta=beta,
-            chooser=mixed(self._rule(ties), exploration),
+            chooser=with_exploration(self._rule(ties), exploration),
             seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,
@@ -207,8 +207,8 @@ class LinUCB(Policy):
         )
         self._schedule, self._exploration, self._within_batch = schedule, exploration, within_batch
 
-    def _rule(self, ties: Ties) -> Chooser:
-        return Optimist(draws=ties == "random")
+    def _rule(self, ties: Ties) -> ChoiceRule:
+        return UpperConfidence(draws=ties == "random")
 
     @property
     def coefficients(self) -> Array:

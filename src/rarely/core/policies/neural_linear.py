@@ -11,14 +11,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely.core.choice.rules import Chooser, Thompson
+from rarely.core.choice.rules import ChoiceRule, Thompson
 from rarely.core.covariance import Widths
 from rarely.core.covariance.cholesky import ridge_solution
 from rarely.core.inputs.history import History
 from rarely.core.model.features import Factors
 from rarely.core.policies.base import Ties
-from rarely.core.policies.learner import Lesson
-from rarely.core.policies.neural import BatchNeuralUCB, NeuralLearner
+from rarely.core.policies.learner import FitResult
+from rarely.core.policies.neural import BatchNeuralUCB
+from rarely.core.policies.neural_learner import NeuralLearner
 from rarely.core.policies.thompson import SAMPLED_BETA
 from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
@@ -41,11 +42,11 @@ class LastLayerLearner(NeuralLearner):
         values = a @ self.coefficients if len(self.coefficients) else np.zeros(len(a))
         return self.rewards.center + self.rewards.spread * self.network.output_scale * values, factors
 
-    def learn(self, history: History) -> Lesson:
-        lesson = super().learn(history)
-        learner = lesson.learner
-        if lesson.reason:
-            return lesson
+    def learn(self, history: History) -> FitResult:
+        fit = super().learn(history)
+        learner = fit.learner
+        if fit.reason:
+            return fit
         assert isinstance(learner, LastLayerLearner)
         _, contexts, rewards, weights = history.samples()
         targets = (rewards - learner.rewards.center) / (learner.rewards.spread * self.network.output_scale)
@@ -53,7 +54,7 @@ class LastLayerLearner(NeuralLearner):
         targets = targets if weights is None else targets * np.sqrt(weights)
         coefficients = ridge_solution(self.plan.ridge * np.eye(a.shape[1]) + a.T @ a, a.T @ targets)
         fitted = replace(learner, coefficients=coefficients)
-        return replace(lesson, learner=fitted, basis=fitted)
+        return replace(fit, learner=fitted, basis=fitted)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = super().state()
@@ -81,5 +82,5 @@ class NeuralLinear(BatchNeuralUCB):
     _tuned_beta = SAMPLED_BETA
     _tuned_within_batch = "frozen"
 
-    def _rule(self, ties: Ties) -> Chooser:
+    def _rule(self, ties: Ties) -> ChoiceRule:
         return Thompson(lowest=ties == "lowest")

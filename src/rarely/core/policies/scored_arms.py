@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely.core.choice.rules import Chooser, tolerances
+from rarely.core.choice.rules import ChoiceRule, tolerances
 from rarely.core.covariance import Candidates, Covariance
 from rarely.core.model.features import joined
 from rarely.core.types import Array, IntArray
@@ -25,7 +25,7 @@ class Scores(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Assessed:
+class ScoredArms:
     """A part's arms, (n, K) each, and the measured features of those that are there, block by block."""
 
     means: Array
@@ -39,11 +39,11 @@ class Assessed:
     reward_spread: float
     running: bool = False
 
-    def probabilities(self, chooser: Chooser) -> Array:
+    def probabilities(self, chooser: ChoiceRule) -> Array:
         tolerance = tolerances(self.means + self.bonuses, self.prior_bonuses, self.reward_spread)
         return chooser.probabilities(self.means, self.bonuses, tolerance)
 
-    def round(self, i: int, bonuses: Array) -> Assessed:
+    def round(self, i: int, bonuses: Array) -> ScoredArms:
         """Round i alone, with these bonuses, (1, K)."""
         one = slice(i, i + 1)
         return replace(self, means=self.means[one], bonuses=bonuses, prior_bonuses=self.prior_bonuses[one])
@@ -56,11 +56,11 @@ class Assessed:
         return covariance.measure(factors, running=self.running)
 
 
-def likeliest(probabilities: Array) -> IntArray:
+def most_likely_arm(probabilities: Array) -> IntArray:
     """The arm of a rule that does not draw."""
     return np.asarray(np.argmax(probabilities, axis=1), np.int64)
 
 
-def whole(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
+def concatenated(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
     """All parts in order; one is itself."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

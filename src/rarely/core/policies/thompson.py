@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rarely.core.choice.rules import Chooser, Thompson
+from rarely.core.choice.rules import ChoiceRule, Thompson
 from rarely.core.policies.base import Ties
 from rarely.core.policies.linear import LinUCB
 from rarely.core.policies.neural import TUNED_BETA, BatchNeuralUCB
@@ -35,7 +35,7 @@ class NeuralTS(BatchNeuralUCB):
     _tuned_beta = SAMPLED_BETA
     _tuned_within_batch = "frozen"
 
-    def _rule(self, ties: Ties) -> Chooser:
+    def _rule(self, ties: Ties) -> ChoiceRule:
         return Thompson(lowest=ties == "lowest")
 
 
@@ -52,5 +52,5 @@ class LinTS(LinUCB):
     array([0.324, 0.426, 0.25 ])
     """
 
-    def _rule(self, ties: Ties) -> Chooser:
+    def _rule(self, ties: Ties) -> ChoiceRule:
         return Thompson(lowest=ties == "lowest")

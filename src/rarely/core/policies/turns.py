@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rarely.core.choice.rules import Chooser, drawn
+from rarely.core.choice.rules import ChoiceRule, sample_arms
 from rarely.core.covariance import Covariance
 from rarely.core.inputs.contexts import Part
-from rarely.core.policies.scored_arms import Assessed, likeliest
+from rarely.core.policies.scored_arms import ScoredArms, most_likely_arm
 from rarely.core.types import Array, IntArray
 
 
@@ -30,7 +30,7 @@ class Turns(NamedTuple):
 
 
 def in_turn(
-    assessed: Assessed, part: Part, covariance: Covariance, radius: float, rule: Chooser, uniforms: Array | None
+    assessed: ScoredArms, part: Part, covariance: Covariance, radius: float, rule: ChoiceRule, uniforms: Array | None
 ) -> Turns:
     """Arms of consecutive rounds, each with the bonuses that the rounds before it leave."""
     candidates = assessed.candidates[0]
@@ -45,7 +45,7 @@ def in_turn(
         one = assessed.round(i, radius * np.sqrt(known[[i]]))
         probabilities[i] = one.probabilities(rule)[0]
         alone = probabilities[[i]]
-        arms[i] = (likeliest(alone) if uniforms is None else drawn(alone, uniforms[[i]]))[0]
+        arms[i] = (most_likely_arm(alone) if uniforms is None else sample_arms(alone, uniforms[[i]]))[0]
         if i + 1 == len(part):
             break
         row = here.start + int(present[: arms[i]].sum())

@@ -11,7 +11,7 @@ from rarely.core.choice.confidence_radius import Beta, NoiseRadius, radius_at
 from rarely.core.covariance import Covariance
 from rarely.core.errors import BudgetSpent, NothingToLearn, NothingToLearnWarning, ScheduleWarning, TrainingRejected
 from rarely.core.policies.clock import BatchClock
-from rarely.core.policies.learner import Learner, Lesson
+from rarely.core.policies.learner import FitResult, Learner
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.offered import Offered
 from rarely.core.policies.state import PolicyState
@@ -30,19 +30,19 @@ def update(state: PolicyState, maker: CovarianceMaker, beta: Beta, *, force: boo
             f"the budget allows {clock.budget.batches} versions, and version {clock.version} is the last; "
             "go on with select, or plan more batches."
         )
-    lesson = (None if force else _nothing_new(state)) or state.frozen.learner.learn(history)
+    fit = (None if force else _nothing_new(state)) or state.frozen.learner.learn(history)
     frozen, version, learned = state.frozen, clock.version, state.learned
-    if not lesson.reason:
+    if not fit.reason:
         version, learned = version + 1, history.arrived
-        covariance = _next_covariance(state, maker, lesson)
-        radius = _radius(beta, state, lesson.learner, covariance, version)
-        frozen = replace(frozen, learner=lesson.learner, covariance=covariance, radius=radius)
+        covariance = _next_covariance(state, maker, fit)
+        radius = _radius(beta, state, fit.learner, covariance, version)
+        frozen = replace(frozen, learner=fit.learner, covariance=covariance, radius=radius)
     due = clock.explain(history.rounds, state.frozen.covariance.log_det)
     clock = clock.restarted(history.rounds, frozen.covariance.log_det, version)
     if due:
         due = f"{due}; {clock.plan}"
     after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered())
-    record = _record_of(after, lesson, _coverage(state), due, state.offered)
+    record = _record_of(after, fit, _coverage(state), due, state.offered)
     _warn_of_schedule(state.clock, clock, due, history.rounds)
     return replace(after, updates=(*state.updates, record)), record
 
@@ -51,26 +51,26 @@ def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows:
     """The state whose version 0 is trained: the log is in the history and in Z, features taken at θ_0."""
     learner = state.frozen.learner.seen(rows, len(rows)).scaled()
     history = state.history.with_log(rows, values)
-    lesson = learner.learn(history)
-    if lesson.reason:
-        raise TrainingRejected(f"version 0 could not be trained on the log: {lesson.reason}.")
-    basis = lesson.basis or learner if history.forgetting is None else lesson.learner
+    fit = learner.learn(history)
+    if fit.reason:
+        raise TrainingRejected(f"version 0 could not be trained on the log: {fit.reason}.")
+    basis = fit.basis or learner if history.forgetting is None else fit.learner
     ahead = state.clock.rounds_ahead(0, 0)
     covariance = maker.of(basis.features, basis.widths, *history.remembered(), ahead)
     covariance.freeze(ahead)
-    radius = _radius(beta, state, lesson.learner, covariance, version=0)
+    radius = _radius(beta, state, fit.learner, covariance, version=0)
     after = replace(
         state,
-        frozen=replace(state.frozen, learner=lesson.learner, covariance=covariance, radius=radius),
+        frozen=replace(state.frozen, learner=fit.learner, covariance=covariance, radius=radius),
         clock=state.clock.restarted(0, covariance.log_det, 0),
         history=history,
         learned=history.arrived,
     )
-    return replace(after, updates=(_record_of(after, lesson),))
+    return replace(after, updates=(_record_of(after, fit),))
 
 
-def _nothing_new(state: PolicyState) -> Lesson | None:
-    """A rejected lesson where no reward came since the last update."""
+def _nothing_new(state: PolicyState) -> FitResult | None:
+    """A rejected fit where no reward came since the last update."""
     if state.history.arrived > state.learned:
         return None
     reason = f"no reward came {'since the last update' if state.learned else 'so far'}"
@@ -85,14 +85,14 @@ def _nothing_new(state: PolicyState) -> Lesson | None:
         NothingToLearnWarning,
         stacklevel=4,
     )
-    return Lesson(state.frozen.learner, reason)
+    return FitResult(state.frozen.learner, reason)
 
 
-def _next_covariance(state: PolicyState, maker: CovarianceMaker, lesson: Lesson) -> Covariance:
+def _next_covariance(state: PolicyState, maker: CovarianceMaker, fit: FitResult) -> Covariance:
     """The frozen matrix of the next version: the running one or, where features or weights changed, a new one."""
     clock, history = state.clock, state.history
     ahead = clock.rounds_ahead(history.rounds, clock.version + 1)
-    basis = lesson.basis if history.forgetting is None else lesson.learner
+    basis = fit.basis if history.forgetting is None else fit.learner
     if basis is None:
         covariance = state.frozen.covariance.fork()
     else:
@@ -103,18 +103,18 @@ def _next_covariance(state: PolicyState, maker: CovarianceMaker, lesson: Lesson)
 
 def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
     """β of a version that has been trained and decides from the next round on."""
-    occasion = learner.occasion(state.history.rounds + 1, covariance)
-    occasion = replace(occasion, last=state.clock.budget.spent(version))
+    stats = learner.version_stats(state.history.rounds + 1, covariance)
+    stats = replace(stats, last=state.clock.budget.spent(version))
     if isinstance(beta, NoiseRadius):  # nothing else asks for what follows, which takes all records and rewards
         chosen, least_known = _deviations(state)
-        occasion = replace(
-            occasion,
+        stats = replace(
+            stats,
             spread=_largest_spread(state.history.rewards),
             chosen=min(chosen, default=None),
             least_known=least_known[-1] if least_known else None,
             first_least_known=least_known[0] if least_known else None,
         )
-    return radius_at(beta, occasion)
+    return radius_at(beta, stats)
 
 
 def _deviations(state: PolicyState) -> tuple[list[float], list[float]]:
@@ -171,7 +171,7 @@ def _warn_of_schedule(before: BatchClock, after: BatchClock, due: str, round: in
 
 def _record_of(
     state: PolicyState,
-    lesson: Lesson,
+    fit: FitResult,
     coverage: float | None = None,
     due: str = "",
     offered: Offered | None = None,
@@ -181,25 +181,25 @@ def _record_of(
     return UpdateRecord(
         version=state.clock.version,
         round=state.history.rounds,
-        accepted=not lesson.reason,
-        reason=lesson.reason,
+        accepted=not fit.reason,
+        reason=fit.reason,
         samples=state.history.counted,
         missing=state.history.missing,
         log_det=covariance.log_det,
         beta=state.frozen.radius,
         covariance=covariance.kind,
         jitters=covariance.jitters,
-        step_size=lesson.step_size,
-        attempts=lesson.attempts,
-        initial_loss=lesson.initial_loss,
-        final_loss=lesson.final_loss,
-        steps=lesson.steps,
-        skip=lesson.skip,
-        tuning=lesson.tuning,
-        rescaled=lesson.rescaled,
+        step_size=fit.step_size,
+        attempts=fit.attempts,
+        initial_loss=fit.initial_loss,
+        final_loss=fit.final_loss,
+        steps=fit.steps,
+        skip=fit.skip,
+        tuning=fit.tuning,
+        rescaled=fit.rescaled,
         noise=state.frozen.learner.noise,
         coverage=coverage,
-        loops=lesson.loops,
+        loops=fit.loops,
         due=due,
         unexplored=None if offered is None else offered.share,
         chosen=chosen,

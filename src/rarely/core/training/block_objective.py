@@ -1,4 +1,4 @@
-"""The objective of contexts with blocks: what `Objective` and `Fused` compute, without the products with zeros.
+"""The objective of contexts with blocks: as `Objective` and `CompiledObjective`, without the products with zeros.
 
 A sample of group g has u(x; W_1, …) = u(x_g; W_1g, …), x_g its nonzero columns and W_1g those of W_1: a network of
 fewer inputs. So the sum over samples is one over groups, each a dense objective of its own on a part of the weights.
@@ -15,7 +15,7 @@ import numpy as np
 from rarely.core.model.network import Network, Weights
 from rarely.core.native.loader import TrainingTask
 from rarely.core.training.block_pattern import Pattern, pattern_of
-from rarely.core.training.compiled_objective import Fused, Pointers
+from rarely.core.training.compiled_objective import CompiledObjective, Pointers
 from rarely.core.training.objective import Objective
 from rarely.core.types import Array, IntArray
 
@@ -102,7 +102,7 @@ class BlockObjective(Objective):
         return total, product
 
 
-class BlockFused(Fused, BlockObjective):
+class CompiledBlockObjective(CompiledObjective, BlockObjective):
     """The same in C."""
 
     def _task(self, initial: Pointers, weights: Pointers, previous: Pointers | None = None) -> TrainingTask:
@@ -140,9 +140,9 @@ def fastest_objective(
     network: Network, initial: Weights, contexts: Array, rewards: Array, ridge: float, dtype: type
 ) -> Objective:
     """The fastest form that fits."""
-    compiled = Fused.fits(network)
+    compiled = CompiledObjective.fits(network)
     given = network, initial, contexts, rewards, ridge, dtype
     pattern = pattern_of(contexts)
     if pattern is not None and worthwhile(pattern, network, compiled=compiled):
-        return (BlockFused if compiled else BlockObjective)(*given, pattern)
-    return (Fused if compiled else Objective)(*given)
+        return (CompiledBlockObjective if compiled else BlockObjective)(*given, pattern)
+    return (CompiledObjective if compiled else Objective)(*given)

@@ -16,7 +16,7 @@ import numpy as np
 from rarely.core.model.network import Network, Weights
 from rarely.core.native import form, in_use, library, threads
 from rarely.core.native.loader import TrainingTask
-from rarely.core.training.objective import Motion, Objective
+from rarely.core.training.objective import MomentumState, Objective
 from rarely.core.types import Floats
 
 STRETCH = 2e10
@@ -24,7 +24,7 @@ STRETCH = 2e10
 Pointers = ctypes.Array[ctypes.c_void_p]
 
 
-class Fused(Objective):
+class CompiledObjective(Objective):
     """What `Objective` computes, in one go over the samples."""
 
     @staticmethod
@@ -46,11 +46,13 @@ class Fused(Objective):
         moving = self._copied(start)
         return moving, self._descend(moving, None, 0, step, steps, hopeless)
 
-    def glide(self, start: Motion, step: float, steps: int, hopeless: float) -> tuple[Motion, float]:
+    def descend_with_momentum(
+        self, start: MomentumState, step: float, steps: int, hopeless: float
+    ) -> tuple[MomentumState, float]:
         """The same with Nesterov's momentum."""
         now, ago = self._copied(start.weights), self._copied(start.ago)
         loss = self._descend(now, ago, start.steps, step, steps, hopeless)
-        return (Motion(now, ago, start.steps + steps) if loss <= hopeless else start), loss
+        return (MomentumState(now, ago, start.steps + steps) if loss <= hopeless else start), loss
 
     def _descend(
         self, moving: Weights, ago: Weights | None, done: int, step: float, steps: int, hopeless: float

@@ -40,7 +40,7 @@ Precision = Literal["float32", "float64"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrainingPlan:
     """How to train, checked when it is made."""
 
     ridge: float
@@ -68,7 +68,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrainingOutcome:
     """What a training came to; `reason` says why it was rejected, and is empty when it was not."""
 
     weights: Weights
@@ -95,10 +95,10 @@ def train(
     initial: Weights,
     contexts: Array,
     rewards: Array,
-    plan: Plan,
+    plan: TrainingPlan,
     direction: Weights | None = None,
     start: Weights | None = None,
-) -> Outcome:
+) -> TrainingOutcome:
     """J steps from θ_0 on ℒ; accepted if finite and the final loss is at most the initial one.
 
     A training that is refused says why. `direction` is where the estimate of the curvature starts. A warm
@@ -106,7 +106,7 @@ def train(
 
     >>> net = Network(dim=2, hidden=8)
     >>> theta = net.initial_weights(np.random.default_rng(0))
-    >>> out = train(net, theta, np.eye(2), np.array([1.0, -1.0]), Plan(ridge=0.01))
+    >>> out = train(net, theta, np.eye(2), np.array([1.0, -1.0]), TrainingPlan(ridge=0.01))
     >>> out.accepted, out.attempts, bool(out.final_loss < 0.1 * out.initial_loss)
     (True, 1, True)
     """
@@ -131,7 +131,7 @@ def train(
             break
         reason = refusal(attempt, step / scale, initial_loss, final_loss)
         step *= SHRINK if attempt < ATTEMPTS else 1.0
-    return Outcome(
+    return TrainingOutcome(
         weights=tuple(w.astype(np.float64) for w in weights),
         reason=reason,
         step_size=step / scale,
@@ -143,7 +143,7 @@ def train(
     )
 
 
-def objective_of(network: Network, initial: Weights, contexts: Array, rewards: Array, plan: Plan) -> Objective:
+def objective_of(network: Network, initial: Weights, contexts: Array, rewards: Array, plan: TrainingPlan) -> Objective:
     """What is descended on: compiled where that fits, by groups where contexts have blocks."""
     return fastest_objective(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
 

@@ -23,7 +23,7 @@ TURNS, ENOUGH = 30, 0.003
 """Of a power iteration: at most so many, and the relative change at which it stops."""
 
 
-class Motion(NamedTuple):
+class MomentumState(NamedTuple):
     """Where a descent with momentum is."""
 
     weights: Weights
@@ -33,7 +33,7 @@ class Motion(NamedTuple):
     """Taken so far."""
 
     @classmethod
-    def at_rest(cls, weights: Weights) -> Motion:
+    def at_rest(cls, weights: Weights) -> MomentumState:
         """Before the first step."""
         return cls(weights, weights)
 
@@ -111,7 +111,9 @@ class Objective:
                 w -= g
         return weights, self.loss(weights)
 
-    def glide(self, start: Motion, step: float, steps: int, hopeless: float) -> tuple[Motion, float]:
+    def descend_with_momentum(
+        self, start: MomentumState, step: float, steps: int, hopeless: float
+    ) -> tuple[MomentumState, float]:
         """The same with Nesterov's momentum: each gradient is taken at θ_k + k/(k + 3)·(θ_k − θ_{k−1}).
 
         From a loss beyond `hopeless` it comes back to `start`.
@@ -127,7 +129,7 @@ class Objective:
             now, ago = tuple(w - scale * g for w, g in zip(ahead, gradient, strict=True)), now
             taken += 1
         loss = self.loss(now)
-        return (Motion(now, ago, taken) if loss <= hopeless else start), loss
+        return (MomentumState(now, ago, taken) if loss <= hopeless else start), loss
 
     def sample_gradient(self, weights: Weights, sample: int) -> tuple[float, Weights]:
         """u − y of one sample, and (u − y)·φ."""

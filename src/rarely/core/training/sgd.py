@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from rarely.core.model.network import Network, Weights
-from rarely.core.training.gradient_descent import ATTEMPTS, HOPELESS, SHRINK, Outcome, Plan
+from rarely.core.training.gradient_descent import ATTEMPTS, HOPELESS, SHRINK, TrainingOutcome, TrainingPlan
 from rarely.core.training.objective import Objective
 from rarely.core.types import Array
 
@@ -24,15 +24,15 @@ ENOUGH = 1e-3
 
 
 def train_singly(
-    network: Network, start: Weights, contexts: Array, rewards: Array, plan: Plan, seed: int = 0
-) -> Outcome:
+    network: Network, start: Weights, contexts: Array, rewards: Array, plan: TrainingPlan, seed: int = 0
+) -> TrainingOutcome:
     """J steps on single samples from `start`; the loss on record is Σδ²/2m + λ‖θ‖²/2.
 
     The shuffle of n samples derives from (seed, n).
 
     >>> net = Network(dim=2, hidden=8, biases=True, scaling="standard", initial="uniform")
     >>> theta = net.initial_weights(np.random.default_rng(0))
-    >>> out = train_singly(net, theta, np.eye(2), np.array([1.0, -1.0]), Plan(ridge=0.001, step_size=0.1))
+    >>> out = train_singly(net, theta, np.eye(2), np.array([1.0, -1.0]), TrainingPlan(ridge=0.001, step_size=0.1))
     >>> out.accepted, bool(out.final_loss < 0.1 * out.initial_loss)
     (True, True)
     """
@@ -56,7 +56,7 @@ def train_singly(
             step *= SHRINK
     reason = "" if converged else f"descent on single samples diverges even with η = {step:.3g}"
     done = tuple(w.astype(np.float64) for w in weights)
-    return Outcome(done, reason, step, attempt, initial_loss, final_loss, direction=None, loops=objective.loops)
+    return TrainingOutcome(done, reason, step, attempt, initial_loss, final_loss, direction=None, loops=objective.loops)
 
 
 def _walk(objective: Objective, start: Weights, step: float, steps: int, seed: int) -> Weights:

@@ -3,7 +3,7 @@
 One descent with momentum passes through a whole family of models. Beside a strong linear path its first steps fit a
 linear model, and the later ones bend it; without that path it bends from the start. So two things are chosen,
 
-    s   PATHS   the strength of the skip path        J_1 < J_2 < …   RUNGS   where to stop
+    s   SKIP_GRID   the strength of the skip path        J_1 < J_2 < …   STEP_GRID   where to stop
 
 by cross-validation, a part at a time: each update holds out one fold of the samples, descends one path on the
 others, and notes every held-out sample's prediction at every rung. While samples are few, and so descents cheap, it
@@ -35,18 +35,18 @@ from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import RewardScale
 from rarely.core.model.network import Network, Weights
 from rarely.core.saving.fields import CLOSE, Fields
-from rarely.core.training.gradient_descent import ATTEMPTS, HOPELESS, Outcome, Plan, allowed_loss, objective_of, refusal
-from rarely.core.training.objective import Motion, Objective
+from rarely.core.training.checkpoints import descend_to
+from rarely.core.training.gradient_descent import TrainingOutcome, TrainingPlan, objective_of
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
-PATHS = (3.0, 0.0)
-RUNGS = (4, 6, 9, 13, 20, 30, 45, 70, 100, 150, 220, 330)
+SKIP_GRID = (3.0, 0.0)
+STEP_GRID = (4, 6, 9, 13, 20, 30, 45, 70, 100, 150, 220, 330)
 FIRST = (0, 7)
 """Path and rung of the candidate in use while samples are too few to judge by."""
 FOLDS = 5
 FEW = 150
 """Samples up to which every candidate is tried at every update."""
-MOST = 2 * len(PATHS) - 1
+MOST = 2 * len(SKIP_GRID) - 1
 """Descents that an update beyond `FEW` samples may try: so many turns hold one fold with every path."""
 FEWEST = 10
 """Samples that two candidates must have been tried on before they are compared, and before any are tried."""
@@ -54,9 +54,6 @@ DOUBT = 0.5
 """Standard errors by which another candidate must be better."""
 RECENT = 10_000
 """Samples whose predictions are kept, the latest: enough to judge by, and bounded."""
-STABLE = 1.0
-"""A step with momentum is stable below 4/3 over the curvature."""
-SHRINK = 0.5
 SAME = 1e-12
 """Rewards that differ by less than this part of them do not differ."""
 
@@ -95,7 +92,7 @@ class Tuning:
     """Which path and fold are next, counted on and on."""
     first: int = 0
     """The history's row that the first of `predictions` belongs to."""
-    predictions: Array = field(default_factory=lambda: np.empty((0, len(PATHS), len(RUNGS))))
+    predictions: Array = field(default_factory=lambda: np.empty((0, len(SKIP_GRID), len(STEP_GRID))))
     """(rows, paths, rungs), in reward units, each made without its own reward."""
     rewards: Array = field(default_factory=lambda: np.empty(0))
     """(rows,): what came; NaN where nothing was predicted."""
@@ -105,18 +102,18 @@ class Tuning:
     @property
     def skip(self) -> float:
         """The strength s in use: none before the first training, when Z had better spread over all directions alike."""
-        return PATHS[self.path] if self.turn else 0.0
+        return SKIP_GRID[self.path] if self.turn else 0.0
 
     @property
     def next_path(self) -> int:
         """The path that is tried next."""
-        return self.turn % len(PATHS)
+        return self.turn % len(SKIP_GRID)
 
     def held_out(self, rows: IntArray) -> BoolArray:
         """Which of the history's rows are held out next."""
-        return np.asarray(mixed(rows) % np.uint64(FOLDS) == self.turn // len(PATHS) % FOLDS, np.bool_)
+        return np.asarray(split_mix(rows) % np.uint64(FOLDS) == self.turn // len(SKIP_GRID) % FOLDS, np.bool_)
 
-    def remembering(self, rows: IntArray, weights: Array | None) -> Tuning:
+    def with_rows(self, rows: IntArray, weights: Array | None) -> Tuning:
         """With room for these rows of the history, and with them alone counting: so much, or in full."""
         before = self.first + len(self.rewards)
         end = max(before, int(rows[-1]) + 1) if len(rows) else before
@@ -132,12 +129,12 @@ class Tuning:
             weights=counted,
         )
 
-    def tried(self, rows: IntArray, predictions: Array, rewards: Array) -> Tuning:
+    def with_predictions(self, rows: IntArray, predictions: Array, rewards: Array) -> Tuning:
         """With what was predicted, (n, rungs), and came on the path whose turn it was, and the choice that follows."""
         noted, came, inside = self.predictions.copy(), self.rewards.copy(), rows >= self.first
         noted[rows[inside] - self.first, self.next_path] = predictions[inside]
         came[rows[inside] - self.first] = rewards[inside]
-        after = replace(self, predictions=noted, rewards=came).passed()
+        after = replace(self, predictions=noted, rewards=came).advance()
         path, rung = after._choice()
         return replace(after, path=path, rung=rung)
 
@@ -156,7 +153,7 @@ class Tuning:
         own = np.where(np.isnan(self.predictions), np.nan, self.predictions[:, [self.path]][..., [self.rung]])
         return self.errors(own) - self.errors(np.where(np.isnan(own), np.nan, self.predictions))
 
-    def passed(self) -> Tuning:
+    def advance(self) -> Tuning:
         """With the next path or fold at its turn."""
         return replace(self, turn=self.turn + 1)
 
@@ -206,8 +203,8 @@ class Tuning:
         counts, losses, errors = self._means(self.errors(self.predictions))
         _, differences, difference_errors = self._means(-self.gains)
         return Validation(
-            np.array(PATHS),
-            np.array(RUNGS),
+            np.array(SKIP_GRID),
+            np.array(STEP_GRID),
             (self.path, self.rung),
             counts,
             losses,
@@ -218,7 +215,7 @@ class Tuning:
 
     def explain(self) -> str:
         """The choice in one line."""
-        chosen = f"J = {RUNGS[self.rung]}, s = {PATHS[self.path]:g}"
+        chosen = f"J = {STEP_GRID[self.rung]}, s = {SKIP_GRID[self.path]:g}"
         count, mean, error = (of_all[self.path, self.rung] for of_all in self._means(self.errors(self.predictions)))
         if count < FEWEST:
             return f"{chosen}: the start, for too few rewards have been held out to compare"
@@ -228,7 +225,7 @@ class Tuning:
         path, rung = np.unravel_index(int(np.argmax(gain)), gain.shape)
         return (
             f"{chosen}: validation loss {mean:.4g} ± {error:.2g} on {count} rewards, "
-            f"against {mean - gain[path, rung]:.4g} with J = {RUNGS[rung]}, s = {PATHS[path]:g} "
+            f"against {mean - gain[path, rung]:.4g} with J = {STEP_GRID[rung]}, s = {SKIP_GRID[path]:g} "
             f"(difference {-gain[path, rung]:.2g} ± {doubt[path, rung]:.2g})"
         )
 
@@ -242,12 +239,14 @@ class Tuning:
         """The saved value, and whether it is from before predictions were kept: then without what was held out."""
         old = "errors" in saved and not saved.since(2, "predictions")
         with saved:
-            values = saved.array("errors" if old else "predictions", (None, len(PATHS), len(RUNGS)), missing=True)
+            values = saved.array(
+                "errors" if old else "predictions", (None, len(SKIP_GRID), len(STEP_GRID)), missing=True
+            )
             rows = len(values)
             rewards = np.full(rows, np.nan) if old else saved.array("rewards", (rows,), missing=True)
             tuning = cls(
-                path=saved.whole("path", most=len(PATHS) - 1),
-                rung=saved.whole("rung", most=len(RUNGS) - 1),
+                path=saved.whole("path", most=len(SKIP_GRID) - 1),
+                rung=saved.whole("rung", most=len(STEP_GRID) - 1),
                 turn=saved.whole("turn"),
                 first=saved.whole("first"),
                 predictions=np.full(values.shape, np.nan) if old else values,
@@ -282,40 +281,40 @@ def tune(
     contexts: Array,
     rewards: Array,
     rows: IntArray,
-    plan: Plan,
+    plan: TrainingPlan,
     tuning: Tuning,
     scale: RewardScale | None = None,
     weights: Array | None = None,
-) -> tuple[Outcome, Tuning]:
+) -> tuple[TrainingOutcome, Tuning]:
     """A training whose path and length are chosen; `rows` say where the samples stand in the history.
 
     Predictions are noted in reward units, in which the rewards stand on `scale`. Samples that count `weights` times
     come scaled, (√w·x, √w·y).
     """
     scale = scale or RewardScale()
-    tuning = tuning.remembering(rows, weights)
+    tuning = tuning.with_rows(rows, weights)
     few = len(rows) <= FEW
-    for trial in range(len(PATHS) * FOLDS if few else MOST):
+    for trial in range(len(SKIP_GRID) * FOLDS if few else MOST):
         if trial and not few and tuning.comparable:
             break
         held = tuning.held_out(rows)
         if len(rows) < FEWEST or not held.any() or held.all():
-            tuning = tuning.passed()
+            tuning = tuning.advance()
             continue
-        tried = replace(network, skip=PATHS[tuning.next_path])
-        stops = descend_to(objective_of(tried, initial, contexts[~held], rewards[~held], plan), RUNGS)
-        if not stops.reached:
-            tuning = tuning.passed()
+        tried = replace(network, skip=SKIP_GRID[tuning.next_path])
+        checkpoints = descend_to(objective_of(tried, initial, contexts[~held], rewards[~held], plan), STEP_GRID)
+        if not checkpoints.reached:
+            tuning = tuning.advance()
             continue
         unit = scale.spread / (1.0 if weights is None else np.sqrt(weights[held]))
-        ahead = [scale.center + unit * tried.values(w, contexts[held]) for w in stops.reached]
-        tuning = tuning.tried(rows[held], np.stack(ahead, axis=1), scale.center + unit * rewards[held])
+        ahead = [scale.center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
+        tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), scale.center + unit * rewards[held])
     chosen = replace(network, skip=tuning.skip)
-    stops = descend_to(objective_of(chosen, initial, contexts, rewards, plan), RUNGS[tuning.rung : tuning.rung + 1])
-    return stops.outcome(chosen), tuning
+    steps = STEP_GRID[tuning.rung : tuning.rung + 1]
+    return descend_to(objective_of(chosen, initial, contexts, rewards, plan), steps).outcome(chosen), tuning
 
 
-def mixed(rows: IntArray) -> NDArray[np.uint64]:
+def split_mix(rows: IntArray) -> NDArray[np.uint64]:
     """The numbers of SplitMix64 at these places: each bit depends on all bits of the row.
 
     A product alone leaves rows of some periods (58, say) mostly in one fold: then a rhythm of the stream, such as the
@@ -325,55 +324,3 @@ def mixed(rows: IntArray) -> NDArray[np.uint64]:
     state = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ state >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return state ^ state >> np.uint64(31)
-
-
-@dataclass(frozen=True)
-class Stops:
-    """Where a descent stood at its rungs."""
-
-    reached: list[Weights]
-    step: float
-    attempts: int
-    initial_loss: float
-    final_loss: float
-    initial: Weights
-    loops: str
-
-    def outcome(self, network: Network) -> Outcome:
-        """As a training of its own."""
-        scale = network.output_scale**2
-        weights = self.reached[-1] if self.reached else self.initial
-        numbers = (self.step / scale, self.initial_loss, self.final_loss)
-        return Outcome(
-            weights=tuple(w.astype(np.float64) for w in weights),
-            reason="" if self.reached else refusal(self.attempts, *numbers),
-            step_size=self.step / scale,
-            attempts=self.attempts,
-            initial_loss=self.initial_loss,
-            final_loss=self.final_loss,
-            direction=None,
-            loops=self.loops,
-        )
-
-
-def descend_to(objective: Objective, rungs: tuple[int, ...]) -> Stops:
-    """Descend with momentum from θ_0, and note the weights at the rungs.
-
-    A descent whose loss at a rung is above the initial one is tried again with a smaller step, and given up in the end.
-    """
-    curvature = objective.top_curvature(None)[0]
-    step, first = STABLE / (curvature + objective.ridge), objective.loss(objective.initial)
-    allowed = allowed_loss(objective, first, curvature)
-    for attempt in range(1, ATTEMPTS + 1):
-        at, reached, loss = Motion.at_rest(objective.initial), [], first
-        for rung in rungs:
-            with np.errstate(over="ignore", invalid="ignore"):
-                at, loss = objective.glide(at, step, rung - at.steps, HOPELESS * allowed)
-            if not loss <= allowed:
-                break
-            reached.append(at.weights)
-        if len(reached) == len(rungs):
-            break
-        step *= SHRINK if attempt < ATTEMPTS else 1.0
-    reached = reached if len(reached) == len(rungs) else []
-    return Stops(reached, step, attempt, first, loss, objective.initial, objective.loops)

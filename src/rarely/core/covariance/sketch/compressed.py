@@ -18,8 +18,9 @@ from typing import Self
 
 import numpy as np
 
-from rarely.core.covariance.cholesky import GrowingCholesky, is_symmetric, pivoted
-from rarely.core.growable_array import Rows, shallow
+from rarely.core.covariance.cholesky import is_symmetric, pivoted
+from rarely.core.covariance.growing_cholesky import GrowingCholesky
+from rarely.core.growable_array import GrowableArray, shallow
 from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.types import Array, Arrays, IntArray
 
@@ -45,7 +46,7 @@ class Compressed:
         self._weights: Array = np.empty((0, 0))
         self._order: IntArray | None = None
         """The points' places in L where that is not their own order."""
-        self.pending, self.factor = Rows(size), GrowingCholesky()
+        self.pending, self.factor = GrowableArray(size), GrowingCholesky()
 
     def __len__(self) -> int:
         """b + n."""
@@ -69,7 +70,7 @@ class Compressed:
         weights[: self._counted, : self._counted] += self._weights
         if self._order is not None:
             self._order = np.append(self._order, np.arange(self._counted, points))
-        self._weights, self._counted, self.pending = weights, points, Rows(self._size)
+        self._weights, self._counted, self.pending = weights, points, GrowableArray(self._size)
 
     def factorise(self, gram: Array, ridge: float, dependent: bool) -> tuple[float, int]:
         """Compute L from W and the points' inner products; returns log det(Z~/λ) and the jitters that W took.
@@ -104,7 +105,7 @@ class Compressed:
         return other
 
     def fork(self) -> Self:
-        """Another one that starts with this; see `Rows.fork`."""
+        """Another one that starts with this; see `GrowableArray.fork`."""
         other = shallow(self)
         other.factor, other.pending = self.factor.fork(), self.pending.fork()
         return other
@@ -121,7 +122,7 @@ class Compressed:
         counted = self._counted = rows - len(pending)
         saved.require(counted <= points <= rows, f"there must be {counted} to {rows} points; there are {points}")
         saved.require(not pending[:, points:].any(), f"pending must be 0 beyond the {points} points")
-        self.pending = Rows(self._size)
+        self.pending = GrowableArray(self._size)
         self.pending.append(pending)
         self._weights = saved.array("weights", (counted, counted) if whole else (0, 0))
         large = is_symmetric(self._weights) and bool((np.diagonal(self._weights) >= 1 - CLOSE).all())

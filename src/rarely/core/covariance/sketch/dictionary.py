@@ -20,7 +20,7 @@ import numpy as np
 
 from rarely.core.covariance.cholesky import lower_inverse, pivoted
 from rarely.core.covariance.cost import Widths
-from rarely.core.growable_array import Rows, shallow
+from rarely.core.growable_array import GrowableArray, shallow
 from rarely.core.model.features import FactorRows, Factors, gram
 from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.types import Array, Arrays
@@ -45,7 +45,7 @@ class Dictionary:
         self.size = size
         self.rounding = EPSILON * math.sqrt(max(map(max, widths)))
         """What rounding may hide of ‖R‖², relative to γ²; inner products have as many terms as a layer is wide."""
-        self._points, self._basis, self._pivots = FactorRows(widths), Rows(size), Rows(None, np.int64)
+        self._points, self._basis, self._pivots = FactorRows(widths), GrowableArray(size), GrowableArray(None, np.int64)
         self._products: Array = np.empty((size, size))
         """K. Forks share the buffer: each reads the rows and columns of its own points alone."""
         self._roughness = 0.0
@@ -110,7 +110,7 @@ class Dictionary:
         pivots, lower = pivoted(self.gram / np.outer(norms, norms), INDEPENDENT * self.rounding)
         rows = np.zeros((len(pivots), len(self)))
         rows[:, pivots] = lower_inverse(lower) / norms[pivots]
-        self._basis, self._pivots = Rows(self.size), Rows(None, np.int64)
+        self._basis, self._pivots = GrowableArray(self.size), GrowableArray(None, np.int64)
         self._basis.append(rows)
         self._pivots.append(np.array(pivots))
         self._measure_roughness()
@@ -137,7 +137,7 @@ class Dictionary:
         return np.asarray(found / norms)
 
     def fork(self, points: int | None = None) -> Dictionary:
-        """A dictionary that starts with the first `points` points of this one, or all; see `Rows.fork`."""
+        """A dictionary that starts with the first `points` points of this one, or all; see `GrowableArray.fork`."""
         other = shallow(self)
         pivots = None if points is None else int(np.count_nonzero(self._pivots.view < points))
         other._points = self._points.fork(points)

@@ -29,7 +29,7 @@ import numpy as np
 from rarely.core.covariance.cost import Widths
 from rarely.core.covariance.protocol import EXACT, ErrorBound
 from rarely.core.covariance.sketch.dictionary import Dictionary
-from rarely.core.growable_array import Rows, shallow
+from rarely.core.growable_array import GrowableArray, shallow
 from rarely.core.model.features import FactorRows, Factors, gram
 from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.types import Array, Arrays
@@ -54,8 +54,8 @@ class Remainders:
         self._open_block()
 
     def _open_block(self) -> None:
-        self._block, self._weights = FactorRows(self._widths), Rows(self._size)
-        self._squares, self._rounding = Rows(None), Rows(None)
+        self._block, self._weights = FactorRows(self._widths), GrowableArray(self._size)
+        self._squares, self._rounding = GrowableArray(None), GrowableArray(None)
 
     def recent(self) -> tuple[int, float]:
         """Rounds of the open block, and their Σ‖R_s‖²."""
@@ -97,7 +97,7 @@ class Remainders:
         return ErrorBound(1 + excess(min(largest, lost)), log_det)
 
     def fork(self) -> Remainders:
-        """Remainders that start with these; see `Rows.fork`."""
+        """Remainders that start with these; see `GrowableArray.fork`."""
         other = shallow(self)
         other._block, other._weights = self._block.fork(), self._weights.fork()
         other._squares, other._rounding = self._squares.fork(), self._rounding.fork()

@@ -1,0 +1,184 @@
+"""A network that learns from a history: trained by a fixed plan, or tuned by held-out rewards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from rarely.core.choice.confidence_radius import VersionStats
+from rarely.core.covariance import Covariance, Widths
+from rarely.core.inputs.history import History
+from rarely.core.inputs.scaling import ContextScale, RewardScale
+from rarely.core.model.features import Factors
+from rarely.core.model.network import Network, Weights
+from rarely.core.policies.learner import FitResult, ScaledLearner, TrainingSet
+from rarely.core.saving.fields import DType, Fields
+from rarely.core.training.gradient_descent import TrainingPlan, train
+from rarely.core.training.sgd import train_singly
+from rarely.core.training.tuning import SKIP_GRID, STEP_GRID, Tuning, tune
+from rarely.core.types import Array, Arrays
+
+
+@dataclass(frozen=True)
+class NeuralLearner(ScaledLearner):
+    """A network, its weights, and the scales around it."""
+
+    network: Network
+    initial: tuple[Array, ...]
+    weights: Weights
+    scale: ContextScale
+    rewards: RewardScale
+    plan: TrainingPlan
+    standardise_rewards: bool
+    direction: Weights | None = None
+    used_step: float | None = None
+    tuning: Tuning | None = None
+    """Where it chooses path and steps itself."""
+    shuffle_seed: int = 0
+    """From which descent on single samples derives their order."""
+
+    @property
+    def widths(self) -> Widths:
+        return self.network.shapes
+
+    @property
+    def noise(self) -> float | None:
+        return None if self.tuning is None else self.tuning.noise
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
+        return self.rewards.center + self.rewards.spread * values, factors
+
+    def learn(self, history: History) -> FitResult:
+        ready = self.scaled()
+        samples = TrainingSet.of(history, ready.scale, rewards=self.standardise_rewards)
+        if samples.overflow:
+            return FitResult(self, samples.overflow)
+        rows, x, y, weights, scale = samples
+        if weights is not None:
+            # Without biases u(cx) = c·u(x) for c > 0: scaled samples are weighted ones.
+            x, y = x * np.sqrt(weights)[:, None], y * np.sqrt(weights)
+        tuning, network = self.tuning, self.network
+        if tuning is not None:
+            outcome, tuning = tune(network, self.initial, x, y, rows, self.plan, tuning, scale, weights)
+            network = replace(network, skip=tuning.skip)
+        elif self.plan.optimiser == "sgd":
+            outcome = train_singly(self.network, self.weights, x, y, self.plan, self.shuffle_seed)
+        else:
+            start = self.weights if self.plan.warm_start else None
+            outcome = train(self.network, self.initial, x, y, self.plan, self.direction, start)
+        learner = replace(
+            ready,
+            weights=outcome.weights,
+            network=network,
+            rewards=scale,
+            tuning=tuning,
+            direction=outcome.direction,
+            used_step=outcome.step_size,
+        )
+        rescaled = self.scale.changed_columns(ready.scale)
+        return FitResult(
+            learner,
+            outcome.reason,
+            self._basis(learner) if rescaled or self._first else None,
+            outcome.step_size,
+            outcome.attempts,
+            outcome.initial_loss,
+            outcome.final_loss,
+            self.plan.steps if tuning is None else STEP_GRID[tuning.rung],
+            network.skip,
+            "" if tuning is None else tuning.explain(),
+            rescaled,
+            outcome.loops,
+        )
+
+    @property
+    def _first(self) -> bool:
+        """Whether this is the first tuned training: earlier rounds were seen without the path that it chooses."""
+        return self.tuning is not None and not self.tuning.turn
+
+    def _basis(self, learner: NeuralLearner) -> NeuralLearner:
+        """With whose features Z is built again: θ_0's while no other weights have decided, else the new ones."""
+        return replace(learner, weights=self.initial) if self.untrained else learner
+
+    @property
+    def untrained(self) -> bool:
+        """Whether the weights are the initial ones."""
+        return all(np.array_equal(w, v) for w, v in zip(self.weights, self.initial, strict=True))
+
+    def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
+        step = self.used_step if self.used_step is not None else self.plan.step_size
+        return VersionStats(
+            round=round,
+            features=covariance.rounds,
+            log_det=covariance.frozen_log_det,
+            ridge=self.plan.ridge,
+            depth=self.network.depth,
+            steps=self.plan.steps if self.tuning is None else STEP_GRID[self.tuning.rung],
+            step=None if step is None else step * self.network.output_scale**2,
+            # Until enough was held out, all that is known is the rewards' spread, of which noise is some part.
+            noise=self.rewards.spread / 4 if self.noise is None and self.tuning is not None else self.noise,
+            norm=self.network.output_scale * self.rewards.spread * _distance(self.weights, self.initial),
+        )
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        numbers, arrays = self.scale.state()
+        numbers |= {
+            "reward_center": self.rewards.center,
+            "reward_spread": self.rewards.spread,
+            "shuffle_seed": self.shuffle_seed,
+        }
+        arrays |= {f"initial{i}": w for i, w in enumerate(self.initial)}
+        arrays |= {f"weights{i}": w for i, w in enumerate(self.weights)}
+        if self.direction is not None:
+            arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}
+        if self.tuning is not None:
+            chosen, tried = self.tuning.state()
+            numbers |= {"tuning": chosen, "skip": self.network.skip}
+            arrays |= {f"tuning.{name}": array for name, array in tried.items()}
+        return numbers, arrays
+
+    def restored(self, saved: Fields, history: History, *, trained: bool) -> Self:
+        def layers(name: str, dtype: DType = "float") -> tuple[Array, ...]:
+            return tuple(saved.array(f"{name}{i}", shape, dtype) for i, shape in enumerate(self.network.shapes))
+
+        with saved:
+            network, tuning = self._restored_path(saved, history, trained=trained)
+            rewards = RewardScale.restored(saved, fitted=trained and self.standardise_rewards)
+            seed = saved.whole("shuffle_seed", most=2**32 - 1) if saved.since(2, "shuffle_seed") else 0
+            saved.require(seed == 0 or self.plan.optimiser == "sgd", "shuffle_seed must be 0 where nothing is shuffled")
+            precision: DType = "single" if self.plan.precision == "float32" else "float"
+            learner = replace(
+                self,
+                network=network,
+                tuning=tuning,
+                initial=layers("initial"),
+                weights=layers("weights"),
+                scale=self.scale.restored(saved, len(history), trained=trained),
+                rewards=rewards,
+                shuffle_seed=seed,
+                direction=layers("direction", precision) if "direction0" in saved else None,
+            )
+            fresh = learner.untrained and learner.direction is None
+            saved.require(trained or fresh, "weights must be the initial ones before anything is learned")
+        return learner
+
+    def _restored_path(self, saved: Fields, history: History, *, trained: bool) -> tuple[Network, Tuning | None]:
+        """The network with the strength of its saved skip path, and what chose it."""
+        if self.tuning is None:
+            return self.network, None
+        tuning, old = Tuning.restored(saved.inner("tuning"), history, trained=trained)
+        # Format 1 does not tell the path's strength; with errors in it, it was there from the first round on.
+        skip = SKIP_GRID[tuning.path] if old else tuning.skip
+        if saved.since(2, "skip"):
+            skip = saved.number("skip")
+            saved.require(skip in (tuning.skip, SKIP_GRID[tuning.path]), "skip must be the strength of the path in use")
+        return replace(self.network, skip=skip), tuning
+
+
+def _distance(weights: Weights, others: Weights) -> float:
+    """‖θ − θ'‖."""
+    return math.sqrt(sum(float(np.square(w - v).sum()) for w, v in zip(weights, others, strict=True)))
