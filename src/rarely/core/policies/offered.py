@@ -5,6 +5,7 @@ v   (n, K)   φᵀZ⁻¹φ of every arm when its round was decided        v_0   
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,14 +35,17 @@ class Offered:
         """With rounds that chose these arms; NaN where no arm is."""
         if not len(arms):
             return self
-        known = np.maximum(variances, LEAST)
-        parts = np.minimum(variances / np.where(priors > 0, priors, np.inf), 1.0)
+        # Every decision comes through here, so absent arms cost only those who have some.
+        logs, parts = np.log(np.maximum(variances, LEAST)), variances / np.maximum(priors, LEAST)
+        total, count = float(np.add.reduce(parts, axis=None)), parts.size
+        if math.isnan(total):
+            total, count = float(np.nansum(parts)), int(np.count_nonzero(~np.isnan(parts)))
         return Offered(
             self.rounds + len(arms),
-            self.arms + int(np.count_nonzero(~np.isnan(variances))),
-            self.unexplored + float(np.nansum(parts)),
-            self.chosen + float(np.log(known[np.arange(len(arms)), arms]).sum()),
-            self.least_known + float(np.log(np.fmax.reduce(known, axis=1)).sum()),
+            self.arms + count,
+            self.unexplored + total,
+            self.chosen + float(np.add.reduce(logs[np.arange(len(arms)), arms])),
+            self.least_known + float(np.add.reduce(np.fmax.reduce(logs, axis=1))),
         )
 
     @property
