@@ -51,6 +51,7 @@ def test_the_tutorial_on_ones_own_log_shows_what_it_prints(own_log, tmp_path):
         assert "<svg" in (tmp_path / f"{picture}.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow  # `make docs` runs it
 def test_the_tutorial_on_choosing_b_and_q_shows_what_it_prints(clinic, tmp_path):
     told = clinic.play(tmp_path, clinic.TUTORIAL)
     assert len(told) == clinic.TUTORIAL.read_text(encoding="utf-8").count("```python") == 11

@@ -17,7 +17,6 @@ from rarely import (
     NeuralLinear,
     NeuralTS,
     NeuralUCB,
-    Paced,
     Sketch,
     Uniform,
     Window,
@@ -56,16 +55,9 @@ MAKERS = {
     "last_layer": lambda schedule=None, **s: small(schedule, **({"covariance": "last_layer"} | s)),
     "sketched": lambda schedule=None, **s: small(schedule, **({"covariance": Sketch(6)} | s)),
     "adaptive": lambda schedule=None, **s: small(schedule or DeterminantTrigger(HORIZON, 4, 2.0), **s),
-    "paced": lambda schedule=None, **s: small(schedule or Paced(HORIZON, 6), **s),
     "running": lambda schedule=None, **s: small(schedule, **({"within_batch": "running"} | s)),
     "running_primal": lambda schedule=None, **s: small(
         schedule, **({"within_batch": "running", "covariance": "primal"} | s)
-    ),
-    "running_sketched": lambda schedule=None, **s: small(
-        schedule, **({"within_batch": "running", "covariance": Sketch(6)} | s)
-    ),
-    "running_linear": lambda schedule=None, **s: LinUCB(
-        2, schedule or FixedGrid(HORIZON, 4), **({"beta": 0.5, "within_batch": "running"} | s)
     ),
     "random_ties": lambda schedule=None, **s: small(schedule, **({"ties": "random"} | s)),
     "sgd": lambda schedule=None, **s: small(schedule, **({"optimiser": "sgd", "scaling": "standard"} | s)),

@@ -149,7 +149,6 @@ def test_equal_policies_have_equal_fingerprints_and_others_not(name):
         "linear_discount",
         "kernel",
         "kernel_steps",
-        "running_linear",
     ):
         assert one.fingerprint() == two.fingerprint()
     two = copy.deepcopy(one)
