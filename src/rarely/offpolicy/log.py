@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rarely.core.errors import InvalidContexts, InvalidInput, InvalidReward, UnknownRound, WrongDecision
 from rarely.core.inputs.array_reader import read_array, read_real, read_whole
-from rarely.core.inputs.contexts import read_rounds
+from rarely.core.inputs.contexts import OpenContexts, read_rounds
 from rarely.core.inputs.history import LOGGED
 from rarely.core.inputs.rewards import fresh_rewards, read_rewards
 from rarely.core.types import Array, BoolArray, Decision, IntArray
@@ -335,6 +335,10 @@ def _spread(propensities: Array, arms: IntArray, present: BoolArray) -> Array:
 
 def _read_contexts(contexts: Any, present: BoolArray, dim: int | None) -> Array:
     """(N, d): the contexts of the arms that were there; the decision knows which these are."""
+    if isinstance(contexts, OpenContexts):
+        rounds = read_rounds(contexts, present[0] if contexts.ndim == 2 else present, dim or contexts.shape[-1])
+        (part,) = rounds.parts(lambda: len(present))
+        return part.rows
     rounds = read_rounds(contexts, None, _last_axis(contexts) if dim is None else dim)
     there = rounds.present
     if isinstance(rounds.given, list) and there.shape[1] < present.shape[1]:
