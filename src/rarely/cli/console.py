@@ -14,7 +14,7 @@ from rich.markup import escape
 from rarely import build_info
 from rarely.core import native
 from rarely.core.errors import RarelyError
-from rarely.lab.records import Refusal
+from rarely.experiments.records import Refusal
 
 INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""

@@ -15,7 +15,7 @@ from rarely import build_info
 from rarely.cli.console import console, guarded
 
 if TYPE_CHECKING:
-    from rarely.lab.doctor import Finding
+    from rarely.doctor import Finding
 
 MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
 """The colours of what `doctor` finds."""
@@ -37,7 +37,7 @@ def doctor_command(
     - `rarely doctor --json` — the same for programs, and for bug reports
     - `RARELY_COMPILED=1 rarely doctor` — fail where the compiled loops are missing
     """
-    from rarely.lab.doctor import as_json, examine, is_broken
+    from rarely.doctor import as_json, examine, is_broken
 
     info, findings = build_info(), []
     for finding in examine(info, out):
