@@ -9,7 +9,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidContexts, InvalidInput, UnknownRound
 from rarely.core.inputs.array_reader import read_array, read_real, read_whole
-from rarely.core.inputs.contexts import read_rounds
+from rarely.core.inputs.contexts import OpenContexts, read_rounds
 from rarely.core.types import Array, BoolArray, Decision, IntArray
 from rarely.logs.errors import InvalidLog
 
@@ -75,6 +75,10 @@ def spread_rest(propensities: Array, arms: IntArray, present: BoolArray) -> Arra
 
 def read_contexts(contexts: Any, present: BoolArray, dim: int | None) -> Array:
     """(N, d): the contexts of the arms that were there; the decision knows which these are."""
+    if isinstance(contexts, OpenContexts):
+        rounds = read_rounds(contexts, present[0] if contexts.ndim == 2 else present, dim or contexts.shape[-1])
+        (part,) = rounds.parts(lambda: len(present))
+        return part.rows
     rounds = read_rounds(contexts, None, last_axis(contexts) if dim is None else dim)
     there = rounds.present
     if isinstance(rounds.given, list) and there.shape[1] < present.shape[1]:
