@@ -21,6 +21,10 @@ _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeE
 """What constructors, and the parts of a policy, raise at values that no policy saves."""
 
 
+_SINCE_3 = ("history_limit", "latency", "arms")
+"""Settings that format 2 does not have."""
+
+
 def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
     """The policy that `save` wrote, with the same future bit for bit (in the same environment).
 
@@ -65,6 +69,10 @@ def _restored(found: archive.Archive, beta: Beta | None) -> Any:
     given = _read_settings(settings, beta)
     if own and saved.format == 1 and name != "Uniform":
         given["within_batch"] = "frozen"  # version 0.1 had nothing else
+    if own and saved.format < 3 and "memory_limit" in given and name != "KernelUCB":
+        given["history_limit"] = None  # earlier versions dropped nothing,
+        if "hidden" in given:
+            given["latency"] = None  # and were exact unless they were told otherwise
     policy = kinds[name](**given)
     if own:
         _check_settings(saved, settings, policy.settings())
@@ -115,6 +123,8 @@ def _check_settings(saved: Fields, settings: dict[str, Any], made: dict[str, Any
         made["seed"] = None
     if saved.format == 1:  # it has fewer names, and fewer fields in the description of a radius
         made = {name: made[name] for name in settings.keys() & made.keys()} | {"beta": settings.get("beta")}
+    if saved.format == 2:
+        made = {name: value for name, value in made.items() if name not in _SINCE_3}
     for name in sorted(made):
         saved.require(name in settings or saved.format == 1, f"settings.{name} must be there")
         came = settings.get(name)
