@@ -51,6 +51,11 @@ class Samples(NamedTuple):
     weights: Array | None
     """(n,), or None where nothing is forgotten."""
 
+    def some(self, places: IntArray) -> Samples:
+        """Those at these places alone."""
+        weights = None if self.weights is None else self.weights[places]
+        return Samples(self.rows[places], self.contexts[places], self.rewards[places], weights)
+
 
 class History:
     """Contexts of the chosen arms as they came, and their rewards; a reward that is not in is NaN."""
