@@ -10,6 +10,7 @@ from typing import Any
 from rarely.core.choice.confidence_radius import Beta
 from rarely.core.errors import InvalidInput, check_whole
 from rarely.core.policies.event import PolicyEvent
+from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.standing import Standing
 from rarely.core.policies.update_job import UpdateJob, UpdateResult, with_digest
@@ -102,6 +103,7 @@ class Upkeep(Standing, ABC):
             raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
         with self._alone():
             after, record = adopt(self._state, self._maker, self._beta, result, self.settings())
+            log_update(type(self).__name__, record)
             self._state = after
         return record
 
