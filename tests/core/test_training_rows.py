@@ -219,3 +219,15 @@ def test_sums_that_were_changed_are_refused(tmp_path, name):
     archive.write(tmp_path / "policy", header, arrays | {f"learner.linear.{name}": spoiled})
     with pytest.raises(SnapshotError, match="linear"):
         rarely.load(tmp_path / "policy")
+
+
+def test_rows_that_train_no_more_are_dropped_and_nothing_else_changes():
+    whole = played(tuned(training_rows=100, history_limit=None), 560)
+    limited = played(tuned(training_rows=100, history_limit=30_000), 560)
+    assert limited.history.dropped > 100
+    assert all(update.lost == 0 for update in limited.updates)
+    assert [u.trained for u in limited.updates] == [u.trained for u in whole.updates]
+    assert all(np.array_equal(w, v) for w, v in zip(limited.weights, whole.weights, strict=True))
+    np.testing.assert_array_equal(limited._neural.linear.matrix, whole._neural.linear.matrix)
+    contexts = np.random.default_rng(8).normal(size=(20, 3, 4))
+    np.testing.assert_array_equal(limited.score(contexts).means, whole.score(contexts).means)

@@ -134,7 +134,7 @@ class KernelLearner(ScaledLearner):
             saved.require((step is not None) == stepped, "step must be there after a training in steps, and only then")
             return replace(
                 self,
-                scale=self.scale.restored(saved, len(history), trained=trained),
+                scale=self.scale.restored(saved, history.total, trained=trained),
                 points=points,
                 coefficients=saved.array("coefficients", (len(points),)),
                 rewards=RewardScale.restored(saved, fitted=len(points) > 0 and self.standardise_rewards),

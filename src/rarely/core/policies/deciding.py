@@ -99,7 +99,9 @@ def decide(
         known[:, column] = array[each, arms]
     history = history.with_rounds(chosen, arms, clock.version, known, life)
     random = state.random if draws is None else draws.state
-    after = PolicyState(frozen, clock, history, random, reader, state.updates, offered, state.learned, state.events)
+    after = PolicyState(
+        frozen, clock, history, random, reader, state.updates, offered, state.learned, state.events, state.lost
+    )
     start = now - len(arms) + 1
     return after, Decision(
         arm=int(arms[0]) if rounds.single else arms,

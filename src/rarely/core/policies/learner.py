@@ -17,7 +17,7 @@ from rarely.core.model.features import Factors
 from rarely.core.policies.linear_part import LinearPart
 from rarely.core.saving.fields import Fields
 from rarely.core.training.sampling import training_rows
-from rarely.core.types import Array, Arrays, IntArray
+from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,12 @@ class Learner(Protocol):
     def caught_up(self, other: Learner) -> Learner:
         """The learner after it saw all contexts that `other` saw, the version that it replaces."""
 
+    def needs(self, history: History) -> BoolArray | None:
+        """(rows,): which rows it will learn from again; None for all. Open rounds need not be named."""
+
+    def without_rows(self, rows: IntArray) -> Learner:
+        """The learner after these rows of the history were dropped."""
+
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
         """What the radius β may depend on, for a version that decides from `round` on."""
 
@@ -186,6 +192,12 @@ class ScaledLearner(ABC):
     def caught_up(self, other: Learner) -> Self:
         assert isinstance(other, ScaledLearner)
         return self._with_scale(self.scale.with_moments_of(other.scale))
+
+    def needs(self, history: History) -> BoolArray | None:
+        return None
+
+    def without_rows(self, rows: IntArray) -> Self:
+        return self
 
     def at_scale_of(self, other: ScaledLearner) -> Self:
         """The same with the other's scale of contexts."""

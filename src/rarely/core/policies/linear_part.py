@@ -64,7 +64,8 @@ class LinearPart:
 
     def learn(self, history: History) -> LinearPart | None:
         """With the rewards that came since; None where the sums overflow."""
-        contexts, rewards = history.arrived_since(self.learned)
+        # Before the first sums, a history may have dropped some rewards for a limit of its own.
+        contexts, rewards = history.arrived_since(self.learned) if self.learned else history.observed()
         matrix, moment = self.matrix.copy(), self.moment.copy()
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(rewards), BLOCK):
@@ -74,7 +75,7 @@ class LinearPart:
             square = self.square + float(rewards @ rewards)
         if not (np.isfinite(square) and np.isfinite(matrix).all() and np.isfinite(moment).all()):
             return None
-        after = replace(self, matrix=matrix, moment=moment, square=square, learned=self.learned + len(rewards))
+        after = replace(self, matrix=matrix, moment=moment, square=square, learned=history.arrived)
         return after._solved()
 
     def _solved(self) -> LinearPart:

@@ -14,7 +14,7 @@ from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_f
 from rarely.core.inputs.forgetting import Discount, Forgetting
 from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely.core.model.network import Initial, Network, Scaling
-from rarely.core.policies.base import Policy, Ties, WithinBatch
+from rarely.core.policies.base import DEFAULT_HISTORY, HistoryLimit, Policy, Ties, WithinBatch
 from rarely.core.policies.neural_learner import NeuralLearner
 from rarely.core.policies.presets import PRESET_SETTINGS, PresetName
 from rarely.core.policies.settings import decoded, encoded
@@ -83,6 +83,10 @@ class BatchNeuralUCB(Policy):
         "lowest" arm, or "random".
     memory_limit
         Bytes that the covariance may take. A form that needs more is refused, and the error lists the alternatives.
+    history_limit
+        Bytes that past rounds may take. Beyond them an update drops the oldest after it has learned from them, with a
+        `ForgettingWarning` at the first time; records count them. None is no limit; "auto" is 24 MB where the policy
+        tunes itself, and no limit elsewhere.
 
     Notes
     -----
@@ -135,6 +139,7 @@ class BatchNeuralUCB(Policy):
         ties: Ties = "lowest",
         seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
+        history_limit: HistoryLimit = "auto",
     ) -> None:
         schedule, covariance, beta = decoded(schedule=schedule, covariance=covariance, beta=beta)
         context_scale, exploration, forgetting = decoded(
@@ -181,7 +186,10 @@ class BatchNeuralUCB(Policy):
             training_rows = self._tuned_rows if tuned else "all"
         if training_rows != "all":
             check_whole("training_rows", training_rows, 2)
-        self._settings |= {"beta": beta, "hidden": hidden, "within_batch": within_batch, "training_rows": training_rows}
+        if history_limit == "auto":
+            history_limit = DEFAULT_HISTORY if tuned else None
+        self._settings |= {"beta": beta, "hidden": hidden, "within_batch": within_batch}
+        self._settings |= {"history_limit": history_limit, "training_rows": training_rows}
         if 8 * network.parameters > memory_limit:
             raise TooExpensive(
                 f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
@@ -219,6 +227,7 @@ class BatchNeuralUCB(Policy):
             memory_limit=memory_limit,
             forgetting=forgetting,
             within_batch=within_batch,
+            history_limit=history_limit,
         )
 
     _learner_kind: type[NeuralLearner] = NeuralLearner

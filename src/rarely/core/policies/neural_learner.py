@@ -18,9 +18,10 @@ from rarely.core.policies.learner import FitResult, ScaledLearner, TrainingSet
 from rarely.core.policies.linear_part import MOST, LinearPart
 from rarely.core.saving.fields import DType, Fields
 from rarely.core.training.gradient_descent import TrainingPlan, train
+from rarely.core.training.sampling import training_rows
 from rarely.core.training.sgd import train_singly
 from rarely.core.training.tuning import SKIP_GRID, STEP_GRID, Tuning, tune
-from rarely.core.types import Array, Arrays
+from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,24 @@ class NeuralLearner(ScaledLearner):
             return None
         return (self.linear or LinearPart.start(scale)).learn(history)
 
+    def needs(self, history: History) -> BoolArray | None:
+        """Those that train the network again, where the linear part holds all that it has learned from."""
+        if self.linear is None:
+            return None
+        needed, there = np.zeros(len(history), np.bool_), np.flatnonzero(~np.isnan(history.rewards))
+        needed[there[training_rows(history.rows[there], self.training_rows)]] = True
+        return needed | history.came_after(self.linear.learned)
+
+    def without_rows(self, rows: IntArray) -> Self:
+        tuning = self.tuning
+        if tuning is None:
+            return self
+        places = rows - tuning.first
+        places = places[(places >= 0) & (places < len(tuning.rewards))]
+        predictions, rewards, weights = tuning.predictions.copy(), tuning.rewards.copy(), tuning.weights.copy()
+        predictions[places], rewards[places], weights[places] = np.nan, np.nan, 0.0
+        return replace(self, tuning=replace(tuning, predictions=predictions, rewards=rewards, weights=weights))
+
     @property
     def _first(self) -> bool:
         """Whether this is the first tuned training: earlier rounds were seen without the path that it chooses."""
@@ -188,7 +207,7 @@ class NeuralLearner(ScaledLearner):
                 tuning=tuning,
                 initial=layers("initial"),
                 weights=layers("weights"),
-                scale=self.scale.restored(saved, len(history), trained=trained),
+                scale=self.scale.restored(saved, history.total, trained=trained),
                 rewards=rewards,
                 shuffle_seed=seed,
                 direction=layers("direction", precision) if "direction0" in saved else None,
@@ -203,7 +222,8 @@ class NeuralLearner(ScaledLearner):
         """The network with the strength of its saved skip path, and what chose it."""
         if self.tuning is None:
             return self.network, None
-        tuning, old = Tuning.restored(saved.inner("tuning"), history, trained=trained)
+        unrolled: Any = history.unrolled()
+        tuning, old = Tuning.restored(saved.inner("tuning"), unrolled, trained=trained)
         # Format 1 does not tell the path's strength; with errors in it, it was there from the first round on.
         skip = SKIP_GRID[tuning.path] if old else tuning.skip
         if saved.since(2, "skip"):

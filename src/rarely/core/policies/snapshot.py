@@ -20,8 +20,9 @@ from rarely.core.types import Arrays
 _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
 """What constructors, and the parts of a policy, raise at values that no policy saves."""
 
-SINCE_3 = ("training_rows",)
-"""Settings that files of formats 1 and 2 do not have."""
+
+_SINCE_3 = ("history_limit", "training_rows")
+"""Settings that format 2 does not have."""
 
 
 def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
@@ -68,6 +69,8 @@ def _restored(found: archive.Archive, beta: Beta | None) -> Any:
     given = _read_settings(settings, beta)
     if own and saved.format == 1 and name != "Uniform":
         given["within_batch"] = "frozen"  # version 0.1 had nothing else
+    if own and saved.format < 3 and "memory_limit" in given and name != "KernelUCB":
+        given["history_limit"] = None  # earlier versions dropped nothing
     policy = kinds[name](**given)
     if own:
         _check_settings(saved, settings, policy.settings())
@@ -118,8 +121,8 @@ def _check_settings(saved: Fields, settings: dict[str, Any], made: dict[str, Any
         made["seed"] = None
     if saved.format == 1:  # it has fewer names, and fewer fields in the description of a radius
         made = {name: made[name] for name in settings.keys() & made.keys()} | {"beta": settings.get("beta")}
-    if saved.format < 3:
-        made = {name: value for name, value in made.items() if name in settings or name not in SINCE_3}
+    if saved.format == 2:
+        made = {name: value for name, value in made.items() if name not in _SINCE_3}
     for name in sorted(made):
         saved.require(name in settings or saved.format == 1, f"settings.{name} must be there")
         came = settings.get(name)

@@ -135,9 +135,12 @@ class UpdateJob:
 
 def with_digest(job: UpdateJob, settings: dict[str, Any], learned: int) -> UpdateJob:
     """The job of a policy with these settings, whose last update had so many rewards; its cut is named."""
-    cut = replace(job.cut, lives=job.history.lives_before(len(job.history)))
+    cut = replace(job.cut, lives=job.history.lives_before(job.history.total))
     digest = digest_of(settings, job.learner, job.history, cut, learned)
-    return replace(job, cut=replace(cut, digest=digest), history=job.history.for_learning())
+    history, needs = job.history, job.learner.needs(job.history)
+    if needs is not None and history.forgetting is None:
+        history = history.without(~needs)
+    return replace(job, cut=replace(cut, digest=digest), history=history.for_learning())
 
 
 def digest_of(settings: dict[str, Any], learner: Learner, history: History, cut: Cut, learned: int) -> str:

@@ -64,6 +64,10 @@ class UpdateRecord:
     adopted: int | None = None
     """Rounds decided when the version came into use: more than `round` where it was trained elsewhere meanwhile. None
     in files from before this was kept, where it is `round`."""
+    dropped: int = 0
+    """Rows of the history that were dropped after it, which a `Window`, a `Discount` or a limit has forgotten."""
+    lost: int = 0
+    """Rounds that are not in Z afterwards: forgotten, or dropped before it was built again."""
     loops: str = ""
     """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained, and
     in files from before this was kept. No part of `Policy.fingerprint`."""
@@ -104,6 +108,9 @@ def read_records(saved: Fields, dim: int) -> tuple[UpdateRecord, ...]:
             table.column("adopted", "whole", least=0, null=True)
         if table.since(3, "trained"):
             table.column("trained", "whole", least=0, null=True)
+        for name in ("dropped", "lost"):
+            if table.since(3, name):
+                table.column(name, "whole", least=0)
         for name in ("tuning", "loops", "due"):
             if table.since(2, name):
                 table.column(name, "text")

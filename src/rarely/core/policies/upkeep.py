@@ -9,6 +9,7 @@ from typing import Any
 
 from rarely.core.choice.confidence_radius import Beta
 from rarely.core.errors import InvalidInput, check_whole
+from rarely.core.policies.compaction import compacted
 from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
@@ -23,6 +24,7 @@ class Upkeep(Standing, ABC):
 
     _maker: CovarianceMaker
     _beta: Beta
+    _history_limit: int | None
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -102,7 +104,7 @@ class Upkeep(Standing, ABC):
         if not isinstance(result, UpdateResult):
             raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
         with self._alone():
-            after, record = adopt(self._state, self._maker, self._beta, result, self.settings())
+            after, record = adopt(self._state, self._maker, self._beta, result, self.settings(), self._history_limit)
             log_update(type(self).__name__, record)
             self._state = after
         return record
@@ -144,6 +146,46 @@ class Upkeep(Standing, ABC):
             clock = clock.extended(clock.budget.extra + int(versions))
             detail = f"{versions} versions added: {clock.budget.batches} instead of {before}"
             self._state = replace(state, clock=clock, events=(*state.events, self._event("budget", detail, reason)))
+
+    def compact(self, *, open_for: int | None = None) -> int:
+        """Drop the rounds that nothing needs any more, and make memory and files smaller.
+
+        Needed are the rounds since the last update, rewards that no update has learned from, rounds whose rewards may
+        still come, and what the next training and Z are made of: for `LinUCB` nothing else, because its sums hold
+        the rest; with a `Window` or a `Discount`, the rounds that it remembers; for a network without them, all
+        rewards. Decisions, probabilities and later updates are the same as without the call, except that Z and a
+        training cannot be made again from rounds that are gone. `history.dropped` counts them, and `events` has the
+        call. Updates do the same by themselves where a `forgetting` has left a quarter of more than 1000 rounds without
+        use, and where `history_limit` is reached.
+
+        Parameters
+        ----------
+        open_for
+            Also drop rounds that have waited for a reward for more than so many rounds. None keeps them all.
+
+        Returns
+        -------
+        int
+            Rounds that were dropped. A reward for one of them is refused with `DroppedRound`.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB, OnDemand
+        >>> policy = LinUCB(dim=1, schedule=OnDemand())
+        >>> decision = policy.select([[[1.0], [2.0]]] * 5)
+        >>> policy.observe(decision[:4], [1.0] * 4)
+        >>> _ = policy.update()
+        >>> policy.compact(), policy.round, policy.missing, len(policy.history)
+        (4, 5, 1, 1)
+        """
+        if open_for is not None:
+            check_whole("open_for", open_for, 0)
+        with self._alone():
+            done = compacted(self._state, open_for=open_for)
+            if done.dropped:
+                event = self._event("compaction", str(done))
+                self._state = replace(done.state, events=(*done.state.events, event))
+        return done.dropped
 
     def _event(self, kind: str, detail: str, reason: str = "") -> PolicyEvent:
         return PolicyEvent(kind, self.round, self.version, detail, reason)
