@@ -23,7 +23,7 @@ from rarely.core.training.gradient_descent import Optimiser, Precision, Training
 from rarely.core.training.tuning import Tuning, Validation
 from rarely.core.types import Array
 
-TRAINING_ROWS = 20_000
+TRAINING_ROWS = 10_000
 """Samples that an update of a policy that tunes itself trains on, at most (docs/decisions/0029)."""
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
@@ -78,7 +78,7 @@ class BatchNeuralUCB(Policy):
         The most samples that an update trains the network on. With more, the network is trained on the latest half of
         that number and on a uniform sample of the others. A policy that tunes itself then learns by a ridge regression
         on *all* rewards, and the network learns what this leaves. So an update costs the same however long the policy
-        lives; `UpdateRecord.trained` has the number. None is 20 000 where the policy tunes itself and "all" elsewhere.
+        lives; `UpdateRecord.trained` has the number. None is 10 000 where the policy tunes itself and "all" elsewhere.
     ties
         "lowest" arm, or "random".
     memory_limit
