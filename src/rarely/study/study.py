@@ -1,0 +1,343 @@
+"""A study: decisions, rewards and versions on record before they are answered, and a policy that follows from them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Self
+
+from rarely.core.errors import InvalidInput, RarelyError, check_positive
+from rarely.core.inputs.arm_blocks import ArmBlocks
+from rarely.core.policies.base import Policy
+from rarely.study import publishing
+from rarely.study.creating import only_name, write_first
+from rarely.study.deciding import decide
+from rarely.study.decisions import Answer, Record, record_of
+from rarely.study.deliveries import Receipt, Tell, read_tell
+from rarely.study.errors import InvalidStudy, UnknownStudy
+from rarely.study.publishing import LEASE, holder_name
+from rarely.study.receiving import receive
+from rarely.study.requests import Request, read_request
+from rarely.study.reward_rule import RewardRule
+from rarely.study.session import Clock, Session
+from rarely.study.settings import StudySettings, read_arms
+from rarely.study.status import Status, status_of
+from rarely.study.storage import VersionRow, open_storage
+from rarely.study.texts import check_id, check_text
+from rarely.study.training import Job, Trained, train
+from rarely.study.trial import Stage
+
+
+class Study:
+    """A bandit whose decisions, rewards and versions are in a database before they are answered.
+
+    `Study.create` makes one and `Study.open` opens it again, in any process. All methods may be called from any
+    thread; calls on one study take turns.
+
+    Examples
+    --------
+    >>> from rarely import FixedGrid, LinUCB
+    >>> policy = LinUCB(dim=2, schedule=FixedGrid(1000, 10), seed=0)
+    >>> study = Study.create("memory://readme", "colours", policy=policy, arms=["red", "blue"])
+    >>> answer = study.ask([[1.0, 0.0], [0.0, 1.0]], id="visit-1")
+    >>> answer.arm, answer.version, answer.probability
+    ('red', 0, 1.0)
+    >>> study.tell("visit-1", 1.0).status
+    'accepted'
+    >>> study.update()
+    'version'
+    >>> study.ask([[1.0, 0.0], [0.0, 1.0]], id="visit-1") == answer
+    True
+    >>> study.status().version
+    1
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    # --- making and opening
+
+    @classmethod
+    def create(
+        cls,
+        storage: str,
+        name: str,
+        *,
+        policy: Policy,
+        arms: Sequence[str] | int | None = None,
+        blocks: ArmBlocks | None = None,
+        rewards: RewardRule | None = None,
+        stages: Sequence[Stage] | None = None,
+        control: str | None = None,
+        actor: str = "",
+        reason: str = "",
+        clock: Clock = time.time,
+    ) -> Self:
+        """Make a new study; the same call again opens it.
+
+        Parameters
+        ----------
+        storage
+            "sqlite:///trial.db", "postgresql://user@host/name" or "memory://".
+        name
+            Of the study; a database may hold several.
+        policy
+            A policy that has decided nothing yet; the study keeps a copy. Its schedule says how many versions there
+            may be.
+        arms
+            Names of the arms, or how many there are. None lets every request bring its own number of contexts.
+        blocks
+            `ArmBlocks`, where requests bring one row and not a context for each arm.
+        rewards
+            A `RewardRule`; by default the first reward of each decision counts, whenever it comes.
+        stages
+            `Stage` values for a trial; by default one stage without limits.
+        control
+            The arm that `contrasts` compares the others with.
+        actor, reason
+            Who made it, and why; both are on record.
+
+        Raises
+        ------
+        StudyExists
+            If there is a study of that name with other settings.
+        """
+        settings = StudySettings(
+            read_arms(arms),
+            blocks,
+            RewardRule() if rewards is None else rewards,
+            (Stage("main"),) if stages is None else tuple(stages),
+            control,
+        )
+        check_id(name, "the name of a study")
+        fields = check_text(actor, "actor"), check_text(reason, "reason")
+        database = open_storage(storage, new=True)
+        try:
+            database.create()
+            write_first(database, name, policy, settings, *fields, clock)
+            return cls(Session(database, name, clock))
+        except BaseException:
+            database.close()
+            raise
+
+    @classmethod
+    def open(cls, storage: str, name: str | None = None, *, clock: Clock = time.time) -> Self:
+        """Open a study; its name may be left out where the database holds one alone."""
+        database = open_storage(storage)
+        try:
+            database.check()
+            study = cls(Session(database, only_name(database) if name is None else name, clock))
+            with study._session.writing():
+                return study  # the policy stands at the end of the record
+        except BaseException:
+            database.close()
+            raise
+
+    def close(self) -> None:
+        """Give the database back; the study can be opened again."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        position = self._session.position
+        return f"<Study {self.name!r}: {position.rounds} decisions, version {position.version}, event {position.seq}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the study."""
+        return self._session.name
+
+    @property
+    def settings(self) -> StudySettings:
+        """What it was created with."""
+        return self._session.settings
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a context, as the policy takes it."""
+        return self._session.dim
+
+    # --- the four verbs
+
+    def ask(
+        self, contexts: Any, id: str | None = None, *, available: Any = None, actor: str = "", reason: str = ""
+    ) -> Answer:
+        """Decide, once for each id.
+
+        Parameters
+        ----------
+        contexts
+            (K, d), a context for each arm; a dict from names of arms to contexts; or one row where the study has
+            `blocks`.
+        id
+            Any text that the caller can repeat. The same id with the same contexts gets the same answer for the life
+            of the study; None makes a new id, which the answer tells.
+        available
+            Names (or places) of the arms that are there; None for all.
+
+        Raises
+        ------
+        StudyConflict
+            If the id was decided for other contexts.
+        """
+        answer: Answer = self.ask_many([Request(contexts, id, available)], actor=actor, reason=reason)[0]
+        return answer
+
+    def ask_many(
+        self,
+        requests: Iterable[Request | tuple[Any, ...]],
+        *,
+        actor: str = "",
+        reason: str = "",
+        errors: Literal["raise", "return"] = "raise",
+    ) -> list[Any]:
+        """Decide many requests in one commit; each is decided as if it had been asked alone.
+
+        With `errors="return"` the place of a bad request holds its error, and the others are decided; else the
+        first error is raised, and none is.
+        """
+        fields = {"actor": check_text(actor, "actor"), "reason": check_text(reason, "reason")}
+        questions = [_attempt(_read_question, Request(*request), self._session) for request in requests]
+        _raise_first(questions, errors)
+        if all(isinstance(question, RarelyError) for question in questions):
+            return questions
+        with self._session.writing() as tables:
+            answers = decide(self._session, tables, questions, fields)
+            _raise_first(answers, errors)
+        return answers
+
+    def tell(self, id: str, reward: Any, *, key: str | None = None, actor: str = "", reason: str = "") -> Receipt:
+        """Tell a reward: now, late, or again.
+
+        Parameters
+        ----------
+        id
+            Of the decision.
+        reward
+            A finite number.
+        key
+            Which of several rewards of the decision it is. The same id and key again is a duplicate and changes
+            nothing. Without a key the value takes its place, so that equal rewards that are to be summed need keys.
+
+        Returns
+        -------
+        Receipt
+            Its status is "accepted", "duplicate", "late" or "quarantined".
+        """
+        receipt: Receipt = self.tell_many([Tell(id, reward, key)], actor=actor, reason=reason)[0]
+        return receipt
+
+    def tell_many(
+        self,
+        tells: Iterable[Tell | tuple[Any, ...]],
+        *,
+        actor: str = "",
+        reason: str = "",
+        errors: Literal["raise", "return"] = "raise",
+    ) -> list[Any]:
+        """Tell many rewards in one commit; `errors` as in `ask_many`."""
+        fields = {"actor": check_text(actor, "actor"), "reason": check_text(reason, "reason")}
+        deliveries = [_attempt(lambda tell: read_tell(Tell(*tell)), tell) for tell in tells]
+        _raise_first(deliveries, errors)
+        if all(isinstance(delivery, RarelyError) for delivery in deliveries):
+            return deliveries
+        with self._session.writing() as tables:
+            receipts = receive(self._session, tables, deliveries, fields)
+            _raise_first(receipts, errors)
+        return receipts
+
+    def update(self, *, force: bool = False, lease: float = LEASE, actor: str = "", reason: str = "") -> str:
+        """Train the next version on the rewards that are settled, and publish it.
+
+        Decisions of other threads and processes go on under the old version meanwhile.
+
+        Returns
+        -------
+        str
+            "version" if it decides from now on, "candidate" if a person must approve it first, "rejected" if the
+            training did not lower the loss and the old version goes on.
+
+        Raises
+        ------
+        StudyFull
+            If the study has all its versions.
+        StudyBusy
+            If another trainer is at work.
+        """
+        job = self.begin_update(force=force, lease=lease, actor=actor, reason=reason)
+        try:
+            return self.finish_update(train(job), actor=actor, reason=reason)
+        except BaseException as error:
+            if publishing.failed_training(error):
+                publishing.release(self._session, job.token)
+            raise
+
+    def begin_update(
+        self, *, force: bool = False, lease: float = LEASE, holder: str = "", actor: str = "", reason: str = ""
+    ) -> Job:
+        """The first part of `update`: cut the record, for `train` in this process or in another one."""
+        check_positive("lease", lease, "the seconds that a training may take")
+        return publishing.begin(
+            self._session,
+            force=force,
+            lease=lease,
+            holder=holder or holder_name(),
+            actor=check_text(actor, "actor"),
+            reason=check_text(reason, "reason"),
+        )
+
+    def finish_update(self, trained: Trained, *, actor: str = "", reason: str = "") -> str:
+        """The last part of `update`: record what `train` made."""
+        if trained.study != self.name:
+            raise InvalidStudy(f"this is study {self.name!r}; the version was trained for {trained.study!r}.")
+        return publishing.finish(
+            self._session, trained, actor=check_text(actor, "actor"), reason=check_text(reason, "reason")
+        )
+
+    def give_up_update(self, job: Job | Trained) -> None:
+        """Give the lease of a training back that will not be finished."""
+        publishing.release(self._session, job.token)
+
+    # --- looking
+
+    def status(self) -> Status:
+        """Where the study stands."""
+        return status_of(self._session)
+
+    def decision(self, id: str) -> Record:
+        """All that the record says about a decision."""
+        with self._session.reading() as tables:
+            event = tables.decision(self._session.row.study, check_id(id))
+        if event is None:
+            raise UnknownStudy(f"study {self.name!r} has no decision with id {id!r}.")
+        return record_of(event, self.settings.arms)
+
+    def versions(self) -> list[VersionRow]:
+        """The published versions."""
+        with self._session.reading() as tables:
+            return tables.versions(self._session.row.study)
+
+
+def _attempt(read: Any, *arguments: Any) -> Any:
+    """What `read` gives, or the error that it raises."""
+    try:
+        return read(*arguments)
+    except RarelyError as error:
+        return error
+
+
+def _read_question(request: Request, session: Session) -> Any:
+    return read_request(request, session.settings, session.dim)
+
+
+def _raise_first(found: list[Any], errors: str) -> None:
+    if errors not in ("raise", "return"):
+        raise InvalidInput(f"errors must be 'raise' or 'return'; got {errors!r}.")
+    for each in found:
+        if errors == "raise" and isinstance(each, RarelyError):
+            raise each
