@@ -29,12 +29,8 @@ def digest(*parts: str | bytes) -> str:
     >>> digest("ab", "c") == digest("a", "bc")
     False
     """
-    whole = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        whole.update(b"%d:" % len(data))
-        whole.update(data)
-    return whole.hexdigest()
+    data = [part.encode() if isinstance(part, str) else part for part in parts]
+    return hashlib.sha256(b"".join(piece for part in data for piece in (b"%d:" % len(part), part))).hexdigest()
 
 
 def packed(*arrays: Any) -> bytes:

@@ -34,7 +34,6 @@ def decide(session: Session, tables: Tables, questions: Sequence[Any], fields: d
     events: list[Event] = []
     answers |= _decide_new(session, tables, list(fresh.values()), fields, events)
     tables.append(session.row.study, events)
-    answers |= {str(event.ref): answer_of(event, arms) for event in events}
     return [
         question if isinstance(question, RarelyError) else _checked(question, answers, hashes) for question in questions
     ]
@@ -51,9 +50,9 @@ def _checked(question: Question, answers: dict[str, Any], hashes: dict[str, str]
 
 def _decide_new(
     session: Session, tables: Tables, questions: list[Question], fields: dict[str, str], events: list[Event]
-) -> dict[str, RarelyError]:
-    """Add the events of new decisions; the questions that the policy refuses, by their ids."""
-    refused: dict[str, RarelyError] = {}
+) -> dict[str, Answer | RarelyError]:
+    """Add the events of new decisions; their answers, or why the policy refuses them, by their ids."""
+    answers: dict[str, Answer | RarelyError] = {}
     for stage, part in session.live.blocks(questions):
         try:
             shadow = _shadow(session, tables, stage, part)
@@ -63,8 +62,8 @@ def _decide_new(
                 return {part[0].id: error}
             # One question that the policy refuses must not spoil the others, nor the rounds at which stages change.
             for question in questions[len(events) :]:
-                refused |= _decide_new(session, tables, [question], fields, events)
-            return refused
+                answers |= _decide_new(session, tables, [question], fields, events)
+            return answers
         block = session.position.seq + 1
         for i, question in enumerate(part):
             body, data = content_of(
@@ -79,8 +78,10 @@ def _decide_new(
                 shadow=None if shadow is None else shadow[i],
                 shadow_of=None if shadow is None else session.position.shadow,
             )
-            events.append(session.following("decide", body, ref=question.id, data=data, **fields))
-    return refused
+            event = session.following("decide", body, ref=question.id, data=data, **fields)
+            events.append(event)
+            answers[question.id] = answer_of(event, session.settings.arms, body)
+    return answers
 
 
 def _shadow(session: Session, tables: Tables, stage: int, questions: list[Question]) -> Array | None:

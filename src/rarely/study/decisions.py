@@ -91,8 +91,8 @@ def content_of(
     shadow_of: int | None,
 ) -> tuple[dict[str, Any], bytes]:
     """Body and data of the i-th round of a decision."""
-    present = question.present
-    here: Any = slice(None, len(present)) if present.all() else np.flatnonzero(present)
+    present, complete = question.present, bool(question.present.all())
+    here: Any = slice(None, len(present)) if complete else np.flatnonzero(present)
     arrays = [question.numbers, decision.means[i][here], decision.bonuses[i][here], decision.probabilities[i][here]]
     if shadow is not None:
         arrays.append(shadow[here])
@@ -102,7 +102,7 @@ def content_of(
         "block": block,
         "draws": draws,
         "drew": drew,
-        "present": None if present.all() else np.flatnonzero(present).tolist(),
+        "present": None if complete else np.flatnonzero(present).tolist(),
         "probability": float(decision.probabilities[i, decision.arm[i]]),
         "request": question.hash,
         "round": int(decision.round[i]),

@@ -8,7 +8,7 @@ The last hash vouches for everything before it. Who notes it elsewhere can tell 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from rarely.study.canonical import canonical, digest
@@ -92,11 +92,11 @@ def next_event(
     data: bytes = b"",
 ) -> Event:
     """The event after `last`, which is given by (seq, hash, time)."""
-    seq, previous, earlier = last
+    seq, previous, earlier = last[0] + 1, last[1], last[2]
     # A clock may be set back; the record's times do not go back, because waiting windows are measured in them.
     moment, body = max(time, earlier), canonical(content)
-    event = Event(seq + 1, kind, moment, actor, reason, ref, key, why, body, data, previous, "")
-    return replace(event, hash=hash_of(study, event))
+    hash = digest(previous, canonical([study, seq, kind, moment, actor, reason, ref, key, why]), body, data)
+    return Event(seq, kind, moment, actor, reason, ref, key, why, body, data, previous, hash)
 
 
 def flaw_of(study: str, event: Event, seq: int, previous: str) -> str:

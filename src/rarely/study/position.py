@@ -7,6 +7,9 @@ from typing import Any
 
 from rarely.study.events import GENESIS, Event
 
+_QUIET = ("reward", "late reward", "quarantine", "cut", "config")
+"""Kinds that change nothing but the place in the record."""
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -40,15 +43,15 @@ class Position:
         """For `next_event`."""
         return self.seq, self.head, self.time
 
-    def after(self, event: Event) -> Position:
-        """The position after the next event."""
-        return replace(self, seq=event.seq, head=event.hash, time=event.time, **self._change(event))
+    def after(self, event: Event, content: dict[str, Any] | None = None) -> Position:
+        """The position after the next event; `content` is the event's, where it is at hand."""
+        if event.kind in _QUIET:
+            return replace(self, seq=event.seq, head=event.hash, time=event.time)
+        content = event.content if content is None else content
+        return replace(self, seq=event.seq, head=event.hash, time=event.time, **self._change(event, content))
 
-    def _change(self, event: Event) -> dict[str, Any]:
+    def _change(self, event: Event, content: dict[str, Any]) -> dict[str, Any]:
         kind = event.kind
-        if kind in ("reward", "late reward", "quarantine", "cut", "config"):
-            return {}
-        content = event.content
         if kind == "decide":
             return {"rounds": content["round"], "draws": content["draws"] + content["drew"]}
         if kind in ("create", "version"):

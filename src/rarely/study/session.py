@@ -112,7 +112,7 @@ class Session:
     def following(self, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
         """The next event, which the caller writes; the position is already behind it."""
         event = next_event(self.name, self.position.last, kind, self.now(), content, **fields)
-        self.position = self.position.after(event)
+        self.position = self.position.after(event, content)
         return event
 
     def install(self, live: LivePolicy) -> None:
