@@ -1,5 +1,7 @@
 """Studies: decisions that last. Every decision, reward and version is on record before it is answered."""
 
+from rarely.study.checking import Verification
+from rarely.study.contrasts import Contrast
 from rarely.study.decisions import Answer, Record
 from rarely.study.deliveries import Accounts, Receipt, Tell
 from rarely.study.errors import (
@@ -20,6 +22,8 @@ from rarely.study.errors import (
     StudyPinned,
     UnknownStudy,
 )
+from rarely.study.events import Event
+from rarely.study.replaying import Replay, Training
 from rarely.study.requests import Request
 from rarely.study.reward_rule import RewardRule
 from rarely.study.settings import StudySettings
@@ -34,6 +38,8 @@ __all__ = [
     "Answer",
     "ApprovalNeeded",
     "BrokenStudy",
+    "Contrast",
+    "Event",
     "InvalidId",
     "InvalidStorage",
     "InvalidStudy",
@@ -41,6 +47,7 @@ __all__ = [
     "NewerSchema",
     "Receipt",
     "Record",
+    "Replay",
     "Request",
     "RewardRule",
     "Stage",
@@ -58,7 +65,9 @@ __all__ = [
     "StudySettings",
     "Tell",
     "Trained",
+    "Training",
     "UnknownStudy",
+    "Verification",
     "VersionRow",
     "train",
 ]

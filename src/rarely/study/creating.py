@@ -56,7 +56,7 @@ def first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dict
 
 
 def write_first(
-    storage: Storage, name: str, policy: Policy, settings: StudySettings, actor: str, reason: str, clock: Clock
+    storage: Storage, name: str, policy: Policy, settings: StudySettings, *, actor: str, reason: str, clock: Clock
 ) -> None:
     """Write a new study, unless the same one is there already."""
     content, snapshot = first_content(name, policy, settings)

@@ -61,7 +61,10 @@ class LivePolicy:
 
     def follow(self, events: Iterable[Event]) -> None:
         """Make the recorded decisions among these events again."""
-        records = (record_of(event, self._settings.arms) for event in events if event.kind == "decide")
+        self.follow_records(record_of(event, self._settings.arms) for event in events if event.kind == "decide")
+
+    def follow_records(self, records: Iterable[Record]) -> None:
+        """The same for decisions that were read already."""
         for _, block in groupby(records, lambda record: record.block):
             self._follow(list(block))
 

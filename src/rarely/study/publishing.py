@@ -89,6 +89,7 @@ def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> st
             "cut": trained.cut,
             "environment": trained.environment,
             "fingerprint": trained.fingerprint,
+            "force": trained.force,
             "parent": trained.parent,
             "record": trained.record,
             "settings": trained.settings,

@@ -22,7 +22,7 @@ from rarely.study.live import LivePolicy
 from rarely.study.position import Position
 from rarely.study.settings import StudySettings
 from rarely.study.snapshots import from_bytes, sha256_of
-from rarely.study.storage import Storage, StudyRow, Tables
+from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
 
 Clock = Callable[[], float]
 
@@ -79,6 +79,16 @@ class Session:
         self.check()
         with self.storage.reading() as tables:
             yield tables
+
+    def events(self, first: int, last: int) -> Iterator[Event]:
+        """Events after `first`, up to and including `last`, read in parts, so that others may write meanwhile."""
+        while first < last:
+            with self.reading() as tables:
+                events = tables.after(self.row.study, first, min(CHUNK, last - first))
+            if not events:
+                return
+            yield from events
+            first = events[-1].seq
 
     @contextmanager
     def writing(self) -> Iterator[Tables]:

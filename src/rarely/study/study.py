@@ -9,26 +9,26 @@ from typing import Any, Literal, Self
 from rarely.core.errors import InvalidInput, RarelyError, check_positive
 from rarely.core.inputs.arm_blocks import ArmBlocks
 from rarely.core.policies.base import Policy
-from rarely.study import publishing
+from rarely.study import publishing, steering
 from rarely.study.creating import only_name, write_first
 from rarely.study.deciding import decide
-from rarely.study.decisions import Answer, Record, record_of
+from rarely.study.decisions import Answer
 from rarely.study.deliveries import Receipt, Tell, read_tell
-from rarely.study.errors import InvalidStudy, UnknownStudy
+from rarely.study.errors import InvalidStudy
+from rarely.study.inspecting import Inspection
 from rarely.study.publishing import LEASE, holder_name
 from rarely.study.receiving import receive
 from rarely.study.requests import Request, read_request
 from rarely.study.reward_rule import RewardRule
 from rarely.study.session import Clock, Session
 from rarely.study.settings import StudySettings, read_arms
-from rarely.study.status import Status, status_of
-from rarely.study.storage import VersionRow, open_storage
+from rarely.study.storage import open_storage
 from rarely.study.texts import check_id, check_text
 from rarely.study.training import Job, Trained, train
 from rarely.study.trial import Stage
 
 
-class Study:
+class Study(Inspection):
     """A bandit whose decisions, rewards and versions are in a database before they are answered.
 
     `Study.create` makes one and `Study.open` opens it again, in any process. All methods may be called from any
@@ -51,9 +51,6 @@ class Study:
     >>> study.status().version
     1
     """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     # --- making and opening
 
@@ -110,11 +107,11 @@ class Study:
             control,
         )
         check_id(name, "the name of a study")
-        fields = check_text(actor, "actor"), check_text(reason, "reason")
+        fields = _signed(actor, reason)
         database = open_storage(storage, new=True)
         try:
             database.create()
-            write_first(database, name, policy, settings, *fields, clock)
+            write_first(database, name, policy, settings, clock=clock, **fields)
             return cls(Session(database, name, clock))
         except BaseException:
             database.close()
@@ -132,35 +129,6 @@ class Study:
         except BaseException:
             database.close()
             raise
-
-    def close(self) -> None:
-        """Give the database back; the study can be opened again."""
-        self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        position = self._session.position
-        return f"<Study {self.name!r}: {position.rounds} decisions, version {position.version}, event {position.seq}>"
-
-    @property
-    def name(self) -> str:
-        """The name of the study."""
-        return self._session.name
-
-    @property
-    def settings(self) -> StudySettings:
-        """What it was created with."""
-        return self._session.settings
-
-    @property
-    def dim(self) -> int:
-        """Numbers in a context, as the policy takes it."""
-        return self._session.dim
 
     # --- the four verbs
 
@@ -201,7 +169,7 @@ class Study:
         With `errors="return"` the place of a bad request holds its error, and the others are decided; else the
         first error is raised, and none is.
         """
-        fields = {"actor": check_text(actor, "actor"), "reason": check_text(reason, "reason")}
+        fields = _signed(actor, reason)
         questions = [_attempt(_read_question, Request(*request), self._session) for request in requests]
         _raise_first(questions, errors)
         if all(isinstance(question, RarelyError) for question in questions):
@@ -241,7 +209,7 @@ class Study:
         errors: Literal["raise", "return"] = "raise",
     ) -> list[Any]:
         """Tell many rewards in one commit; `errors` as in `ask_many`."""
-        fields = {"actor": check_text(actor, "actor"), "reason": check_text(reason, "reason")}
+        fields = _signed(actor, reason)
         deliveries = [_attempt(lambda tell: read_tell(Tell(*tell)), tell) for tell in tells]
         _raise_first(deliveries, errors)
         if all(isinstance(delivery, RarelyError) for delivery in deliveries):
@@ -287,40 +255,52 @@ class Study:
             force=force,
             lease=lease,
             holder=holder or holder_name(),
-            actor=check_text(actor, "actor"),
-            reason=check_text(reason, "reason"),
+            **_signed(actor, reason),
         )
 
     def finish_update(self, trained: Trained, *, actor: str = "", reason: str = "") -> str:
         """The last part of `update`: record what `train` made."""
         if trained.study != self.name:
             raise InvalidStudy(f"this is study {self.name!r}; the version was trained for {trained.study!r}.")
-        return publishing.finish(
-            self._session, trained, actor=check_text(actor, "actor"), reason=check_text(reason, "reason")
-        )
+        return publishing.finish(self._session, trained, **_signed(actor, reason))
 
     def give_up_update(self, job: Job | Trained) -> None:
         """Give the lease of a training back that will not be finished."""
         publishing.release(self._session, job.token)
 
-    # --- looking
+    # --- what people decide
 
-    def status(self) -> Status:
-        """Where the study stands."""
-        return status_of(self._session)
+    def approve(self, *, actor: str, reason: str = "") -> int:
+        """Publish the candidate, where a stage asks for approval; the number of its version."""
+        return steering.approve(self._session, **_signed(actor, reason))
 
-    def decision(self, id: str) -> Record:
-        """All that the record says about a decision."""
-        with self._session.reading() as tables:
-            event = tables.decision(self._session.row.study, check_id(id))
-        if event is None:
-            raise UnknownStudy(f"study {self.name!r} has no decision with id {id!r}.")
-        return record_of(event, self.settings.arms)
+    def dismiss(self, *, actor: str, reason: str = "") -> None:
+        """Drop the candidate; the version in use goes on, and no version is spent."""
+        steering.dismiss(self._session, **_signed(actor, reason))
 
-    def versions(self) -> list[VersionRow]:
-        """The published versions."""
-        with self._session.reading() as tables:
-            return tables.versions(self._session.row.study)
+    def rollback(self, version: int, *, actor: str = "", reason: str = "") -> None:
+        """Let an earlier version decide again. It keeps its number; the next update continues from it."""
+        steering.roll_back(self._session, version, **_signed(actor, reason))
+
+    def pin(self, *, actor: str = "", reason: str = "") -> None:
+        """Keep the version in use: updates are refused until `unpin`."""
+        steering.pin(self._session, True, **_signed(actor, reason))
+
+    def unpin(self, *, actor: str = "", reason: str = "") -> None:
+        """Allow updates again."""
+        steering.pin(self._session, False, **_signed(actor, reason))
+
+    def shadow(self, version: int | Literal["candidate"] | None, *, actor: str = "", reason: str = "") -> None:
+        """Score the candidate, or a version, beside the one in use.
+
+        Its probabilities are logged with every decision, for off-policy estimates, and never affect an answer.
+        None ends it.
+        """
+        steering.set_shadow(self._session, version, **_signed(actor, reason))
+
+
+def _signed(actor: str, reason: str) -> dict[str, str]:
+    return {"actor": check_text(actor, "actor"), "reason": check_text(reason, "reason")}
 
 
 def _attempt(read: Any, *arguments: Any) -> Any:

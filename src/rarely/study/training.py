@@ -32,6 +32,7 @@ class Job:
     rounds: tuple[int, ...]
     rewards: tuple[float, ...]
     force: bool
+    """Whether it is trained although no reward came since the last update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Trained:
     token: int
     parent: int
     cut: int
+    force: bool
     accepted: bool
     snapshot: bytes
     fingerprint: str
@@ -68,6 +70,7 @@ def train(job: Job) -> Trained:
         job.token,
         job.parent,
         job.cut,
+        job.force,
         record.accepted,
         to_bytes(policy),
         policy.fingerprint(),

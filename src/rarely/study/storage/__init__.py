@@ -15,9 +15,9 @@ from rarely.study.errors import InvalidStorage
 from rarely.study.storage.memory import MemoryStorage
 from rarely.study.storage.protocol import Storage
 from rarely.study.storage.sqlite import SqliteStorage
-from rarely.study.storage.tables import Lease, StudyRow, Tables, VersionRow
+from rarely.study.storage.tables import CHUNK, Lease, StudyRow, Tables, VersionRow
 
-__all__ = ["Lease", "Storage", "StudyRow", "Tables", "VersionRow", "open_storage"]
+__all__ = ["CHUNK", "Lease", "Storage", "StudyRow", "Tables", "VersionRow", "open_storage"]
 
 
 def open_storage(url: Any, *, new: bool = False) -> Storage:
