@@ -1,8 +1,11 @@
 """Small studies for the tests: policies, contexts and a clock that a test sets."""
 
 import numpy as np
+import pytest
 
 from rarely import BatchNeuralUCB, FixedGrid, LinTS
+
+every_storage = pytest.mark.parametrize("storage", ["memory", "sqlite", "postgresql"], indirect=True)
 
 
 class Clock:

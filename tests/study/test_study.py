@@ -16,9 +16,10 @@ from rarely.study import (
     StudyFull,
     UnknownStudy,
 )
-from studies import contexts_of, linear, neural, play
+from studies import contexts_of, every_storage, linear, neural, play
 
 
+@every_storage
 def test_the_same_question_has_the_same_answer_after_an_update_and_a_restart(make):
     study = make()
     answers = play(study, 0, 20)
@@ -31,6 +32,7 @@ def test_the_same_question_has_the_same_answer_after_an_update_and_a_restart(mak
     assert again.status().version == 1
 
 
+@every_storage
 def test_an_id_with_another_body_is_a_conflict_and_changes_nothing(make):
     study = make()
     study.ask(contexts_of(1), id="x")
@@ -64,6 +66,7 @@ def test_a_study_that_is_opened_again_decides_as_the_one_that_went_on(make, poli
     assert (one.draws, one.drew) == (other.draws, other.drew)
 
 
+@every_storage
 @pytest.mark.parametrize("policy", [linear, neural], ids=["draws", "running Z"])
 def test_the_policy_that_follows_the_record_is_the_one_that_decided(make, policy):
     study = make(policy())
@@ -85,6 +88,7 @@ def test_many_questions_are_answered_as_single_ones_are(make):
     assert np.allclose([a.probability for a in together], [a.probability for a in single], rtol=1e-12)
 
 
+@every_storage
 def test_an_id_twice_in_one_call_is_one_decision(make):
     study = make()
     first, second, other = study.ask_many(
@@ -116,6 +120,7 @@ def test_a_bad_question_among_good_ones_gets_its_error_alone(make):
     assert study.status() == before
 
 
+@every_storage
 def test_a_reward_counts_once(make):
     study = make()
     answer = study.ask(contexts_of(1), id="x")
@@ -149,7 +154,8 @@ def test_odd_ids_are_refused(make, id):
         study.tell(id, 1.0)
 
 
-@pytest.mark.parametrize("id", ["é", "e\u0301", "漢字", "🎲", "' OR 1=1 --", "%s ? :x", "null", "0", "x" * 200])
+@every_storage
+@pytest.mark.parametrize("id", ["e\u0301", "漢字🎲", "' OR 1=1 --", "%s ? :x"])
 def test_odd_ids_that_are_allowed_are_kept_as_they_are(make, id):
     study = make()
     assert study.ask(contexts_of(1), id=id).id == id
@@ -177,6 +183,7 @@ def test_there_are_at_most_b_versions(make):
     assert [version.number for version in study.versions()] == [0, 1]
 
 
+@every_storage
 def test_decisions_made_during_a_training_are_followed_by_the_new_version(make):
     from rarely.study import train
 
@@ -216,6 +223,7 @@ def test_arms_may_have_no_names_and_vary(make):
     assert study.ask(contexts_of(1, arms=7)).round == 10
 
 
+@every_storage
 def test_create_again_opens_and_other_settings_are_refused(make):
     study = make()
     play(study, 0, 3)
@@ -239,6 +247,7 @@ def test_what_no_study_can_be(make):
         make(neural(beta=lambda t: 1.0))
 
 
+@every_storage
 def test_a_closed_study_says_so(make):
     study = make()
     study.close()
@@ -256,8 +265,10 @@ def test_storage_that_is_none(tmp_path):
         Study.open(f"sqlite:///{tmp_path}", "x")
 
 
+@every_storage
 def test_a_study_that_is_not_there(make):
     make()
     with pytest.raises(UnknownStudy, match="'trial'"):
         Study.open(make.storage, "other")
-    assert Study.open(make.storage).name == "trial"
+    with Study.open(make.storage) as study:
+        assert study.name == "trial"

@@ -13,7 +13,7 @@ from rarely.study import (
     StudyPinned,
     train,
 )
-from studies import Clock, contexts_of, linear, neural, play
+from studies import Clock, contexts_of, every_storage, linear, neural, play
 
 
 def fingerprint(study):
@@ -27,6 +27,7 @@ def assert_the_record_makes_the_policy(study):
     assert fingerprint(study) == now
 
 
+@every_storage
 @pytest.mark.parametrize("policy", [linear, neural], ids=["linear", "neural"])
 def test_a_replay_makes_the_same_versions(make, policy):
     study = make(policy())
@@ -53,6 +54,7 @@ def test_a_version_says_where_it_comes_from(make):
     assert (event.actor, event.reason) == ("ann", "weekly")
 
 
+@every_storage
 def test_two_trainers_with_an_expired_lease_publish_one_version(make):
     clock = Clock()
     study = make(clock=clock)
@@ -74,6 +76,7 @@ def test_two_trainers_with_an_expired_lease_publish_one_version(make):
     assert study.replay().equal
 
 
+@every_storage
 def test_the_database_itself_refuses_a_version_beyond_the_budget(make):
     study = make(linear(batches=2))
     play(study, 0, 5)
@@ -120,6 +123,7 @@ def test_a_rejected_training_spends_no_version(make, monkeypatch):
     assert study.replay().equal
 
 
+@every_storage
 def test_a_version_waits_for_approval(make):
     study = make(stages=[Stage("pilot", 10), Stage("main", approval=True)])
     play(study, 0, 20)
@@ -144,6 +148,7 @@ def test_a_version_waits_for_approval(make):
     assert study.verify().whole
 
 
+@every_storage
 def test_pin_and_rollback(make):
     study = make()
     for i in range(3):

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from rarely.study.errors import InvalidStorage
 from rarely.study.storage.memory import MemoryStorage
+from rarely.study.storage.postgresql import PostgresqlStorage
 from rarely.study.storage.protocol import Storage
 from rarely.study.storage.sqlite import SqliteStorage
 from rarely.study.storage.tables import CHUNK, Lease, StudyRow, Tables, VersionRow
@@ -37,6 +38,8 @@ postgresql://user@host/name or memory://; got 'trial.db'.
         options = dict(parse_qsl(query, keep_blank_values=True))
         if path and set(options) <= {"shared"} and options.get("shared", "0") in ("0", "1"):
             return SqliteStorage(path, shared=options.get("shared") == "1", new=new)
+    if separator and scheme in ("postgresql", "postgres"):
+        return PostgresqlStorage(url)
     raise InvalidStorage(
         f"storage must be a string such as sqlite:///trial.db, postgresql://user@host/name or memory://; got {url!r}."
     )

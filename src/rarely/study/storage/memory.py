@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 
 from rarely.study.errors import InvalidStorage
@@ -33,3 +34,9 @@ def forget(name: str = "") -> None:
         found = _DATABASES.pop(name, None)
     if found is not None:
         found.close()
+
+
+@atexit.register
+def _forget_all() -> None:
+    for name in list(_DATABASES):
+        forget(name)

@@ -13,7 +13,10 @@ of its reference to the study, so that a version beyond it, or with another B, i
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+from rarely.core.version import __version__
+from rarely.study.errors import BrokenStudy, NewerSchema
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -121,3 +124,14 @@ def _statements_1(dialect: Dialect) -> list[str]:
 def migration(version: int, dialect: Dialect) -> list[str]:
     """The statements that lead to a schema from the one before it."""
     return {1: _statements_1}[version](dialect)
+
+
+def check_schema(url: str, found: Any) -> None:
+    """Refuse a database of a later rarely."""
+    if not isinstance(found, int) or found < 1:
+        raise BrokenStudy(f"{url} does not say which schema its tables have. Use a backup.")
+    if found > SCHEMA:
+        raise NewerSchema(
+            f"{url} has schema {found}, which a later rarely wrote; this is rarely {__version__}, which knows schemas "
+            f"up to {SCHEMA}. Use the later version."
+        )

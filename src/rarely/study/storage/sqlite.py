@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from rarely.core.version import __version__
-from rarely.study.errors import BrokenStudy, InvalidStorage, NewerSchema, StudyBusy, StudyError, StudyFailed
-from rarely.study.storage.schema import APPLICATION, SCHEMA, migration
+from rarely.study.errors import BrokenStudy, InvalidStorage, StudyBusy, StudyError, StudyFailed
+from rarely.study.storage.schema import APPLICATION, SCHEMA, check_schema, migration
 from rarely.study.storage.sqlite_version import loses_writes
 from rarely.study.storage.tables import Tables
 
@@ -196,17 +196,6 @@ class SqliteStorage:
         if not self._closed:
             self._closed = True
             _release(self._connection)
-
-
-def check_schema(url: str, found: Any) -> None:
-    """Refuse a database of a later rarely."""
-    if not isinstance(found, int) or found < 1:
-        raise BrokenStudy(f"{url} does not say which schema its tables have. Use a backup.")
-    if found > SCHEMA:
-        raise NewerSchema(
-            f"{url} has schema {found}, which a later rarely wrote; this is rarely {__version__}, which knows schemas "
-            f"up to {SCHEMA}. Use the later version."
-        )
 
 
 def _upgrade(connection: SqliteConnection, found: int) -> None:
