@@ -11,6 +11,7 @@ from rarely.study.backups import back_up
 from rarely.study.checking import Verification, verify
 from rarely.study.contrasts import Contrast, contrasts
 from rarely.study.decisions import Record, record_of
+from rarely.study.diagnosis import Finding, diagnose
 from rarely.study.errors import UnknownStudy
 from rarely.study.events import Event
 from rarely.study.exporting import decision_log, records
@@ -98,6 +99,10 @@ class Inspection:
     def log(self) -> DecisionLog:
         """The decisions and rewards as a `rarely.offpolicy.DecisionLog`."""
         return decision_log(self._session)
+
+    def diagnose(self) -> list[Finding]:
+        """What is wrong or could be better: (topic, "ok", "note" or "problem", what, advice)."""
+        return list(diagnose(self._session))
 
     def contrasts(self, *, level: float = 0.95, control: str | None = None) -> list[Contrast]:
         """Every arm against the control arm, with intervals that hold at all times."""

@@ -55,9 +55,13 @@ class Session:
         assert self._live is not None
         return self._live
 
+    def wall_clock(self) -> int:
+        """The time in microseconds, as this machine has it."""
+        return round(self._clock() * 1e6)
+
     def now(self) -> int:
         """The time in microseconds; never less than that of the last event."""
-        return max(round(self._clock() * 1e6), self.position.time)
+        return max(self.wall_clock(), self.position.time)
 
     def close(self) -> None:
         """Give the database back."""

@@ -118,14 +118,20 @@ class Study(Inspection):
             raise
 
     @classmethod
-    def open(cls, storage: str, name: str | None = None, *, clock: Clock = time.time) -> Self:
-        """Open a study; its name may be left out where the database holds one alone."""
+    def open(cls, storage: str, name: str | None = None, *, lazy: bool = False, clock: Clock = time.time) -> Self:
+        """Open a study; its name may be left out where the database holds one alone.
+
+        The policy is built from the record now, so that a damaged one is refused here. With `lazy` the first call that
+        needs the policy does it: `verify` and `log` need none.
+        """
         database = open_storage(storage)
         try:
             database.check()
             study = cls(Session(database, only_name(database) if name is None else name, clock))
-            with study._session.writing():
-                return study  # the policy stands at the end of the record
+            if not lazy:
+                with study._session.writing():
+                    pass  # the policy stands at the end of the record
+            return study
         except BaseException:
             database.close()
             raise

@@ -27,14 +27,14 @@ PATIENCE = 10.0
 class SqliteConnection:
     """One connection to a file, or to a database in memory; it is shared by all studies of the process."""
 
-    def __init__(self, path: str, *, shared: bool = False, patience: float = PATIENCE) -> None:
+    def __init__(self, path: str, *, shared: bool = False) -> None:
         self.path, self.shared = path, shared
         self.exclusive = path != ":memory:" and not shared and loses_writes(sqlite3.sqlite_version_info)
         self.lock = threading.RLock()
         self.users, self.process = 0, os.getpid()
         self.failed = ""
         with _translated(path):
-            self._raw = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+            self._raw = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare()
             except BaseException:
@@ -66,7 +66,7 @@ class SqliteConnection:
         with self.lock, _translated(self.path):
             self._check()
             try:
-                self._raw.execute(begin)
+                self._begin(begin)
                 yield Tables(self)
                 self._commit()
             except BaseException:
@@ -74,6 +74,9 @@ class SqliteConnection:
                     with suppress(sqlite3.Error):
                         self._raw.execute("ROLLBACK")
                 raise
+
+    def _begin(self, sql: str) -> None:
+        self._raw.execute(sql)
 
     def _commit(self) -> None:
         try:
@@ -148,6 +151,11 @@ class SqliteStorage:
         _check_file(path, where, new)
         self._connection = _connection(where, shared)
         self._closed = False
+
+    @property
+    def path(self) -> str:
+        """Where the file is."""
+        return self._connection.path
 
     @property
     def exclusive(self) -> bool:
