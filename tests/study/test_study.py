@@ -272,3 +272,21 @@ def test_a_study_that_is_not_there(make):
         Study.open(make.storage, "other")
     with Study.open(make.storage) as study:
         assert study.name == "trial"
+
+
+@every_storage
+def test_questions_and_rewards_share_a_commit(make):
+    study = make()
+    answers, receipts = study.ask_and_tell(
+        [Request(contexts_of(1), "x", actor="ann"), Request(contexts_of(2), "y")],
+        [("x", 1.0), ("z", 1.0), ("y", np.nan)],
+        actor="service",
+        errors="return",
+    )
+    assert [answer.id for answer in answers] == ["x", "y"]
+    assert [getattr(receipt, "status", None) for receipt in receipts] == ["accepted", "quarantined", None]
+    assert [event.actor for event in study.events(after=1)] == ["ann", "service", "service", "service"]
+    before = study.status()
+    with pytest.raises(StudyConflict):
+        study.ask_and_tell([Request(contexts_of(3), "w"), Request(contexts_of(9), "x")], [("y", 1.0)])
+    assert study.status() == before

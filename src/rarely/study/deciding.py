@@ -78,7 +78,8 @@ def _decide_new(
                 shadow=None if shadow is None else shadow[i],
                 shadow_of=None if shadow is None else session.position.shadow,
             )
-            event = session.following("decide", body, ref=question.id, data=data, **fields)
+            signed = fields | {"actor": question.actor or fields["actor"]}
+            event = session.following("decide", body, ref=question.id, data=data, **signed)
             events.append(event)
             answers[question.id] = answer_of(event, session.settings.arms, body)
     return answers

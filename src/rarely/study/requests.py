@@ -13,7 +13,7 @@ from rarely.core.inputs.array_reader import read_real
 from rarely.core.types import Array, BoolArray
 from rarely.study.canonical import canonical, digest, packed
 from rarely.study.settings import StudySettings
-from rarely.study.texts import check_id, new_id
+from rarely.study.texts import check_id, check_text, new_id
 
 
 class Request(NamedTuple):
@@ -22,6 +22,8 @@ class Request(NamedTuple):
     contexts: Any
     id: str | None = None
     available: Any = None
+    actor: str = ""
+    """Who asks; where it is empty, the actor of the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Question:
     """(K,)."""
     hash: str
     """Of the numbers and of the arms that are there: equal for equal requests."""
+    actor: str = ""
 
 
 def read_request(request: Request, settings: StudySettings, dim: int) -> Question:
@@ -54,12 +57,9 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         )
     if not present.any():
         raise InvalidContexts("at least one arm must be available; got none.")
-    return question(id, np.array(numbers, np.float64), present)
-
-
-def question(id: str, numbers: Array, present: BoolArray) -> Question:
-    """A question with its hash."""
-    return Question(id, numbers, present, digest(canonical([numbers.shape, np.flatnonzero(present)]), packed(numbers)))
+    numbers = np.array(numbers, np.float64)
+    hash = digest(canonical([numbers.shape, np.flatnonzero(present)]), packed(numbers))
+    return Question(id, numbers, present, hash, check_text(request.actor, "actor"))
 
 
 def _contexts(request: Request, settings: StudySettings, dim: int) -> tuple[Array, BoolArray]:

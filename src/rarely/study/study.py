@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self
 
-from rarely.core.errors import InvalidInput, RarelyError, check_positive
+from rarely.core.errors import RarelyError, check_choice, check_positive
 from rarely.core.inputs.arm_blocks import ArmBlocks
 from rarely.core.policies.base import Policy
 from rarely.study import publishing, steering
@@ -175,14 +175,7 @@ class Study(Inspection):
         With `errors="return"` the place of a bad request holds its error, and the others are decided; else the
         first error is raised, and none is.
         """
-        fields = _signed(actor, reason)
-        questions = [_attempt(_read_question, Request(*request), self._session) for request in requests]
-        _raise_first(questions, errors)
-        if all(isinstance(question, RarelyError) for question in questions):
-            return questions
-        with self._session.writing() as tables:
-            answers = decide(self._session, tables, questions, fields)
-            _raise_first(answers, errors)
+        answers, _ = self.ask_and_tell(requests, (), actor=actor, reason=reason, errors=errors)
         return answers
 
     def tell(self, id: str, reward: Any, *, key: str | None = None, actor: str = "", reason: str = "") -> Receipt:
@@ -215,15 +208,33 @@ class Study(Inspection):
         errors: Literal["raise", "return"] = "raise",
     ) -> list[Any]:
         """Tell many rewards in one commit; `errors` as in `ask_many`."""
-        fields = _signed(actor, reason)
-        deliveries = [_attempt(lambda tell: read_tell(Tell(*tell)), tell) for tell in tells]
-        _raise_first(deliveries, errors)
-        if all(isinstance(delivery, RarelyError) for delivery in deliveries):
-            return deliveries
-        with self._session.writing() as tables:
-            receipts = receive(self._session, tables, deliveries, fields)
-            _raise_first(receipts, errors)
+        _, receipts = self.ask_and_tell((), tells, actor=actor, reason=reason, errors=errors)
         return receipts
+
+    def ask_and_tell(
+        self,
+        requests: Iterable[Request | tuple[Any, ...]],
+        tells: Iterable[Tell | tuple[Any, ...]],
+        *,
+        actor: str = "",
+        reason: str = "",
+        errors: Literal["raise", "return"] = "raise",
+    ) -> tuple[list[Any], list[Any]]:
+        """`ask_many` and `tell_many` in one commit: what a service gathers in a millisecond."""
+        check_choice("errors", errors, Literal["raise", "return"])
+        fields, session = _signed(actor, reason), self._session
+        questions = [_attempt(_read_question, Request(*request), session) for request in requests]
+        deliveries = [_attempt(read_tell, Tell(*tell)) for tell in tells]
+        if errors == "raise":
+            _raise_first([*questions, *deliveries])
+        if all(isinstance(each, RarelyError) for each in (*questions, *deliveries)):
+            return questions, deliveries
+        with session.writing() as tables:
+            answers = decide(session, tables, questions, fields) if questions else []
+            receipts = receive(session, tables, deliveries, fields)
+            if errors == "raise":
+                _raise_first([*answers, *receipts])
+        return answers, receipts
 
     def update(self, *, force: bool = False, lease: float = LEASE, actor: str = "", reason: str = "") -> str:
         """Train the next version on the rewards that are settled, and publish it.
@@ -321,9 +332,7 @@ def _read_question(request: Request, session: Session) -> Any:
     return read_request(request, session.settings, session.dim)
 
 
-def _raise_first(found: list[Any], errors: str) -> None:
-    if errors not in ("raise", "return"):
-        raise InvalidInput(f"errors must be 'raise' or 'return'; got {errors!r}.")
+def _raise_first(found: list[Any]) -> None:
     for each in found:
-        if errors == "raise" and isinstance(each, RarelyError):
+        if isinstance(each, RarelyError):
             raise each
