@@ -16,7 +16,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 RUN_ELSEWHERE = {ROOT / "README.md", *(DOCS / "tutorials").glob("*.md")}
 WITH_CODE = [page for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"] if page not in RUN_ELSEWHERE]
 COOKBOOK = DOCS / "cookbook.md"
-MODULES = ["rarely", "rarely.worlds", "rarely.theory", "rarely.offpolicy", "rarely.lab"]
+MODULES = ["rarely", "rarely.worlds", "rarely.theory", "rarely.offpolicy", "rarely.study", "rarely.lab"]
 
 
 def named(page):
