@@ -4,6 +4,7 @@ from rarely.core.choice.confidence_radius import NoiseRadius, TheoremRadius
 from rarely.core.choice.rules import Mixture
 from rarely.core.covariance import ErrorBound, Price, Sketch, prices
 from rarely.core.errors import (
+    ApproximationWarning,
     BudgetSpent,
     ConflictingReward,
     ContextsWarning,
@@ -52,6 +53,7 @@ from rarely.core.policies import (
 )
 from rarely.core.policies.base import Policy
 from rarely.core.policies.event import PolicyEvent
+from rarely.core.policies.life_cost import LifeCost
 from rarely.core.policies.scored_arms import Scores
 from rarely.core.policies.snapshot import load
 from rarely.core.policies.update_job import UpdateJob, UpdateResult
@@ -74,6 +76,7 @@ from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
     "Affine",
+    "ApproximationWarning",
     "ArmBlocks",
     "AtRounds",
     "BatchNeuralUCB",
@@ -98,6 +101,7 @@ __all__ = [
     "InvalidSchedule",
     "JitterWarning",
     "KernelUCB",
+    "LifeCost",
     "LinTS",
     "LinUCB",
     "Mixture",

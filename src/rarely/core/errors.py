@@ -118,6 +118,10 @@ class ForgettingWarning(UserWarning):
     """Announces that `history_limit` is reached, and that rounds are dropped which would have been learned from."""
 
 
+class ApproximationWarning(UserWarning):
+    """Announces that Z is approximated from now on, because an exact one would be slower than `latency` allows."""
+
+
 class ContextsWarning(UserWarning):
     """Announces contexts that are accepted but look like a mistake."""
 

@@ -160,7 +160,7 @@ class KernelCovarianceMaker(CovarianceMaker):
 
     kernel: NTK
 
-    def empty(self, widths: Widths, ahead: int = 0) -> Covariance:
+    def empty(self, widths: Widths, ahead: int = 0, rows: int = 0) -> Covariance:
         limit = Limit(widths, self.memory_limit, self.horizon)
         limit.check_rounds("dual", self.horizon or 0)
         return Dual(widths, self.ridge, limit, partial(inner_products, self.kernel))

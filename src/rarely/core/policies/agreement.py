@@ -18,6 +18,7 @@ from rarely.core.choice.confidence_radius import Beta
 from rarely.core.covariance import FORMS
 from rarely.core.inputs.history import History
 from rarely.core.policies.clock import BatchClock
+from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.saving.fields import CLOSE, Fields, is_close
@@ -35,6 +36,12 @@ class Parts(NamedTuple):
     learned: int
     lost: int | None = None
     """Rounds that are not in Z, as the file says; formats 1 and 2 do not."""
+    events: tuple[PolicyEvent, ...] = ()
+
+    @property
+    def reformed(self) -> bool:
+        """Whether Z took another form in this batch, by which its log det may have changed."""
+        return any(event.kind == "covariance" and event.round >= self.clock.base_round for event in self.events)
 
     @property
     def trained(self) -> bool:
@@ -130,6 +137,8 @@ def _check_clock(saved: Fields, parts: Parts) -> None:
         ("base_round", clock.base_round, last[0].round if last else 0),
     ):
         saved.require(value == expected, f"{name} must be {expected}, as updates say; it is {value}")
+    if parts.reformed:
+        return
     if last:
         saved.require_close("base_log_det", clock.base_log_det, last[0].log_det, RECORDED)
     elif not parts.trained:  # version 0.1.0 left no record of a log
@@ -169,7 +178,7 @@ def _check_covariance(saved: Fields, parts: Parts) -> None:
     slack = parts.slack
     if not parts.trained:
         saved.require_close("covariance.frozen_log_det", frozen, 0.0, "before any update")
-    if parts.may_fall:
+    if parts.may_fall or parts.reformed:
         return
     saved.require(frozen <= running + slack, "covariance.frozen_log_det must be at most covariance.log_det")
     saved.require(clock.base_log_det <= running + slack, "base_log_det must be at most covariance.log_det")

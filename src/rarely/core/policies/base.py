@@ -28,7 +28,7 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, radius_at
 from rarely.core.choice.random_stream import Seeded
 from rarely.core.choice.rules import ChoiceRule
-from rarely.core.covariance import Kind, Sketch
+from rarely.core.covariance import Kind, Latency, Sketch
 from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
@@ -81,6 +81,7 @@ class Policy(Upkeep, ABC):
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch = "frozen",
         history_limit: HistoryLimit = None,
+        latency: Latency | None = None,
         maker: Callable[..., CovarianceMaker] = CovarianceMaker,
     ) -> None:
         if not isinstance(schedule, Schedule):
@@ -88,7 +89,7 @@ class Policy(Upkeep, ABC):
         check_forgetting(forgetting)
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
-        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon)
+        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon, latency)
         if history_limit is not None and history_limit != "auto":
             check_whole("history_limit", history_limit, 1)
         self._history_limit = DEFAULT_HISTORY if history_limit == "auto" else history_limit
@@ -195,10 +196,12 @@ class Policy(Upkeep, ABC):
     def fingerprint(self) -> str:
         """A SHA-256 over settings and state: equal for equal policies, in every process and after every file.
 
-        The lives of the policy (see `Decision.life`) are no part of it, nor are the names of the loops that trained.
+        The lives of the policy (see `Decision.life`) are no part of it, nor are the names of the loops that trained and
+        the speed of the machine.
         """
         header, arrays = self._content()
         header["updates"] = [{k: v for k, v in update.items() if k != "loops"} for update in header["updates"]]
+        header["covariance"] = {name: value for name, value in header["covariance"].items() if name != "latency"}
         header["history"] = {name: value for name, value in header["history"].items() if name != "lives"}
         digest = hashlib.sha256(json.dumps(header, sort_keys=True, default=archive.plain).encode())
         for name, array in sorted(arrays.items()):

@@ -9,8 +9,8 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, NoiseRadius
 from rarely.core.choice.random_stream import Seed, seeded
 from rarely.core.choice.rules import ChoiceRule, Mixture, UpperConfidence, with_exploration
-from rarely.core.covariance import DEFAULT_LIMIT, Kind, Sketch, in_bytes
-from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_flag, check_whole
+from rarely.core.covariance import DEFAULT_LIMIT, Kind, Latency, Sketch, in_bytes, rates
+from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_flag, check_positive, check_whole
 from rarely.core.inputs.forgetting import Discount, Forgetting
 from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely.core.model.network import Initial, Network, Scaling
@@ -27,6 +27,8 @@ TRAINING_ROWS = 10_000
 """Samples that an update of a policy that tunes itself trains on, at most (docs/decisions/0029)."""
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
+DEFAULT_LATENCY = 0.005
+"""Seconds that a decision of the practical policy may take."""
 TUNED_HIDDEN = 200
 TUNED_BETA = NoiseRadius(0.02, norm_factor=0.02, exploit_last=True, relative=0.1, spread_factor=0.1, untried=3.0)
 """m and β where it does."""
@@ -55,14 +57,21 @@ class BatchNeuralUCB(Policy):
     steps, step_size
         J gradient steps in each update, of size η; `step_size=None` takes η from the curvature.
     covariance
-        "auto" (the cheaper of the exact forms), "dual" (t×t), "primal" (p×p), or one of the approximations "sketched"
-        (r×r; a `Sketch` sets r), "diagonal" and "last_layer".
+        "auto" (the cheaper of the exact forms while it keeps to `latency`), "exact" (the cheaper of them always),
+        "dual" (t×t), "primal" (p×p), or one of the approximations "sketched" (r×r; a `Sketch` sets r), "diagonal" and
+        "last_layer".
     preset
         "practical" scales contexts from the first round on, and again at an update when the data have left their
         scale; it appends a constant, standardises rewards and trains in float32. "paper" is the printed algorithm:
         contexts and rewards as they come, float64. "code" follows the public NeuralUCB program: biases, no √m, uniform
         initial weights, descent on single samples that continues from the last weights; its bonus √(λν·gᵀZ⁻¹g) is
         beta = √(λν).
+    latency, arms
+        Seconds that a decision may take, and how many arms it has, if that is known beforehand. With
+        `covariance="auto"` Z is exact while decisions keep to it on this machine, and that of the last layer
+        afterwards; `policy.cost` says from which round on, an `ApproximationWarning` and `policy.events` when it
+        happens. None never approximates, as `covariance="exact"` does. "auto" is 0.005 in preset "practical", and None
+        in the others.
     seed
         Of the initial weights and of random ties; a number or a NumPy Generator.
     within_batch
@@ -140,6 +149,8 @@ class BatchNeuralUCB(Policy):
         seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
         history_limit: HistoryLimit = "auto",
+        latency: float | Literal["auto"] | None = "auto",
+        arms: int | None = None,
     ) -> None:
         schedule, covariance, beta = decoded(schedule=schedule, covariance=covariance, beta=beta)
         context_scale, exploration, forgetting = decoded(
@@ -189,7 +200,13 @@ class BatchNeuralUCB(Policy):
         if history_limit == "auto":
             history_limit = DEFAULT_HISTORY if tuned else None
         self._settings |= {"beta": beta, "hidden": hidden, "within_batch": within_batch}
-        self._settings |= {"history_limit": history_limit, "training_rows": training_rows}
+        if latency == "auto":
+            latency = DEFAULT_LATENCY if practical else None
+        self._settings |= {"history_limit": history_limit, "latency": latency, "training_rows": training_rows}
+        if latency is not None:
+            check_positive("latency", latency, "seconds that a decision may take, or None")
+        if arms is not None:
+            check_whole("arms", arms, 1)
         if 8 * network.parameters > memory_limit:
             raise TooExpensive(
                 f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
@@ -228,6 +245,7 @@ class BatchNeuralUCB(Policy):
             forgetting=forgetting,
             within_batch=within_batch,
             history_limit=history_limit,
+            latency=None if latency is None else Latency(float(latency), arms, rates()),
         )
 
     _learner_kind: type[NeuralLearner] = NeuralLearner

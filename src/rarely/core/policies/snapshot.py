@@ -21,7 +21,7 @@ _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeE
 """What constructors, and the parts of a policy, raise at values that no policy saves."""
 
 
-_SINCE_3 = ("history_limit", "training_rows")
+_SINCE_3 = ("history_limit", "latency", "arms", "training_rows")
 """Settings that format 2 does not have."""
 
 
@@ -70,7 +70,9 @@ def _restored(found: archive.Archive, beta: Beta | None) -> Any:
     if own and saved.format == 1 and name != "Uniform":
         given["within_batch"] = "frozen"  # version 0.1 had nothing else
     if own and saved.format < 3 and "memory_limit" in given and name != "KernelUCB":
-        given["history_limit"] = None  # earlier versions dropped nothing
+        given["history_limit"] = None  # earlier versions dropped nothing,
+        if "hidden" in given:
+            given["latency"] = None  # and were exact unless they were told otherwise
     policy = kinds[name](**given)
     if own:
         _check_settings(saved, settings, policy.settings())

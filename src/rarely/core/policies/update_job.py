@@ -42,6 +42,8 @@ class Cut:
     missing: int
     """and rounds without one."""
     log_det: float
+    form: str
+    """Of Z."""
     due: str
     """Why the batch had ended; "" where it had not."""
     lives: tuple[tuple[int, str], ...] = ()

@@ -23,6 +23,7 @@ from rarely.core.errors import (
 from rarely.core.policies.clock import BatchClock
 from rarely.core.policies.compaction import compacted_after_update, limit_sentence
 from rarely.core.policies.event import PolicyEvent
+from rarely.core.policies.form_change import noted
 from rarely.core.policies.learner import FitResult, Learner
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.offered import Offered
@@ -72,10 +73,11 @@ def prepare(state: PolicyState, maker: CovarianceMaker) -> UpdateJob:
         samples=history.counted,
         missing=history.missing,
         log_det=log_det,
+        form=state.frozen.covariance.kind,
         due=clock.explain(history.rounds, log_det),
     )
     ahead = clock.rounds_ahead(history.rounds, clock.version + 1)
-    return UpdateJob(cut, state.frozen.learner, history, maker, ahead)
+    return UpdateJob(cut, state.frozen.learner, history, maker.like(state.frozen.covariance), ahead)
 
 
 def check_new(state: PolicyState) -> None:
@@ -136,7 +138,10 @@ def _concluded(
             base = covariance.log_det
         else:
             learner = learner.caught_up(frozen.learner)
-            base = base if result.covariance is None else result.covariance.log_det
+            if result.covariance is not None:
+                base = result.covariance.log_det
+            elif covariance.kind != cut.form:
+                base = covariance.log_det
         radius = _radius(beta, state, learner, covariance, version)
         frozen = replace(frozen, learner=learner, covariance=covariance, radius=radius)
     clock = state.clock.restarted(cut.round, base, version)
@@ -144,7 +149,7 @@ def _concluded(
     due = f"{cut.due}; {clock.plan}" if cut.due else ""
     after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered())
     if not fit.reason:
-        after = replace(after, lost=history.total - frozen.covariance.rounds)
+        after = noted(state, replace(after, lost=history.total - frozen.covariance.rounds), history.rounds)
     record = _record_of(after, fit, cut, _coverage(state), due, state.offered)
     return replace(after, updates=(*state.updates, record)), record
 
@@ -193,7 +198,7 @@ def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows:
         learned=history.arrived,
         lost=history.total - covariance.rounds,
     )
-    cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, "")
+    cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.kind, "")
     return replace(after, updates=(_record_of(after, fit, cut),))
 
 

@@ -11,6 +11,7 @@ from rarely.core.choice.confidence_radius import Beta
 from rarely.core.errors import InvalidInput, check_whole
 from rarely.core.policies.compaction import compacted
 from rarely.core.policies.event import PolicyEvent
+from rarely.core.policies.life_cost import LifeCost, life_cost
 from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.standing import Standing
@@ -33,6 +34,11 @@ class Upkeep(Standing, ABC):
     @abstractmethod
     def _alone(self) -> AbstractContextManager[None]:
         """A call that changes the policy."""
+
+    @property
+    def cost(self) -> LifeCost:
+        """What a decision and Z cost at the horizon, and up to which round Z is exact; `print(policy.cost)` says it."""
+        return life_cost(self._covariance, self._maker, self._learner.widths)
 
     def prepare_update(self, *, force: bool = False) -> UpdateJob:
         """An update to be made elsewhere, while this policy goes on deciding.
