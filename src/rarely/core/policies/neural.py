@@ -58,8 +58,8 @@ class BatchNeuralUCB(Policy):
         J gradient steps in each update, of size η; `step_size=None` takes η from the curvature.
     covariance
         "auto" (the cheaper of the exact forms while it keeps to `latency`), "exact" (the cheaper of them always),
-        "dual" (t×t), "primal" (p×p), or one of the approximations "sketched" (r×r; a `Sketch` sets r), "diagonal" and
-        "last_layer".
+        "dual" (t×t), "primal" (p×p), or one of the approximations "last_layer" and "diagonal"; "sketched", or a
+        `Sketch`, is deprecated.
     preset
         "practical" scales contexts from the first round on, and again at an update when the data have left their
         scale; it appends a constant, standardises rewards and trains in float32. "paper" is the printed algorithm:
