@@ -28,7 +28,7 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, radius_at
 from rarely.core.choice.random_stream import Seeded
 from rarely.core.choice.rules import ChoiceRule
-from rarely.core.covariance import Kind, Latency, Sketch
+from rarely.core.covariance import Kind, Latency, Sketch, warn_of_sketch
 from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
@@ -89,6 +89,7 @@ class Policy(Upkeep, ABC):
         check_forgetting(forgetting)
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
+        warn_of_sketch(covariance)
         self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon, latency)
         if history_limit is not None and history_limit != "auto":
             check_whole("history_limit", history_limit, 1)
