@@ -135,7 +135,7 @@ def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome
             # No more rounds than the batch may have: the others would be read for nothing.
             ahead = policy.schedule.lookahead(policy.round, 0.0, 0)
             decision = policy.select(part.contexts[start : start + ahead], until_due=True)
-            decided = part[start : start + len(decision.round)]
+            decided = part[start : start + len(decision)]
             policy.observe(decision, decided.paid(decision.arm))
             regret += float(decided.regrets(decision.arm).sum())
             start += len(decided)

@@ -81,7 +81,7 @@ class KernelLearner(ScaledLearner):
         samples = TrainingSet.of(history, ready.scale, rewards=self.standardise_rewards)
         if samples.overflow:
             return FitResult(self, samples.overflow)
-        _, x, y, weights, scale = samples
+        x, y, weights, scale = samples.contexts, samples.rewards, samples.weights, samples.scale
         rescaled = self.scale.changed_columns(ready.scale)
         if not len(y):
             return FitResult(ready, basis=ready if rescaled else None, rescaled=rescaled)

@@ -34,6 +34,11 @@ class Samples(NamedTuple):
     weights: Array | None
     """(n,), or None where nothing is forgotten."""
 
+    def some(self, places: IntArray) -> Samples:
+        """Those at these places alone."""
+        weights = None if self.weights is None else self.weights[places]
+        return Samples(self.rows[places], self.contexts[places], self.rewards[places], weights)
+
 
 class Unrolled(NamedTuple):
     """The rewards of all rows, dropped ones too."""

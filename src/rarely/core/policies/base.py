@@ -39,9 +39,12 @@ from rarely.core.policies.deciding import decide, rounds_at_once
 from rarely.core.policies.exclusive import alone
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.learner import Learner
+from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
+from rarely.core.policies.presentation import policy_table
 from rarely.core.policies.saved_state import content_of, restored_state
 from rarely.core.policies.scored_arms import Scores, concatenated
+from rarely.core.policies.settings import decoded
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.policies.updating import start_from_log, update
@@ -125,6 +128,63 @@ class Policy(Upkeep, ABC):
         return policy
 
     # --- identity
+
+    def _repr_html_(self) -> str:
+        budget = self._state.clock.budget
+        most = "no limit" if budget.batches is None else f"at most {budget.batches}"
+        planned = budget.ahead(self.round) or "when the schedule ends the batch"
+        coming = "none, the budget is spent" if budget.spent(self.version) else planned
+        facts = [
+            ("version", f"{self.version} ({most} versions)"),
+            ("rounds decided", f"{self.round}"),
+            ("rewards missing", f"{self.missing}"),
+            ("next update", "due now" if self.due else coming),
+            ("covariance", self.covariance),
+        ]
+        return policy_table(type(self).__name__, facts, self.updates)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments by name, as scikit-learn's estimators have them; `deep` changes nothing.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> LinUCB(dim=2, beta=0.5).get_params()["beta"]
+        0.5
+        """
+        given = self.settings()
+        if "beta" in given:
+            given["beta"] = self._beta  # a function has no description
+        return dict(zip(given, decoded(**given), strict=True))
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of a policy that has not decided yet; returns the policy.
+
+        Raises
+        ------
+        InvalidInput
+            If a name is none of the constructor's, or if a round was decided or a log was learned.
+        """
+        with self._alone():
+            if self.round or self.updates:
+                raise InvalidInput(
+                    f"set_params changes a policy before its first round; this one has decided {self.round} rounds "
+                    f"and has {len(self.updates)} updates on record. Make a new policy with the arguments you want."
+                )
+            known = self.get_params()
+            if unknown := sorted(params.keys() - known.keys()):
+                raise InvalidInput(f"{unknown[0]} is no argument of {type(self).__name__}: {', '.join(sorted(known))}.")
+            make: Any = type(self)
+            fresh = make(**known | params)
+            kept = {name: self.__dict__[name] for name in ("_caller", "_life")}
+            self.__dict__ = fresh.__dict__ | kept
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """A policy with the same arguments and no history, for `sklearn.base.clone`."""
+        make: Any = type(self)
+        clone: Self = make(**self.get_params())
+        return clone
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -255,6 +315,7 @@ class Policy(Upkeep, ABC):
             after, record = update(
                 self._state, self._maker, self._beta, force=force, progress=progress, limit=self._history_limit
             )
+            log_update(type(self).__name__, record)
             self._state = after
         return record
 

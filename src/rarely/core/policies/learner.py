@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from rarely.core.growable_array import changed
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import ContextScale, RewardScale
 from rarely.core.model.features import Factors
+from rarely.core.policies.linear_part import LinearPart
 from rarely.core.saving.fields import Fields
+from rarely.core.training.sampling import training_rows
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 
@@ -37,6 +39,8 @@ class FitResult:
     """The columns of contexts whose scale was fitted anew."""
     loops: str = ""
     """Those that trained, as `Objective.loops` names them."""
+    trained: int | None = None
+    """Samples that the network was trained on; None where it was all of them."""
 
 
 class TrainingSet(NamedTuple):
@@ -49,15 +53,29 @@ class TrainingSet(NamedTuple):
     weights: Array | None
     """(n,), or None where nothing is forgotten."""
     scale: RewardScale
+    offsets: Array | None = None
+    """(n,): what a linear part predicts, in reward units; `rewards` are what it leaves."""
 
     @classmethod
-    def of(cls, history: History, contexts: ContextScale, *, rewards: bool) -> TrainingSet:
-        """The history's samples; the scale of rewards is fitted, or left alone."""
+    def of(
+        cls,
+        history: History,
+        contexts: ContextScale,
+        *,
+        rewards: bool,
+        most: int | None = None,
+        linear: LinearPart | None = None,
+    ) -> TrainingSet:
+        """The history's samples, at most so many; the scale of rewards is fitted, or left alone."""
         samples = history.samples()
-        scale = RewardScale.fit(samples.rewards, samples.weights) if rewards else RewardScale()
+        if most is not None and len(samples.rows) > most:
+            samples = samples.some(training_rows(samples.rows, most))
+        offsets = None if linear is None else linear(samples.contexts)
+        values = samples.rewards if offsets is None else samples.rewards - offsets
+        scale = RewardScale.fit(values, samples.weights) if rewards else RewardScale()
         with np.errstate(over="ignore", invalid="ignore"):
-            values = (samples.rewards - scale.center) / scale.spread
-        return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale)
+            values = (values - scale.center) / scale.spread
+        return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale, offsets)
 
     @property
     def overflow(self) -> str:
@@ -85,6 +103,10 @@ class Learner(Protocol):
     @property
     def widths(self) -> Widths:
         """(out_l, in_l) of its features' layers."""
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether an update may ask for Z to be built again, from all rounds."""
 
     @property
     def reward_spread(self) -> float:
@@ -139,6 +161,7 @@ class ScaledLearner(ABC):
 
     scale: ContextScale
     rewards: RewardScale
+    rebuilds: ClassVar[bool] = True
 
     @property
     def dim(self) -> int:

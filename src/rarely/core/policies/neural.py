@@ -23,6 +23,8 @@ from rarely.core.training.gradient_descent import Optimiser, Precision, Training
 from rarely.core.training.tuning import Tuning, Validation
 from rarely.core.types import Array
 
+TRAINING_ROWS = 10_000
+"""Samples that an update of a policy that tunes itself trains on, at most (docs/decisions/0029)."""
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
 DEFAULT_LATENCY = 0.005
@@ -81,6 +83,11 @@ class BatchNeuralUCB(Policy):
         A `Mixture`, which gives every arm a share of all rounds and therefore a probability above 0.
     forgetting
         A `Window` or a `Discount`, for worlds that change.
+    training_rows
+        The most samples that an update trains the network on. With more, the network is trained on the latest half of
+        that number and on a uniform sample of the others. A policy that tunes itself then learns by a ridge regression
+        on *all* rewards, and the network learns what this leaves. So an update costs the same however long the policy
+        lives; `UpdateRecord.trained` has the number. None is 10 000 where the policy tunes itself and "all" elsewhere.
     ties
         "lowest" arm, or "random".
     memory_limit
@@ -137,6 +144,7 @@ class BatchNeuralUCB(Policy):
         exploration: Mixture | None = None,
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch | None = None,
+        training_rows: int | Literal["all"] | None = None,
         ties: Ties = "lowest",
         seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
@@ -185,12 +193,16 @@ class BatchNeuralUCB(Policy):
             beta = self._tuned_beta if tuned else PLAIN_BETA
         if within_batch is None:
             within_batch = self._tuned_within_batch if tuned else "frozen"
+        if training_rows is None:
+            training_rows = self._tuned_rows if tuned else "all"
+        if training_rows != "all":
+            check_whole("training_rows", training_rows, 2)
         if history_limit == "auto":
             history_limit = DEFAULT_HISTORY if tuned else None
         self._settings |= {"beta": beta, "hidden": hidden, "within_batch": within_batch}
         if latency == "auto":
             latency = DEFAULT_LATENCY if practical else None
-        self._settings |= {"history_limit": history_limit, "latency": latency}
+        self._settings |= {"history_limit": history_limit, "latency": latency, "training_rows": training_rows}
         if latency is not None:
             check_positive("latency", latency, "seconds that a decision may take, or None")
         if arms is not None:
@@ -219,6 +231,7 @@ class BatchNeuralUCB(Policy):
             ),
             standardise_rewards=reading.standardise_rewards,
             shuffle_seed=int(source.generator.integers(2**32)) if reading.optimiser == "sgd" else 0,
+            training_rows=None if training_rows == "all" else training_rows,
         )
         super().__init__(
             learner,
@@ -238,6 +251,7 @@ class BatchNeuralUCB(Policy):
     _learner_kind: type[NeuralLearner] = NeuralLearner
     _tuned_beta: NoiseRadius = TUNED_BETA
     _tuned_within_batch: WithinBatch = "running"
+    _tuned_rows: int | Literal["all"] = TRAINING_ROWS
 
     def _rule(self, ties: Ties) -> ChoiceRule:
         return UpperConfidence(draws=ties == "random")

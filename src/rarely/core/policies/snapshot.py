@@ -22,7 +22,7 @@ _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeE
 """What constructors, and the parts of a policy, raise at values that no policy saves."""
 
 
-_SINCE_3 = ("history_limit", "latency", "arms")
+_SINCE_3 = ("history_limit", "latency", "arms", "training_rows")
 """Settings that format 2 does not have."""
 
 

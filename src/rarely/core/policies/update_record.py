@@ -50,6 +50,8 @@ class UpdateRecord:
 
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
+    trained: int | None = None
+    """Samples that the network was trained on, where `training_rows` left some out; None where it was all of them."""
     due: str = ""
     """Why the schedule had ended the batch, and its plan for the rest of the budget; "" if the update was not due."""
     unexplored: float | None = None
@@ -104,6 +106,8 @@ def read_records(saved: Fields, dim: int) -> tuple[UpdateRecord, ...]:
             table.column("steps", "whole", least=0, null=True)
         if table.since(3, "adopted"):
             table.column("adopted", "whole", least=0, null=True)
+        if table.since(3, "trained"):
+            table.column("trained", "whole", least=0, null=True)
         for name in ("dropped", "lost"):
             if table.since(3, name):
                 table.column(name, "whole", least=0)

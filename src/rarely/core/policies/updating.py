@@ -315,6 +315,7 @@ def _record_of(
         skip=fit.skip,
         tuning=fit.tuning,
         rescaled=fit.rescaled,
+        trained=fit.trained,
         noise=state.frozen.learner.noise,
         coverage=coverage,
         loops=fit.loops,

@@ -14,6 +14,7 @@ from rarely.core.errors import InvalidInput, check_whole
 from rarely.core.policies.compaction import compacted
 from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.life_cost import LifeCost, life_cost
+from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.reforming import reformed
 from rarely.core.policies.standing import Standing
@@ -113,6 +114,7 @@ class Upkeep(Standing, ABC):
             raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
         with self._alone():
             after, record = adopt(self._state, self._maker, self._beta, result, self.settings(), self._history_limit)
+            log_update(type(self).__name__, record)
             self._state = after
         return record
 
