@@ -143,9 +143,10 @@ def _claims(judged: Sequence[Judged]) -> str:
     counted = "; ".join(f"{p}: {tables.tally([j for j in judged if j.preset == p])}" for p in presets)
     return (
         '<h2 id="claims">The claims</h2><p>✓ holds: the 95 % interval over runs, paired by seed, lies where the claim '
-        "says. ✗ does not hold: it lies elsewhere. ? cannot be told from these runs. A claim with several comparisons "
-        "holds if all do, overall-1 if most do; they are not corrected for their number, so with few runs one of many "
-        "may fail by chance. The figures behind each verdict are under <a href='#evidence'>Evidence</a> and in "
+        "says. ✗ does not hold: an interval that is widened for the number of comparisons (Holm) lies elsewhere. "
+        "? cannot be told from these runs. A claim with several comparisons holds if all do, overall-1 if most do. "
+        "Configurations with values that the paper does not name do not decide. The comparisons behind each verdict "
+        "are under <a href='#evidence'>Evidence</a> and in "
         f"<code>claims.json</code>.</p><p class='faint'>{escape(counted)}.</p>"
         + _table(["claim", "the paper, in other words", *presets], body)
     )
@@ -155,7 +156,7 @@ def _verdict_cell(one: Judged | None) -> str:
     if one is None:
         return "<td>—</td>"
     return (
-        f'<td><a class="v {_css(one.verdict)}" href="#{_anchor(one)}">{tables.MARKS[one.verdict]}</a>'
+        f'<td><a class="v {_css(one.verdict)}" href="#{_anchor(one)}">{tables.mark(one)}</a>'
         f'<br><span class="faint">{escape(tables.behind(one))}</span></td>'
     )
 
@@ -210,19 +211,20 @@ def _evidence(judged: Sequence[Judged]) -> str:
     parts = ['<h2 id="evidence">Evidence</h2><p class="faint">Lines in grey stand beside a claim and do not count.</p>']
     for one in judged:
         body = []
-        for check in one.checks:
-            css = "" if check.counts else ' class="beside"'
-            note = f'<br><span class="faint">{escape(check.note)}</span>' if check.note else ""
+        for each in one.checks:
+            css = "" if each in one.counted else ' class="beside"'
+            note = f'<br><span class="faint">{escape(each.note)}</span>' if each.note else ""
+            verdict = "" if one.claim.kind == "figure" else tables.MARKS[each.verdict]
             body.append(
-                f"<tr{css}><td>{escape(check.what)}{note}</td><td>{escape(check.needs)}</td>"
-                f'<td>{escape(tables.number(check.estimate))}</td><td class="{_css(check.verdict)}">'
-                f"{tables.MARKS[check.verdict]}</td></tr>"
+                f"<tr{css}><td>{escape(each.check.what)}{note}</td><td>{escape(each.check.needs)}</td>"
+                f'<td>{escape(tables.number(each))}</td><td class="{_css(each.verdict)}">{verdict}</td></tr>'
             )
         parts.append(
             f'<details open id="{_anchor(one)}"><summary><strong>{escape(one.claim.id)}</strong> '
-            f'{escape(one.problem)}, {one.preset}: <span class="{_css(one.verdict)}">{one.verdict}</span></summary>'
-            f"<p>{escape(one.claim.says)} <span class='faint'>{escape(one.rule)}</span></p>"
-            + _table(["compared", "needs", "measured [95 %]", "verdict"], body)
+            f'{escape(one.problem)}, {one.preset}: <span class="{_css(one.verdict)}">{tables.mark(one)}</span>'
+            "</summary>"
+            f"<p>{escape(one.claim.says)} <span class='faint'>{escape(one.claim.rule.says)}</span></p>"
+            + _table(["compared", "needs", "measured [interval that decided]", "verdict"], body)
             + "</details>"
         )
     return "\n".join(parts)
