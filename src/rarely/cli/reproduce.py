@@ -69,8 +69,8 @@ def reproduce_command(
         raise InvalidInput("--address is for --engine ray; the local engine has none.")
     if label is not None and not any(name.endswith(".csv") for name in problems or ()):
         raise InvalidInput("--label is for a table of your own; name a file.csv.")
-    names = [name for given in problems or PAPER for name in (GROWTH if given == "growth" else (given,))]
-    wanted = [find_problem(name, label) for name in dict.fromkeys(names)]
+    asked = [name for given in problems or PAPER for name in (GROWTH if given == "growth" else (given,))]
+    wanted = [find_problem(name, label) for name in dict.fromkeys(asked)]
     if data is not None:
         for problem in wanted:
             if isinstance(problem.source, Dataset):

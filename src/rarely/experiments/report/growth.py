@@ -22,6 +22,7 @@ from rarely.simulation.statistics import Sample
 
 SCALING = Claim(
     "theory-1",
+    "fixed grids need a B that grows faster with T",
     "For the regret of a fine grid a fixed grid needs order √T batches and an adaptive one order log T: from T = 500 "
     "to 8000 the B that fixed grids need grows faster.",
     lambda _: [],
