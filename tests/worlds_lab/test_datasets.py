@@ -391,17 +391,24 @@ def test_every_tenth_row_of_the_original_forest_is_read(original):
 # Packed, thinned, with rows of unknown class
 
 
+TREES = b"1,7,8\n2,3,4\n2,2,2\n1,5,5\n1,6,1\n"
+"""A class and two whole numbers, of which every second row is read."""
+
+
 def test_a_packed_file_is_found_verified_and_read(tmp_path, monkeypatch):
-    packed = replace(FUNGI, packed=True)
+    packed = replace(made_up(TREES, counts=(("1", 2), ("2", 1))), packed=True, every=2)
     monkeypatch.setenv("RARELY_DATA", str(tmp_path))
-    place = put(tmp_path / "fungi" / "fungi.data.gz", gzip.compress(MUSHROOM))
-    assert located(FUNGI) is None
+    place = put(tmp_path / "fungi" / "fungi.data.gz", gzip.compress(TREES))
+    assert located(replace(packed, packed=False)) is None
     assert located(packed) == place
-    assert packed.table() == FUNGI.read(put(tmp_path / "plain" / "fungi.data"))
-    put(place, gzip.compress(MUSHROOM)[:-9])
+    plain = packed.read(put(tmp_path / "plain" / "fungi.data", TREES))
+    assert packed.table() == plain
+    assert plain.rows.tolist() == [[7, 8], [2, 2], [6, 1]]
+    assert plain.labels.tolist() == [0, 1, 0]
+    put(place, gzip.compress(TREES)[:-9])
     with pytest.raises(DataUnavailable, match="cannot be read"):
         located(packed)
-    put(place, gzip.compress(MUSHROOM + b"e,x,s,b\n"))
+    put(place, gzip.compress(TREES + b"1,1,1\n"))
     with pytest.raises(DataUnavailable, match="not the original"):
         located(packed)
 
@@ -414,9 +421,9 @@ def test_a_packed_download_is_kept_packed(server, cache):
     assert fetch(packed).read_bytes() == MUSHROOM
 
 
-def test_every_second_row_is_read_and_those_of_unknown_class_are_left_out(tmp_path):
-    lines = b"a,1\nb,2\nb,3\na,4\n?,5\nb,6\n"
-    own = made_up(lines, counts=(("a", 1), ("b", 1)))
-    table = replace(own, every=2, unknown="?").table(put(tmp_path / "fungi.data", lines))
-    assert table.rows.tolist() == [[1], [3]]
+def test_rows_of_unknown_class_are_left_out(tmp_path):
+    lines = b"a,1\nb,2\n?,5\nb,6\n"
+    own = made_up(lines, counts=(("a", 1), ("b", 2)))
+    table = replace(own, unknown="?").table(put(tmp_path / "fungi.data", lines))
+    assert table.rows.tolist() == [[1], [2], [6]]
     assert table.classes == ("a", "b")

@@ -75,17 +75,13 @@ class Table:
         return cls.of(bunch.data, bunch.target)
 
     @classmethod
-    def from_csv(
-        cls, path: str | Path, label: str | int | None = None, delimiter: str = ",", *, every: int = 1
-    ) -> Table:
+    def from_csv(cls, path: str | Path, label: str | int | None = None, delimiter: str = ",") -> Table:
         """A CSV file; `label` is the class's column, by name or number (None: the last).
 
         A first line without numbers is a header if it names a column of numbers, or if `label` is a name. A
-        column of numbers stays so, and must not lack any; any other is coded 0, 1, … in sorted order. `every` = n keeps
-        the first of each n lines, for files that are too large.
+        column of numbers stays so, and must not lack any; any other is coded 0, 1, … in sorted order.
         """
-        check_whole("every", every, 1)
-        lines = [line for _, line in read_lines(path, InvalidInput, delimiter, every)]
+        lines = [line for _, line in read_lines(path, InvalidInput, delimiter)]
         if not lines:
             raise InvalidInput(f"{path} is empty; a table needs rows.")
         header = None
@@ -101,15 +97,6 @@ class Table:
         if not numbers:
             raise InvalidInput(f"{path} has one column; a table needs the class and at least one more.")
         return cls.of(np.stack(numbers, axis=1), columns[at])
-
-    def without(self, label: str) -> Table:
-        """The table without the rows of one class.
-
-        >>> Table.of([[1.0], [2.0], [3.0]], ["?", "yes", "no"]).without("?").classes
-        ('no', 'yes')
-        """
-        names = np.array(self.classes)[self.labels]
-        return Table.of(self.rows[names != label], names[names != label])
 
     @cached_property
     def digest(self) -> str:
