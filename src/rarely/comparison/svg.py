@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -11,7 +11,9 @@ from html import escape
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8a6d00", "#56B4E9", "#000000", "#7a7a7a")
 DASHES = ("", "6 3", "2 2")
 WIDTH, HEIGHT = 340, 250
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 24, 34
+LEFT, RIGHT, TOP, BOTTOM = 46, 16, 24, 34
+DODGE = 12.0
+"""How far apart the points of one budget are drawn, in all."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def frontier(title: str, curves: Sequence[Curve], zero: float, one: float, last:
     x_ends = math.log(budgets[0]), math.log(max(budgets[-1], budgets[0] + 1))
 
     def x(batches: float) -> float:
-        return LEFT + (math.log(batches) - x_ends[0]) / (x_ends[1] - x_ends[0]) * (WIDTH - LEFT - RIGHT)
+        return LEFT + 8 + (math.log(batches) - x_ends[0]) / (x_ends[1] - x_ends[0]) * (WIDTH - LEFT - RIGHT - 8)
 
     def y(value: float) -> float:
         share = (math.log(min(max(value, low), high)) - math.log(low)) / (math.log(high) - math.log(low))
@@ -95,22 +97,24 @@ def frontier(title: str, curves: Sequence[Curve], zero: float, one: float, last:
             at = y(value)
             parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}" class="ref"/>')
             parts.append(f'<text x="{WIDTH - RIGHT}" y="{at - 3:.1f}" text-anchor="end" class="faint">{name}</text>')
-    for curve in curves:
-        parts += _curve(curve, x, y)
+    for place, curve in enumerate(curves):
+        # A few points to the side of each other, so that intervals do not hide one another.
+        shift = DODGE * (place - (len(curves) - 1) / 2) / max(len(curves) - 1, 1)
+        parts += _curve(curve, [x(batches) + shift for batches in curve.budgets], y)
     return _figure(f"{title}: regret against the number of versions", parts, WIDTH, HEIGHT)
 
 
-def _curve(curve: Curve, x, y) -> list[str]:  # type: ignore[no-untyped-def]
+def _curve(curve: Curve, at: Sequence[float], y: Callable[[float], float]) -> list[str]:
     style = curve.style
-    points = " ".join(f"{x(b):.1f},{y(v):.1f}" for b, v in zip(curve.budgets, curve.means, strict=True))
+    points = " ".join(f"{x:.1f},{y(v):.1f}" for x, v in zip(at, curve.means, strict=True))
     parts = [
         f'<polyline points="{points}" fill="none" stroke="{style.colour}" stroke-width="1.5"{_dashed(style.dash)}/>'
     ]
-    for b, v, low, high in zip(curve.budgets, curve.means, curve.lows, curve.highs, strict=True):
+    for x, v, low, high in zip(at, curve.means, curve.lows, curve.highs, strict=True):
         if math.isfinite(low) and math.isfinite(high):
-            ends = f'x1="{x(b):.1f}" x2="{x(b):.1f}" y1="{y(low):.1f}" y2="{y(high):.1f}"'
+            ends = f'x1="{x:.1f}" x2="{x:.1f}" y1="{y(low):.1f}" y2="{y(high):.1f}"'
             parts.append(f'<line {ends} stroke="{style.colour}" stroke-width="1" opacity=".45"/>')
-        parts.append(marker(style, x(b), y(v)))
+        parts.append(marker(style, x, y(v)))
     return parts
 
 
