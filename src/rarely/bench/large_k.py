@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ SEEN, FEW = 60, 10
 
 def makers(dim: int, hidden: int) -> dict[str, Callable[[], Policy]]:
     """The policies that are measured."""
-    neural = {"dim": dim, "schedule": OnDemand(), "hidden": hidden, "seed": 0}
+    neural: dict[str, Any] = {"dim": dim, "schedule": OnDemand(), "hidden": hidden, "seed": 0}
     return {
         "LinUCB": lambda: LinUCB(dim, OnDemand(), seed=0),
         "LinTS": lambda: LinTS(dim, OnDemand(), beta=0.3, seed=0),
