@@ -73,7 +73,10 @@ class Auto(Delegating):
         horizon = self._limit.horizon
         if horizon is not None:
             leaves = self._parameters if self._limit.allows("primal", 0) else horizon
-            self._limit.check_rounds("dual", min(horizon, max(leaves, ahead), self._dual_rounds))
+            lasts = self._dual_rounds
+            if self.latency is not None and self.latency.arms is None:  # no decision has less than one arm
+                lasts = self.latency.among(1).dual_rounds(self._widths)
+            self._limit.check_rounds("dual", min(horizon, max(leaves, ahead), lasts))
         return Dual(self._widths, self._ridge, self._limit)
 
     @property
