@@ -32,8 +32,10 @@ class StudySettings:
             raise InvalidStudy(f"rewards must be a RewardRule; got {self.rewards!r}.")
         if self.blocks is not None and not isinstance(self.blocks, ArmBlocks):
             raise InvalidStudy(f"blocks must be an ArmBlocks, which makes contexts of a row; got {self.blocks!r}.")
-        if self.blocks is not None and self.blocks.features is not None:
-            raise InvalidStudy("blocks of a study must have no features of the arms; give whole contexts instead.")
+        if self.blocks is not None and (self.blocks.features is not None or self.blocks.arms is None):
+            raise InvalidStudy(
+                "blocks of a study must have a number of arms, and no features of the arms; give whole contexts instead."
+            )
         if self.blocks is not None and self.arms is not None and len(self.arms) != self.blocks.arms:
             raise InvalidStudy(f"blocks are for {self.blocks.arms} arms; arms names {len(self.arms)}.")
         if self.control is not None and self.control not in (self.arms or ()):
