@@ -34,7 +34,7 @@ class StudySettings:
             raise InvalidStudy(f"blocks must be an ArmBlocks, which makes contexts of a row; got {self.blocks!r}.")
         if self.blocks is not None and (self.blocks.features is not None or self.blocks.arms is None):
             raise InvalidStudy(
-                "blocks of a study must have a number of arms, and no features of the arms; give whole contexts instead."
+                "blocks of a study must have a number of arms and no features of arms; give whole contexts instead."
             )
         if self.blocks is not None and self.arms is not None and len(self.arms) != self.blocks.arms:
             raise InvalidStudy(f"blocks are for {self.blocks.arms} arms; arms names {len(self.arms)}.")
