@@ -86,7 +86,7 @@ def _decide_new(
 
 
 def _shadow(session: Session, tables: Tables, stage: int, questions: list[Question]) -> Array | None:
-    """What the shadow version would draw from. Whatever goes wrong with it must not change or delay the answer."""
+    """What the shadow version would draw from. Whatever goes wrong with it must not change the answer."""
     if session.position.shadow is not None:
         with suppress(Exception):
             shadow = session.shadow(tables)

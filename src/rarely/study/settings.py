@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from rarely.core.errors import InvalidInput
 from rarely.core.inputs.arm_blocks import ArmBlocks
 from rarely.study.errors import BrokenStudy, InvalidStudy
@@ -79,6 +81,8 @@ def read_arms(arms: Any) -> tuple[str, ...] | None:
         return None
     if isinstance(arms, int) and not isinstance(arms, bool) and arms >= 1:
         return tuple(map(str, range(arms)))
+    if isinstance(arms, np.ndarray):
+        arms = arms.tolist()
     if isinstance(arms, str) or not isinstance(arms, Sequence) or not arms:
         raise InvalidStudy(f"arms must be a list of names, or how many there are; got {arms!r}.")
     names = tuple(check_id(name, "the name of an arm") for name in arms)
