@@ -102,7 +102,7 @@ def test_an_interrupted_training_leaves_the_study_as_it_was(make, monkeypatch, e
     def interrupted(job):
         raise error
 
-    monkeypatch.setattr("rarely.study.study.train", interrupted)
+    monkeypatch.setattr("rarely.study.governing.train", interrupted)
     with pytest.raises(error):
         study.update()
     monkeypatch.undo()
