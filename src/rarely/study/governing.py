@@ -1,4 +1,4 @@
-"""The versions of a study: trained, published, approved, rolled back; each call is an event with its actor and reason."""
+"""The versions of a study: trained, published, approved, rolled back; each is an event with its actor and reason."""
 
 from __future__ import annotations
 

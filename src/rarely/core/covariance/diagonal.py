@@ -69,6 +69,28 @@ class Diagonal:
         self.rounds += count
         self.log_det = float(proposal.log_dets[count - 1])
 
+    def take_over(self, past: Factors, jitters: int, frozen: int = 0) -> None:
+        """Become the diagonals of a form that has these features: all of them, and the first as the frozen one."""
+        for rows in (past[:frozen], past[frozen:]):
+            pairs = zip(rows.inputs, rows.signals, self._running, strict=True)
+            self._running = tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
+            self.rounds += len(rows)
+            self.log_det = self._log_det_of(self._running)
+            if self.rounds == frozen:
+                self.freeze()
+
+    def take_part(self, running: Array, frozen: Array, rounds: int, jitters: int) -> None:
+        """Become the diagonals of these matrices."""
+        for matrix in (frozen, running):
+            diagonal, start, layers = np.diagonal(matrix), 0, []
+            for z in self._running:
+                layers.append(np.maximum(diagonal[start : start + z.size].reshape(z.shape), self.ridge))
+                start += z.size
+            self._running, self.log_det = tuple(layers), self._log_det_of(tuple(layers))
+            if matrix is frozen:
+                self.freeze()
+        self.rounds = rounds
+
     def freeze(self, ahead: int = 0) -> None:
         self._frozen, self.frozen_log_det = self._running, self.log_det
 

@@ -28,11 +28,11 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, radius_at
 from rarely.core.choice.random_stream import Seeded
 from rarely.core.choice.rules import ChoiceRule
-from rarely.core.covariance import Kind, Sketch
-from rarely.core.errors import InvalidContexts, InvalidInput, check_choice
+from rarely.core.covariance import Kind, Latency, Sketch, warn_of_sketch
+from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
-from rarely.core.inputs.history import History
+from rarely.core.inputs.history import History, Late
 from rarely.core.inputs.rewards import read_log
 from rarely.core.policies.clock import BatchClock
 from rarely.core.policies.deciding import decide, rounds_at_once
@@ -57,7 +57,10 @@ from rarely.core.types import Array, Arrays, Decision
 
 Ties = Literal["lowest", "random"]
 WithinBatch = Literal["frozen", "running"]
-_CHANGES = ("select", "observe", "update", "adopt", "extend_budget")
+HistoryLimit = int | Literal["auto"] | None
+DEFAULT_HISTORY = 24_000_000
+"""Bytes of past rounds that "auto" allows: a file then stays below 30 MB."""
+_CHANGES = ("select", "observe", "update", "adopt", "extend_budget", "compact")
 """Methods that change a policy."""
 
 
@@ -77,6 +80,8 @@ class Policy(Upkeep, ABC):
         memory_limit: int,
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch = "frozen",
+        history_limit: HistoryLimit = None,
+        latency: Latency | None = None,
         maker: Callable[..., CovarianceMaker] = CovarianceMaker,
     ) -> None:
         if not isinstance(schedule, Schedule):
@@ -84,7 +89,11 @@ class Policy(Upkeep, ABC):
         check_forgetting(forgetting)
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
-        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon)
+        warn_of_sketch(covariance)
+        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon, latency)
+        if history_limit is not None and history_limit != "auto":
+            check_whole("history_limit", history_limit, 1)
+        self._history_limit = DEFAULT_HISTORY if history_limit == "auto" else history_limit
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
@@ -188,10 +197,12 @@ class Policy(Upkeep, ABC):
     def fingerprint(self) -> str:
         """A SHA-256 over settings and state: equal for equal policies, in every process and after every file.
 
-        The lives of the policy (see `Decision.life`) are no part of it, nor are the names of the loops that trained.
+        The lives of the policy (see `Decision.life`) are no part of it, nor are the names of the loops that trained and
+        the speed of the machine.
         """
         header, arrays = self._content()
         header["updates"] = [{k: v for k, v in update.items() if k != "loops"} for update in header["updates"]]
+        header["covariance"] = {name: value for name, value in header["covariance"].items() if name != "latency"}
         header["history"] = {name: value for name, value in header["history"].items() if name != "lives"}
         digest = hashlib.sha256(json.dumps(header, sort_keys=True, default=archive.plain).encode())
         for name, array in sorted(arrays.items()):
@@ -252,7 +263,13 @@ class Policy(Upkeep, ABC):
     # --- learning
 
     def observe(
-        self, decision: Decision | None = None, rewards: Any = None, *, rounds: Any = None, ids: Any = None
+        self,
+        decision: Decision | None = None,
+        rewards: Any = None,
+        *,
+        rounds: Any = None,
+        ids: Any = None,
+        late: Late = "raise",
     ) -> None:
         """Tell rewards: of a decision, whole or sliced; now, later, in any order.
 
@@ -260,6 +277,9 @@ class Policy(Upkeep, ABC):
         in a crash. Where the decision itself is not at hand, `ids=` takes what `decision.id` gave, which is as safe and
         survives a restart. `rounds=` takes bare round numbers: nothing is compared, and after a crash the number of
         a lost decision belongs to a later one, so use it only where that cannot happen.
+
+        A reward whose round was dropped (see `compact`) is refused with `DroppedRound`; with `late="count"` it is left
+        out and counted in `history.late`.
         """
         if decision is not None and not isinstance(decision, Decision):
             raise InvalidInput(
@@ -268,14 +288,15 @@ class Policy(Upkeep, ABC):
             )
         if sum(given is not None for given in (decision, rounds, ids)) != 1:
             raise InvalidInput("observe takes one of decision, rounds= and ids=, and the rewards that belong to it.")
+        check_choice("late", late, Late)
         with self._alone():
             state = self._state
             if decision is not None:
-                history = state.history.with_rewards_of(decision, rewards)
+                history = state.history.with_rewards_of(decision, rewards, late=late)
             elif ids is not None:
-                history = state.history.with_rewards_by_id(ids, rewards)
+                history = state.history.with_rewards_by_id(ids, rewards, late=late)
             else:
-                history = state.history.with_rewards(rounds, rewards)
+                history = state.history.with_rewards(rounds, rewards, late=late)
             self._state = replace(state, history=history)
 
     def update(self, *, force: bool = False, progress: Progress | None = None) -> UpdateRecord:
@@ -292,7 +313,9 @@ class Policy(Upkeep, ABC):
         `prepare_update`.
         """
         with self._alone():
-            after, record = update(self._state, self._maker, self._beta, force=force, progress=progress)
+            after, record = update(
+                self._state, self._maker, self._beta, force=force, progress=progress, limit=self._history_limit
+            )
             log_update(type(self).__name__, record)
             self._state = after
         return record
