@@ -81,7 +81,7 @@ class KernelLearner(ScaledLearner):
         samples = TrainingSet.of(history, ready.scale, rewards=self.standardise_rewards)
         if samples.overflow:
             return FitResult(self, samples.overflow)
-        _, x, y, weights, scale = samples
+        x, y, weights, scale = samples.contexts, samples.rewards, samples.weights, samples.scale
         rescaled = self.scale.changed_columns(ready.scale)
         if not len(y):
             return FitResult(ready, basis=ready if rescaled else None, rescaled=rescaled)
@@ -134,7 +134,7 @@ class KernelLearner(ScaledLearner):
             saved.require((step is not None) == stepped, "step must be there after a training in steps, and only then")
             return replace(
                 self,
-                scale=self.scale.restored(saved, len(history), trained=trained),
+                scale=self.scale.restored(saved, history.total, trained=trained),
                 points=points,
                 coefficients=saved.array("coefficients", (len(points),)),
                 rewards=RewardScale.restored(saved, fitted=len(points) > 0 and self.standardise_rewards),
@@ -160,7 +160,7 @@ class KernelCovarianceMaker(CovarianceMaker):
 
     kernel: NTK
 
-    def empty(self, widths: Widths, ahead: int = 0) -> Covariance:
+    def empty(self, widths: Widths, ahead: int = 0, rows: int = 0) -> Covariance:
         limit = Limit(widths, self.memory_limit, self.horizon)
         limit.check_rounds("dual", self.horizon or 0)
         return Dual(widths, self.ridge, limit, partial(inner_products, self.kernel))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from rarely.core.errors import check_whole
 
-Kind = Literal["auto", "dual", "primal", "diagonal", "last_layer", "sketched"]
+Kind = Literal["auto", "exact", "dual", "primal", "diagonal", "last_layer", "sketched"]
 
 
 @dataclass(frozen=True, slots=True)

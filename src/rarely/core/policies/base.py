@@ -28,33 +28,43 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, radius_at
 from rarely.core.choice.random_stream import Seeded
 from rarely.core.choice.rules import ChoiceRule
-from rarely.core.covariance import Covariance, ErrorBound, Kind, Sketch
-from rarely.core.errors import InvalidContexts, InvalidInput, check_choice
+from rarely.core.covariance import Kind, Latency, Sketch
+from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
-from rarely.core.inputs.history import History
+from rarely.core.inputs.history import History, Late
 from rarely.core.inputs.rewards import read_log
 from rarely.core.policies.clock import BatchClock
 from rarely.core.policies.deciding import decide, rounds_at_once
 from rarely.core.policies.exclusive import alone
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.learner import Learner
+from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
+from rarely.core.policies.presentation import policy_table
 from rarely.core.policies.saved_state import content_of, restored_state
 from rarely.core.policies.scored_arms import Scores, concatenated
+from rarely.core.policies.settings import decoded
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.policies.updating import start_from_log, update
+from rarely.core.policies.upkeep import Upkeep
 from rarely.core.saving import archive
 from rarely.core.saving.fields import Fields
 from rarely.core.schedules import Budget, Schedule, schedule_from
+from rarely.core.training.progress import Progress
 from rarely.core.types import Array, Arrays, Decision
 
 Ties = Literal["lowest", "random"]
 WithinBatch = Literal["frozen", "running"]
+HistoryLimit = int | Literal["auto"] | None
+DEFAULT_HISTORY = 24_000_000
+"""Bytes of past rounds that "auto" allows: a file then stays below 30 MB."""
+_CHANGES = ("select", "observe", "update", "adopt", "extend_budget", "compact")
+"""Methods that change a policy."""
 
 
-class Policy(ABC):
+class Policy(Upkeep, ABC):
     """A contextual bandit whose policy is frozen between updates, of which there are few."""
 
     def __init__(
@@ -70,6 +80,8 @@ class Policy(ABC):
         memory_limit: int,
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch = "frozen",
+        history_limit: HistoryLimit = None,
+        latency: Latency | None = None,
         maker: Callable[..., CovarianceMaker] = CovarianceMaker,
     ) -> None:
         if not isinstance(schedule, Schedule):
@@ -77,7 +89,10 @@ class Policy(ABC):
         check_forgetting(forgetting)
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
-        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon)
+        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon, latency)
+        if history_limit is not None and history_limit != "auto":
+            check_whole("history_limit", history_limit, 1)
+        self._history_limit = DEFAULT_HISTORY if history_limit == "auto" else history_limit
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
@@ -114,9 +129,62 @@ class Policy(ABC):
 
     # --- identity
 
-    def __repr__(self) -> str:
-        stands = f"version {self.version}, round {self.round}, {self.missing} rewards missing"
-        return f"<{type(self).__name__}: {stands}{', due' if self.due else ''}>"
+    def _repr_html_(self) -> str:
+        budget = self._state.clock.budget
+        most = "no limit" if budget.batches is None else f"at most {budget.batches}"
+        planned = budget.ahead(self.round) or "when the schedule ends the batch"
+        coming = "none, the budget is spent" if budget.spent(self.version) else planned
+        facts = [
+            ("version", f"{self.version} ({most} versions)"),
+            ("rounds decided", f"{self.round}"),
+            ("rewards missing", f"{self.missing}"),
+            ("next update", "due now" if self.due else coming),
+            ("covariance", self.covariance),
+        ]
+        return policy_table(type(self).__name__, facts, self.updates)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments by name, as scikit-learn's estimators have them; `deep` changes nothing.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> LinUCB(dim=2, beta=0.5).get_params()["beta"]
+        0.5
+        """
+        given = self.settings()
+        if "beta" in given:
+            given["beta"] = self._beta  # a function has no description
+        return dict(zip(given, decoded(**given), strict=True))
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of a policy that has not decided yet; returns the policy.
+
+        Raises
+        ------
+        InvalidInput
+            If a name is none of the constructor's, or if a round was decided or a log was learned.
+        """
+        with self._alone():
+            if self.round or self.updates:
+                raise InvalidInput(
+                    f"set_params changes a policy before its first round; this one has decided {self.round} rounds "
+                    f"and has {len(self.updates)} updates on record. Make a new policy with the arguments you want."
+                )
+            known = self.get_params()
+            if unknown := sorted(params.keys() - known.keys()):
+                raise InvalidInput(f"{unknown[0]} is no argument of {type(self).__name__}: {', '.join(sorted(known))}.")
+            make: Any = type(self)
+            fresh = make(**known | params)
+            kept = {name: self.__dict__[name] for name in ("_caller", "_life")}
+            self.__dict__ = fresh.__dict__ | kept
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """A policy with the same arguments and no history, for `sklearn.base.clone`."""
+        make: Any = type(self)
+        clone: Self = make(**self.get_params())
+        return clone
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -128,10 +196,12 @@ class Policy(ABC):
     def fingerprint(self) -> str:
         """A SHA-256 over settings and state: equal for equal policies, in every process and after every file.
 
-        The lives of the policy (see `Decision.life`) are no part of it, nor are the names of the loops that trained.
+        The lives of the policy (see `Decision.life`) are no part of it, nor are the names of the loops that trained and
+        the speed of the machine.
         """
         header, arrays = self._content()
         header["updates"] = [{k: v for k, v in update.items() if k != "loops"} for update in header["updates"]]
+        header["covariance"] = {name: value for name, value in header["covariance"].items() if name != "latency"}
         header["history"] = {name: value for name, value in header["history"].items() if name != "lives"}
         digest = hashlib.sha256(json.dumps(header, sort_keys=True, default=archive.plain).encode())
         for name, array in sorted(arrays.items()):
@@ -151,85 +221,9 @@ class Policy(ABC):
         self.__dict__.update(state)
         self._begin_life()
 
-    @property
-    def dim(self) -> int:
-        """Numbers in a context."""
-        return self._learner.dim
-
-    @property
-    def schedule(self) -> Schedule:
-        """The schedule, under its budget."""
-        return self._state.clock.budget
-
-    @property
-    def version(self) -> int:
-        """The frozen policy in use, 0 … B−1."""
-        return self._state.clock.version
-
-    @property
-    def round(self) -> int:
-        """Rounds decided so far; the next decision is round + 1."""
-        return self._state.history.rounds
-
-    @property
-    def due(self) -> bool:
-        """Whether the schedule has ended the batch; stays so until `update`."""
-        return self._state.clock.due
-
-    @property
-    def log_det(self) -> float:
-        """log det Z_t − log det λI of the running Z."""
-        return self._covariance.log_det
-
-    @property
-    def beta(self) -> float:
-        """The radius of the version in use."""
-        return self._state.frozen.radius
-
-    @property
-    def covariance(self) -> str:
-        """The form of Z in use."""
-        return self._covariance.kind
-
-    @property
-    def error_bound(self) -> ErrorBound | None:
-        """How far bonuses² and log det can be from those of the full Z; None where no bound is known.
-
-        A sketch works it out when asked, in about the time of an update of its matrix.
-        """
-        return self._covariance.error_bound
-
-    @property
-    def jitters(self) -> int:
-        """How often rounding had to be mended; see `JitterWarning`."""
-        return self._covariance.jitters
-
-    @property
-    def missing(self) -> int:
-        """Rounds whose rewards are not in."""
-        return self._state.history.missing
-
-    @property
-    def history(self) -> History:
-        """Chosen contexts, arms, versions and rewards, as they stand now."""
-        return self._state.history
-
-    @property
-    def updates(self) -> tuple[UpdateRecord, ...]:
-        """What is on record about each update, rejected ones too; first about version 0, if a log trained it."""
-        return self._state.updates
-
-    @property
-    def _learner(self) -> Learner:
-        return self._state.frozen.learner
-
-    @property
-    def _covariance(self) -> Covariance:
-        return self._state.frozen.covariance
-
     def _alone(self) -> AbstractContextManager[None]:
         """A call that changes the policy, refused at once while another one is under way."""
-        return alone(self, self._caller, (Policy.select, Policy.observe, Policy.update))
+        return alone(self, self._caller, [getattr(Policy, name) for name in _CHANGES])
 
     # --- deciding
 
@@ -268,7 +262,13 @@ class Policy(ABC):
     # --- learning
 
     def observe(
-        self, decision: Decision | None = None, rewards: Any = None, *, rounds: Any = None, ids: Any = None
+        self,
+        decision: Decision | None = None,
+        rewards: Any = None,
+        *,
+        rounds: Any = None,
+        ids: Any = None,
+        late: Late = "raise",
     ) -> None:
         """Tell rewards: of a decision, whole or sliced; now, later, in any order.
 
@@ -276,6 +276,9 @@ class Policy(ABC):
         in a crash. Where the decision itself is not at hand, `ids=` takes what `decision.id` gave, which is as safe and
         survives a restart. `rounds=` takes bare round numbers: nothing is compared, and after a crash the number of
         a lost decision belongs to a later one, so use it only where that cannot happen.
+
+        A reward whose round was dropped (see `compact`) is refused with `DroppedRound`; with `late="count"` it is left
+        out and counted in `history.late`.
         """
         if decision is not None and not isinstance(decision, Decision):
             raise InvalidInput(
@@ -284,17 +287,18 @@ class Policy(ABC):
             )
         if sum(given is not None for given in (decision, rounds, ids)) != 1:
             raise InvalidInput("observe takes one of decision, rounds= and ids=, and the rewards that belong to it.")
+        check_choice("late", late, Late)
         with self._alone():
             state = self._state
             if decision is not None:
-                history = state.history.with_rewards_of(decision, rewards)
+                history = state.history.with_rewards_of(decision, rewards, late=late)
             elif ids is not None:
-                history = state.history.with_rewards_by_id(ids, rewards)
+                history = state.history.with_rewards_by_id(ids, rewards, late=late)
             else:
-                history = state.history.with_rewards(rounds, rewards)
+                history = state.history.with_rewards(rounds, rewards, late=late)
             self._state = replace(state, history=history)
 
-    def update(self, *, force: bool = False) -> UpdateRecord:
+    def update(self, *, force: bool = False, progress: Progress | None = None) -> UpdateRecord:
         """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.
 
         A training that made things worse is rejected: no version is spent, the frozen policy stays, the
@@ -302,9 +306,16 @@ class Policy(ABC):
         an update is due and no reward came since the last; an update that is not due is then refused. With `force` it
         takes place: the bonuses then know the rounds since, and a policy that tunes itself judges its candidates by
         further held-out rewards.
+
+        `progress` is called with a fraction from 0 to 1, which never falls, and a phase: "training", "covariance" or
+        "done". It may raise, as an interrupt does: then nothing has changed. To go on deciding meanwhile, see
+        `prepare_update`.
         """
         with self._alone():
-            after, record = update(self._state, self._maker, self._beta, force=force)
+            after, record = update(
+                self._state, self._maker, self._beta, force=force, progress=progress, limit=self._history_limit
+            )
+            log_update(type(self).__name__, record)
             self._state = after
         return record
 
