@@ -31,7 +31,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import rarely
-from rarely import ArmBlocks, AtRounds, BatchNeuralUCB, LinUCB, Mixture, Roster
+from rarely import ArmBlocks, BatchNeuralUCB, LinUCB, Mixture, OnDemand, Roster
 from rarely.worlds import Day, Recommender
 
 SAMPLE = 2000
@@ -59,7 +59,7 @@ class Player(Protocol):
 
 def policies(days: int, daily: int) -> dict[str, Callable[..., rarely.Policy]]:
     """Makers of the policies of this package."""
-    nights = AtRounds([daily * (day + 1) for day in range(days)])
+    nights = OnDemand(horizon=days * daily)
 
     def neural(**own: Any) -> Callable[..., rarely.Policy]:
         return lambda **settings: BatchNeuralUCB(schedule=nights, **own, **settings)
@@ -113,7 +113,7 @@ class Ours:
     def night(self) -> dict[str, Any]:
         record = self.policy.update()
         told = {"accepted": record.accepted, "samples": record.samples, "steps": record.steps, "skip": record.skip}
-        return told | {"beta": record.beta, "covariance": record.covariance, "tuning": record.tuning}
+        return told | {"beta": record.beta, "covariance": record.covariance, "trained": record.trained}
 
     def save(self, path: Path) -> None:
         path.with_suffix(".json").write_text(json.dumps(self.roster.describe()), encoding="utf-8")

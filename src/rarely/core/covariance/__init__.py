@@ -13,7 +13,14 @@ from rarely.core.covariance.latency import Latency, rates
 from rarely.core.covariance.primal import Primal
 from rarely.core.covariance.protocol import FAR, Candidates, Covariance, ErrorBound, Proposal
 from rarely.core.covariance.sketch.nystrom import Sketched
-from rarely.core.covariance.sketch_settings import DEFAULT_SKETCH, Kind, Sketch, describe_form, form_from
+from rarely.core.covariance.sketch_settings import (
+    DEFAULT_SKETCH,
+    Kind,
+    Sketch,
+    describe_form,
+    form_from,
+    warn_of_sketch,
+)
 
 FORMS: dict[str, Callable[[Widths, float, Limit], Covariance]] = {
     "dual": Dual,
@@ -51,4 +58,5 @@ __all__ = [
     "price",
     "prices",
     "rates",
+    "warn_of_sketch",
 ]

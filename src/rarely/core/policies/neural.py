@@ -55,8 +55,8 @@ class BatchNeuralUCB(Policy):
         A `Training`: steps, step size, a linear path beside the network, warm start; or a number of steps.
     covariance
         "auto" (the cheaper of the exact forms while it keeps to `latency`), "exact" (the cheaper of them always),
-        "dual" (t×t), "primal" (p×p), or one of the approximations "sketched" (r×r; a `Sketch` sets r), "diagonal" and
-        "last_layer".
+        "dual" (t×t), "primal" (p×p), or one of the approximations "last_layer" and "diagonal"; "sketched", or a
+        `Sketch`, is deprecated.
     preset
         "practical" scales contexts from the first round on, and again at an update when the data have left their
         scale; it appends a constant, standardises rewards and trains in float32. "paper" is the printed algorithm:
@@ -249,6 +249,9 @@ class BatchNeuralUCB(Policy):
 
     def _rule(self, ties: Ties) -> ChoiceRule:
         return UpperConfidence(draws=ties == "random")
+
+    def _set(self, **changes: Any) -> None:
+        self._settings = self._settings | changes
 
     @property
     def network(self) -> Network:
