@@ -24,6 +24,7 @@ from rarely.experiments.store import Store
 from rarely.simulation.parallel import side_by_side
 from rarely.simulation.play import play
 from rarely.simulation.provenance import code_fingerprint, reset_peak_memory
+from rarely.simulation.writing import make_folder, writing
 from rarely.worlds import Rounds, World
 
 try:
@@ -117,7 +118,7 @@ def reproduce(
     `refused` hears of files that are no record, or a changed one, `started` which cells are to be played, `finished`
     what came of each. One cell of every kind comes first, so that it is soon known how long all of them take.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     store, failures = Store(out), []
     with _only_here(out):
         todo = measured_first(store.missing(cells, replace=replace, refused=refused))
@@ -144,7 +145,9 @@ def _only_here(folder: Path) -> Iterator[None]:
     if fcntl is None:  # Windows: two runs in one folder would repeat work, and spoil nothing
         yield
         return
-    with open(folder / ".lock", "wb") as file:
+    with writing(folder / ".lock"):
+        lock = open(folder / ".lock", "wb")  # noqa: SIM115
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
