@@ -54,6 +54,7 @@ from rarely.core.policies import (
 from rarely.core.policies.base import Policy
 from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.life_cost import LifeCost
+from rarely.core.policies.presets import Preset, Training
 from rarely.core.policies.scored_arms import Scores
 from rarely.core.policies.snapshot import load
 from rarely.core.policies.update_job import UpdateJob, UpdateResult
@@ -120,6 +121,7 @@ __all__ = [
     "Policy",
     "PolicyBusy",
     "PolicyEvent",
+    "Preset",
     "Price",
     "RarelyError",
     "Roster",
@@ -134,6 +136,7 @@ __all__ = [
     "StaleUpdate",
     "TheoremRadius",
     "TooExpensive",
+    "Training",
     "TrainingRejected",
     "Uniform",
     "UnknownArm",

@@ -26,11 +26,11 @@ AT_ONCE = 2**26
 """Bytes of contexts that are made at once."""
 OURS = ("dim", "schedule", "seed", "context_scale", "intercept")
 PLAIN: dict[PolicyName, dict[str, Any]] = {
-    "neural": {"hidden": 64, "steps": 100, "ridge": 0.01, "depth": 2},
+    "neural": {"hidden": 64, "training": 100, "ridge": 0.01, "depth": 2},
     "default": {},
     "linear": {"ridge": 1.0},
 }
-TUNED = ("steps", "skip", "step_size")
+TUNED = ("training", "steps", "skip", "step_size")
 """What the default policy chooses itself."""
 
 Item = TypeVar("Item")
@@ -52,8 +52,8 @@ class Maker:
         check_choice("policy", self.policy, PolicyName)
         if ours := [name for name in OURS if name in self.settings]:
             raise InvalidInput(f"settings must leave {', '.join(OURS)} to the planner; got {ours[0]}.")
-        if self.policy == "default" and (set_by_hand := [name for name in TUNED if name in self.settings]):
-            raise InvalidInput(f'policy "default" chooses {set_by_hand[0]} itself; use policy "neural" to set it.')
+        if self.policy == "default" and any(name in self.settings for name in TUNED):
+            raise InvalidInput('policy "default" chooses its training itself; use policy "neural" to set the steps.')
         object.__setattr__(self, "settings", PLAIN[self.policy] | dict(self.settings))
         check_positive("ridge", self.settings.get("ridge", 0.01), "because Z_1 = ridge·I is inverted")
         if not 1e-12 <= self.ridge <= 1e12:

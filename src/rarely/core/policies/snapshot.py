@@ -12,6 +12,7 @@ import numpy as np
 from rarely.core.choice.confidence_radius import FUNCTION, Beta
 from rarely.core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely.core.policies.base import Policy
+from rarely.core.policies.renamed import grouped_settings
 from rarely.core.policies.settings import decoded
 from rarely.core.saving import archive
 from rarely.core.saving.fields import Fields, shortened
@@ -66,13 +67,15 @@ def _restored(found: archive.Archive, beta: Beta | None) -> Any:
     own = kinds[name].__module__.startswith("rarely.")
     if own:
         _check_sizes(Fields("settings", settings, {}), found.arrays)
+    settings = grouped_settings(settings)
     given = _read_settings(settings, beta)
     if own and saved.format == 1 and name != "Uniform":
         given["within_batch"] = "frozen"  # version 0.1 had nothing else
     if own and saved.format < 3 and "memory_limit" in given and name != "KernelUCB":
         given["history_limit"] = None  # earlier versions dropped nothing,
         if "hidden" in given:
-            given["latency"] = None  # and were exact unless they were told otherwise
+            given["latency"] = None  # were exact unless they were told otherwise,
+            given["training_rows"] = "all"  # and trained on all that they knew
     policy = kinds[name](**given)
     if own:
         _check_settings(saved, settings, policy.settings())
