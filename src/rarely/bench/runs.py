@@ -35,7 +35,7 @@ def one_file(tell: Tell, *, rounds: int = 2000, hidden: int = 200, path: Path = 
 
     def ours(preset: PresetName, play_on: PlayOn) -> float:
         schedule = DeterminantTrigger(horizon=rounds, batches=40, log_ratio=40.0)
-        runs = [BatchNeuralUCB(10, schedule, seed=0, preset=preset, **settings) for _ in range(3)]
+        runs = [BatchNeuralUCB(10, schedule, seed=0, preset=preset, covariance="exact", **settings) for _ in range(3)]
         return median(seconds_of(partial(play_on, policy, world, rounds)) for policy in runs)
 
     def progress(t: int, _: int) -> None:

@@ -1,4 +1,4 @@
-"""The command line: reproduce · report · plan · study · data · bench · doctor. The only package that prints.
+"""The command line: reproduce · report · compare · plan · study · data · bench · doctor. The only package that prints.
 
 What takes long to import (Matplotlib, the benchmarks) is imported by the command that needs it, after its first line.
 """
@@ -11,6 +11,7 @@ import typer
 
 from rarely import __version__
 from rarely.cli.bench import bench_command
+from rarely.cli.compare import compare_command
 from rarely.cli.console import console
 from rarely.cli.data import data_command
 from rarely.cli.doctor import doctor_command
@@ -46,6 +47,7 @@ def main(
 # In the order of the help.
 app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
+app.command("compare")(compare_command)
 app.command("plan")(plan_command)
 app.add_typer(study_app, name="study")
 app.command("data")(data_command)

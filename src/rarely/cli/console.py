@@ -15,7 +15,6 @@ from rich.markup import escape
 from rarely import build_info
 from rarely.core import native
 from rarely.core.errors import RarelyError
-from rarely.experiments.records import Refusal
 
 if TYPE_CHECKING:
     from rarely.doctor import Finding
@@ -73,7 +72,7 @@ def say_loops() -> None:
         )
 
 
-def say_refused(refused: Sequence[Refusal], consequence: str) -> None:
+def say_refused(refused: Sequence[object], consequence: str) -> None:
     """How many files are refused, which, and why."""
     files = "1 file" if len(refused) == 1 else f"{len(refused)} files"
     error_console.print(f"[red]refused:[/red] {files} in records; {consequence}")

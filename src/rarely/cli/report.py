@@ -14,6 +14,7 @@ from rich.progress import (
     TextColumn,
 )
 
+from rarely.cli.compare import make_leaderboard
 from rarely.cli.console import console, guarded, say_refused
 from rarely.experiments.report.claims import PRINTED_ROUNDS
 from rarely.experiments.report.tables import tally
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @guarded
 def report_command(
-    folder: Annotated[Path, typer.Argument(help="A folder that reproduce wrote.")] = Path("out"),
+    folder: Annotated[Path, typer.Argument(help="A folder that reproduce or compare wrote.")] = Path("out"),
     markdown: Annotated[Path | None, typer.Option(help="Also write claims and tables to this file.")] = None,
 ) -> None:
     """Draw figures, judge claims and write the report again, from the records alone.
@@ -36,6 +37,12 @@ def report_command(
     - `rarely report out`
     - `rarely report out --markdown results.md` — the claims and tables as Markdown too
     """
+    from rarely.comparison.store import is_comparison
+
+    if is_comparison(folder):
+        if make_leaderboard(folder, markdown):
+            raise typer.Exit(1)
+        return
     written = make_report(folder)
     if markdown is not None:
         from rarely.experiments.report.writer import write_markdown

@@ -14,7 +14,7 @@ from rarely.cli.progress import play
 from rarely.cli.report import make_report
 from rarely.core.errors import InvalidInput, check_choice
 from rarely.core.policies.presets import PresetName
-from rarely.experiments.catalogue import PAPER, configurations
+from rarely.experiments.catalogue import GROWTH, PAPER, configurations
 from rarely.experiments.config import PRESETS, Problem
 from rarely.experiments.problems import find_problem
 from rarely.experiments.queue import plan_cells
@@ -30,7 +30,8 @@ def reproduce_command(
         list[str] | None,
         typer.Argument(
             help="cosine, quadratic, mushroom, magic (all four where none is named); second readings cosine-sd, "
-            "quadratic-sd, magic-m400; a table of your own as file.csv, or sklearn:digits."
+            "quadratic-sd, magic-m400; growth, one problem at five lengths; a table of your own as file.csv, or "
+            "sklearn:digits."
         ),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 10,
@@ -68,7 +69,8 @@ def reproduce_command(
         raise InvalidInput("--address is for --engine ray; the local engine has none.")
     if label is not None and not any(name.endswith(".csv") for name in problems or ()):
         raise InvalidInput("--label is for a table of your own; name a file.csv.")
-    wanted = [find_problem(name, label) for name in dict.fromkeys(problems or PAPER)]
+    asked = [name for given in problems or PAPER for name in (GROWTH if given == "growth" else (given,))]
+    wanted = [find_problem(name, label) for name in dict.fromkeys(asked)]
     if data is not None:
         for problem in wanted:
             if isinstance(problem.source, Dataset):

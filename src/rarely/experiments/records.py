@@ -125,6 +125,11 @@ class Record:
         return str(self.data["environment"]["machine"])
 
     @property
+    def form(self) -> str:
+        """Which loops decided and trained; empty in records of version 0.1 that do not say."""
+        return str(self.data["environment"].get("form", ""))
+
+    @property
     def has_digest(self) -> bool:
         """Whether an edit would show; False for records of version 0.1."""
         return DIGEST in self.data

@@ -80,7 +80,9 @@ class Maker:
             if self.policy == "linear":
                 # Contexts that come scaled have their constant already.
                 return LinUCB(dim, schedule, intercept=scale is None, seed=seed, **self.settings)
-            return BatchNeuralUCB(dim, schedule, context_scale=scale, seed=seed, **self.settings)
+            # A plan must not depend on the speed of the machine that makes it.
+            settings = {"covariance": "exact", **self.settings}
+            return BatchNeuralUCB(dim, schedule, context_scale=scale, seed=seed, **settings)
         except TypeError as error:
             raise InvalidInput(f"settings must be those of the {self.policy} policy; {error}.") from None
 

@@ -19,9 +19,9 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, VersionStats
 from rarely.core.choice.random_stream import Seed, seeded
 from rarely.core.choice.rules import Mixture, UpperConfidence, with_exploration
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Dual, Limit, Widths
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Dual, Kind, Limit, Sketch, Widths
 from rarely.core.covariance.cholesky import ridge_solution
-from rarely.core.errors import check_choice, check_flag, check_whole
+from rarely.core.errors import InvalidInput, check_choice, check_flag, check_whole
 from rarely.core.inputs.forgetting import Forgetting
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
@@ -160,6 +160,11 @@ class KernelCovarianceMaker(CovarianceMaker):
 
     kernel: NTK
 
+    def changed(self, covariance: Kind | Sketch | None = None, memory_limit: int | None = None) -> CovarianceMaker:
+        if covariance not in (None, "dual"):
+            raise InvalidInput(f"a kernel has only the dual form, because it has no parameters; got {covariance!r}.")
+        return super().changed(None, memory_limit)
+
     def empty(self, widths: Widths, ahead: int = 0, rows: int = 0) -> Covariance:
         limit = Limit(widths, self.memory_limit, self.horizon)
         limit.check_rounds("dual", self.horizon or 0)
@@ -237,6 +242,9 @@ class KernelUCB(Policy):
             within_batch=within_batch,
             maker=partial(KernelCovarianceMaker, kernel=self._kernel),
         )
+
+    def _set(self, **changes: Any) -> None:
+        self._given = self._given | changes
 
     @property
     def context_scale(self) -> Affine:

@@ -5,7 +5,7 @@ With a latency, an approximation from the round on after which neither would kee
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from rarely.core.covariance.conversion import from_dual, from_primal
 from rarely.core.covariance.cost import Limit, Widths
@@ -16,6 +16,7 @@ from rarely.core.covariance.last_layer import LastLayer
 from rarely.core.covariance.latency import Latency
 from rarely.core.covariance.primal import Primal
 from rarely.core.covariance.protocol import FAR, Covariance, Proposal
+from rarely.core.growable_array import shallow
 from rarely.core.saving.fields import Fields
 from rarely.core.types import Arrays
 
@@ -113,9 +114,21 @@ class Auto(Delegating):
         """Take note that a decision has so many arms, and change the form if it would take too long."""
         if self.latency is not None and arms > (self.latency.arms or 0):
             self._follow(self.latency.among(arms))
-            self._keep_to_latency()
+            self.keep_to_latency()
 
-    def _keep_to_latency(self) -> None:
+    @property
+    def inner(self) -> Covariance:
+        """The form in use."""
+        return self._inner
+
+    def holding(self, inner: Covariance) -> Self:
+        """The same with another form in use."""
+        other = shallow(self)
+        other._inner = inner.limited(self._limit) if isinstance(inner, Dual) else inner
+        return other
+
+    def keep_to_latency(self) -> None:
+        """Leave a form in which decisions take too long."""
         inner = self._inner
         if isinstance(inner, Dual) and self.rounds >= self._dual_rounds:
             into = Primal(self._widths, self._ridge, self._limit) if self._primal_fits else self._fast()
@@ -125,7 +138,7 @@ class Auto(Delegating):
 
     def accept(self, proposal: Proposal, count: int) -> None:
         self._inner.accept(proposal, count)
-        self._keep_to_latency()
+        self.keep_to_latency()
 
     def freeze(self, ahead: int = 0) -> None:
         if isinstance(self._inner, Dual) and self._prefers_primal(self.rounds, ahead):

@@ -15,6 +15,8 @@ from rarely.core.covariance.protocol import Covariance
 
 def from_dual(dual: Dual, into: Covariance, frozen: int | None = None) -> Covariance:
     """An empty form, filled with the rounds of the dual one; the frozen matrix has the first `frozen` of them."""
+    if isinstance(into, Dual):
+        return dual.limited(into.limit)
     past, first = dual.past.view, dual.frozen_rounds if frozen is None else frozen
     if isinstance(into, Primal | Diagonal | LastLayer):
         into.take_over(past, dual.jitters, first)

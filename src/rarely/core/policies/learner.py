@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -105,6 +105,10 @@ class Learner(Protocol):
         """(out_l, in_l) of its features' layers."""
 
     @property
+    def rebuilds(self) -> bool:
+        """Whether an update may ask for Z to be built again, from all rounds."""
+
+    @property
     def reward_spread(self) -> float:
         """The scale of its predictions, for what counts as a tie."""
 
@@ -157,6 +161,7 @@ class ScaledLearner(ABC):
 
     scale: ContextScale
     rewards: RewardScale
+    rebuilds: ClassVar[bool] = True
 
     @property
     def dim(self) -> int:

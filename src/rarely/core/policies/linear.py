@@ -48,6 +48,7 @@ class LinearLearner:
     noise: ClassVar[float | None] = None
     fits_scale: ClassVar[bool] = False
     follows: ClassVar[bool] = False
+    rebuilds: ClassVar[bool] = False
 
     @classmethod
     def start(cls, scale: Affine, ridge: float) -> LinearLearner:

@@ -29,6 +29,12 @@ class CovarianceMaker:
         check_positive("ridge", self.ridge, "because Z_1 = ridge·I is inverted")
         check_whole("memory_limit", self.memory_limit, 1)
 
+    def changed(self, covariance: Kind | Sketch | None = None, memory_limit: int | None = None) -> CovarianceMaker:
+        """The same with another form or limit."""
+        form = self.form if covariance is None else covariance
+        limit = self.memory_limit if memory_limit is None else memory_limit
+        return replace(self, form=form, memory_limit=limit)
+
     @property
     def sketch(self) -> Sketch:
         """The settings of a sketch, if it is one."""

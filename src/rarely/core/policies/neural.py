@@ -250,6 +250,9 @@ class BatchNeuralUCB(Policy):
     def _rule(self, ties: Ties) -> ChoiceRule:
         return UpperConfidence(draws=ties == "random")
 
+    def _set(self, **changes: Any) -> None:
+        self._settings = self._settings | changes
+
     @property
     def network(self) -> Network:
         """The shape of the network."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rarely.core.choice.confidence_radius import FUNCTION, Beta
+from rarely.core.covariance import Kind, Sketch
 from rarely.core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely.core.policies.base import Policy
 from rarely.core.policies.renamed import grouped_settings
@@ -26,13 +27,20 @@ _SINCE_3 = ("history_limit", "latency", "arms", "training_rows")
 """Settings that format 2 does not have."""
 
 
-def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    beta: Beta | None = None,
+    covariance: Kind | Sketch | None = None,
+    memory_limit: int | None = None,
+) -> Any:
     """The policy that `save` wrote, with the same future bit for bit (in the same environment).
 
     Files of every version since 0.1.0 can be read; a `SnapshotWarning` says what an early one lacks. A file that is
     damaged, or was written by a later version, is refused with a `SnapshotError`.
 
-    A `beta` that is a function is not saved: give it again here.
+    A `beta` that is a function is not saved: give it again here. With `covariance` or `memory_limit` the policy goes on
+    in another form of Z, as `Policy.with_covariance` makes it.
     """
     saved = archive.read(path)
     settings = saved.header.get("settings")
@@ -40,7 +48,7 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
         _check_beta(settings["beta"], beta, saved.format)
     try:
         with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
-            return _restored(saved, beta)
+            policy = _restored(saved, beta)
     except SnapshotError as error:
         raise SnapshotError(f"{os.fspath(path)} {error}") from error
     except _MISFITS as error:
@@ -49,6 +57,9 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
             f"class that is not the one imported here: its parts do not fit ({type(error).__name__}: {error}). "
             "Use a backup."
         ) from error
+    if covariance is not None or memory_limit is not None:
+        policy._reform(covariance, memory_limit, "given to load")
+    return policy
 
 
 def _restored(found: archive.Archive, beta: Beta | None) -> Any:

@@ -140,7 +140,7 @@ def with_digest(job: UpdateJob, settings: dict[str, Any], learned: int) -> Updat
     cut = replace(job.cut, lives=job.history.lives_before(job.history.total))
     digest = digest_of(settings, job.learner, job.history, cut, learned)
     history, needs = job.history, job.learner.needs(job.history)
-    if needs is not None and history.forgetting is None:
+    if needs is not None and history.forgetting is None and not job.learner.rebuilds:
         history = history.without(~needs)
     return replace(job, cut=replace(cut, digest=digest), history=history.for_learning())
 

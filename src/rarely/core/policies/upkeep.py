@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from rarely.core.choice.confidence_radius import Beta
+from rarely.core.covariance import Kind, Sketch
 from rarely.core.errors import InvalidInput, check_whole
 from rarely.core.policies.compaction import compacted
 from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.life_cost import LifeCost, life_cost
 from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
+from rarely.core.policies.reforming import reformed
 from rarely.core.policies.standing import Standing
 from rarely.core.policies.update_job import UpdateJob, UpdateResult, with_digest
 from rarely.core.policies.update_record import UpdateRecord
@@ -192,6 +195,60 @@ class Upkeep(Standing, ABC):
                 event = self._event("compaction", str(done))
                 self._state = replace(done.state, events=(*done.state.events, event))
         return done.dropped
+
+    def with_covariance(
+        self, covariance: Kind | Sketch | None = None, *, memory_limit: int | None = None, reason: str = ""
+    ) -> Self:
+        """A copy of this policy whose Z has another form, or another limit of memory, from now on.
+
+        From an exact form every other one is made without loss of rounds; an approximation holds less, and what it does
+        not hold is lost. From an approximation, Z is built again from the history, with the features of the version
+        in use. The copy's `events` tell which. Decisions made so far, open rewards, ids and the schedule stay.
+
+        Parameters
+        ----------
+        covariance
+            As in the constructor; None keeps the form.
+        memory_limit
+            Bytes that Z may take; None keeps the limit.
+        reason
+            Why, for the record.
+
+        Returns
+        -------
+        Policy
+            The copy; this policy is left as it is.
+
+        Raises
+        ------
+        HistoryDropped
+            If Z must be built again and rounds were dropped.
+        TooExpensive
+            If the form needs more memory than the limit allows.
+
+        Examples
+        --------
+        >>> from rarely import BatchNeuralUCB, OnDemand
+        >>> policy = BatchNeuralUCB(dim=1, hidden=8, schedule=OnDemand(), seed=0)
+        >>> _ = policy.select([[[1.0], [2.0]]] * 5)
+        >>> other = policy.with_covariance("diagonal", reason="decisions take too long")
+        >>> policy.covariance, other.covariance, other.round
+        ('primal', 'diagonal', 5)
+        """
+        other = copy.copy(self)
+        other._reform(covariance, memory_limit, reason)
+        return other
+
+    def _reform(self, covariance: Kind | Sketch | None, memory_limit: int | None, reason: str) -> None:
+        """Give Z another form in place; for a policy that nobody else has yet."""
+        maker = self._maker.changed(covariance, memory_limit)
+        state = reformed(self._state, maker, reason, same=covariance is None)
+        self._state, self._maker = state, maker
+        given = {"covariance": covariance, "memory_limit": memory_limit}
+        self._set(**{name: value for name, value in given.items() if value is not None})
+
+    def _set(self, **changes: Any) -> None:
+        """Let `settings` tell other values than the constructor was given."""
 
     def _event(self, kind: str, detail: str, reason: str = "") -> PolicyEvent:
         return PolicyEvent(kind, self.round, self.version, detail, reason)
