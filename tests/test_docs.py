@@ -16,7 +16,10 @@ PAGES = sorted(DOCS.rglob("*.md"))
 RUN_ELSEWHERE = {ROOT / "README.md", *(DOCS / "tutorials").glob("*.md")}
 WITH_CODE = [page for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"] if page not in RUN_ELSEWHERE]
 COOKBOOK = DOCS / "cookbook.md"
-MODULES = ["rarely", "rarely.worlds", "rarely.theory", "rarely.logs", "rarely.offpolicy", "rarely.planning"]
+MODULES = [
+    *("rarely", "rarely.worlds", "rarely.theory", "rarely.logs", "rarely.offpolicy", "rarely.planning"),
+    *("rarely.study", "rarely.comparison"),
+]
 
 
 def named(page):

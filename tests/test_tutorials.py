@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from code_blocks import run, sections
+
 ROOT = Path(__file__).parents[1]
 NUMBER = re.compile(r"-?\d+\.?\d*")
 
@@ -63,6 +65,16 @@ def test_the_tutorial_on_choosing_b_and_q_shows_what_it_prints(clinic, tmp_path)
         assert own_whole == pytest.approx(whole, rel=0.1, abs=3)
         assert own_others == pytest.approx(others, rel=0.15, abs=0.1)
     assert "<svg" in (tmp_path / "plan" / "plan.svg").read_text(encoding="utf-8")
+
+
+def test_the_tutorial_on_a_recommender_shows_what_it_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "tutorials" / "recommender.md"
+    blocks = [block for section in sections(page) for block in section.blocks]
+    assert len(blocks) == 7
+    assert all(block.shown for block in blocks)
+    names = run(blocks)
+    assert names["policy"].round == 900
 
 
 def test_the_example_tables_are_the_same_for_everyone(own_log, clinic, tmp_path):

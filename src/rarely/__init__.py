@@ -4,9 +4,13 @@ from rarely.core.choice.confidence_radius import NoiseRadius, TheoremRadius
 from rarely.core.choice.rules import Mixture
 from rarely.core.covariance import ErrorBound, Price, Sketch, prices
 from rarely.core.errors import (
+    ApproximationWarning,
     BudgetSpent,
     ConflictingReward,
     ContextsWarning,
+    DroppedRound,
+    ForgettingWarning,
+    HistoryDropped,
     InvalidContexts,
     InvalidInput,
     InvalidReward,
@@ -23,12 +27,14 @@ from rarely.core.errors import (
     ScheduleWarning,
     SnapshotError,
     SnapshotWarning,
+    StaleUpdate,
     TooExpensive,
     TrainingRejected,
     UnknownArm,
     UnknownRound,
     UpdateDue,
     WrongDecision,
+    WrongUpdate,
 )
 from rarely.core.inputs.arm_blocks import ArmBlocks
 from rarely.core.inputs.forgetting import Discount, Window
@@ -46,8 +52,12 @@ from rarely.core.policies import (
     Uniform,
 )
 from rarely.core.policies.base import Policy
+from rarely.core.policies.event import PolicyEvent
+from rarely.core.policies.life_cost import LifeCost
+from rarely.core.policies.presets import Preset, Training
 from rarely.core.policies.scored_arms import Scores
 from rarely.core.policies.snapshot import load
+from rarely.core.policies.update_job import UpdateJob, UpdateResult
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.schedules import (
     AtRounds,
@@ -56,6 +66,7 @@ from rarely.core.schedules import (
     EveryRound,
     FixedGrid,
     GeometricGrid,
+    OnDemand,
     Paced,
     Schedule,
 )
@@ -66,6 +77,7 @@ from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
     "Affine",
+    "ApproximationWarning",
     "ArmBlocks",
     "AtRounds",
     "BatchNeuralUCB",
@@ -77,16 +89,20 @@ __all__ = [
     "Decision",
     "DeterminantTrigger",
     "Discount",
+    "DroppedRound",
     "ErrorBound",
     "EveryRound",
     "FixedGrid",
+    "ForgettingWarning",
     "GeometricGrid",
+    "HistoryDropped",
     "InvalidContexts",
     "InvalidInput",
     "InvalidReward",
     "InvalidSchedule",
     "JitterWarning",
     "KernelUCB",
+    "LifeCost",
     "LinTS",
     "LinUCB",
     "Mixture",
@@ -100,9 +116,12 @@ __all__ = [
     "NothingToLearn",
     "NothingToLearnWarning",
     "Offer",
+    "OnDemand",
     "Paced",
     "Policy",
     "PolicyBusy",
+    "PolicyEvent",
+    "Preset",
     "Price",
     "RarelyError",
     "Roster",
@@ -114,17 +133,22 @@ __all__ = [
     "Sketch",
     "SnapshotError",
     "SnapshotWarning",
+    "StaleUpdate",
     "TheoremRadius",
     "TooExpensive",
+    "Training",
     "TrainingRejected",
     "Uniform",
     "UnknownArm",
     "UnknownRound",
     "UpdateDue",
+    "UpdateJob",
     "UpdateRecord",
+    "UpdateResult",
     "Validation",
     "Window",
     "WrongDecision",
+    "WrongUpdate",
     "build_info",
     "load",
     "prices",

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from rarely.core.errors import RarelyError
 from rarely.core.native.build_info import BuildInfo
 from rarely.simulation.provenance import machine
+from rarely.study.storage.sqlite_version import loses_writes
 from rarely.worlds.datasets import DATASETS, Dataset, DataUnavailable, cache_folder, located
 
 Status = Literal["ok", "note", "problem"]
@@ -39,9 +40,6 @@ LITTLE_DISK = 2**30
 """Bytes free below which a long run may not fit: the paper's experiments in full write about a tenth of that."""
 BUSY = 0.5
 """Load for each core, from which on other work is felt."""
-WAL_FIRST, WAL_MENDED = (3, 7, 0), (3, 51, 3)
-WAL_MENDED_EARLIER = {(3, 44): 6, (3, 50): 7}
-"""SQLite's versions that may lose committed writes, and the earlier ones that were mended too."""
 
 
 @dataclass(frozen=True)
@@ -163,17 +161,16 @@ def _sqlite_version() -> tuple[int, ...] | None:
 
 
 def _sqlite(found: tuple[int, ...] | None) -> Finding:
-    """Python's SQLite: this package keeps nothing in it, but programs around it often keep decisions there."""
+    """Python's SQLite, in which studies are kept."""
     if found is None:
         return Finding("SQLite", "ok", "this Python was built without it")
     says = ".".join(map(str, found))
-    mended = found >= WAL_MENDED or found[2] >= WAL_MENDED_EARLIER.get((found[0], found[1]), found[2] + 1)
-    if found < WAL_FIRST or mended:
+    if not loses_writes(found):
         return Finding("SQLite", "ok", says)
     advice = (
         "Two connections to one file in WAL mode may lose committed writes before 3.51.3 (but for 3.44.6 and 3.50.7). "
-        "rarely itself uses none; if your program keeps decisions or rewards in SQLite, use a later version of it, or "
-        "one connection."
+        "A study therefore locks its file for one process; if your program keeps decisions or rewards in SQLite, "
+        "use a later version of it, or one connection."
     )
     return Finding("SQLite", "note", says, advice)
 

@@ -316,7 +316,7 @@ def test_the_command_plans_for_a_world(tmp_path):
         (["missing.csv", "--batches", "two"], "--batches must be whole numbers"),
         (["missing.csv", "--batches", "1,4"], "--batches must lie between 2 and 1999"),
         (["missing.csv", "--policy", "linear", "--hidden", "8"], "settings must be those of the linear policy"),
-        (["missing.csv", "--policy", "default", "--steps", "8"], "chooses steps itself"),
+        (["missing.csv", "--policy", "default", "--steps", "8"], "chooses its training itself"),
         (["missing.csv", "--ridge", "1e300"], "ridge must lie between 1e-12 and 1e12"),
         (["missing.csv", "--hidden", "7"], "hidden"),
         (["missing.csv", "--out", "log.csv/plan"], "log.csv is a file"),

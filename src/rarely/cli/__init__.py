@@ -1,4 +1,4 @@
-"""The command line: reproduce · report · plan · data · bench · doctor. The only package that prints.
+"""The command line: reproduce · report · compare · plan · study · data · bench · doctor. The only package that prints.
 
 What takes long to import (Matplotlib, the benchmarks) is imported by the command that needs it, after its first line.
 """
@@ -11,12 +11,15 @@ import typer
 
 from rarely import __version__
 from rarely.cli.bench import bench_command
+from rarely.cli.compare import compare_command
 from rarely.cli.console import console
 from rarely.cli.data import data_command
 from rarely.cli.doctor import doctor_command
 from rarely.cli.plan import plan_command
 from rarely.cli.report import report_command
 from rarely.cli.reproduce import reproduce_command
+from rarely.cli.study import study_app
+from rarely.cli.study_record import verify_command as verify_command
 
 app = typer.Typer(
     help="Contextual bandits that decide often and retrain rarely: the paper's experiments, from one command.",
@@ -44,7 +47,9 @@ def main(
 # In the order of the help.
 app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
+app.command("compare")(compare_command)
 app.command("plan")(plan_command)
+app.add_typer(study_app, name="study")
 app.command("data")(data_command)
 app.command("bench")(bench_command)
 app.command("doctor")(doctor_command)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 import typer
 from rich.console import Console
@@ -17,10 +18,14 @@ from rich.markup import escape
 from rarely import build_info
 from rarely.core import native
 from rarely.core.errors import RarelyError
-from rarely.experiments.records import Refusal
+
+if TYPE_CHECKING:
+    from rarely.doctor import Finding
 
 INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""
+MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
+"""The colours of what `doctor` finds."""
 SECONDS_BETWEEN_LINES = 10.0
 """Where there is no terminal for a bar."""
 MOST_NAMED = 20
@@ -100,7 +105,7 @@ def say_loops() -> None:
         )
 
 
-def say_refused(refused: Sequence[Refusal], consequence: str) -> None:
+def say_refused(refused: Sequence[object], consequence: str) -> None:
     """How many files are refused, which, and why."""
     files = "1 file" if len(refused) == 1 else f"{len(refused)} files"
     error_console.print(f"[red]refused:[/red] {files} in records; {consequence}")
@@ -115,3 +120,15 @@ def span(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def say_finding(finding: Finding) -> None:
+    """A line with its mark; what to do stands below. On a terminal all of it is wrapped beside the mark."""
+    colour = MARKS[finding.status]
+    head, indent = f"[{colour}]{finding.status:<7}[/{colour}]  {finding.topic:<12}  ", 23 * " "
+    width = max(30, console.width - len(indent)) if console.is_terminal else 10_000
+    texts = (finding.says, finding.advice)
+    first, *others = [line for text in texts for line in textwrap.wrap(text, width, break_on_hyphens=False)]
+    console.print(head + escape(first))
+    for line in others:
+        console.print(indent + escape(line))

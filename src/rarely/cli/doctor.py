@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json as json_format
-import textwrap
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from rarely import build_info
-from rarely.cli.console import console, guarded
-
-if TYPE_CHECKING:
-    from rarely.doctor import Finding
-
-MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
-"""The colours of what `doctor` finds."""
+from rarely.cli.console import console, guarded, say_finding
 
 
 @guarded
@@ -43,7 +35,7 @@ def doctor_command(
     for finding in examine(info, out):
         findings.append(finding)
         if not json:
-            _say_finding(finding)
+            say_finding(finding)
     if json:
         typer.echo(json_format.dumps(as_json(findings, info), indent=2))
     else:
@@ -51,15 +43,3 @@ def doctor_command(
         console.print(f"problems: {counts['problem']}, notes: {counts['note']}")
     if is_broken(findings):
         raise typer.Exit(1)
-
-
-def _say_finding(finding: Finding) -> None:
-    """A line with its mark; what to do stands below. On a terminal all of it is wrapped beside the mark."""
-    colour = MARKS[finding.status]
-    head, indent = f"[{colour}]{finding.status:<7}[/{colour}]  {finding.topic:<12}  ", 23 * " "
-    width = max(30, console.width - len(indent)) if console.is_terminal else 10_000
-    texts = (finding.says, finding.advice)
-    first, *others = [line for text in texts for line in textwrap.wrap(text, width, break_on_hyphens=False)]
-    console.print(head + escape(first))
-    for line in others:
-        console.print(indent + escape(line))

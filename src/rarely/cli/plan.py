@@ -100,7 +100,7 @@ def plan_command(
         return
     say_loops()
     check_folder(out)
-    given = {"hidden": hidden, "steps": steps, "ridge": ridge}
+    given = {"hidden": hidden, "training": steps, "ridge": ridge}
     settings = {name: value for name, value in given.items() if value is not None}
     Maker(policy, settings)  # refused now rather than after a long file is read
     counts = None if batches is None else _whole_numbers("--batches", batches, 2, min(horizon, max_rounds) - 1)

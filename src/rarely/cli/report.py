@@ -14,6 +14,7 @@ from rich.progress import (
     TextColumn,
 )
 
+from rarely.cli.compare import make_leaderboard
 from rarely.cli.console import console, guarded, say_refused, telling
 from rarely.core.errors import InvalidInput
 from rarely.experiments.report.claims import PRINTED_ROUNDS
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @guarded
 def report_command(
     folder: Annotated[
-        Path, typer.Argument(help="A folder that reproduce wrote, or a file of published records, .json.gz.")
+        Path, typer.Argument(help="A folder that reproduce or compare wrote, or published records, .json.gz.")
     ] = Path("out"),
     markdown: Annotated[Path | None, typer.Option(help="Also write claims and tables to this file.")] = None,
     publish: Annotated[
@@ -49,6 +50,12 @@ def report_command(
     - `rarely report out --publish records.json.gz` — all records in one file of a few MB
     - `rarely report records.json.gz --out published` — the report from that file
     """
+    from rarely.comparison.store import is_comparison
+
+    if is_comparison(folder):
+        if make_leaderboard(folder, markdown):
+            raise typer.Exit(1)
+        return
     published = folder if folder.name.endswith(SUFFIX) else None
     if published is None and out is not None:
         raise InvalidInput("--out is for a file of published records; the report of a folder is written into it.")

@@ -10,7 +10,7 @@ import numpy as np
 
 from rarely.core.policies import BatchNeuralUCB, LinUCB, NeuralUCB
 from rarely.core.policies.base import Policy
-from rarely.core.policies.presets import PresetName
+from rarely.core.policies.presets import PresetName, Training
 from rarely.core.schedules import DeterminantTrigger, FixedGrid
 from rarely.experiments.config import Cell, Configuration, Kind, Problem
 from rarely.worlds import DATASETS, Cosine, Quadratic, World
@@ -99,10 +99,10 @@ def policy_of(cell: Cell, world: World) -> Policy:
         "hidden": problem.hidden,
         "ridge": problem.ridge,
         "beta": float(np.sqrt(problem.ridge * problem.beta)) if code else problem.beta,
-        "steps": problem.steps,
-        "step_size": problem.step_size if code else None,
+        "training": Training(problem.steps, problem.step_size if code else None),
         "preset": cell.reading,
         "context_scale": world.context_scale,
+        "covariance": "exact",  # results must not depend on the speed of a machine
         "seed": cell.seed,
     }
     if configuration.batches is None:

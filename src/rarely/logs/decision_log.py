@@ -128,7 +128,7 @@ class DecisionLog:
         state, several = self._state, read_decision(decision)
         present = ~np.isnan(several.means)
         given = read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
-        self._check_new(several.round)
+        self._check_new(several.rounds)
         check_probabilities(several, present)
         shared = self._read_shared(rows, len(present))
         self._state = state.with_rounds(several, present, given, shared)
@@ -255,8 +255,8 @@ class DecisionLog:
         """Refuse a decision that differs from what is on record at these places."""
         state = self._state
         facts = [
-            ("arm", state.arms.view[places], decision.arm, 0),
-            ("version", state.versions.view[places], decision.version, 0),
+            ("arm", state.arms.view[places], decision.arms, 0),
+            ("version", state.versions.view[places], decision.versions, 0),
             ("probability of the arm", state.propensities.view[places], chances_of_chosen(decision), UNITY),
         ]
         for name, recorded, given, tolerance in facts:
@@ -264,10 +264,10 @@ class DecisionLog:
             if len(other):
                 i = other[0]
                 raise WrongDecision(
-                    f"a reward must belong to a decision on record; the {name} on record for round {decision.round[i]} "
-                    f"is {recorded[i]}, and this decision has {given[i]}. Either another policy made the decision, or "
-                    "the policy was loaded from a file and decided that round again. If the reward does belong to the "
-                    "round on record, call observe(rounds=[…], rewards=[…])."
+                    f"a reward must belong to a decision on record; the {name} on record for round "
+                    f"{decision.rounds[i]} is {recorded[i]}, and this decision has {given[i]}. Either another policy "
+                    "made the decision, or the policy was loaded from a file and decided that round again. If the "
+                    "reward does belong to the round on record, call observe(rounds=[…], rewards=[…])."
                 )
 
     def _read_shared(self, rows: Any, count: int) -> Array | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidContexts, InvalidInput, UnknownRound
 from rarely.core.inputs.array_reader import read_array, read_real, read_whole
-from rarely.core.inputs.contexts import read_rounds
+from rarely.core.inputs.contexts import OpenContexts, read_rounds
 from rarely.core.types import Array, BoolArray, Decision, IntArray
 from rarely.logs.errors import InvalidLog
 
@@ -75,6 +75,10 @@ def spread_rest(propensities: Array, arms: IntArray, present: BoolArray) -> Arra
 
 def read_contexts(contexts: Any, present: BoolArray, dim: int | None) -> Array:
     """(N, d): the contexts of the arms that were there; the decision knows which these are."""
+    if isinstance(contexts, OpenContexts):
+        rounds = read_rounds(contexts, present[0] if contexts.ndim == 2 else present, dim or contexts.shape[-1])
+        (part,) = rounds.parts(lambda: len(present))
+        return part.rows
     rounds = read_rounds(contexts, None, last_axis(contexts) if dim is None else dim)
     there = rounds.present
     if isinstance(rounds.given, list) and there.shape[1] < present.shape[1]:
@@ -103,25 +107,25 @@ def last_axis(contexts: Any) -> int:
 
 def check_probabilities(decision: Decision, present: BoolArray) -> None:
     """Refuse probabilities that no arm can have been drawn from."""
-    chances, arms = decision.probabilities, decision.arm
+    chances, arms = decision.probabilities, decision.arms
     if not ((chances >= 0) & (present | (chances == 0))).all():
         raise InvalidLog("probabilities must be one number of at least 0 for each arm, and 0 where no arm is.")
     sums = chances.sum(axis=1)
     off = np.flatnonzero(~(np.abs(sums - 1) <= UNITY))
     if len(off):
         raise InvalidLog(
-            f"probabilities of a round must sum to 1; those of round {decision.round[off[0]]} sum to {sums[off[0]]}."
+            f"probabilities of a round must sum to 1; those of round {decision.rounds[off[0]]} sum to {sums[off[0]]}."
         )
     never = np.flatnonzero(chances_of_chosen(decision) == 0)
     if len(never):
         raise InvalidLog(
             f"a chosen arm must have had a positive probability; arm {arms[never[0]]} of round "
-            f"{decision.round[never[0]]} had none. A log needs the probabilities that the arm was drawn from."
+            f"{decision.rounds[never[0]]} had none. A log needs the probabilities that the arm was drawn from."
         )
 
 
 def chances_of_chosen(decision: Decision) -> Array:
     """(n,): the probability of each chosen arm, 0 for an arm that does not exist."""
-    arms, chances = decision.arm, decision.probabilities
+    arms, chances = decision.arms, decision.probabilities
     within = (arms >= 0) & (arms < chances.shape[1])
     return np.where(within, chances[np.arange(len(arms)), np.where(within, arms, 0)], 0.0)

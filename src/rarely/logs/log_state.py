@@ -77,12 +77,12 @@ class LogState:
             state.contexts.append(contexts)
         if state.shared is not None and shared is not None:
             state.shared.append(shared)
-        state.rounds.append(decision.round)
-        state.versions.append(decision.version)
-        state.arms.append(decision.arm)
-        state.propensities.append(decision.propensity)
+        state.rounds.append(decision.rounds)
+        state.versions.append(decision.versions)
+        state.arms.append(decision.arms)
+        state.propensities.append(np.atleast_1d(decision.propensity))
         state.slots.append(np.zeros(count, np.int64))
-        state.places.update(zip(decision.round.tolist(), range(start, start + count), strict=True))
+        state.places.update(zip(decision.rounds.tolist(), range(start, start + count), strict=True))
         return state
 
     def with_rewards(self, places: IntArray, rewards: Array) -> LogState:

@@ -28,11 +28,11 @@ AT_ONCE = 2**26
 """Bytes of contexts that are made at once."""
 OURS = ("dim", "schedule", "seed", "context_scale", "intercept")
 PLAIN: dict[PolicyName, dict[str, Any]] = {
-    "neural": {"hidden": 64, "steps": 100, "ridge": 0.01, "depth": 2},
+    "neural": {"hidden": 64, "training": 100, "ridge": 0.01, "depth": 2},
     "default": {},
     "linear": {"ridge": 1.0},
 }
-TUNED = ("steps", "skip", "step_size")
+TUNED = ("training", "steps", "skip", "step_size")
 """What the default policy chooses itself."""
 FINEST, MOST_BATCHES = 128, 64
 """Of the default policy, whose updates take long: the batches of its reference, and the most that are tried unasked."""
@@ -56,8 +56,8 @@ class Maker:
         check_choice("policy", self.policy, PolicyName)
         if ours := [name for name in OURS if name in self.settings]:
             raise InvalidInput(f"settings must leave {', '.join(OURS)} to the planner; got {ours[0]}.")
-        if self.policy == "default" and (set_by_hand := [name for name in TUNED if name in self.settings]):
-            raise InvalidInput(f'policy "default" chooses {set_by_hand[0]} itself; use policy "neural" to set it.')
+        if self.policy == "default" and any(name in self.settings for name in TUNED):
+            raise InvalidInput('policy "default" chooses its training itself; use policy "neural" to set the steps.')
         object.__setattr__(self, "settings", PLAIN[self.policy] | dict(self.settings))
         check_positive("ridge", self.settings.get("ridge", 0.01), "because Z_1 = ridge·I is inverted")
         if not 1e-12 <= self.ridge <= 1e12:
@@ -88,7 +88,9 @@ class Maker:
             if self.policy == "linear":
                 # Contexts that come scaled have their constant already.
                 return LinUCB(dim, schedule, intercept=scale is None, seed=seed, **self.settings)
-            return BatchNeuralUCB(dim, schedule, context_scale=scale, seed=seed, **self.settings)
+            # A plan must not depend on the speed of the machine that makes it.
+            settings = {"covariance": "exact", **self.settings}
+            return BatchNeuralUCB(dim, schedule, context_scale=scale, seed=seed, **settings)
         except TypeError as error:
             raise InvalidInput(f"settings must be those of the {self.policy} policy; {error}.") from None
 
@@ -156,7 +158,7 @@ def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome
             # No more rounds than the batch may have: the others would be read for nothing.
             ahead = policy.schedule.lookahead(policy.round, 0.0, 0)
             decision = policy.select(part.contexts[start : start + ahead], until_due=True)
-            decided = part[start : start + len(decision.round)]
+            decided = part[start : start + len(decision)]
             policy.observe(decision, decided.paid(decision.arm))
             regret += float(decided.regrets(decision.arm).sum())
             start += len(decided)

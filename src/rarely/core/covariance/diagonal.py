@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.cost import Limit, Widths
-from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal
+from rarely.core.covariance.protocol import FAR, Candidates, ErrorBound, Proposal
 from rarely.core.growable_array import shallow
 from rarely.core.model.features import Factors
 from rarely.core.saving.fields import Fields
@@ -24,6 +24,7 @@ class Diagonal:
 
     kind = "diagonal"
     additive = False
+    lasts = FAR
     jitters = 0
     error_bound: ErrorBound | None = None
 
@@ -67,6 +68,28 @@ class Diagonal:
         )
         self.rounds += count
         self.log_det = float(proposal.log_dets[count - 1])
+
+    def take_over(self, past: Factors, jitters: int, frozen: int = 0) -> None:
+        """Become the diagonals of a form that has these features: all of them, and the first as the frozen one."""
+        for rows in (past[:frozen], past[frozen:]):
+            pairs = zip(rows.inputs, rows.signals, self._running, strict=True)
+            self._running = tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
+            self.rounds += len(rows)
+            self.log_det = self._log_det_of(self._running)
+            if self.rounds == frozen:
+                self.freeze()
+
+    def take_part(self, running: Array, frozen: Array, rounds: int, jitters: int) -> None:
+        """Become the diagonals of these matrices."""
+        for matrix in (frozen, running):
+            diagonal, start, layers = np.diagonal(matrix), 0, []
+            for z in self._running:
+                layers.append(np.maximum(diagonal[start : start + z.size].reshape(z.shape), self.ridge))
+                start += z.size
+            self._running, self.log_det = tuple(layers), self._log_det_of(tuple(layers))
+            if matrix is frozen:
+                self.freeze()
+        self.rounds = rounds
 
     def freeze(self, ahead: int = 0) -> None:
         self._frozen, self.frozen_log_det = self._running, self.log_det

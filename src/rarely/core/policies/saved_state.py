@@ -11,6 +11,7 @@ from rarely.core.choice.confidence_radius import Beta
 from rarely.core.choice.random_stream import read_generator
 from rarely.core.inputs.contexts import ContextReader
 from rarely.core.policies.agreement import Parts, check_agreement
+from rarely.core.policies.event import read_events
 from rarely.core.policies.offered import Offered
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import read_records
@@ -32,6 +33,9 @@ def content_of(state: PolicyState) -> tuple[dict[str, Any], Arrays]:
         "radius": state.frozen.radius,
         "updates": [record.describe() for record in state.updates],
         "learned": state.learned,
+        "lost": state.lost,
+        "extra_versions": state.clock.budget.extra,
+        "events": [event.describe() for event in state.events],
         "offered": state.offered.describe(),
         "reader": state.reader.describe(),
         "learner": learner_numbers,
@@ -49,7 +53,8 @@ def restored_state(new: PolicyState, saved: Fields, beta: Beta) -> tuple[PolicyS
     frozen, start = new.frozen, new.frozen.radius
     dim, fits_scale = frozen.learner.dim, frozen.learner.fits_scale
     history = new.history.restored(saved.inner("history"))
-    clock = new.clock.restored(saved, history.rounds)
+    extra = saved.whole("extra_versions") if saved.since(3, "extra_versions") else 0
+    clock = new.clock.restored(saved, history.rounds, extra)
     updates = read_records(saved, dim)
     # Version 0.1 did not keep how many rewards the last update had.
     accepted = [history.logged, *(record.samples for record in updates if record.accepted)]
@@ -59,12 +64,15 @@ def restored_state(new: PolicyState, saved: Fields, beta: Beta) -> tuple[PolicyS
         reader = ContextReader.restored(dim, fits_scale, saved.inner("reader"))
     trained = clock.version > 0 or history.logged > 0
     learner = frozen.learner.restored(saved.inner("learner"), history, trained=trained)
+    events = read_events(saved, history.rounds, clock.version)
+    lost = saved.whole("lost", most=history.total) if saved.since(3, "lost") else None
     frozen.covariance.restore(*saved.part("covariance"))
     frozen = replace(frozen, learner=learner, radius=saved.number("radius", least=0))
-    check_agreement(saved, Parts(frozen, clock, history, updates, learned), beta, start)
+    check_agreement(saved, Parts(frozen, clock, history, updates, learned, lost, events), beta, start)
     generator = read_generator(saved)
     random = generator.bit_generator.state
     offered = Offered()
     if saved.since(2, "offered"):
         offered = Offered.restored(saved.inner("offered"), history.rounds - clock.base_round)
-    return PolicyState(frozen, clock, history, random, reader, updates, offered, learned), generator
+    lost = history.total - frozen.covariance.rounds
+    return PolicyState(frozen, clock, history, random, reader, updates, offered, learned, events, lost), generator

@@ -198,6 +198,14 @@ class Tuning:
             return None
         return float(np.sqrt(mean[own]))
 
+    def held_out_predictions(self, rows: IntArray) -> tuple[IntArray, Array, Array]:
+        """Which of these rising rows the candidate in use has predicted without their rewards, what, and what came."""
+        first, end = np.searchsorted(rows, (self.first, self.first + len(self.rewards)))
+        places = rows[first:end] - self.first
+        predicted = self.predictions[places, self.path, self.rung]
+        known = ~np.isnan(predicted)
+        return first + np.flatnonzero(known), predicted[known], self.rewards[places][known]
+
     def validation(self) -> Validation:
         """All losses, and how they compare with that of the candidate in use."""
         counts, losses, errors = self._means(self.errors(self.predictions))
@@ -285,11 +293,12 @@ def tune(
     tuning: Tuning,
     scale: RewardScale | None = None,
     weights: Array | None = None,
+    offsets: Array | None = None,
 ) -> tuple[TrainingOutcome, Tuning]:
     """A training whose path and length are chosen; `rows` say where the samples stand in the history.
 
     Predictions are noted in reward units, in which the rewards stand on `scale`. Samples that count `weights` times
-    come scaled, (√w·x, √w·y).
+    come scaled, (√w·x, √w·y). Where another model predicts `offsets`, in reward units, the rewards are what it leaves.
     """
     scale = scale or RewardScale()
     tuning = tuning.with_rows(rows, weights)
@@ -307,8 +316,9 @@ def tune(
             tuning = tuning.advance()
             continue
         unit = scale.spread / (1.0 if weights is None else np.sqrt(weights[held]))
-        ahead = [scale.center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
-        tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), scale.center + unit * rewards[held])
+        center = scale.center if offsets is None else scale.center + offsets[held]
+        ahead = [center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
+        tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), center + unit * rewards[held])
     chosen = replace(network, skip=tuning.skip)
     steps = STEP_GRID[tuning.rung : tuning.rung + 1]
     return descend_to(objective_of(chosen, initial, contexts, rewards, plan), steps).outcome(chosen), tuning

@@ -1,0 +1,98 @@
+"""Questions to answers: those on record as they were answered, the others decided together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from rarely.core.errors import RarelyError
+from rarely.core.types import Array
+from rarely.study.decisions import Answer, answer_of, content_of
+from rarely.study.errors import StudyConflict
+from rarely.study.events import Event, next_event
+from rarely.study.requests import Question
+from rarely.study.session import Session
+from rarely.study.storage import Tables
+
+
+def decide(session: Session, tables: Tables, questions: Sequence[Any], fields: dict[str, str]) -> list[Any]:
+    """An answer, or an error, for each question; an error that came as a question stays where it is."""
+    arms = session.settings.arms
+    answers: dict[str, Answer | RarelyError] = {}
+    hashes: dict[str, str] = {}
+    fresh: dict[str, Question] = {}
+    for question in questions:
+        if isinstance(question, RarelyError) or question.id in hashes:
+            continue
+        event = tables.decision(session.row.study, question.id)
+        if event is None:
+            fresh[question.id], hashes[question.id] = question, question.hash
+        else:
+            content = event.content
+            answers[question.id], hashes[question.id] = answer_of(event, arms, content), content["request"]
+    events: list[Event] = []
+    answers |= _decide_new(session, tables, list(fresh.values()), fields, events)
+    tables.append(session.row.study, events)
+    return [
+        question if isinstance(question, RarelyError) else _checked(question, answers, hashes) for question in questions
+    ]
+
+
+def _checked(question: Question, answers: dict[str, Any], hashes: dict[str, str]) -> Any:
+    if hashes[question.id] == question.hash:
+        return answers[question.id]
+    return StudyConflict(
+        f"decision {question.id!r} was asked for with other contexts or other arms before. The same request gets the "
+        "same answer; a new request needs a new id."
+    )
+
+
+def _decide_new(
+    session: Session, tables: Tables, questions: list[Question], fields: dict[str, str], events: list[Event]
+) -> dict[str, Answer | RarelyError]:
+    """Add the events of new decisions; their answers, or why the policy refuses them, by their ids."""
+    answers: dict[str, Answer | RarelyError] = {}
+    for stage, part in session.live.blocks(questions):
+        try:
+            shadow = _shadow(session, tables, stage, part)
+            decision, drew = session.live.decide(stage, part)
+        except RarelyError as error:
+            if len(questions) == 1:
+                return {part[0].id: error}
+            # One question that the policy refuses must not spoil the others, nor the rounds at which stages change.
+            for question in questions[len(events) :]:
+                answers |= _decide_new(session, tables, [question], fields, events)
+            return answers
+        before = session.position
+        last, now = before.last, session.now()
+        body: dict[str, Any] = {}
+        for i, question in enumerate(part):
+            body, data = content_of(
+                question,
+                decision,
+                i,
+                version=before.version,
+                stage=session.settings.stages[stage].name,
+                block=before.seq + 1,
+                draws=before.draws + i * drew,
+                drew=drew,
+                shadow=None if shadow is None else shadow[i],
+                shadow_of=None if shadow is None else before.shadow,
+            )
+            signed = fields | {"actor": question.actor or fields["actor"]}
+            event = next_event(session.name, last, "decide", now, body, ref=question.id, data=data, **signed)
+            last = (event.seq, event.hash, event.time)
+            events.append(event)
+            answers[question.id] = answer_of(event, session.settings.arms, body)
+        session.position = before.after(events[-1], body)
+    return answers
+
+
+def _shadow(session: Session, tables: Tables, stage: int, questions: list[Question]) -> Array | None:
+    """What the shadow version would draw from. Whatever goes wrong with it must not change the answer."""
+    if session.position.shadow is not None:
+        with suppress(Exception):
+            shadow = session.shadow(tables)
+            return None if shadow is None else shadow.probabilities(stage, questions)
+    return None

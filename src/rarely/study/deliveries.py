@@ -1,0 +1,168 @@
+"""Rewards: received at least once, in effect exactly once.
+
+    received = used + pending + late + quarantined
+
+A delivery is a decision id and a key. The same delivery again changes nothing. What becomes of a new one depends on
+the record alone, and so does which rewards a version may learn from: the cut is a place of the record, and a waiting
+window has closed when the time of the event at the cut lies behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+from rarely.core.errors import InvalidReward
+from rarely.core.inputs.rewards import read_rewards
+from rarely.study.errors import StudyConflict
+from rarely.study.events import Event, Kind
+from rarely.study.reward_rule import RewardRule
+from rarely.study.storage import Tables
+from rarely.study.texts import check_id, check_text
+
+Status = Literal["accepted", "duplicate", "late", "quarantined"]
+_STATUS: dict[str, Status] = {"reward": "accepted", "late reward": "late", "quarantine": "quarantined"}
+UNKNOWN, OUT_OF_RANGE, SECOND = "unknown decision", "out of range", "already rewarded"
+
+
+class Tell(NamedTuple):
+    """One reward that is told; see `Study.tell`."""
+
+    id: str
+    reward: Any
+    key: str | None = None
+    actor: str = ""
+    """Who tells; where it is empty, the actor of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a reward."""
+
+    id: str
+    status: Status
+    reason: str
+    """Why it is late or in the quarantine."""
+    seq: int
+    """Its place in the record; of a duplicate, the place of the first."""
+
+    def describe(self) -> dict[str, Any]:
+        """The receipt as JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A reward that was checked."""
+
+    id: str
+    value: float
+    key: str
+    actor: str = ""
+
+
+def read_tell(tell: Tell) -> Delivery:
+    """Check a reward. Without a key of its own, a delivery is known by its value."""
+    id = check_id(tell.id)
+    if isinstance(tell.reward, list | tuple):
+        raise InvalidReward(f"reward must be one finite number; got {tell.reward!r}.")
+    value = float(read_rewards(tell.reward, 1)[0]) + 0.0  # −0 is 0
+    key = f"={value!r}" if tell.key is None else f"#{check_id(tell.key, 'a key')}"
+    return Delivery(id, value, key, check_text(tell.actor, "actor"))
+
+
+def judge(
+    tables: Tables, study: int, rule: RewardRule, delivery: Delivery, now: int
+) -> Receipt | tuple[Kind, str, dict[str, Any]]:
+    """The receipt of a delivery that is on record, or kind, reason and body of the event that a new one becomes."""
+    earlier = tables.deliveries(study, delivery.id)
+    for event in earlier:
+        if event.key == delivery.key:
+            known = event.content["reward"]
+            if known != delivery.value:
+                raise StudyConflict(
+                    f"key {delivery.key[1:]!r} of decision {delivery.id!r} was told with reward {known}, and now came "
+                    f"{delivery.value}. Give another reward another key."
+                )
+            return Receipt(delivery.id, "duplicate", event.why, event.seq)
+    decision = tables.decision(study, delivery.id)
+    body: dict[str, Any] = {"reward": delivery.value}
+    if decision is None:
+        return "quarantine", UNKNOWN, body
+    body |= {"decided": decision.seq, "round": decision.content["round"]}
+    if not rule.contains(delivery.value):
+        return "quarantine", OUT_OF_RANGE, body
+    if rule.window is not None and now > decision.time + rule.window:
+        return "late reward", "", body
+    if rule.aggregation == "first" and any(event.kind == "reward" for event in earlier):
+        return "quarantine", SECOND, body
+    return "reward", "", body
+
+
+def receipt_of(event: Event) -> Receipt:
+    """The receipt of a delivery that was just recorded."""
+    assert event.ref is not None
+    return Receipt(event.ref, _STATUS[event.kind], event.why, event.seq)
+
+
+def closed_until(tables: Tables, study: int, rule: RewardRule, cut: int) -> int:
+    """The last event whose waiting window has closed at the cut."""
+    event = tables.event(study, cut)
+    if rule.window is None or event is None:
+        return 0
+    return tables.last_until(study, event.time - rule.window - 1, cut)
+
+
+def settled(tables: Tables, study: int, rule: RewardRule, start: int, cut: int) -> list[tuple[int, float]]:
+    """(round, reward) of the decisions that a policy of one cut has yet to learn from at a later one."""
+    before, closed = (closed_until(tables, study, rule, at) for at in (start, cut))
+    found: list[tuple[int, float]] = []
+    if rule.aggregation == "first":
+        for event in tables.of_kind(study, "reward", start, cut):
+            content = event.content
+            found.append((content["round"], content["reward"]))
+    else:
+        for round, rewards in tables.rewards_of(study, before, closed):
+            found.append((round, rewards[-1] if rule.aggregation == "last" else sum(rewards)))
+    if rule.default is not None:
+        found += [(round, float(rule.default)) for round in tables.unrewarded(study, before, closed)]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Where all rewards are."""
+
+    received: int
+    used: int
+    """Counted in a training."""
+    pending: int
+    """Accepted, and waiting for the next training or the end of their window."""
+    late: int
+    quarantined: int
+    quarantine: dict[str, int]
+    """How many of them for which reason."""
+
+    @property
+    def balanced(self) -> bool:
+        """Whether received = used + pending + late + quarantined."""
+        return self.received == self.used + self.pending + self.late + self.quarantined
+
+
+def accounts_of(tables: Tables, study: int, rule: RewardRule, learned: int) -> Accounts:
+    """Count all rewards; `learned` is the latest cut that was learned from."""
+    kinds = tables.delivered(study)
+    quarantine = {reason: count for kind, reason, count in kinds if kind == "quarantine"}
+    accepted = sum(count for kind, _, count in kinds if kind == "reward")
+    if rule.aggregation == "first":
+        used = tables.rewards_until(study, learned)
+    else:
+        used = tables.rewards_decided_until(study, closed_until(tables, study, rule, learned))
+    return Accounts(
+        received=tables.received(study),
+        used=used,
+        pending=accepted - used,
+        late=sum(count for kind, _, count in kinds if kind == "late reward"),
+        quarantined=sum(quarantine.values()),
+        quarantine=quarantine,
+    )

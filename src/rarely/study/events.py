@@ -1,0 +1,110 @@
+"""Events: the append-only record of a study, each with the hash of the one before it.
+
+    hash = SHA-256(previous hash, study, seq, kind, time, actor, reason, ref, key, why, body, data)
+
+The last hash vouches for everything before it. Who notes it elsewhere can tell later whether the end was cut off.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rarely.study.canonical import canonical, digest
+
+Kind = Literal[
+    "create",
+    "decide",
+    "reward",
+    "late reward",
+    "quarantine",
+    "cut",
+    "rejected",
+    "candidate",
+    "dismissed",
+    "version",
+    "rollback",
+    "pin",
+    "unpin",
+    "shadow",
+    "config",
+]
+GENESIS = "0" * 64
+"""The hash before the first event."""
+SPECIALS: tuple[Kind, ...] = (
+    *("create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "shadow", "config"),
+)
+"""Kinds of which a study has few: all but decisions, rewards and cuts."""
+SETTERS: tuple[Kind, ...] = ("create", "rejected", "version", "rollback")
+"""Kinds after which the policy goes on from another snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One row of the record."""
+
+    seq: int
+    """1, 2, … without gaps."""
+    kind: Kind
+    time: int
+    """Microseconds since 1970 (UTC); never less than that of the event before it."""
+    actor: str
+    reason: str
+    ref: str | None
+    """The decision id that the event is about, if any."""
+    key: str | None
+    """Which delivery of a reward it is; None for other kinds."""
+    why: str
+    """Why a reward is in the quarantine; "" for everything else."""
+    body: str
+    """Canonical JSON."""
+    data: bytes
+    """Arrays as little-endian float64; `body` says which."""
+    previous: str
+    hash: str
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The body as a dict."""
+        content: dict[str, Any] = json.loads(self.body)
+        return content
+
+
+def hash_of(study: str, event: Event) -> str:
+    """The hash that the event must have."""
+    fields = [study, event.seq, event.kind, event.time, event.actor, event.reason, event.ref, event.key, event.why]
+    return digest(event.previous, canonical(fields), event.body, event.data)
+
+
+def next_event(
+    study: str,
+    last: tuple[int, str, int],
+    kind: Kind,
+    time: int,
+    content: dict[str, Any],
+    *,
+    actor: str,
+    reason: str = "",
+    ref: str | None = None,
+    key: str | None = None,
+    why: str = "",
+    data: bytes = b"",
+) -> Event:
+    """The event after `last`, which is given by (seq, hash, time)."""
+    seq, previous, earlier = last[0] + 1, last[1], last[2]
+    # A clock may be set back; the record's times do not go back, because waiting windows are measured in them.
+    moment, body = max(time, earlier), canonical(content)
+    hash = digest(previous, canonical([study, seq, kind, moment, actor, reason, ref, key, why]), body, data)
+    return Event(seq, kind, moment, actor, reason, ref, key, why, body, data, previous, hash)
+
+
+def flaw_of(study: str, event: Event, seq: int, previous: str) -> str:
+    """Why the event cannot stand at this place of the record; "" if it can."""
+    if event.seq != seq:
+        return f"event {seq} is missing; event {event.seq} comes next"
+    if event.previous != previous:
+        return f"event {seq} does not continue the chain: its previous hash is not that of event {seq - 1}"
+    if event.hash != hash_of(study, event):
+        return f"event {seq} ({event.kind}) was altered: its content does not have its hash"
+    return ""

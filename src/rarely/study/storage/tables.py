@@ -1,0 +1,261 @@
+"""What a study reads and writes inside one transaction, in the SQL that both databases understand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, Protocol
+
+from rarely.study.events import SPECIALS, Event, Kind
+
+_EVENT = "seq, kind, time, actor, reason, ref, key, why, body, data, previous, hash"
+_FIELDS = tuple(_EVENT.split(", "))
+_VERSION = "number, parent, first, cut, seq, snapshot, sha256, fingerprint, settings, seed, environment"
+_REWARDED = (
+    "FROM rarely_events d JOIN rarely_events r ON r.study = d.study AND r.ref = d.ref AND r.key IS NOT NULL "
+    "AND r.kind = 'reward' WHERE d.study = ? AND d.kind = 'decide'"
+)
+"""Decisions d with their accepted rewards r."""
+CHUNK = 1000
+"""Events that are read at a time."""
+
+
+class Connection(Protocol):
+    """A database inside a transaction; parameters stand as ? in the SQL."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement; the rows that it gives."""
+
+    def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRow:
+    """Which study it is."""
+
+    study: int
+    name: str
+    budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """One published version; `settings`, `seed` and `environment` are JSON."""
+
+    number: int
+    parent: int | None
+    first: int
+    """The first event after the parent's cut."""
+    cut: int
+    """The last event that it has learned from: the end of its log range."""
+    seq: int
+    """The event that published it."""
+    snapshot: int
+    """The event that holds its snapshot."""
+    sha256: str
+    """Of the snapshot's bytes."""
+    fingerprint: str
+    """Of the policy: equal for equal policies, whatever file holds them."""
+    settings: str
+    seed: str
+    environment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may publish the next version; times in microseconds."""
+
+    token: int
+    holder: str
+    taken: int
+    expires: int
+
+
+class Tables:
+    """The rows of a database, for one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    # --- studies
+
+    def studies(self) -> list[StudyRow]:
+        rows = self._connection.execute("SELECT study, name, budget FROM rarely_studies ORDER BY study")
+        return [StudyRow(*row) for row in rows]
+
+    def study(self, name: str) -> StudyRow | None:
+        rows = self._connection.execute("SELECT study, name, budget FROM rarely_studies WHERE name = ?", (name,))
+        return StudyRow(*rows[0]) if rows else None
+
+    def add_study(self, name: str, budget: int) -> StudyRow:
+        number = len(self.studies()) + 1
+        self._connection.execute("INSERT INTO rarely_studies VALUES (?, ?, ?)", (number, name, budget))
+        return StudyRow(number, name, budget)
+
+    # --- events
+
+    def append(self, study: int, events: Iterable[Event]) -> None:
+        marks = ", ".join("?" * 13)
+        self._connection.insert(
+            f"INSERT INTO rarely_events (study, {_EVENT}) VALUES ({marks})",
+            [(study, *(getattr(event, name) for name in _FIELDS)) for event in events],
+        )
+
+    def last_seq(self, study: int) -> int:
+        """The place of the last event; 0 before the first."""
+        found = self._connection.execute("SELECT max(seq) FROM rarely_events WHERE study = ?", (study,))[0][0]
+        return 0 if found is None else int(found)
+
+    def head(self, study: int) -> Event | None:
+        """The last event."""
+        return self._one(f"SELECT {_EVENT} FROM rarely_events WHERE study = ? ORDER BY seq DESC LIMIT 1", (study,))
+
+    def event(self, study: int, seq: int) -> Event | None:
+        return self._one(f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND seq = ?", (study, seq))
+
+    def after(self, study: int, seq: int, limit: int = CHUNK) -> list[Event]:
+        """At most `limit` events behind a place of the record."""
+        sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"
+        return [_event(row) for row in self._connection.execute(sql, (study, seq, limit))]
+
+    def between(self, study: int, first: int, last: int) -> Iterator[Event]:
+        """Events after `first`, up to and including `last`, read in parts."""
+        while first < last:
+            events = self.after(study, first, min(CHUNK, last - first))
+            if not events:
+                return
+            yield from events
+            first = events[-1].seq
+
+    def of_kind(self, study: int, kind: Kind, first: int, last: int) -> list[Event]:
+        """Events of a kind other than decisions after `first`, up to and including `last`."""
+        where = "study = ? AND kind <> 'decide' AND kind = ? AND seq > ? AND seq <= ?"
+        sql = f"SELECT {_EVENT} FROM rarely_events WHERE {where} ORDER BY seq"
+        return [_event(row) for row in self._connection.execute(sql, (study, kind, first, last))]
+
+    def specials(self, study: int, first: int = 0) -> list[Event]:
+        """Events after `first` but for decisions, rewards and cuts: versions, approvals, pins and the like."""
+        marks = ", ".join("?" * len(SPECIALS))
+        sql = (
+            f"SELECT {_EVENT} FROM rarely_events "
+            f"WHERE study = ? AND kind <> 'decide' AND kind IN ({marks}) AND seq > ? ORDER BY seq"
+        )
+        return [_event(row) for row in self._connection.execute(sql, (study, *SPECIALS, first))]
+
+    def last_decision(self, study: int) -> Event | None:
+        sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND kind = 'decide' ORDER BY seq DESC LIMIT 1"
+        return self._one(sql, (study,))
+
+    def decision(self, study: int, ref: str) -> Event | None:
+        sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND ref = ? AND kind = 'decide'"
+        return self._one(sql, (study, ref))
+
+    def deliveries(self, study: int, ref: str) -> list[Event]:
+        """All rewards that came for an id, in order."""
+        sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND ref = ? AND key IS NOT NULL ORDER BY seq"
+        return [_event(row) for row in self._connection.execute(sql, (study, ref))]
+
+    def last_until(self, study: int, time: int, seq: int) -> int:
+        """The last event up to `seq` whose time is at most `time`; 0 if there is none."""
+        low, high = 0, seq
+        while low < high:  # times rise with seq, so no index on them is needed
+            middle = (low + high + 1) // 2
+            found = self._connection.execute(
+                "SELECT time FROM rarely_events WHERE study = ? AND seq = ?", (study, middle)
+            )
+            low, high = (middle, high) if found and found[0][0] <= time else (low, middle - 1)
+        return low
+
+    def counts(self, study: int, last: int) -> dict[str, int]:
+        """How many events of each kind there are up to a place of the record."""
+        sql = "SELECT kind, count(*) FROM rarely_events WHERE study = ? AND seq <= ? GROUP BY kind"
+        return {str(kind): int(count) for kind, count in self._connection.execute(sql, (study, last))}
+
+    # --- rewards
+
+    def received(self, study: int) -> int:
+        """How many rewards came, each counted once."""
+        sql = "SELECT count(*) FROM rarely_events WHERE study = ? AND key IS NOT NULL"
+        return int(self._connection.execute(sql, (study,))[0][0])
+
+    def delivered(self, study: int) -> list[tuple[str, str, int]]:
+        """Kind and cause of all deliveries, and how often."""
+        sql = "SELECT kind, why, count(*) FROM rarely_events WHERE study = ? AND key IS NOT NULL GROUP BY kind, why"
+        found = self._connection.execute(sql, (study,))
+        return sorted((str(kind), str(why), int(count)) for kind, why, count in found)
+
+    def rewards_until(self, study: int, last: int) -> int:
+        """How many accepted rewards came up to a place of the record."""
+        sql = "SELECT count(*) FROM rarely_events WHERE study = ? AND kind <> 'decide' AND kind = 'reward' AND seq <= ?"
+        return int(self._connection.execute(sql, (study, last))[0][0])
+
+    def rewards_decided_until(self, study: int, last: int) -> int:
+        """How many accepted rewards belong to decisions up to a place of the record."""
+        sql = f"SELECT count(*) {_REWARDED} AND d.seq <= ?"
+        return int(self._connection.execute(sql, (study, last))[0][0])
+
+    def rewards_of(self, study: int, first: int, last: int) -> list[tuple[int, list[float]]]:
+        """Round and accepted rewards of the decisions after `first`, up to and including `last`, in their order."""
+        sql = f"SELECT d.seq, r.body {_REWARDED} AND d.seq > ? AND d.seq <= ? ORDER BY d.seq, r.seq"
+        found: dict[int, tuple[int, list[float]]] = {}
+        for seq, body in self._connection.execute(sql, (study, first, last)):
+            content = json.loads(body)
+            found.setdefault(seq, (content["round"], []))[1].append(content["reward"])
+        return list(found.values())
+
+    def unrewarded(self, study: int, first: int, last: int) -> list[int]:
+        """Rounds of the decisions after `first`, up to and including `last`, for which no reward was accepted."""
+        sql = (
+            "SELECT d.body FROM rarely_events d WHERE d.study = ? AND d.kind = 'decide' AND d.seq > ? AND d.seq <= ? "
+            "AND NOT EXISTS (SELECT 1 FROM rarely_events r WHERE r.study = d.study AND r.ref = d.ref "
+            "AND r.key IS NOT NULL AND r.kind = 'reward') ORDER BY d.seq"
+        )
+        return [int(json.loads(body)["round"]) for (body,) in self._connection.execute(sql, (study, first, last))]
+
+    # --- snapshots and versions
+
+    def add_snapshot(self, study: int, seq: int, sha256: str, policy: bytes) -> None:
+        self._connection.execute("INSERT INTO rarely_snapshots VALUES (?, ?, ?, ?)", (study, seq, sha256, policy))
+
+    def snapshot(self, study: int, seq: int) -> tuple[str, bytes] | None:
+        rows = self._connection.execute(
+            "SELECT sha256, policy FROM rarely_snapshots WHERE study = ? AND seq = ?", (study, seq)
+        )
+        return (str(rows[0][0]), bytes(rows[0][1])) if rows else None
+
+    def add_version(self, row: StudyRow, version: VersionRow) -> None:
+        marks = ", ".join("?" * 13)
+        self._connection.execute(
+            f"INSERT INTO rarely_versions (study, budget, {_VERSION}) VALUES ({marks})",
+            (row.study, row.budget, *astuple(version)),
+        )
+
+    def versions(self, study: int) -> list[VersionRow]:
+        sql = f"SELECT {_VERSION} FROM rarely_versions WHERE study = ? ORDER BY number"
+        return [VersionRow(*row) for row in self._connection.execute(sql, (study,))]
+
+    def version(self, study: int, number: int) -> VersionRow | None:
+        sql = f"SELECT {_VERSION} FROM rarely_versions WHERE study = ? AND number = ?"
+        rows = self._connection.execute(sql, (study, number))
+        return VersionRow(*rows[0]) if rows else None
+
+    # --- leases
+
+    def lease(self, study: int) -> Lease | None:
+        sql = "SELECT token, holder, taken, expires FROM rarely_leases WHERE study = ? ORDER BY token DESC LIMIT 1"
+        rows = self._connection.execute(sql, (study,))
+        return Lease(*rows[0]) if rows else None
+
+    def add_lease(self, study: int, lease: Lease) -> None:
+        self._connection.execute("INSERT INTO rarely_leases VALUES (?, ?, ?, ?, ?)", (study, *astuple(lease)))
+
+    def _one(self, sql: str, parameters: Sequence[Any]) -> Event | None:
+        rows = self._connection.execute(sql, parameters)
+        return _event(rows[0]) if rows else None
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    seq, kind, time, actor, reason, ref, key, why, body, data, previous, hash = row
+    return Event(seq, kind, time, actor, reason, ref, key, why, body, bytes(data), previous, hash)

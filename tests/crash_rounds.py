@@ -1,0 +1,204 @@
+"""kill -9 at random moments: nothing that was acknowledged may be lost or doubled.
+
+A child opens the study, asks, tells and trains, and writes a line to a pipe after each answer. The parent kills it,
+starts the next one, and in the end compares every line with the record. `make crash-test` is the long form.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from rarely import FixedGrid, LinTS
+from rarely.study import Study
+from rarely.study.storage import sqlite
+
+NAME = "crashes"
+TOGETHER = 5
+"""Calls of a child that cheats between two commits."""
+
+
+def policy():
+    return LinTS(dim=3, schedule=FixedGrid(10**6, 500), beta=0.5, seed=1)
+
+
+def cheat():
+    """Acknowledge before the commit, as a database that does not wait for its disk would."""
+    plain, calls = sqlite.SqliteConnection._commit, [0]
+
+    def commit(self):
+        calls[0] += 1
+        if calls[0] % TOGETHER == 0:
+            plain(self)
+
+    def begin(self, sql):
+        if not self._raw.in_transaction:
+            self._raw.execute(sql)
+
+    sqlite.SqliteConnection._commit, sqlite.SqliteConnection._begin = commit, begin
+
+
+def child(storage, number, seed, pipe, cheats):
+    """Ask, tell and train until the parent ends it."""
+    if cheats:
+        cheat()
+    generator = np.random.default_rng(seed)
+    try:
+        study = Study.open(storage, NAME)
+    except Exception as error:
+        os.write(pipe, f"error {error!r}\n".encode())
+        return
+    asked = 0
+    while True:
+        count = int(generator.integers(1, 4))
+        ids = [f"{number}-{asked + i}" for i in range(count)]
+        asked += count
+        answers = study.ask_many([(generator.normal(size=(3, 3)), id) for id in ids])
+        lines = [f"ask {a.id} {a.index} {a.seq} {a.version} {a.probability!r}\n" for a in answers]
+        os.write(pipe, "".join(lines).encode())
+        for answer in answers:
+            # Again and again, as clients do that did not hear an answer.
+            for _ in range(int(generator.integers(1, 3))):
+                study.tell(answer.id, float(answer.index == 1))
+            os.write(pipe, f"tell {answer.id}\n".encode())
+        if generator.random() < 0.02:
+            study.update(lease=0.05)
+            os.write(pipe, f"version {study.status().version}\n".encode())
+
+
+class Nursery:
+    """A process that has imported everything and forks the children, so that a kill costs milliseconds."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def acknowledged(self, storage, number, seed, patience, cheats):
+        """The lines of one child that was killed at a random moment."""
+        self._process.stdin.write((json.dumps([storage, number, seed, cheats]) + "\n").encode())
+        self._process.stdin.flush()
+        child_id, lines = int(self._process.stdout.readline()), [self._process.stdout.readline()]
+        time.sleep(patience)
+        with suppress(ProcessLookupError):
+            os.kill(child_id, 9)
+        while lines[-1] != b"end\n":
+            lines.append(self._process.stdout.readline())
+        return [line.decode().split() for line in lines[:-1]]
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def run_nursery():
+    """Fork a child for each line of stdin, and say when it has ended."""
+    for line in sys.stdin:
+        storage, number, seed, cheats = json.loads(line)
+        child_id = os.fork()
+        if not child_id:
+            os.write(1, f"{os.getpid()}\n".encode())
+            try:
+                child(storage, number, seed, 1, cheats)
+            finally:
+                os._exit(0)
+        os.waitpid(child_id, 0)
+        os.write(1, b"end\n")
+
+
+def play(storage, rounds, *, seed=0, cheats=False, between=lambda number: None, report=lambda line: None):
+    """So many kills; the lines that were acknowledged."""
+    chance = random.Random(seed)
+    Study.create(storage, NAME, policy=policy(), arms=3).close()
+    found, nursery = [], Nursery()
+    try:
+        for number in range(rounds):
+            lines = nursery.acknowledged(storage, number, (seed, number), chance.expovariate(1 / 0.06), cheats)
+            wrong = [line for line in lines if line[0] == "error"]
+            assert not wrong, " ".join(wrong[0])
+            found += lines
+            between(number)
+            report(f"{number + 1} of {rounds} kills, {len(found)} acknowledgements")
+    finally:
+        nursery.close()
+    return found
+
+
+def check(storage, lines):
+    """Nothing acknowledged is lost or doubled, the chain is valid, and the replay is equal."""
+    with Study.open(storage, NAME) as study:
+        on_record = {record.answer.id: record.answer for record in study.decisions()}
+        asked = [line for line in lines if line[0] == "ask"]
+        told = {line[1] for line in lines if line[0] == "tell"}
+        versions = [int(line[1]) for line in lines if line[0] == "version"]
+        assert len({line[1] for line in asked}) == len(asked), "an id was acknowledged twice"
+        lost = [line[1] for line in asked if line[1] not in on_record]
+        assert not lost, f"{len(lost)} of {len(asked)} acknowledged decisions are lost"
+        for _, id, index, seq, version, probability in asked:
+            answer = on_record[id]
+            same = (str(answer.index), str(answer.seq), str(answer.version), repr(answer.probability))
+            assert same == (index, seq, version, probability), id
+        rewarded = [event.ref for event in study.events() if event.kind == "reward"]
+        assert len(set(rewarded)) == len(rewarded), "a reward counts twice"
+        assert told <= set(rewarded), f"{len(told - set(rewarded))} of {len(told)} acknowledged rewards are lost"
+        status = study.status()
+        assert status.version >= max(versions, default=0)
+        assert status.rewards.balanced
+        verification = study.verify()
+        assert verification.whole, verification.flaw
+        replay = study.replay()
+        assert replay.equal, replay
+        return {"asked": len(asked), "decisions": len(on_record), "told": len(told), "versions": status.versions}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sqlite", type=int, default=1000, help="kills of a process with an SQLite file")
+    parser.add_argument("--postgresql", type=int, default=200, help="kills with PostgreSQL; the server is killed too")
+    given = parser.parse_args()
+
+    def report(line):
+        print(f"\r{line}", end="", flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        storage = f"sqlite:///{folder}/crash.db"
+        if given.sqlite:
+            print("\nSQLite:", check(storage, play(storage, given.sqlite, report=report)), "nothing lost or doubled")
+    if given.postgresql:
+        from postgresql_server import Server, missing
+
+        if reason := missing():
+            sys.exit(f"PostgreSQL: not tested, because {reason}")
+        server = Server()
+        try:
+            storage = server.new_schema("crashes")
+            lines = play(storage, given.postgresql, between=server_killer(server), report=report)
+            print("\nPostgreSQL:", check(storage, lines), "nothing lost or doubled")
+        finally:
+            server.stop()
+
+
+def server_killer(server, every=5):
+    """Kill the server as well, after every so many children."""
+
+    def between(number):
+        if number % every == every - 1:
+            server.kill()
+            server.start()
+
+    return between
+
+
+if __name__ == "__main__":
+    run_nursery() if sys.argv[1:] == ["--nursery"] else main()

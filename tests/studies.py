@@ -1,0 +1,40 @@
+"""Small studies for the tests: policies, contexts and a clock that a test sets."""
+
+import numpy as np
+import pytest
+
+from rarely import BatchNeuralUCB, FixedGrid, LinTS
+
+every_storage = pytest.mark.parametrize("storage", ["memory", "sqlite", "postgresql"], indirect=True)
+
+
+class Clock:
+    """A clock that stands still until a test sets it."""
+
+    def __init__(self, now=1_000_000.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+def linear(batches=5, **settings):
+    """A small policy that draws."""
+    return LinTS(dim=2, schedule=FixedGrid(1000, batches), beta=0.5, seed=7, **settings)
+
+
+def neural(**settings):
+    """A small policy whose bonuses follow the running Z."""
+    return BatchNeuralUCB(dim=2, schedule=FixedGrid(200, 4), hidden=8, seed=3, **settings)
+
+
+def contexts_of(seed, arms=3):
+    return np.random.default_rng(seed).normal(size=(arms, 2)).round(3)
+
+
+def play(study, first, count, tell=True):
+    """Ask and tell; the answers."""
+    answers = [study.ask(contexts_of(i), id=f"visit-{i}") for i in range(first, first + count)]
+    for answer in answers if tell else ():
+        study.tell(answer.id, float(answer.index == 1))
+    return answers

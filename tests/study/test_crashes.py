@@ -1,0 +1,34 @@
+"""kill -9 and many callers at once: what was acknowledged is there, once."""
+
+import sys
+
+import pytest
+
+from crash_rounds import check, play, server_killer
+from postgresql_server import Server, missing
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL and forks are POSIX's")
+
+
+def test_a_killed_process_loses_and_doubles_nothing(tmp_path):
+    storage = f"sqlite:///{tmp_path / 'crash.db'}"
+    found = check(storage, play(storage, 12, seed=5))
+    assert found["asked"] > 12
+
+
+def test_the_crash_test_bites(tmp_path):
+    """Acknowledgements before the commit are found out."""
+    storage = f"sqlite:///{tmp_path / 'crash.db'}"
+    with pytest.raises(AssertionError, match=r"acknowledged (decisions|rewards) are lost"):
+        check(storage, play(storage, 12, seed=5, cheats=True))
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_a_killed_server_loses_and_doubles_nothing():
+    server = Server()
+    try:
+        storage = server.new_schema("crashes")
+        found = check(storage, play(storage, 4, seed=5, between=server_killer(server, every=2)))
+        assert found["asked"] > 4
+    finally:
+        server.stop()

@@ -1,0 +1,163 @@
+"""Trials: limits that show in the probabilities, and intervals that hold."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rarely import InvalidContexts, LinUCB
+from rarely.study import InvalidStudy, RewardRule, Stage, Study
+from rarely.study.contrasts import difference
+from studies import contexts_of, linear, play
+
+NAMES = itertools.count()
+
+
+def study_of(policy=None, **settings):
+    settings.setdefault("arms", ["a", "b", "c"])
+    policy = linear() if policy is None else policy
+    return Study.create("memory://trials", f"trial {next(NAMES)}", policy=policy, **settings)
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=3, max_size=3).filter(lambda x: sum(x) > 0),
+    st.floats(0, 1),
+    st.integers(0, 2**32 - 1),
+)
+def test_every_arm_has_its_limit_exactly(shares, scale, seed):
+    total = sum(shares)
+    least = {name: scale * share / total for name, share in zip("abc", shares, strict=True)}
+    study = study_of(LinUCB(dim=2, seed=seed), stages=[Stage("main", least=least)])
+    study.ask(contexts_of(seed), id="x")
+    chances = study.decision("x").probabilities
+    assert sum(chances.tolist()) == 1.0
+    for chance, limit in zip(chances, least.values(), strict=True):
+        assert chance >= limit - 2.0**-53
+
+
+def test_limits_and_own_probabilities_mix():
+    study = study_of(LinUCB(dim=2, seed=0), stages=[Stage("main", least=0.125)])
+    study.ask(contexts_of(1), id="x")
+    assert sorted(study.decision("x").probabilities) == [0.125, 0.125, 0.75]
+    study.ask(contexts_of(1), id="y", available=["a", "b"])
+    assert sorted(study.decision("y").probabilities) == [0.125, 0.875]
+
+
+def test_limits_are_followed_in_frequency():
+    study = study_of(LinUCB(dim=2, seed=3), stages=[Stage("main", least={"a": 0.1, "b": 0.2, "c": 0.0})])
+    answers = study.ask_many([(contexts_of(1), f"{i}") for i in range(2000)])
+    counts = np.bincount([answer.index for answer in answers], minlength=3) / 2000
+    assert np.abs(counts - study.decision("1").probabilities).max() < 0.04
+
+
+def test_stages_change_at_their_rounds_also_inside_a_block():
+    stages = [Stage("burn-in", 5, burn_in=True), Stage("careful", 4, least=0.2), Stage("free")]
+    study = study_of(LinUCB(dim=2, seed=0), stages=stages)
+    answers = study.ask_many([(contexts_of(i), f"{i}") for i in range(12)])
+    assert [answer.stage for answer in answers] == ["burn-in"] * 5 + ["careful"] * 4 + ["free"] * 3
+    assert {answer.probability for answer in answers[:5]} == {1 / 3}
+    assert {answer.probability for answer in answers[9:]} == {1.0}
+    play(study, 100, 5)
+    study._session._live = None
+    play(study, 200, 5)
+    assert study.replay().equal
+
+
+def test_a_refused_question_does_not_move_the_stages():
+    study = study_of(stages=[Stage("burn-in", 3, burn_in=True), Stage("free")])
+    asked = [(contexts_of(i), f"{i}") for i in range(5)]
+    asked.insert(1, (np.full((3, 2), 1e200), "huge"))
+    answers = study.ask_many(asked, errors="return")
+    assert isinstance(answers.pop(1), InvalidContexts)
+    assert [answer.stage for answer in answers] == ["burn-in"] * 3 + ["free"] * 2
+    assert study.replay().equal
+
+
+def test_limits_that_leave_no_room_for_so_many_arms():
+    study = study_of(arms=None, stages=[Stage("main", least=0.3)])
+    study.ask(contexts_of(1, arms=3))
+    with pytest.raises(InvalidContexts, match="sum to at most 1"):
+        study.ask(contexts_of(1, arms=4))
+    assert study.status().decisions == 1
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [],
+        [Stage("a"), Stage("b")],
+        [Stage("a", 5)],
+        [Stage("a", 5), Stage("a")],
+        [Stage("a", least=0.4)],
+        [Stage("a", least={"d": 0.1})],
+        ["a"],
+    ],
+)
+def test_stages_that_make_no_sense_are_refused(stages):
+    with pytest.raises(InvalidStudy):
+        study_of(stages=stages)
+
+
+def test_contrasts_are_made_of_the_record():
+    study = study_of(stages=[Stage("main", least=0.2)], control="a", rewards=RewardRule(least=0.0, most=1.0))
+    for i in range(600):
+        answer = study.ask(contexts_of(i), id=f"{i}")
+        if i % 10:
+            study.tell(f"{i}", float(np.random.default_rng(i).random() < (0.2, 0.2, 0.9)[answer.index]))
+    b, c = study.contrasts()
+    assert (b.arm, c.arm, c.control) == ("b", "c", "a")
+    assert (b.rounds, b.missing) == (540, 60)
+    assert b.low < 0.0 < b.high
+    assert c.low < 0.7 < c.high
+    assert abs(c.estimate - 0.7) < 0.15
+
+
+def test_contrasts_that_cannot_be_made_say_why():
+    with pytest.raises(InvalidStudy, match="control arm"):
+        study_of().contrasts()
+    with pytest.raises(InvalidStudy, match="range"):
+        study_of(control="a").contrasts()
+    with pytest.raises(InvalidStudy, match="allocation limit"):
+        study_of(control="a", rewards=RewardRule(least=0.0, most=1.0)).contrasts()
+
+
+def adaptive_trial(seed, rounds, limit, truth):
+    """A trial that leans, after every round, towards the arm that has looked better so far."""
+    draw = np.random.default_rng(seed)
+    uniform, coins = draw.random(rounds), draw.random((rounds, 2))
+    chosen, rewards, chances, means = (
+        np.zeros((rounds, 2)),
+        np.empty(rounds),
+        np.empty((rounds, 2)),
+        np.empty((rounds, 2)),
+    )
+    sums, counts = np.zeros(2), np.zeros(2)
+    for t in range(rounds):
+        means[t] = (sums + 0.5) / (counts + 1)
+        better = int(means[t, 1] > means[t, 0])
+        chances[t] = limit
+        chances[t, better] = 1 - limit
+        arm = int(uniform[t] >= chances[t, 0])
+        chosen[t, arm], rewards[t] = 1, coins[t, arm] < truth[arm]
+        sums[arm] += rewards[t]
+        counts[arm] += 1
+    return chosen, rewards, chances, means
+
+
+@pytest.mark.parametrize(("truth", "limit"), [((0.5, 0.5), 0.1), ((0.9, 0.2), 0.05)])
+def test_intervals_hold_at_all_looks_of_an_adaptive_trial(truth, limit):
+    """Of 60 trials, each looked at 20 times, hardly any misses the truth once; a 95 % interval may miss 3."""
+    misses = 0
+    for seed in range(60):
+        found = adaptive_trial(seed, 1000, limit, truth)
+        looks = [difference(*(part[:n] for part in found), (0.0, 1.0), limit, 0.95) for n in range(50, 1001, 50)]
+        misses += any(not low <= truth[0] - truth[1] <= high for _, low, high in looks)
+    assert misses <= 6
+
+
+def test_an_interval_narrows():
+    found = adaptive_trial(1, 20_000, 0.2, (0.8, 0.2))
+    _, low, high = difference(*found, (0.0, 1.0), 0.2, 0.95)
+    assert 0.5 < low < 0.6 < high < 0.7

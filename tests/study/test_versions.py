@@ -1,0 +1,221 @@
+"""Versions: few, published in one step, approved by people where a stage says so, and replayed from the record."""
+
+import numpy as np
+import pytest
+
+from rarely.offpolicy import snips
+from rarely.study import (
+    ApprovalNeeded,
+    InvalidStudy,
+    Stage,
+    StaleTrainer,
+    StudyBusy,
+    StudyError,
+    StudyFull,
+    StudyPinned,
+    train,
+)
+from studies import Clock, contexts_of, every_storage, linear, neural, play
+
+
+def fingerprint(study):
+    with study._session.writing():
+        return study._session.live.bare().fingerprint()
+
+
+def assert_the_record_makes_the_policy(study):
+    now = fingerprint(study)
+    study._session._live = None
+    assert fingerprint(study) == now
+
+
+@every_storage
+@pytest.mark.parametrize("policy", [linear, neural], ids=["linear", "neural"])
+def test_a_replay_makes_the_same_versions(make, policy):
+    study = make(policy())
+    for batch in range(3):
+        play(study, 30 * batch, 30)
+        study.ask_many([(contexts_of(1000 + i), f"{batch} {i}") for i in range(11)])
+        study.update()
+    again = study.replay()
+    assert again.equal
+    assert (again.decisions, again.other_arms, again.largest_difference) == (123, (), 0.0)
+    assert [training.equal for training in again.trainings] == [True] * 3
+    assert study.verify().whole
+
+
+def test_a_version_says_where_it_comes_from(make):
+    study = make()
+    play(study, 0, 5)
+    study.update(actor="ann", reason="weekly")
+    zero, one = study.versions()
+    assert (zero.number, zero.parent, zero.first, zero.cut) == (0, None, 1, 1)
+    assert (one.number, one.parent, one.first, one.cut) == (1, 0, 2, 12)
+    assert one.seed == "7"
+    event = next(event for event in study.events() if event.kind == "version")
+    assert (event.actor, event.reason) == ("ann", "weekly")
+
+
+@every_storage
+def test_two_trainers_with_an_expired_lease_publish_one_version(make):
+    clock = Clock()
+    study = make(clock=clock)
+    play(study, 0, 10)
+    first = study.begin_update(lease=60)
+    with pytest.raises(StudyBusy, match="60 more seconds"):
+        study.begin_update()
+    clock.now += 61
+    second = study.begin_update(lease=60)
+    late, right = train(first), train(second)
+    with pytest.raises(StaleTrainer, match="taken over"):
+        study.finish_update(late)
+    assert study.finish_update(right) == "version"
+    with pytest.raises(StaleTrainer):
+        study.finish_update(late)
+    with pytest.raises(StaleTrainer):
+        study.finish_update(right)
+    assert [version.number for version in study.versions()] == [0, 1]
+    assert study.replay().equal
+
+
+@every_storage
+def test_the_database_itself_refuses_a_version_beyond_the_budget(make):
+    study = make(linear(batches=2))
+    play(study, 0, 5)
+    study.update()
+    row = study.versions()[-1]
+    from dataclasses import replace
+
+    session = study._session
+    for wrong in (replace(row, number=2), replace(row, number=1), replace(row, number=-1)):
+        with pytest.raises(StudyError, match="refused rows"), session.storage.writing("trial") as tables:
+            tables.add_version(session.row, wrong)
+    with pytest.raises(StudyError, match="refused rows"), session.storage.writing("trial") as tables:
+        tables.add_version(replace(session.row, budget=9), replace(row, number=2))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ZeroDivisionError])
+def test_an_interrupted_training_leaves_the_study_as_it_was(make, monkeypatch, error):
+    study = make()
+    play(study, 0, 10)
+
+    def interrupted(job):
+        raise error
+
+    monkeypatch.setattr("rarely.study.governing.train", interrupted)
+    with pytest.raises(error):
+        study.update()
+    monkeypatch.undo()
+    assert study.status().version == 0
+    assert study.update() == "version"
+
+
+def test_a_rejected_training_spends_no_version(make, monkeypatch):
+    from rarely import NothingToLearnWarning
+
+    study = make(linear(batches=5))
+    play(study, 0, 300, tell=False)
+    assert study.status().due
+    with pytest.warns(NothingToLearnWarning):
+        assert study.update() == "rejected"
+    assert study.status().version == 0
+    assert not study.status().due
+    assert_the_record_makes_the_policy(study)
+    study.tell("visit-1", 1.0)
+    assert study.update() == "version"
+    assert study.replay().equal
+
+
+@every_storage
+def test_a_version_waits_for_approval(make):
+    study = make(stages=[Stage("pilot", 10), Stage("main", approval=True)])
+    play(study, 0, 20)
+    assert study.update() == "candidate"
+    assert study.status().version == 0
+    with pytest.raises(ApprovalNeeded, match="waits"):
+        study.update()
+    play(study, 20, 10)
+    with pytest.raises(InvalidStudy, match="name who"):
+        study.approve(actor="")
+    assert study.approve(actor="ann", reason="looks right") == 1
+    assert study.ask(contexts_of(99), id="next").version == 1
+    assert_the_record_makes_the_policy(study)
+    assert study.update() == "candidate"
+    study.dismiss(actor="bob", reason="too few")
+    with pytest.raises(ApprovalNeeded, match="no candidate"):
+        study.approve(actor="ann")
+    assert study.status().rewards.pending == 10
+    assert study.update() == "candidate"
+    study.approve(actor="ann")
+    assert study.replay().equal
+    assert study.verify().whole
+
+
+@every_storage
+def test_pin_and_rollback(make):
+    study = make()
+    for i in range(3):
+        play(study, 10 * i, 10)
+        study.update()
+    study.rollback(1, actor="ann", reason="complaints")
+    assert study.ask(contexts_of(50), id="x").version == 1
+    assert_the_record_makes_the_policy(study)
+    study.pin(actor="ann")
+    study.pin()
+    with pytest.raises(StudyPinned):
+        study.update()
+    study.unpin()
+    play(study, 60, 5)
+    assert study.update() == "version"
+    rows = study.versions()
+    assert [(row.number, row.parent) for row in rows] == [(0, None), (1, 0), (2, 1), (3, 2), (4, 1)]
+    with pytest.raises(StudyFull):
+        study.update()
+    for wrong in (5, -1, True, "1"):
+        with pytest.raises(InvalidStudy):
+            study.rollback(wrong)
+    assert study.replay().equal
+    assert study.verify().whole
+    assert study.status().rewards.pending == 0
+
+
+def test_a_shadow_is_scored_and_changes_nothing(make):
+    from rarely.study import Study
+
+    study = make()
+    twin = Study.create("memory://twin", f"shadow {make.storage}", policy=linear(), arms=["a", "b", "c"])
+    for each in (study, twin):
+        play(each, 0, 20)
+        each.update()
+    study.shadow(0)
+    one, other = play(study, 20, 20), play(twin, 20, 20)
+    assert [answer.arm for answer in one] == [answer.arm for answer in other]
+    assert [answer.probability for answer in one] == [answer.probability for answer in other]
+    record = study.decision("visit-25")
+    assert abs(record.shadow.sum() - 1) < 1e-9
+    assert record.shadow_of == 1
+    assert twin.decision("visit-25").shadow is None
+    log, chances = study.shadow_log()
+    assert (len(log), chances.shape) == (20, (20, 3))
+    assert np.array_equal(chances[5], record.shadow)
+    assert 0 <= snips(log, chances).value <= 1
+    study.shadow(None)
+    with pytest.raises(InvalidStudy, match="in the shadow"):
+        study.shadow_log()
+    assert len(study.shadow_log(0)[0]) == 20
+    study.ask(contexts_of(70), id="after")
+    assert study.decision("after").shadow is None
+    assert_the_record_makes_the_policy(study)
+    assert study.replay().equal
+
+
+def test_a_shadow_that_fails_does_not_fail_the_answer(make, monkeypatch):
+    study = make()
+    study.shadow(0)
+
+    def broken(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(study._session, "shadow", broken)
+    study.ask(contexts_of(1), id="x")
+    assert study.decision("x").shadow is None
