@@ -28,8 +28,13 @@ from rarely.simulation.provenance import cores
 from rarely.simulation.writing import check_folder
 from rarely.worlds import World
 
+UNFINISHED = "unfinished.jsonl"
+"""Simulated runs of a plan that is not finished."""
 
-@guarded_by("stopped; the plan is not finished, and the same command begins again")
+
+@guarded_by(
+    "Interrupted. The plan is not finished; the runs that are finished are saved, and the same command resumes."
+)
 def plan_command(
     log: Annotated[
         Path | None, typer.Argument(help="A CSV of past rounds whose first line names the columns; or --world.")
@@ -56,8 +61,8 @@ def plan_command(
     policy: Annotated[
         PolicyName,
         typer.Option(
-            help="The policy that is simulated: neural, a plain network; default, which tunes itself and takes longer; "
-            "linear."
+            help="The policy that is simulated: neural, a plain network; default, which tunes itself and takes "
+            "several times as long; linear."
         ),
     ] = "neural",
     hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units (neural 64, default 200).")] = None,
@@ -68,7 +73,9 @@ def plan_command(
     max_rounds: Annotated[int, typer.Option(min=1, help="Longer horizons are simulated so long.")] = MAX_ROUNDS,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder for plan.md, plan.svg and plan.json.")] = Path("plan"),
+    out: Annotated[Path, typer.Option(help="The folder for plan.html, plan.md, plan.svg and plan.json.")] = Path(
+        "plan"
+    ),
     show: Annotated[
         Path | None, typer.Option(help="Print the advice of a plan.json made before, if nobody changed it.")
     ] = None,
@@ -114,6 +121,7 @@ def plan_command(
                 seed=seed,
                 jobs=jobs or cores(),
                 progress=stages,
+                resume=out / UNFINISHED,
             )
     from rarely.planning.report import write_plan
 

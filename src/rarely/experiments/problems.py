@@ -55,8 +55,8 @@ def doubts_about(table: Table) -> list[str]:
         if fraction is not None or len(known) > MANY_NUMBERS:
             example = fraction or table.classes[0]
             doubts.append(
-                f"the classes are {len(known)} numbers, such as {example}, and each is an arm of its own; if the "
-                "column is a quantity, name another with --label."
+                f"the classes are {len(known)} numbers, such as {example}, and each is an arm of its own; if they "
+                "are a quantity, name another column with --label."
             )
     return doubts
 

@@ -140,15 +140,13 @@ def curves(comparison: Comparison) -> Figure:
     figure = Figure(figsize=(WIDTH, 3.9 + 0.16 * len(shown)))
     axes, rug = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 0.3 + 0.16 * len(shown)])
     for row, (series, dash) in enumerate(shown):
-        every = series.curves()
-        rounds, centre = np.arange(1, every.shape[1] + 1), every.mean(axis=0)
-        few = np.unique(np.linspace(0, len(rounds) - 1, 40).astype(int))
+        rounds, every = series.curves()
+        centre = every.mean(axis=0)
         style: dict[str, Any] = {"color": COLOURS[series.kind], "linestyle": dash}
-        axes.plot(rounds[few], centre[few], label=series.label, lw=1.4, **style)
+        axes.plot(rounds, centre, label=series.label, lw=1.4, **style)
         if len(every) > 2:  # of two runs a band would fill the page
             half = t_quantile(len(every) - 1) * every.std(axis=0, ddof=1) / np.sqrt(len(every))
-            low, high = (centre - half)[few], (centre + half)[few]
-            axes.fill_between(rounds[few], low, high, color=COLOURS[series.kind], alpha=0.08, lw=0)
+            axes.fill_between(rounds, centre - half, centre + half, color=COLOURS[series.kind], alpha=0.08, lw=0)
         _ticks(rug, next(iter(series.runs.values())).updates, row, COLOURS[series.kind])
     axes.set_yscale("symlog", linthresh=max(1.0, 0.02 * axes.get_ylim()[1]))
     axes.set_ylim(bottom=0)
@@ -182,7 +180,7 @@ def log_det(comparison: Comparison) -> Figure:
             continue
         record = next(iter(series.runs.values()))
         colour = COLOURS[series.kind]
-        whole.plot(*record.log_dets[:: max(1, len(record.log_dets) // 60)].T, lw=1.0, color=colour, linestyle=dash)
+        whole.plot(*record.log_det_points.T, lw=1.0, color=colour, linestyle=dash)
         ends = np.array([[0, 0.0], *zip(record.updates, record.data["updates"]["log_det"], strict=True)])
         label = f"{series.label}: {len(record.updates)} updates"
         grown = np.stack([ends[1:, 0], np.diff(ends[:, 1])])[:, :: max(1, len(ends) // DOTS)]
