@@ -45,7 +45,7 @@ def play_cell(cell: Cell) -> Result:
         return Result(cell, None, f"{type(error).__name__}: {error}")
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=1)
 def _rounds(name: str, label: str | None, seed: int, count: int) -> Rounds:
     """All policies of a run see the same rounds: they are drawn once for several."""
     return Cell(name, "uniform", None, seed, count, path=name, label=label).found_problem().rounds(seed, count)
