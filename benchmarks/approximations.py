@@ -30,7 +30,7 @@ from rarely.worlds import World
 from rarely.worlds.synthetic import Cosine, Quadratic
 
 FORMS: dict[str, Any] = {
-    "exact": "auto",
+    "exact": "exact",
     "diagonal": "diagonal",
     "last_layer": "last_layer",
     "sketched 64": Sketch(64),

@@ -53,9 +53,11 @@ def test_an_edited_record_costs_its_own_cell_and_is_played_again(played):
     assert len(read_records(played).records) == 4
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", gzip.compress(b"[1]"), gzip.compress(b'{"format": 9}')])
-def test_an_unreadable_record_costs_its_own_cell(played, content):
-    path_of(played, "needle/linucb/B3/seed1").write_bytes(content)
+@pytest.mark.parametrize(
+    ("zipped", "content"), [(False, b""), (False, b"nonsense"), (True, b"[1]"), (True, b'{"format": 9}')]
+)
+def test_an_unreadable_record_costs_its_own_cell(played, zipped, content):
+    path_of(played, "needle/linucb/B3/seed1").write_bytes(gzip.compress(content) if zipped else content)
     found = read_records(played)
     assert (len(found.records), len(found.refused)) == (3, 1)
 

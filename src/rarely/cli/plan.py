@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from rarely.cli.console import console, guarded_by, say_loops, span
+from rarely.cli.console import console, guarded_by, say_loops, span, telling
 from rarely.core.errors import InvalidInput
 from rarely.experiments.problems import find_problem
 from rarely.logs.planning_log import Log
@@ -26,10 +25,8 @@ from rarely.planning.planner import MAX_ROUNDS, plan
 from rarely.planning.saved_plan import read_plan
 from rarely.planning.simulate import Maker, PolicyName
 from rarely.simulation.provenance import cores
+from rarely.simulation.writing import check_folder
 from rarely.worlds import World
-
-SECONDS_BETWEEN_LINES = 10.0
-"""Where there is no terminal for a bar."""
 
 
 @guarded_by("stopped; the plan is not finished, and the same command begins again")
@@ -95,7 +92,7 @@ def plan_command(
         _show_plan(show)
         return
     say_loops()
-    _check_folder(out)
+    check_folder(out)
     given = {"hidden": hidden, "training": steps, "ridge": ridge}
     settings = {name: value for name, value in given.items() if value is not None}
     Maker(policy, settings)  # refused now rather than after a long file is read
@@ -103,19 +100,21 @@ def plan_command(
     source = _source(log, world, arms, features, ignore, arm, reward, round_column)
     columns = (SpinnerColumn(), TextColumn("{task.description:<19}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        made = plan(
-            source,
-            horizon=horizon,
-            noise=noise,
-            policy=policy,
-            settings=settings,
-            batches=counts,
-            runs=runs,
-            max_rounds=max_rounds,
-            seed=seed,
-            jobs=jobs or cores(),
-            progress=_Stages(progress),
-        )
+        stages = _Stages(progress)
+        with telling(stages.line):
+            made = plan(
+                source,
+                horizon=horizon,
+                noise=noise,
+                policy=policy,
+                settings=settings,
+                batches=counts,
+                runs=runs,
+                max_rounds=max_rounds,
+                seed=seed,
+                jobs=jobs or cores(),
+                progress=stages,
+            )
     from rarely.planning.report import write_plan
 
     paths = write_plan(made, out)
@@ -172,29 +171,26 @@ def _whole_numbers(name: str, given: str, least: int, most: int) -> list[int]:
     return numbers
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder that cannot be written to, before what is to be written there takes its time."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise InvalidInput(f"--out names a folder; {there if there != folder.absolute() else folder} is a file.")
-    if not os.access(there, os.W_OK):
-        raise InvalidInput(f"--out must name a folder that can be written to; {there} cannot.")
-
-
 class _Stages:
-    """A bar for each stage of a plan on a terminal; elsewhere a line now and then."""
+    """A bar for each stage of a plan on a terminal; elsewhere a line for each that ends, and every ten seconds."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress, self.bars = progress, dict[str, TaskID]()
-        self.start = self.said = 0.0
+        self.stage, self.done, self.of, self.start = "reading", 0, 0, time.perf_counter()
 
     def __call__(self, stage: str, done: int, of: int) -> None:
         if stage not in self.bars:
             self.bars[stage] = self.progress.add_task(stage)
-            self.start = self.said = time.perf_counter()
+            self.start = time.perf_counter()
+        self.stage, self.done, self.of = stage, done, of
         self.progress.update(self.bars[stage], completed=done, total=of)
-        now = time.perf_counter()
-        if not console.is_terminal and (done == of or (done > 0 and now - self.said > SECONDS_BETWEEN_LINES)):
-            self.said = now
-            left = f", about {span((now - self.start) * (of - done) / done)} left" if done < of else ""
-            console.print(f"{stage}: {100 * done // of} %{left}")
+        if not console.is_terminal and done == of:
+            console.print(self.line())
+
+    def line(self) -> str:
+        """How far the present stage is."""
+        if not self.of:
+            return self.stage
+        taken = time.perf_counter() - self.start
+        left = f", about {span(taken * (self.of - self.done) / self.done)} left" if 0 < self.done < self.of else ""
+        return f"{self.stage}: {100 * self.done // self.of} %{left}"

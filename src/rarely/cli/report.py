@@ -15,7 +15,7 @@ from rich.progress import (
 )
 
 from rarely.cli.compare import make_leaderboard
-from rarely.cli.console import console, guarded, say_refused
+from rarely.cli.console import console, guarded, say_refused, telling
 from rarely.experiments.report.claims import PRINTED_ROUNDS
 from rarely.experiments.report.tables import tally
 
@@ -58,10 +58,16 @@ def make_report(out: Path) -> Report:
     from rarely.experiments.report.writer import write_report
 
     columns = (TextColumn("figures     "), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    state = "reading records"
+    with (
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+        telling(lambda: state),
+    ):
         bar = progress.add_task("figures")
 
         def drawn(done: int, of: int) -> None:
+            nonlocal state
+            state = f"{done} of {of} figures"
             if done == 1 and not console.is_terminal:
                 console.print(f"drawing {of} figures")
             progress.update(bar, completed=done, total=of)

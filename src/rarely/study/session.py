@@ -70,6 +70,11 @@ class Session:
                 self._closed, self._live, self._shadow = "it was closed", None, None
                 self.storage.close()
 
+    @property
+    def failure(self) -> str:
+        """Why no more work is done; "" while all is well."""
+        return self._failed or self._closed
+
     def check(self) -> None:
         """Refuse work after a failure, or after `close`."""
         if self._failed:
@@ -119,14 +124,9 @@ class Session:
 
     def append(self, tables: Tables, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
         """Write the next event."""
-        event = self.following(kind, content, **fields)
-        tables.append(self.row.study, [event])
-        return event
-
-    def following(self, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
-        """The next event, which the caller writes; the position is already behind it."""
         event = next_event(self.name, self.position.last, kind, self.now(), content, **fields)
         self.position = self.position.after(event, content)
+        tables.append(self.row.study, [event])
         return event
 
     def install(self, live: LivePolicy) -> None:

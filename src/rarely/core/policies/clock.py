@@ -104,7 +104,7 @@ class BatchClock:
             batch = self.budget.in_batch(version, round, 0.0)
             expected = min(left, max(batch.lookahead(round, 0.0, 0), even))
         # No end in sight is not an endless batch: a trial of 300 rounds may be over with its last update.
-        return 0 if expected >= FAR else expected
+        return 0 if expected >= FAR // 2 else expected
 
     def restored(self, saved: Fields, rounds: int, extra: int) -> BatchClock:
         """The saved clock of a policy that has decided so many rounds; this one has not started."""

@@ -23,7 +23,7 @@ from rarely.core.errors import (
 from rarely.core.policies.clock import BatchClock
 from rarely.core.policies.compaction import compacted_after_update, limit_sentence
 from rarely.core.policies.event import PolicyEvent
-from rarely.core.policies.form_change import noted
+from rarely.core.policies.form_change import EXACT, noted
 from rarely.core.policies.learner import FitResult, Learner
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.offered import Offered
@@ -140,7 +140,7 @@ def _concluded(
             learner = learner.caught_up(frozen.learner)
             if result.covariance is not None:
                 base = result.covariance.log_det
-            elif covariance.kind != cut.form:
+            elif covariance.kind != cut.form and not {covariance.kind, cut.form} <= {*EXACT}:
                 base = covariance.log_det
         radius = _radius(beta, state, learner, covariance, version)
         frozen = replace(frozen, learner=learner, covariance=covariance, radius=radius)

@@ -28,6 +28,7 @@ from rarely.experiments.report.growth import growth_problem, needed
 from rarely.experiments.report.results import Comparison, Series
 from rarely.simulation.plot_style import COLOURS, DASHES, MARKERS, NAMES, STYLE, plain_numbers
 from rarely.simulation.statistics import mean, t_quantile
+from rarely.simulation.writing import make_folder, writing
 
 WIDTH = 5.2
 FEW = 5
@@ -40,7 +41,7 @@ DOTS = 60
 
 def draw_all(comparisons: Sequence[Comparison], folder: Path) -> Iterator[Path]:
     """Draw every figure as PNG and SVG; yields the path of each SVG when it is there."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with matplotlib.rc_context(STYLE):
         for name, draw in _figures(comparisons):
             yield _save(draw(), folder / f"{name}.svg")
@@ -305,6 +306,7 @@ def _title(comparison: Comparison) -> str:
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    figure.savefig(path, metadata={"Date": None})
-    figure.savefig(path.with_suffix(".png"), dpi=160)
+    with writing(path):
+        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(path.with_suffix(".png"), dpi=160)
     return path
