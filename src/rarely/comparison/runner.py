@@ -17,6 +17,7 @@ from rarely.comparison.records import Record, Refusal, make_record
 from rarely.comparison.store import missing, write
 from rarely.simulation.folder_lock import only_here
 from rarely.simulation.parallel import side_by_side
+from rarely.simulation.writing import make_folder
 from rarely.worlds import Rounds
 
 
@@ -112,7 +113,7 @@ def compare(
     """
     out = Path(out)
     cells, skipped = comparison.plan()
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     failures = []
     with only_here(out):
         todo, refused = missing(out, cells, replace=replace)
