@@ -29,7 +29,9 @@ def told(result):
     return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.output).split())
 
 
-@pytest.mark.parametrize("command", [[], ["reproduce"], ["report"], ["plan"], ["data"], ["bench"], ["doctor"]])
+@pytest.mark.parametrize(
+    "command", [[], ["reproduce"], ["report"], ["compare"], ["plan"], ["data"], ["bench"], ["doctor"]]
+)
 def test_help_has_examples(command):
     result = call(*command, "--help")
     assert result.exit_code == 0
