@@ -75,9 +75,13 @@ PLAYED = [(name, Paced(400, 20)) for name in GALLERY] + [(name, FixedGrid(400, 2
 def test_the_default_policy_goes_on_exploring(name, schedule):
     """It loses less than uniform play in every world, and less than half as much in the last quarter."""
     world = GALLERY[name]
-    rounds = world.rounds(seed=21, count=400)
-    policy = BatchNeuralUCB(world.dim, schedule, hidden=50, context_scale=world.context_scale, seed=21)
-    lost, uniform = rounds.regrets(played(policy, rounds)), rounds.means.max(axis=1) - rounds.means.mean(axis=1)
+    lost, uniform = np.zeros(400), np.zeros(400)
+    # A run with fifteen clicks says little: there are five of them.
+    for seed in range(21, 26 if name == "rare-reward" else 22):
+        rounds = world.rounds(seed=seed, count=400)
+        policy = BatchNeuralUCB(world.dim, schedule, hidden=50, context_scale=world.context_scale, seed=seed)
+        lost += rounds.regrets(played(policy, rounds))
+        uniform += rounds.means.max(axis=1) - rounds.means.mean(axis=1)
     assert lost.sum() < 0.8 * uniform.sum()
     assert lost[300:].sum() < 0.5 * uniform[300:].sum()
 
