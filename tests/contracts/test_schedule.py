@@ -189,8 +189,8 @@ def test_paced_starts_densely_and_goes_on_in_squares_where_log_det_grows_as_the_
         if clock.first_due(t, np.array([now])) is not None:
             clock = clock.restarted(t + 1, now, clock.version + 1)
             ends.append(t + 1)
-    assert ends[:6] == [1, 2, 3, 5, 8, 12]
-    roots = np.sqrt([*ends[6:], horizon])
+    assert ends[:5] == [1, 2, 4, 8, 16]
+    roots = np.sqrt([*ends[4:], horizon])
     np.testing.assert_allclose(np.diff(roots), (roots[-1] - roots[0]) / (len(roots) - 1), rtol=0.08)
 
 
@@ -200,7 +200,7 @@ def test_no_batch_of_paced_is_longer_than_what_came_before_it_unless_its_limits_
     for version in range(batches - 1):
         batch = schedule.in_batch(version, round, log_det=float(round))
         least = -(-horizon * (version + 1) ** 3 // batches**3)
-        assert batch.latest <= max(1.5 * round + 0.5 if round < 16 else 2 * round, least, round + 1)
+        assert batch.latest <= max(2 * round, least, round + 1)
         round = batch.latest
 
 

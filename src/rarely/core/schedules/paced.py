@@ -11,8 +11,7 @@ and the batch gets an equal share of that growth,
 
 It ends when log det has grown by more, but no earlier than T((b + 1)/B)³, so that new directions cannot spend the
 budget, and no later than T((b + 1)/B)², so that a log det that has stopped growing cannot save it up. Within these
-limits it ends by round 2t, and by 1.5t where t < 16: while a few rewards are all that is known, every further one
-changes the policy.
+limits it ends by round 2t, too: while a few rewards are all that is known, every further one changes the policy.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from rarely.core.types import Array
 
 EARLIEST, LATEST = 3, 2
 """Powers of b/B between which update b falls."""
-YOUNG = 16
-"""A batch that begins at round t ends by round 2t if the limits allow it, and by 1.5t before this round: no version
-decides more rounds than it has learned from, and the first ones decide half as many."""
+LONGEST = 2
+"""A batch that begins at round t ends by round 2t if the limits allow it: no version decides more rounds than it has
+learned from."""
 
 
 @dataclass(frozen=True)
 class Paced(Schedule):
     """B batches in T rounds, dense where much is learned: the schedule to take if nothing else is known.
 
-    After a start at rounds 1, 2, 3, 5, 8 …, if B allows it, the rounds grow as squares where log det Z grows as √t. It
+    After a start at rounds 1, 2, 4, 8 …, if B allows it, the rounds grow as squares where log det Z grows as √t. It
     adapts to what is measured, within limits that always hold: there are never more than B versions, and update b
     falls between rounds T(b/B)³ and T(b/B)². So after round t at least B(1 − (t/T)^(1/3)) − 1 updates are left, and at
     least B√(t/T) − 1 have been due.
@@ -83,7 +82,7 @@ class Paced(Schedule):
             # An update came late: plan the rest as √t would have it from here.
             root = math.sqrt(round)
             latest = max(round + 1, math.ceil((root + (math.sqrt(horizon) - root) / left) ** 2))
-        latest = max(earliest, min(latest, round + (-(-round // 2) if round < YOUNG else round)), round + 1)
+        latest = max(earliest, min(latest, LONGEST * round), round + 1)
         earliest = max(round + 1, earliest)
         if not (round and log_det > 0):
             return PacedBatch(horizon, update, latest, latest, 0.0)
