@@ -15,6 +15,7 @@ from rarely.study.deciding import decide
 from rarely.study.decisions import Answer
 from rarely.study.deliveries import Receipt, Tell, read_tell
 from rarely.study.errors import InvalidStudy
+from rarely.study.grouping import Call, answer_calls
 from rarely.study.inspecting import Inspection
 from rarely.study.publishing import LEASE, holder_name
 from rarely.study.receiving import receive
@@ -224,6 +225,14 @@ class Study(Inspection):
             receipts = receive(self._session, tables, deliveries, fields)
             _raise_first(receipts, errors)
         return receipts
+
+    def answer_many(self, calls: Iterable[Call]) -> list[Any]:
+        """Ask and tell for several callers in one commit, as a service does.
+
+        `calls` are pairs of an actor and a `Request` or `Tell`. The place of a call holds its answer, its receipt or
+        its error; requests are decided before rewards are received.
+        """
+        return answer_calls(self._session, calls)
 
     def update(self, *, force: bool = False, lease: float = LEASE, actor: str = "", reason: str = "") -> str:
         """Train the next version on the rewards that are settled, and publish it.
