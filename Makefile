@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # The tests run in parallel processes; a BLAS that starts threads of its own in each would only fight.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: run lint test test-slow docs sanitize bench wheels wheel-test clean
+.PHONY: run lint test test-slow crash-test docs sanitize bench wheels wheel-test clean
 
 run: $(VENV)/.installed            ## the cosine problem, all configurations: out/quick/report.html
 	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out/quick
@@ -30,6 +30,9 @@ test: lint                         ## lint, types, arrows, doctests, tests; what
 
 test-slow: $(VENV)/.installed      ## the tests that take minutes
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow
+
+crash-test: $(VENV)/.installed     ## studies under kill -9: 1000 times with SQLite, 200 times with PostgreSQL and its server
+	$(ONE_THREAD) $(BIN)/python tests/crash_rounds.py
 
 docs: $(VENV)/docs/.installed      ## the documentation in build/docs: no warnings, links that lead somewhere, code that runs
 	rm -rf build/docs

@@ -22,8 +22,8 @@ from rarely.bench.operations import frozen_numbers, scoring_dual, scoring_primal
 from rarely.bench.yardstick import best_of, describe, product_rate, reader, seconds_of
 from rarely.core.model.network import Network
 from rarely.core.training.gradient_descent import TrainingPlan, train
-from rarely.lab.play import play
-from rarely.lab.plots import STYLE
+from rarely.experiments.report.plots import STYLE
+from rarely.simulation.play import play
 from rarely.worlds import Cosine
 
 OUT = Path(__file__).parents[1] / "docs" / "images" / "performance.svg"

@@ -21,7 +21,7 @@ import numpy as np
 from rarely import BatchNeuralUCB, FixedGrid
 from rarely.core.training import tuning
 from rarely.core.training.tuning import FOLDS, SKIP_GRID, Tuning
-from rarely.lab.problems import find_problem
+from rarely.experiments.problems import find_problem
 
 FIRST_SEED = 74_000
 FRESH = 1000

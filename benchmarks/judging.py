@@ -26,7 +26,7 @@ from rarely.core.model.network import Network
 from rarely.core.training.checkpoints import descend_to
 from rarely.core.training.gradient_descent import TrainingPlan, objective_of
 from rarely.core.training.tuning import FOLDS, SKIP_GRID, STEP_GRID, Tuning
-from rarely.lab.problems import find_problem
+from rarely.experiments.problems import find_problem
 from tuning import LOG_RATIOS
 
 CHECKED = (30, 60, 120, 250, 500, 1000)

@@ -42,7 +42,7 @@ from rarely import (
     Schedule,
     ScheduleWarning,
 )
-from rarely.lab.problems import find_problem
+from rarely.experiments.problems import find_problem
 from rarely.worlds import World
 from rarely.worlds.gallery import GALLERY
 

@@ -23,7 +23,7 @@ from rarely.core.training.checkpoints import descend_to
 from rarely.core.training.gradient_descent import STABLE as PLAIN_STABLE
 from rarely.core.training.gradient_descent import TrainingPlan, objective_of
 from rarely.core.training.tuning import STEP_GRID
-from rarely.lab.catalogue import PAPER, PROBLEMS
+from rarely.experiments.catalogue import PAPER, PROBLEMS
 from rarely.worlds import World
 
 PLAIN_STEPS = (10, 25, 50, 100, 200, 400, 800, 1600, 3200)

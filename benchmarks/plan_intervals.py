@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rarely.lab.frontier import CONFIDENCE
-from rarely.lab.statistics import ratio_of_means
+from rarely.planning.frontier import CONFIDENCE
+from rarely.simulation.statistics import ratio_of_means
 
 PLANS, RESAMPLES, TRUTH = 1500, 400, 1.2
 

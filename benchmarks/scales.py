@@ -18,8 +18,8 @@ import numpy as np
 from rarely import Affine, BatchNeuralUCB, DeterminantTrigger, FixedGrid
 from rarely.bench.yardstick import describe
 from rarely.core.inputs import scaling
-from rarely.lab.catalogue import PROBLEMS
-from rarely.lab.play import play
+from rarely.experiments.catalogue import PROBLEMS
+from rarely.simulation.play import play
 from rarely.worlds import World
 
 LOG_RATIOS = {"cosine": 40.0, "quadratic": 25.0}

@@ -22,8 +22,8 @@ from rarely.bench.yardstick import describe
 from rarely.core.covariance import Dual, Limit, Proposal, in_bytes
 from rarely.core.covariance.delegating import Delegating
 from rarely.core.model.features import FactorRows
-from rarely.lab.catalogue import PROBLEMS
-from rarely.lab.play import play
+from rarely.experiments.catalogue import PROBLEMS
+from rarely.simulation.play import play
 
 LOG_RATIOS = {"cosine": 40.0, "quadratic": 25.0}
 SEEDS = range(100, 105)

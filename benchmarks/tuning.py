@@ -27,7 +27,7 @@ import numpy as np
 
 from rarely import BatchNeuralUCB, DeterminantTrigger, LinUCB, NeuralUCB, Policy
 from rarely.core.policies.neural import TUNED_BETA
-from rarely.lab.problems import find_problem
+from rarely.experiments.problems import find_problem
 from rarely.worlds import Rounds, World
 
 FIRST_SEED = 40_000

@@ -16,9 +16,9 @@ import numpy as np
 
 from rarely import BatchNeuralUCB, DeterminantTrigger
 from rarely.bench.yardstick import describe
-from rarely.lab.catalogue import PAPER, PROBLEMS
-from rarely.lab.play import play
-from rarely.lab.statistics import ratio
+from rarely.experiments.catalogue import PAPER, PROBLEMS
+from rarely.simulation.play import play
+from rarely.simulation.statistics import ratio
 
 SEEDS = range(10)
 STARTS = {

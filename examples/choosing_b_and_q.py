@@ -19,8 +19,8 @@ import numpy as np
 from own_log import ROOT, play
 
 from rarely import ArmBlocks
-from rarely.lab.frontier import measure_frontier
-from rarely.lab.trials import Maker
+from rarely.planning.frontier import measure_frontier
+from rarely.planning.simulate import Maker
 from rarely.worlds import World
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "choosing-b-and-q.md"

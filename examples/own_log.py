@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from rarely import Validation
-from rarely.lab.plots import STYLE
+from rarely.experiments.report.plots import STYLE
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorials" / "own-log.md"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from rarely.lab.config import Problem
-from rarely.lab.environment import cores
-from rarely.lab.queue import plan_cells
-from rarely.lab.report import write_report
-from rarely.lab.runner import LocalEngine, reproduce
+from rarely.experiments.config import Problem
+from rarely.experiments.queue import plan_cells
+from rarely.experiments.report.writer import write_report
+from rarely.experiments.runner import LocalEngine, reproduce
+from rarely.simulation.provenance import cores
 from rarely.worlds import World
 
 

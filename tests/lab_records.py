@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rarely.lab.catalogue import PROBLEMS
-from rarely.lab.config import VIEWS, Cell, Configuration, identity
-from rarely.lab.records import FORMAT, Record
+from rarely.experiments.catalogue import PROBLEMS
+from rarely.experiments.config import VIEWS, Cell, Configuration, identity
+from rarely.experiments.records import FORMAT, Record
 
 
 def record(

@@ -57,7 +57,7 @@ def test_the_version_is_said_without_the_command_line():
     said = python(
         "import sys; sys.argv[1:] = ['--version']\n"
         "from rarely.__main__ import main; main()\n"
-        "print(sorted({'typer', 'rich', 'rarely.lab', 'matplotlib'} & sys.modules.keys()))"
+        "print(sorted({'typer', 'rich', 'rarely.experiments', 'rarely.planning', 'matplotlib'} & sys.modules.keys()))"
     )
     assert said.split() == [__version__, "[]"]
 
@@ -151,7 +151,7 @@ def test_reproduce_fails_at_once_where_the_loops_asked_for_are_missing(tmp_path)
 
 def test_progress_is_told_by_the_clock_and_not_by_the_cells(tmp_path, monkeypatch):
     """The first cell may take minutes: a line comes all the same, and the next says how long the others take."""
-    from rarely.lab.runner import play_cell
+    from rarely.experiments.runner import play_cell
 
     lines, say = [], console.print
     monkeypatch.setattr(console, "print", lambda text, **how: (lines.append(text), say(text, **how)))
@@ -281,7 +281,7 @@ def test_mixing_is_refused_with_a_way_out(tmp_path):
 
 def test_a_failed_cell_is_told_at_the_end_with_exit_code_1(tmp_path, monkeypatch):
     def failing(cell):
-        from rarely.lab.runner import Result, play_cell
+        from rarely.experiments.runner import Result, play_cell
 
         return Result(cell.id, None, "it rained") if cell.seed else play_cell(cell)
 

@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "rarely"
 PAGES = [ROOT / "docs" / name for name in ("paper-map.md", "notation.md")]
 MODULES = [
     importlib.import_module(".".join(("rarely", *path.relative_to(SOURCE).with_suffix("").parts)))
-    for pattern in ("core/**/*.py", "theory/*.py", "worlds/*.py", "offpolicy/*.py", "lab/c*.py")
+    for pattern in ("core/**/*.py", "theory/*.py", "worlds/*.py", "offpolicy/*.py", "logs/*.py", "experiments/**/*.py")
     for path in SOURCE.glob(pattern)
 ]
 

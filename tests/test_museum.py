@@ -14,8 +14,8 @@ import pytest
 import rarely
 from rarely import ArmBlocks, Roster
 from rarely.core.schedules import schedule_from
-from rarely.lab.logged import Log
-from rarely.lab.records import Store
+from rarely.experiments.store import Store
+from rarely.logs.planning_log import Log
 from rarely.offpolicy import read_csv, read_parquet
 
 MUSEUM = Path(__file__).parent / "museum"

@@ -23,12 +23,14 @@ from rarely.core.errors import (
     ScheduleWarning,
     SnapshotError,
     SnapshotWarning,
+    StaleUpdate,
     TooExpensive,
     TrainingRejected,
     UnknownArm,
     UnknownRound,
     UpdateDue,
     WrongDecision,
+    WrongUpdate,
 )
 from rarely.core.inputs.arm_blocks import ArmBlocks
 from rarely.core.inputs.forgetting import Discount, Window
@@ -46,8 +48,10 @@ from rarely.core.policies import (
     Uniform,
 )
 from rarely.core.policies.base import Policy
+from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.scored_arms import Scores
 from rarely.core.policies.snapshot import load
+from rarely.core.policies.update_job import UpdateJob, UpdateResult
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.schedules import (
     AtRounds,
@@ -56,6 +60,7 @@ from rarely.core.schedules import (
     EveryRound,
     FixedGrid,
     GeometricGrid,
+    OnDemand,
     Paced,
     Schedule,
 )
@@ -100,9 +105,11 @@ __all__ = [
     "NothingToLearn",
     "NothingToLearnWarning",
     "Offer",
+    "OnDemand",
     "Paced",
     "Policy",
     "PolicyBusy",
+    "PolicyEvent",
     "Price",
     "RarelyError",
     "Roster",
@@ -114,6 +121,7 @@ __all__ = [
     "Sketch",
     "SnapshotError",
     "SnapshotWarning",
+    "StaleUpdate",
     "TheoremRadius",
     "TooExpensive",
     "TrainingRejected",
@@ -121,10 +129,13 @@ __all__ = [
     "UnknownArm",
     "UnknownRound",
     "UpdateDue",
+    "UpdateJob",
     "UpdateRecord",
+    "UpdateResult",
     "Validation",
     "Window",
     "WrongDecision",
+    "WrongUpdate",
     "build_info",
     "load",
     "prices",

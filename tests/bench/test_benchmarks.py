@@ -12,7 +12,7 @@ from rarely.bench.alone import alone
 from rarely.bench.catalogue import BENCHMARKS, chosen
 from rarely.bench.measure import Benchmark, BenchmarkFailed, NotMeasured
 from rarely.bench.session import begin, measure
-from rarely.lab.play import play
+from rarely.simulation.play import play
 from rarely.worlds import Cosine
 
 SMALL = {"hidden": 8, "steps": 3}

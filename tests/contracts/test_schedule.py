@@ -16,6 +16,7 @@ from rarely import (
     FixedGrid,
     GeometricGrid,
     InvalidSchedule,
+    OnDemand,
     Paced,
 )
 from rarely.core.policies.clock import BatchClock
@@ -31,6 +32,9 @@ SCHEDULES = {
     "trigger capped": DeterminantTrigger(horizon=100, batches=4, log_ratio=0.5),
     "budget": Budget(EveryRound(), 9),
     "paced": Paced(100, 7),
+    "on demand": OnDemand(),
+    "on demand limited": OnDemand(batches=5, horizon=100),
+    "extended": Budget(EveryRound(), 9).extended(3),
 }
 BATCHES = SCHEDULES | {
     "paced batch": Paced(100, 7).in_batch(version=2, round=9, log_det=12.0),

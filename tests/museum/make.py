@@ -238,12 +238,12 @@ def make_logs(folder: Path) -> None:
 
 def make_laboratory(folder: Path) -> None:
     """Records of a few cells, and a plan."""
-    from rarely.lab.catalogue import PROBLEMS
-    from rarely.lab.logged import Log
-    from rarely.lab.planner import plan
-    from rarely.lab.queue import plan_cells
-    from rarely.lab.records import Store
-    from rarely.lab.runner import play_cell
+    from rarely.experiments.catalogue import PROBLEMS
+    from rarely.experiments.queue import plan_cells
+    from rarely.experiments.runner import play_cell
+    from rarely.experiments.store import Store
+    from rarely.logs.planning_log import Log
+    from rarely.planning.planner import plan
 
     folder.mkdir(parents=True)
     patterns = ("linucb-r1-b1", "fixed-B40", "adaptive-B40-logq20")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rarely import Affine, BatchNeuralUCB, EveryRound, FixedGrid, InvalidInput, LinUCB, Uniform
-from rarely.lab.play import play
+from rarely.simulation.play import play
 from rarely.worlds import Cosine, Quadratic, Rounds, Table, TableWorld, World
 
 

@@ -10,7 +10,7 @@ from rarely.bench.alone import alone
 from rarely.bench.measure import Benchmark, Figure, Tell
 from rarely.bench.yardstick import seconds_of
 from rarely.core.types import Array
-from rarely.lab.environment import peak_memory
+from rarely.simulation.provenance import peak_memory
 from rarely.theory import NTK, effective_dimension
 
 

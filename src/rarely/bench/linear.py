@@ -8,7 +8,7 @@ from rarely.bench.measure import Benchmark, Figure, Tell
 from rarely.bench.yardstick import best_of
 from rarely.core.policies import LinUCB
 from rarely.core.types import Array
-from rarely.lab.play import play
+from rarely.simulation.play import play
 from rarely.worlds import Cosine, Rounds
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rarely.bench.measure import Benchmark, BenchmarkFailed, Figure, Tell
 from rarely.bench.yardstick import seconds_of
-from rarely.lab.catalogue import PROBLEMS
-from rarely.lab.queue import plan_cells
-from rarely.lab.records import Store
-from rarely.lab.runner import LocalEngine, reproduce
+from rarely.experiments.catalogue import PROBLEMS
+from rarely.experiments.queue import plan_cells
+from rarely.experiments.runner import LocalEngine, reproduce
+from rarely.experiments.store import Store
 
 PATTERNS = ("fixed-B40", "fixed-B100", "adaptive-B40-*", "adaptive-B100-*")
 

@@ -18,7 +18,7 @@ from rarely.bench.yardstick import product_rate, seconds_of
 from rarely.core.policies import BatchNeuralUCB, NeuralUCB
 from rarely.core.policies.presets import PresetName
 from rarely.core.schedules import DeterminantTrigger, FixedGrid
-from rarely.lab.environment import PACKAGE
+from rarely.simulation.provenance import PACKAGE
 from rarely.worlds import Cosine, Rounds
 
 PRINTED: dict[str, Any] = {"hidden": 200, "ridge": 0.01, "beta": 0.001, "steps": 200}

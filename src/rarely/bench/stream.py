@@ -19,7 +19,7 @@ from rarely.core.inputs.scaling import Affine
 from rarely.core.policies import BatchNeuralUCB
 from rarely.core.schedules import DeterminantTrigger, FixedGrid, Schedule
 from rarely.core.types import Array
-from rarely.lab.environment import peak_memory, reset_peak_memory
+from rarely.simulation.provenance import peak_memory, reset_peak_memory
 
 CHUNK = 2000
 """Rounds whose contexts are in memory at a time."""

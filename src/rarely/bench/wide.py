@@ -11,8 +11,8 @@ from rarely.bench.measure import Benchmark, Figure, Tell
 from rarely.bench.yardstick import seconds_of
 from rarely.core.policies import BatchNeuralUCB
 from rarely.core.schedules import FixedGrid
-from rarely.lab.environment import peak_memory
-from rarely.lab.play import play
+from rarely.simulation.play import play
+from rarely.simulation.provenance import peak_memory
 from rarely.worlds import Rounds
 
 

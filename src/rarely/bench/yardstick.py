@@ -14,7 +14,7 @@ import numpy as np
 
 from rarely.core import native
 from rarely.core.types import Floats
-from rarely.lab import environment
+from rarely.simulation import provenance
 
 COLUMNS = 1000
 REST = 0.1
@@ -23,13 +23,13 @@ REST = 0.1
 
 def describe() -> str:
     """Processor, cores, Python and NumPy."""
-    facts = environment.describe()
+    facts = provenance.describe()
     return f"{facts['machine']}, Python {facts['python']}, NumPy {facts['numpy']}"
 
 
 def facts() -> dict[str, str | int]:
     """Everything that a figure may depend on."""
-    return {**environment.describe(), "code": environment.code_fingerprint(), "threads": native.threads()}
+    return {**provenance.describe(), "code": provenance.code_fingerprint(), "threads": native.threads()}
 
 
 def seconds_of(work: Callable[[], object]) -> float:

@@ -15,10 +15,10 @@ from rich.markup import escape
 from rarely import build_info
 from rarely.core import native
 from rarely.core.errors import RarelyError
-from rarely.lab.records import Refusal
+from rarely.experiments.records import Refusal
 
 if TYPE_CHECKING:
-    from rarely.lab.doctor import Finding
+    from rarely.doctor import Finding
 
 INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""

@@ -29,7 +29,7 @@ def doctor_command(
     - `rarely doctor --json` — the same for programs, and for bug reports
     - `RARELY_COMPILED=1 rarely doctor` — fail where the compiled loops are missing
     """
-    from rarely.lab.doctor import as_json, examine, is_broken
+    from rarely.doctor import as_json, examine, is_broken
 
     info, findings = build_info(), []
     for finding in examine(info, out):

@@ -20,12 +20,12 @@ from rich.progress import (
 
 from rarely.cli.console import console, guarded_by, say_loops, span
 from rarely.core.errors import InvalidInput
-from rarely.lab.environment import cores
-from rarely.lab.logged import Log
-from rarely.lab.planner import MAX_ROUNDS, plan
-from rarely.lab.problems import find_problem
-from rarely.lab.saved_plan import read_plan
-from rarely.lab.trials import Maker, PolicyName
+from rarely.experiments.problems import find_problem
+from rarely.logs.planning_log import Log
+from rarely.planning.planner import MAX_ROUNDS, plan
+from rarely.planning.saved_plan import read_plan
+from rarely.planning.simulate import Maker, PolicyName
+from rarely.simulation.provenance import cores
 from rarely.worlds import World
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -116,7 +116,7 @@ def plan_command(
             jobs=jobs or cores(),
             progress=_Stages(progress),
         )
-    from rarely.lab.plan_report import write_plan
+    from rarely.planning.report import write_plan
 
     paths = write_plan(made, out)
     console.print(made.text(), markup=False)

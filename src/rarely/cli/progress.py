@@ -20,9 +20,9 @@ from rich.progress import (
 from rich.text import Text
 
 from rarely.cli.console import console, say_refused, span
-from rarely.lab.config import Cell
-from rarely.lab.pace import Pace, cost
-from rarely.lab.runner import Engine, Result, reproduce
+from rarely.experiments.config import Cell
+from rarely.experiments.pace import Pace, cost
+from rarely.experiments.runner import Engine, Result, reproduce
 
 FIRST_LINE, LAST_WAIT = 3.0, 60.0
 """Seconds to the first line about the cells of `reproduce`; then twice as many each time, up to a minute."""

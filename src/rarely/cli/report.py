@@ -15,11 +15,11 @@ from rich.progress import (
 )
 
 from rarely.cli.console import console, guarded, say_refused
-from rarely.lab.claims import PRINTED_ROUNDS
-from rarely.lab.tables import tally
+from rarely.experiments.report.claims import PRINTED_ROUNDS
+from rarely.experiments.report.tables import tally
 
 if TYPE_CHECKING:
-    from rarely.lab.report import Report
+    from rarely.experiments.report.writer import Report
 
 
 @guarded
@@ -38,7 +38,7 @@ def report_command(
     """
     written = make_report(folder)
     if markdown is not None:
-        from rarely.lab.report import write_markdown
+        from rarely.experiments.report.writer import write_markdown
 
         write_markdown(folder, markdown)
     if written.refused:
@@ -48,7 +48,7 @@ def report_command(
 def make_report(out: Path) -> Report:
     """Write the report of a folder, and say what it has found."""
     console.print(f"making the report of {escape(str(out))}")
-    from rarely.lab.report import write_report
+    from rarely.experiments.report.writer import write_report
 
     columns = (TextColumn("figures     "), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -14,12 +14,12 @@ from rarely.cli.progress import play
 from rarely.cli.report import make_report
 from rarely.core.errors import InvalidInput, check_choice
 from rarely.core.policies.presets import PresetName
-from rarely.lab.catalogue import PAPER, configurations
-from rarely.lab.config import PRESETS, Problem
-from rarely.lab.environment import cores
-from rarely.lab.problems import find_problem
-from rarely.lab.queue import plan_cells
-from rarely.lab.runner import Engine, LocalEngine
+from rarely.experiments.catalogue import PAPER, configurations
+from rarely.experiments.config import PRESETS, Problem
+from rarely.experiments.problems import find_problem
+from rarely.experiments.queue import plan_cells
+from rarely.experiments.runner import Engine, LocalEngine
+from rarely.simulation.provenance import cores
 from rarely.worlds import Table
 from rarely.worlds.datasets import Dataset, located
 
@@ -112,7 +112,7 @@ def _introduce(problem: Problem, rounds: int) -> None:
 
 def _engine(name: str, jobs: int | None, address: str | None) -> Engine:
     if name == "ray":
-        from rarely.engines.ray_engine import RayEngine
+        from rarely.experiments.ray_engine import RayEngine
 
         return RayEngine(jobs, address)
     assert jobs is not None

@@ -255,7 +255,7 @@ def doctor_command(storage: Storage, name: Name = None) -> None:
 
     - `rarely study doctor sqlite:///trial.db`
     """
-    from rarely.lab.doctor import Finding, is_broken
+    from rarely.doctor import Finding, is_broken
 
     with opened(storage, name, lazy=True) as study:
         findings = [Finding(*row) for row in study.diagnose()]

@@ -54,6 +54,14 @@ class NothingToLearn(RarelyError, RuntimeError):
     """An update that is not due, without a reward since the last one."""
 
 
+class WrongUpdate(InvalidInput):
+    """A result of an update that another policy prepared, or a lost process of this one."""
+
+
+class StaleUpdate(RarelyError, RuntimeError):
+    """A result of an update that was adopted already, or that another update overtook."""
+
+
 class PolicyBusy(RarelyError, RuntimeError):
     """A call while another thread's call on the same policy is under way."""
 

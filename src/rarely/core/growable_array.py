@@ -43,6 +43,10 @@ class GrowableArray:
     def __len__(self) -> int:
         return self._length
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For `pickle` and `copy`: the rows so far, without the room behind them."""
+        return {"_buffer": self.view.copy(), "_length": self._length}
+
     @property
     def view(self) -> NDArray[Any]:
         """The rows so far."""

@@ -33,15 +33,15 @@ class Decision:
     (2, 0, 2)
     """
 
-    arm: Any
+    arm: int | IntArray
     """int, or (n,): the chosen arm."""
     means: Array
     """(K,) or (n, K): the predicted reward of every arm, in reward units."""
     bonuses: Array
     """(K,) or (n, K): β·√(φᵀZ⁻¹φ) of every arm, in reward units."""
-    version: Any
+    version: int | IntArray
     """int, or (n,): the frozen policy that decided."""
-    round: Any
+    round: int | IntArray
     """int, or (n,): what `observe` needs to know."""
     probabilities: Array
     """(K,) or (n, K): what the arm was drawn from; a rule that does not draw has a single 1."""
@@ -50,16 +50,67 @@ class Decision:
     that a decision lost in a crash is not taken for the one that got its round number afterwards."""
 
     @property
-    def id(self) -> Any:
-        """str, or a list of n: life and round, for `observe(ids=…)` after a restart or from another process."""
-        return f"{self.life}-{self.round}" if self.single else [f"{self.life}-{number}" for number in self.round]
+    def arms(self) -> IntArray:
+        """(n,): the chosen arms; (1,) for a single decision."""
+        return np.atleast_1d(np.asarray(self.arm))
 
     @property
-    def propensity(self) -> Any:
+    def versions(self) -> IntArray:
+        """(n,): the versions that decided; (1,) for a single decision."""
+        return np.atleast_1d(np.asarray(self.version))
+
+    @property
+    def rounds(self) -> IntArray:
+        """(n,): the round numbers; (1,) for a single decision."""
+        return np.atleast_1d(np.asarray(self.round))
+
+    @property
+    def id(self) -> str | list[str]:
+        """str, or a list of n: life and round, for `observe(ids=…)` after a restart or from another process."""
+        ids = [f"{self.life}-{number}" for number in self.rounds]
+        return ids[0] if self.single else ids
+
+    @property
+    def propensity(self) -> float | Array:
         """float, or (n,): the probability of the chosen arm."""
         if self.single:
             return float(self.probabilities[self.arm])
-        return self.probabilities[np.arange(len(self.arm)), self.arm]
+        return self.probabilities[np.arange(len(self)), self.arms]
+
+    def describe(self) -> dict[str, Any] | list[dict[str, Any]]:
+        """The decision as JSON, one dict for each round: for a log file, a message, a look at what was weighed.
+
+        Examples
+        --------
+        >>> decision = Decision(arm=1, means=np.array([0.2, 0.5]), bonuses=np.array([0.3, np.nan]), version=0,
+        ...                     round=7, probabilities=np.array([0.0, 1.0]), life="ab")
+        >>> decision.describe()["arm"], decision.describe()["means"], decision.describe()["bonuses"]
+        (1, [0.2, 0.5], [0.3, None])
+        """
+        if not self.single:
+            return [described for i in range(len(self)) if isinstance(described := self[i].describe(), dict)]
+        numbers = {"means": self.means, "bonuses": self.bonuses, "probabilities": self.probabilities}
+        return {
+            "id": self.id,
+            "round": self.round,
+            "version": self.version,
+            "arm": self.arm,
+            "propensity": self.propensity,
+            # JSON has no NaN, which stands for an arm that was not there.
+            **{name: [None if x != x else x for x in row.tolist()] for name, row in numbers.items()},
+        }
+
+    def __repr__(self) -> str:
+        if not self.single:
+            n = len(self)
+            span = f"rounds {self.rounds[0]} … {self.rounds[-1]}" if n else "no rounds"
+            return f"<{n} decisions: {span}, arms {_shortened(self.arms)}>"
+        arm = int(self.arms[0])
+        scores = f"mean {self.means[arm]:.4g}, bonus {self.bonuses[arm]:.4g}, probability {self.propensity:.4g}"
+        return f"<Decision: round {self.round}, version {self.version}, arm {arm} of {len(self.means)} ({scores})>"
+
+    def _repr_html_(self) -> str:
+        return decision_table(self)
 
     @property
     def single(self) -> bool:
@@ -69,13 +120,40 @@ class Decision:
     def __len__(self) -> int:
         if self.single:
             raise TypeError("a single decision has no length; select on (n, K, d) gives n of them")
-        return len(self.arm)
+        return len(self.arms)
 
     def __getitem__(self, rounds: Any) -> Decision:
         if self.single:
             raise TypeError("a single decision cannot be sliced; select on (n, K, d) gives n of them")
-        arm, version, number = self.arm[rounds], self.version[rounds], self.round[rounds]
+        arm, version, number = self.arms[rounds], self.versions[rounds], self.rounds[rounds]
         if np.ndim(arm) == 0:
             arm, version, number = int(arm), int(version), int(number)
         chances = self.probabilities[rounds]
         return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life)
+
+
+def decision_table(decision: Decision, most: int = 20) -> str:
+    """The decision as an HTML table for notebooks: every arm of one round, or the chosen arms of many."""
+    if decision.single:
+        heads = ("arm", "mean", "bonus", "probability", "")
+        columns = (decision.means, decision.bonuses, decision.probabilities)
+        body = [
+            (str(k), *(f"{column[k]:.4g}" for column in columns), "chosen" if k == decision.arm else "")
+            for k in range(len(decision.means))
+        ]
+    else:
+        heads = ("round", "version", "arm", "mean", "probability")
+        n = len(decision)
+        means = decision.means[np.arange(n), decision.arms]
+        chances = decision.probabilities[np.arange(n), decision.arms]
+        whole = zip(decision.rounds, decision.versions, decision.arms, means, chances, strict=True)
+        body = [(str(t), str(v), str(a), f"{mean:.4g}", f"{p:.4g}") for t, v, a, mean, p in whole]
+    rows = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in body[:most]]
+    more = f"<caption>{len(body) - most} more</caption>" if len(body) > most else ""
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    return f"<table>{more}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _shortened(arms: IntArray, most: int = 8) -> str:
+    shown = ", ".join(map(str, arms[:most]))
+    return f"{shown}, …" if len(arms) > most else shown

@@ -1,11 +1,9 @@
-"""The laboratory: experiments as data, run once, kept as records, drawn and judged from the records alone.
+"""The old name of `rarely.planning`, kept until version 0.3."""
 
-`plan` asks before the first round what `reproduce` asks of the paper's problems: what do fewer updates cost?
-"""
+import warnings
 
-from rarely.lab.advice import NothingClose, Plan
-from rarely.lab.logged import InvalidLog, Log
-from rarely.lab.planner import plan
-from rarely.lab.saved_plan import BrokenPlan, SavedPlan, read_plan
+from rarely.planning import BrokenPlan, InvalidLog, Log, NothingClose, Plan, SavedPlan, plan, read_plan
 
 __all__ = ["BrokenPlan", "InvalidLog", "Log", "NothingClose", "Plan", "SavedPlan", "plan", "read_plan"]
+
+warnings.warn("rarely.lab is now rarely.planning; the old name goes in version 0.3.", DeprecationWarning, stacklevel=2)

@@ -1,10 +1,6 @@
-"""What a log refuses, and what it cannot tell."""
+"""Targets that an estimate refuses."""
 
-from rarely.core.errors import InvalidInput, RarelyError
-
-
-class InvalidLog(InvalidInput):
-    """A decision or a file that does not fit a log, or a log without what is asked of it."""
+from rarely.core.errors import InvalidInput
 
 
 class InvalidTarget(InvalidInput):
@@ -13,7 +9,3 @@ class InvalidTarget(InvalidInput):
 
 class NotIdentified(InvalidInput):
     """A target that the log says nothing about: it weighs arms that the log never could, or never did, choose."""
-
-
-class ParquetUnavailable(RarelyError, ImportError):
-    """Parquet was asked for where pyarrow is not installed."""

@@ -42,13 +42,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from rarely.core.errors import InvalidInput, check_choice
-from rarely.core.inputs.array_reader import read_real
 from rarely.core.types import Array
+from rarely.logs.decision_log import DecisionLog
 from rarely.offpolicy import notes
 from rarely.offpolicy.intervals import (
     Range,
@@ -62,12 +62,10 @@ from rarely.offpolicy.intervals import (
     score,
     variance_share,
 )
-from rarely.offpolicy.log import DecisionLog
-from rarely.offpolicy.models import Fit, Ridge, predictions
+from rarely.offpolicy.models import Fit, Ridge
 from rarely.offpolicy.sample import Sample
 from rarely.offpolicy.target import Target
-
-Estimator = Literal["ips", "snips", "dr"]
+from rarely.offpolicy.terms import Estimator, around_mean, terms_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +207,14 @@ def difference(
         raise InvalidInput(f"model must be None with estimator={estimator!r}, because only dr has one; got {model!r}.")
     samples = [Sample.of(log, a), Sample.of(log, b)]
     within = read_range(reward_range, samples[0].rewards)
-    one, other = _terms_of(estimator, log, samples, Ridge() if model is None else model)
+    one, other = terms_of(estimator, log, samples, Ridge() if model is None else model)
     value, influence = one.value - other.value, one.influence - other.influence
     weights = one.weights / one.scale - other.weights / other.scale
     error, z = _error_of(influence), deviations(level)
     interval = normal(value, error, z)
     if within is not None:
         distance = within[1] - within[0]
-        residuals = one.residuals if estimator == "dr" else _around_mean(np.abs(weights), one.rewards)
+        residuals = one.residuals if estimator == "dr" else around_mean(np.abs(weights), one.rewards)
         widest = max(error, pooled_error(weights, residuals, distance))
         interval = cut(normal(value, widest, z), (-distance, distance))
     return _estimate(
@@ -230,27 +228,13 @@ def difference(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """What an estimator makes of each round."""
-
-    value: float
-    influence: Array
-    rewards: Array
-    weights: Array
-    scale: float
-    """What the estimator divides weights by: w̄ or 1."""
-    residuals: Array
-    """Rewards less what is expected of them: by the model of dr, by their weighted mean otherwise."""
-
-
 def _one_target(
     estimator: Estimator, log: DecisionLog, target: Target, model: Any, level: float, reward_range: Any
 ) -> Estimate:
     _check_level(level)
     sample = Sample.of(log, target)
     within = read_range(reward_range, sample.rewards)
-    (terms,) = _terms_of(estimator, log, [sample], model)
+    (terms,) = terms_of(estimator, log, [sample], model)
     error, z = _error_of(terms.influence), deviations(level)
     span = None if within is None else _span_of(estimator, terms.weights, within)
     if within is None:
@@ -291,48 +275,6 @@ def _span_of(estimator: Estimator, weights: Array, within: Range) -> Span | None
     return Span(0.0, high * float(np.square(weights).sum()) / total, total) if low >= 0 else None
 
 
-def _terms_of(estimator: Estimator, log: DecisionLog, samples: list[Sample], model: Any) -> list[_Terms]:
-    """Of each target, on the same rounds."""
-    if estimator == "ips":
-        return [_ips_terms(sample) for sample in samples]
-    if estimator == "snips":
-        return [_snips_terms(sample) for sample in samples]
-    first = samples[0]
-    if not callable(model):
-        q = _read_predictions(model, log)[first.places]
-        return [_dr_terms(sample, q) for sample in samples]
-    present, contexts = log.present[first.places], log.contexts[first.places]
-    q = predictions(model, contexts, present, first.arms, first.rewards)[1:]
-    return [_dr_terms(sample.later(), q) for sample in samples]
-
-
-def _ips_terms(sample: Sample) -> _Terms:
-    terms = sample.weights * sample.rewards
-    value = float(terms.mean())
-    residuals = _around_mean(sample.weights, sample.rewards)
-    return _Terms(value, terms - value, sample.rewards, sample.weights, 1.0, residuals)
-
-
-def _snips_terms(sample: Sample) -> _Terms:
-    weights, scale = sample.weights, float(sample.weights.mean())
-    value = float((weights * sample.rewards).sum() / weights.sum())
-    residuals = sample.rewards - value
-    return _Terms(value, weights * residuals / scale, sample.rewards, weights, scale, residuals)
-
-
-def _dr_terms(sample: Sample, q: Array) -> _Terms:
-    residuals = sample.rewards - q[np.arange(len(q)), sample.arms]
-    terms = (sample.target * q).sum(axis=1) + sample.weights * residuals
-    value = float(terms.mean())
-    return _Terms(value, terms - value, sample.rewards, sample.weights, 1.0, residuals)
-
-
-def _around_mean(weights: Array, rewards: Array) -> Array:
-    """Rewards less their weighted mean."""
-    total = float(weights.sum())
-    return rewards - (float(weights @ rewards) / total if total else 0.0)
-
-
 def _error_of(influence: Array) -> float:
     n = len(influence)
     return math.sqrt(float(np.square(influence).sum()) / (n * (n - 1))) if n > 1 else math.inf
@@ -341,15 +283,3 @@ def _error_of(influence: Array) -> float:
 def _check_level(level: Any) -> None:
     if not isinstance(level, Real) or not 0 < float(level) < 1:
         raise InvalidInput(f"level must be a number between 0 and 1, such as 0.95; got {level!r}.")
-
-
-def _read_predictions(model: Any, log: DecisionLog) -> Array:
-    present = log.present
-    wanted = f"model must be a function that fits, such as Ridge(), or finite rewards of shape {present.shape}"
-    try:
-        q = read_real(model, "rewards of a model", InvalidInput)
-    except InvalidInput as error:
-        raise InvalidInput(f"{wanted}, one for each arm of each round; {error}") from None
-    if q.shape != present.shape or not np.isfinite(q[present]).all():
-        raise InvalidInput(f"{wanted}, one for each arm of each round; got {type(model).__name__} of shape {q.shape}.")
-    return np.where(present, q, 0.0)

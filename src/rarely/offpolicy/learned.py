@@ -19,7 +19,7 @@ import numpy as np
 from rarely.core.policies import Uniform
 from rarely.core.policies.base import Policy
 from rarely.core.types import Array, BoolArray, IntArray
-from rarely.offpolicy.log import DecisionLog
+from rarely.logs.decision_log import DecisionLog
 
 STRETCH = 16
 """Rounds that must agree in a row; fewer may do so by chance."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rarely.core.types import Array
+from rarely.logs.decision_log import DecisionLog
 from rarely.offpolicy.intervals import Range, effective
-from rarely.offpolicy.log import DecisionLog
 from rarely.offpolicy.sample import Sample
 
 FEW = 50

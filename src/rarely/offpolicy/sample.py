@@ -9,9 +9,10 @@ import numpy as np
 
 from rarely.core.policies.base import Policy
 from rarely.core.types import Array, IntArray
-from rarely.offpolicy.errors import InvalidLog, NotIdentified
+from rarely.logs.decision_log import DecisionLog
+from rarely.logs.errors import InvalidLog
+from rarely.offpolicy.errors import NotIdentified
 from rarely.offpolicy.learned import rounds_learned_from
-from rarely.offpolicy.log import DecisionLog
 from rarely.offpolicy.target import Target, read_target
 
 NEGLIGIBLE = 1e-12

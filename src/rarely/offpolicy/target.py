@@ -9,8 +9,9 @@ import numpy as np
 from rarely.core.inputs.array_reader import read_array
 from rarely.core.policies.base import Policy
 from rarely.core.types import Array, IntArray
+from rarely.logs.decision_log import DecisionLog
+from rarely.logs.log_checks import UNITY
 from rarely.offpolicy.errors import InvalidTarget
-from rarely.offpolicy.log import UNITY, DecisionLog
 
 Target = Any
 """A `Policy` as it stands, (n, K) probabilities, or (n,) arms: one for each round of the log, with reward or not."""

@@ -14,6 +14,7 @@ from rarely.service.problems import Refusal
 from rarely.service.trainer import Trainer
 from rarely.service.writer import Writer
 from rarely.study import Request, Status, Study, StudyFailed, Tell, UnknownStudy
+from rarely.study.grouping import answer_many
 from rarely.study.storage import open_storage
 
 Found = TypeVar("Found")
@@ -39,7 +40,7 @@ class OpenedStudy:
 
     def answer_many(self, calls: Any) -> list[Any]:
         """What the writer does with a group."""
-        return self.watched(lambda: self.study.answer_many(calls))
+        return self.watched(lambda: answer_many(self.study, calls))
 
     def watched(self, work: Callable[[], Found]) -> Found:
         """Do something with the study. After a commit that was not confirmed nothing more is done."""

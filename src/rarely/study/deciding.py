@@ -78,14 +78,15 @@ def _decide_new(
                 shadow=None if shadow is None else shadow[i],
                 shadow_of=None if shadow is None else session.position.shadow,
             )
-            event = session.following("decide", body, ref=question.id, data=data, **fields)
+            signed = fields | {"actor": question.actor or fields["actor"]}
+            event = session.following("decide", body, ref=question.id, data=data, **signed)
             events.append(event)
             answers[question.id] = answer_of(event, session.settings.arms, body)
     return answers
 
 
 def _shadow(session: Session, tables: Tables, stage: int, questions: list[Question]) -> Array | None:
-    """What the shadow version would draw from. Whatever goes wrong with it must not change or delay the answer."""
+    """What the shadow version would draw from. Whatever goes wrong with it must not change the answer."""
     if session.position.shadow is not None:
         with suppress(Exception):
             shadow = session.shadow(tables)

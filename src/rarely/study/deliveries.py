@@ -18,9 +18,9 @@ from rarely.study.errors import StudyConflict
 from rarely.study.events import Event, Kind
 from rarely.study.reward_rule import RewardRule
 from rarely.study.storage import Tables
-from rarely.study.texts import check_id
+from rarely.study.texts import check_id, check_text
 
-Status = Literal["accepted", "duplicate", "late", "quarantined"]
+Status = Literal["accepted", "duplicate", "late", "quarantined", "spooled"]
 _STATUS: dict[str, Status] = {"reward": "accepted", "late reward": "late", "quarantine": "quarantined"}
 UNKNOWN, OUT_OF_RANGE, SECOND = "unknown decision", "out of range", "already rewarded"
 
@@ -31,6 +31,8 @@ class Tell(NamedTuple):
     id: str
     reward: Any
     key: str | None = None
+    actor: str = ""
+    """Who tells; where it is empty, the actor of the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Delivery:
     id: str
     value: float
     key: str
+    actor: str = ""
 
 
 def read_tell(tell: Tell) -> Delivery:
@@ -64,7 +67,8 @@ def read_tell(tell: Tell) -> Delivery:
     if isinstance(tell.reward, list | tuple):
         raise InvalidReward(f"reward must be one finite number; got {tell.reward!r}.")
     value = float(read_rewards(tell.reward, 1)[0]) + 0.0  # −0 is 0
-    return Delivery(id, value, f"={value!r}" if tell.key is None else f"#{check_id(tell.key, 'a key')}")
+    key = f"={value!r}" if tell.key is None else f"#{check_id(tell.key, 'a key')}"
+    return Delivery(id, value, key, check_text(tell.actor, "actor"))
 
 
 def judge(

@@ -9,7 +9,6 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 from rarely.core.errors import RarelyError
@@ -21,7 +20,6 @@ from rarely.study.storage.sqlite import SqliteStorage
 from rarely.study.storage.sqlite_version import loses_writes
 
 Finding = tuple[str, Literal["ok", "note", "problem"], str, str]
-NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "glusterfs", "ceph", "fuse.s3fs")
 LITTLE_DISK = 2**30
 SETTINGS = {"fsync": "on", "full_page_writes": "on"}
 """Of a PostgreSQL server; with other values a power cut may lose what was answered."""
@@ -65,30 +63,12 @@ def _sqlite(storage: SqliteStorage) -> Iterator[Finding]:
     journal, synchronous = (storage.execute(f"PRAGMA {name}")[0][0] for name in ("journal_mode", "synchronous"))
     durable = synchronous >= 2 and journal in ("wal", "delete")
     yield "durability", "ok" if durable else "problem", f"journal {journal}, synchronous {synchronous}", ""
-    kind = _file_system(storage.path)
-    if kind in NETWORK:
-        advice = "SQLite's locks do not hold on a network file system: use a local disk, or PostgreSQL."
-        yield "file system", "problem", f"{storage.path} lies on {kind}", advice
     free = shutil.disk_usage(os.path.dirname(storage.path)).free
     says = f"{free / 2**30:.1f} GiB free"
     if free < LITTLE_DISK:
         yield "disk", "note", says, "A full disk refuses decisions: make room."
     else:
         yield "disk", "ok", says, ""
-
-
-def _file_system(path: str) -> str:
-    """The kind of file system that a path lies on; "" where the system does not tell."""
-    mounts = Path("/proc/mounts")
-    if not mounts.exists():
-        return ""
-    best, kind = "", ""
-    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
-        _, place, name, *_ = line.split()
-        inside = path == place or path.startswith(place.rstrip("/") + "/")
-        if inside and len(place) >= len(best):
-            best, kind = place, name
-    return kind
 
 
 def _postgresql(storage: PostgresqlStorage) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from typing import Any
 from rarely.core.errors import RarelyError
 from rarely.study.deciding import decide
 from rarely.study.deliveries import Tell, read_tell
+from rarely.study.inspecting import Inspection
 from rarely.study.receiving import receive
 from rarely.study.requests import Request, read_request
 from rarely.study.session import Session
@@ -17,9 +18,32 @@ Call = tuple[str, Request | Tell]
 """Who calls, and what is asked or told."""
 
 
-def answer_calls(session: Session, calls: Iterable[Call]) -> list[Any]:
-    """An answer, receipt or error for each call; requests are decided before rewards are received."""
-    calls = list(calls)
+def answer_many(study: Inspection, calls: Iterable[Call]) -> list[Any]:
+    """Ask and tell for several callers in one commit, as a service does.
+
+    Parameters
+    ----------
+    study
+        An open study.
+    calls
+        Pairs of an actor and a `Request` or `Tell`.
+
+    Returns
+    -------
+    list
+        The answer, the receipt or the error of each call. Requests are decided before rewards are received.
+
+    Examples
+    --------
+    >>> from rarely import FixedGrid, LinUCB
+    >>> from rarely.study import Study
+    >>> policy = LinUCB(dim=2, schedule=FixedGrid(1000, 10), seed=0)
+    >>> study = Study.create("memory://grouping", "colours", policy=policy, arms=["red", "blue"])
+    >>> calls = [("web", Tell("visit-1", 1.0)), ("app", Request([[1.0, 0.0], [0.0, 1.0]], "visit-1"))]
+    >>> [(type(found).__name__, found.seq) for found in answer_many(study, calls)]
+    [('Receipt', 3), ('Answer', 2)]
+    """
+    calls, session = list(calls), study._session
     found = [_checked(session, *call) for call in calls]
     groups: dict[tuple[bool, str], list[int]] = {}
     for i, (actor, call) in enumerate(calls):

@@ -6,15 +6,16 @@ import os
 from collections.abc import Iterator
 from typing import Self
 
+from rarely.core.types import Array
 from rarely.offpolicy import DecisionLog
 from rarely.study.backups import back_up
 from rarely.study.checking import Verification, verify
 from rarely.study.contrasts import Contrast, contrasts
 from rarely.study.decisions import Record, record_of
 from rarely.study.diagnosis import Finding, diagnose
-from rarely.study.errors import UnknownStudy
+from rarely.study.errors import InvalidStudy, UnknownStudy
 from rarely.study.events import Event
-from rarely.study.exporting import decision_log, records
+from rarely.study.exporting import decision_log, records, shadow_log
 from rarely.study.registration import check_registration, write_registration
 from rarely.study.replaying import Replay, replay
 from rarely.study.session import Session
@@ -48,6 +49,11 @@ class Inspection:
     def name(self) -> str:
         """The name of the study."""
         return self._session.name
+
+    @property
+    def failure(self) -> str:
+        """Why the study does no more work and must be opened again; "" while all is well."""
+        return self._session.failure
 
     @property
     def settings(self) -> StudySettings:
@@ -108,6 +114,26 @@ class Inspection:
     def diagnose(self) -> list[Finding]:
         """What is wrong or could be better: (topic, "ok", "note" or "problem", what, advice)."""
         return list(diagnose(self._session))
+
+    def shadow_log(self, version: int | None = None) -> tuple[DecisionLog, Array]:
+        """What off-policy estimates of a shadow version need: `snips(*study.shadow_log())`.
+
+        Parameters
+        ----------
+        version
+            The number of a published version; None for the one that is in the shadow now.
+
+        Returns
+        -------
+        tuple
+            The decisions beside which it was scored, and (n, K): what it would have drawn from.
+        """
+        seq = self._session.position.shadow
+        if version is not None:
+            seq = next((row.snapshot for row in self.versions() if row.number == version), None)
+        if seq is None:
+            raise InvalidStudy(f"no version is in the shadow, and none has the number {version!r}.")
+        return shadow_log(self._session, seq)
 
     def contrasts(self, *, level: float = 0.95, control: str | None = None) -> list[Contrast]:
         """Every arm against the control arm, with intervals that hold at all times."""

@@ -27,5 +27,6 @@ def _received(session: Session, tables: Tables, delivery: Delivery, fields: dict
     if isinstance(found, Receipt):
         return found
     kind, why, body = found
-    event = session.append(tables, kind, body, ref=delivery.id, key=delivery.key, why=why, **fields)
+    signed = fields | {"actor": delivery.actor or fields["actor"]}
+    event = session.append(tables, kind, body, ref=delivery.id, key=delivery.key, why=why, **signed)
     return receipt_of(event)

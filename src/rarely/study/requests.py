@@ -13,7 +13,7 @@ from rarely.core.inputs.array_reader import read_real
 from rarely.core.types import Array, BoolArray
 from rarely.study.canonical import canonical, digest, packed
 from rarely.study.settings import StudySettings
-from rarely.study.texts import check_id, new_id
+from rarely.study.texts import check_id, check_text, new_id
 
 
 class Request(NamedTuple):
@@ -22,6 +22,8 @@ class Request(NamedTuple):
     contexts: Any
     id: str | None = None
     available: Any = None
+    actor: str = ""
+    """Who asks; where it is empty, the actor of the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Question:
     """(K,)."""
     hash: str
     """Of the numbers and of the arms that are there: equal for equal requests."""
+    actor: str = ""
 
 
 def read_request(request: Request, settings: StudySettings, dim: int) -> Question:
@@ -45,7 +48,7 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         width = settings.blocks.rows.dim
         if numbers.shape != (width,):
             raise InvalidContexts(f"this study takes one row of {width} numbers a decision; got {numbers.shape}.")
-        present = _present(request.available, settings.blocks.arms, settings.arms)
+        present = _present(request.available, settings.blocks.arms or 0, settings.arms)
     else:
         numbers, present = _contexts(request, settings, dim)
     if not np.isfinite(numbers).all():
@@ -54,12 +57,9 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         )
     if not present.any():
         raise InvalidContexts("at least one arm must be available; got none.")
-    return question(id, np.array(numbers, np.float64), present)
-
-
-def question(id: str, numbers: Array, present: BoolArray) -> Question:
-    """A question with its hash."""
-    return Question(id, numbers, present, digest(canonical([numbers.shape, np.flatnonzero(present)]), packed(numbers)))
+    numbers = np.array(numbers, np.float64)
+    hash = digest(canonical([numbers.shape, np.flatnonzero(present)]), packed(numbers))
+    return Question(id, numbers, present, hash, check_text(request.actor, "actor"))
 
 
 def _contexts(request: Request, settings: StudySettings, dim: int) -> tuple[Array, BoolArray]:
@@ -94,11 +94,10 @@ def _present(available: Any, count: int, arms: Sequence[str] | None) -> BoolArra
         raise InvalidContexts(f"available must be a list of the arms that are there; got {available!r}.")
     present = np.zeros(count, np.bool_)
     for arm in available:
-        place = list(arms).index(arm) if arms is not None and arm in arms else arm
-        whole = isinstance(place, int | np.integer) and not isinstance(place, bool)
-        if not whole or not 0 <= place < count or (arms is not None and arm not in arms):
+        place = arms.index(arm) if arms is not None and isinstance(arm, str) and arm in arms else arm
+        if isinstance(place, bool) or not isinstance(place, int | np.integer) or not 0 <= place < count:
             known = f"0 … {count - 1}" if arms is None else ", ".join(arms)
-            raise InvalidContexts(f"available must name arms of the study ({known}); got {arm!r}.")
+            raise InvalidContexts(f"available must hold names or places of the arms ({known}); got {arm!r}.")
         present[place] = True
     return present
 

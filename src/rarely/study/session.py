@@ -76,6 +76,11 @@ class Session:
                 self._closed, self._live, self._shadow = "it was closed", None, None
                 self.storage.close()
 
+    @property
+    def failure(self) -> str:
+        """Why no more work is done; "" while all is well."""
+        return self._failed or self._closed
+
     def check(self) -> None:
         """Refuse work after a failure, or after `close`."""
         if self._failed:

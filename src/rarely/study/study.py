@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Literal, Self
 
-from rarely.core.errors import InvalidInput, RarelyError, check_positive
+from rarely.core.errors import InvalidInput, RarelyError, check_choice, check_positive
 from rarely.core.inputs.arm_blocks import ArmBlocks
 from rarely.core.policies.base import Policy
+from rarely.core.saving.fields import shortened
 from rarely.study import publishing, steering
 from rarely.study.creating import only_name, write_first
 from rarely.study.deciding import decide
 from rarely.study.decisions import Answer
-from rarely.study.deliveries import Receipt, Tell, read_tell
+from rarely.study.deliveries import Delivery, Receipt, Tell, read_tell
 from rarely.study.errors import InvalidStudy
-from rarely.study.grouping import Call, answer_calls
 from rarely.study.inspecting import Inspection
 from rarely.study.publishing import LEASE, holder_name
 from rarely.study.receiving import receive
-from rarely.study.requests import Request, read_request
+from rarely.study.requests import Question, Request, read_request
 from rarely.study.reward_rule import RewardRule
 from rarely.study.session import Clock, Session
 from rarely.study.settings import StudySettings, read_arms
@@ -176,14 +177,7 @@ class Study(Inspection):
         With `errors="return"` the place of a bad request holds its error, and the others are decided; else the
         first error is raised, and none is.
         """
-        fields = _signed(actor, reason)
-        questions = [_attempt(_read_question, Request(*request), self._session) for request in requests]
-        _raise_first(questions, errors)
-        if all(isinstance(question, RarelyError) for question in questions):
-            return questions
-        with self._session.writing() as tables:
-            answers = decide(self._session, tables, questions, fields)
-            _raise_first(answers, errors)
+        answers, _ = self.ask_and_tell(requests, (), actor=actor, reason=reason, errors=errors)
         return answers
 
     def tell(self, id: str, reward: Any, *, key: str | None = None, actor: str = "", reason: str = "") -> Receipt:
@@ -216,23 +210,33 @@ class Study(Inspection):
         errors: Literal["raise", "return"] = "raise",
     ) -> list[Any]:
         """Tell many rewards in one commit; `errors` as in `ask_many`."""
-        fields = _signed(actor, reason)
-        deliveries = [_attempt(lambda tell: read_tell(Tell(*tell)), tell) for tell in tells]
-        _raise_first(deliveries, errors)
-        if all(isinstance(delivery, RarelyError) for delivery in deliveries):
-            return deliveries
-        with self._session.writing() as tables:
-            receipts = receive(self._session, tables, deliveries, fields)
-            _raise_first(receipts, errors)
+        _, receipts = self.ask_and_tell((), tells, actor=actor, reason=reason, errors=errors)
         return receipts
 
-    def answer_many(self, calls: Iterable[Call]) -> list[Any]:
-        """Ask and tell for several callers in one commit, as a service does.
-
-        `calls` are pairs of an actor and a `Request` or `Tell`. The place of a call holds its answer, its receipt or
-        its error; requests are decided before rewards are received.
-        """
-        return answer_calls(self._session, calls)
+    def ask_and_tell(
+        self,
+        requests: Iterable[Request | tuple[Any, ...]],
+        tells: Iterable[Tell | tuple[Any, ...]],
+        *,
+        actor: str = "",
+        reason: str = "",
+        errors: Literal["raise", "return"] = "raise",
+    ) -> tuple[list[Any], list[Any]]:
+        """`ask_many` and `tell_many` in one commit: what a service gathers in a millisecond."""
+        check_choice("errors", errors, Literal["raise", "return"])
+        fields, session = _signed(actor, reason), self._session
+        questions = [_attempt(_read_question, request, session) for request in requests]
+        deliveries = [_attempt(_read_delivery, tell) for tell in tells]
+        if errors == "raise":
+            _raise_first([*questions, *deliveries])
+        if all(isinstance(each, RarelyError) for each in (*questions, *deliveries)):
+            return questions, deliveries
+        with session.writing() as tables:
+            answers = decide(session, tables, questions, fields) if questions else []
+            receipts = receive(session, tables, deliveries, fields)
+            if errors == "raise":
+                _raise_first([*answers, *receipts])
+        return answers, receipts
 
     def update(self, *, force: bool = False, lease: float = LEASE, actor: str = "", reason: str = "") -> str:
         """Train the next version on the rewards that are settled, and publish it.
@@ -255,8 +259,8 @@ class Study(Inspection):
         job = self.begin_update(force=force, lease=lease, actor=actor, reason=reason)
         try:
             return self.finish_update(train(job), actor=actor, reason=reason)
-        except BaseException as error:
-            if publishing.failed_training(error):
+        except BaseException:
+            with suppress(RarelyError):  # the error of the training matters more
                 publishing.release(self._session, job.token)
             raise
 
@@ -275,6 +279,8 @@ class Study(Inspection):
 
     def finish_update(self, trained: Trained, *, actor: str = "", reason: str = "") -> str:
         """The last part of `update`: record what `train` made."""
+        if not isinstance(trained, Trained):
+            raise InvalidInput(f"finish_update takes what train(job) returned; got {type(trained).__name__}.")
         if trained.study != self.name:
             raise InvalidStudy(f"this is study {self.name!r}; the version was trained for {trained.study!r}.")
         return publishing.finish(self._session, trained, **_signed(actor, reason))
@@ -326,13 +332,25 @@ def _attempt(read: Any, *arguments: Any) -> Any:
         return error
 
 
-def _read_question(request: Request, session: Session) -> Any:
-    return read_request(request, session.settings, session.dim)
+def _read_question(request: Any, session: Session) -> Question:
+    return read_request(_as(Request, request), session.settings, session.dim)
 
 
-def _raise_first(found: list[Any], errors: str) -> None:
-    if errors not in ("raise", "return"):
-        raise InvalidInput(f"errors must be 'raise' or 'return'; got {errors!r}.")
+def _read_delivery(tell: Any) -> Delivery:
+    return read_tell(_as(Tell, tell))
+
+
+def _as(kind: Any, given: Any) -> Any:
+    """A request or a tell, also from a plain tuple."""
+    if isinstance(given, kind):
+        return given
+    least = len(kind._fields) - len(kind._field_defaults)
+    if not isinstance(given, tuple | list) or not least <= len(given) <= len(kind._fields):
+        raise InvalidInput(f"a {kind.__name__} is ({', '.join(kind._fields)}); got {shortened(given)}.")
+    return kind(*given)
+
+
+def _raise_first(found: list[Any]) -> None:
     for each in found:
-        if errors == "raise" and isinstance(each, RarelyError):
+        if isinstance(each, RarelyError):
             raise each

@@ -3,6 +3,7 @@
 from rarely.worlds.datasets import DATASETS, Dataset, DataUnavailable
 from rarely.worlds.gallery import GALLERY
 from rarely.worlds.protocol import Rounds, World
+from rarely.worlds.recommender import Day, Recommender
 from rarely.worlds.synthetic import Cosine, Quadratic
 from rarely.worlds.table import Table, TableWorld
 
@@ -12,7 +13,9 @@ __all__ = [
     "Cosine",
     "DataUnavailable",
     "Dataset",
+    "Day",
     "Quadratic",
+    "Recommender",
     "Rounds",
     "Table",
     "TableWorld",

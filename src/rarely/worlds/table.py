@@ -12,7 +12,6 @@ elsewhere, as in the paper. The row comes in one of three views:
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,11 +24,10 @@ from rarely.core.errors import InvalidInput, check_choice, check_whole
 from rarely.core.inputs.arm_blocks import ArmBlocks
 from rarely.core.inputs.scaling import Affine
 from rarely.core.types import Array, IntArray
+from rarely.logs.csv_lines import MISSING, read_lines
 from rarely.worlds.protocol import World
 
 View = Literal["raw", "unit", "standard"]
-MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
-"""Fields that stand for a number that is not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,22 +81,13 @@ class Table:
         A first line without numbers is a header if it names a column of numbers, or if `label` is a name. A
         column of numbers stays so, and must not lack any; any other is coded 0, 1, … in sorted order.
         """
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, delimiter=delimiter)
-            try:
-                numbered = [(reader.line_num, [field.strip() for field in line]) for line in reader if line]
-            except (UnicodeDecodeError, csv.Error) as error:
-                raise InvalidInput(f"{path} is not a CSV file in UTF-8: {error}.") from error
-        lines = [line for _, line in numbered]
+        lines = [line for _, line in read_lines(path, InvalidInput, delimiter)]
         if not lines:
             raise InvalidInput(f"{path} is empty; a table needs rows.")
         header = None
         if isinstance(label, str) or _has_header(lines):
             header, lines = lines[0], lines[1:]
         width = len(header or lines[0])
-        for number, line in numbered:
-            if len(line) != width:
-                raise InvalidInput(f"{path}, line {number}: {width} fields are expected; got {len(line)}.")
         at = _column(path, label, header, width)
         columns = list(zip(*lines, strict=True))
         if not columns:

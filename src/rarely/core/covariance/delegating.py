@@ -44,6 +44,10 @@ class Delegating:
     def additive(self) -> bool:
         return self._inner.additive
 
+    @property
+    def lasts(self) -> int:
+        return self._inner.lasts
+
     def block(self) -> int:
         return self._inner.block()
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.cost import Limit, Widths
-from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal
+from rarely.core.covariance.protocol import FAR, Candidates, ErrorBound, Proposal
 from rarely.core.growable_array import shallow
 from rarely.core.model.features import Factors
 from rarely.core.saving.fields import Fields
@@ -24,6 +24,7 @@ class Diagonal:
 
     kind = "diagonal"
     additive = False
+    lasts = FAR
     jitters = 0
     error_bound: ErrorBound | None = None
 

@@ -19,7 +19,15 @@ import numpy as np
 from rarely.core.covariance.cholesky import probe_of
 from rarely.core.covariance.cost import Limit, Widths
 from rarely.core.covariance.growing_cholesky import GrowingCholesky, whole_panels
-from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
+from rarely.core.covariance.protocol import (
+    EXACT,
+    FAR,
+    Candidates,
+    ErrorBound,
+    Proposal,
+    announce_rounding,
+    prior_variances,
+)
 from rarely.core.growable_array import shallow
 from rarely.core.model.features import FactorRows, Factors, gram
 from rarely.core.saving.fields import Fields
@@ -38,6 +46,7 @@ class Dual:
 
     kind = "dual"
     additive = True
+    lasts = FAR
     error_bound: ErrorBound | None = EXACT
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit, inner: InnerProducts = gram) -> None:
@@ -51,6 +60,11 @@ class Dual:
     @property
     def rounds(self) -> int:
         return len(self.past)
+
+    @property
+    def frozen_rounds(self) -> int:
+        """Features in the frozen matrix."""
+        return self._frozen
 
     @property
     def jitters(self) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from rarely.core.covariance.cholesky import is_symmetric, probe_of
 from rarely.core.covariance.cost import Limit, Widths
 from rarely.core.covariance.growing_cholesky import GrowingCholesky
-from rarely.core.covariance.protocol import EXACT, Candidates, ErrorBound, Proposal
+from rarely.core.covariance.protocol import EXACT, FAR, Candidates, ErrorBound, Proposal
 from rarely.core.growable_array import GrowableArray, shallow
 from rarely.core.model.features import Factors
 from rarely.core.native.linalg import product
@@ -34,6 +34,7 @@ class Primal:
 
     kind = "primal"
     additive = True
+    lasts = FAR
     error_bound: ErrorBound | None = EXACT
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
@@ -113,12 +114,19 @@ class Primal:
         if len(self._pending) > p:
             self._absorb()
 
-    def take_over(self, past: Factors, jitters: int) -> None:
-        """Become the running matrix of another form, from all of its features."""
+    def take_over(self, past: Factors, jitters: int, frozen: int = 0) -> None:
+        """Become the matrices of another form: the running one of all features, the frozen one of the first."""
+        self._jitters = jitters
+        if frozen:
+            self._add(past[:frozen])
+            self._frozen, self.frozen_log_det = self._running, self.log_det
+        self._add(past[frozen:])
+
+    def _add(self, past: Factors) -> None:
         for start in range(0, len(past), self.block()):
             features = past[start : start + self.block()].vectors()
             self._matrix += features.T @ features
-        self.rounds, self._jitters = len(past), jitters
+        self.rounds += len(past)
         self._factorise()
 
     def _factorise(self) -> None:

@@ -22,6 +22,8 @@ from rarely.core.errors import RoundingWarning
 from rarely.core.model.features import Factors
 from rarely.core.types import Array, Arrays
 
+FAR = 2**62
+"""More rounds than anyone will see."""
 DIGITS_LOST = 1e-13
 """λv below this part of ‖φ‖² is mostly rounding where it is a difference, and may come out negative."""
 
@@ -103,6 +105,10 @@ class Covariance(Protocol):
     @property
     def additive(self) -> bool:
         """Whether a round adds φφᵀ to the matrix and nothing else; only then is there a `cross`."""
+
+    @property
+    def lasts(self) -> int:
+        """After how many more rounds it may change its form, at least 1; `FAR` if it never does."""
 
     def block(self) -> int:
         """How many candidates are well scored at a time."""

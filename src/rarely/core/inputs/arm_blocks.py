@@ -10,6 +10,14 @@ The part of arm k comes last and in order, so a context padded with zeros is tha
 Rows and features are standardised, and a constant appended to the row, *before* they are placed: scaling
 afterwards would fill the zero blocks. So the policy itself is told to leave contexts alone, by `**blocks.settings`.
 
+Content arms are told apart by their features alone: `arms` is None, and there may be any number of them at any time.
+
+    shared     the row and the arm's features
+    bilinear   the same with all products of a number of the row and a number of the arm (`crossing.Crossed`)
+
+Their contexts are the plain [row, features]. The policy standardises and crosses them itself, as `**blocks.settings`
+says, so its history keeps r + f numbers of a round and none of the products.
+
 A training multiplies no zeros of these blocks: `rarely.core.training.block_pattern` finds them.
 """
 
@@ -22,11 +30,12 @@ import numpy as np
 
 from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
 from rarely.core.inputs.array_reader import read_real
-from rarely.core.inputs.contexts import BlockContexts, column_names
+from rarely.core.inputs.contexts import BlockContexts, ContentContexts, column_names
+from rarely.core.inputs.crossing import Crossed
 from rarely.core.inputs.scaling import Affine
 from rarely.core.types import Array
 
-Layout = Literal["disjoint", "shared", "hybrid"]
+Layout = Literal["disjoint", "shared", "hybrid", "bilinear"]
 
 
 @dataclass(frozen=True)
@@ -50,9 +59,20 @@ class ArmBlocks:
     >>> ArmBlocks(2, Affine.identity(1), "hybrid", features=Affine.identity(1))([3.0], features=[[7.0], [8.0]])
     array([[3., 7., 3., 0.],
            [3., 8., 0., 3.]])
+
+    Content arms, as many as there are features, crossed with the row inside the policy:
+
+    >>> content = ArmBlocks(None, Affine.identity(1, constant=True), "bilinear", features=Affine.identity(1))
+    >>> content([3.0], features=[[7.0], [8.0]])
+    array([[3., 7.],
+           [3., 8.]])
+    >>> content.scale(content([3.0], features=[[7.0], [8.0]]))
+    array([[ 3.,  7., 21.,  1.],
+           [ 3.,  8., 24.,  1.]])
     """
 
-    arms: int
+    arms: int | None
+    """K; None where arms are told apart by their features alone, and their number may change from round to round."""
     rows: Affine
     """How a row is scaled; `fit` finds it from a sample of rows."""
     layout: Layout = "disjoint"
@@ -60,10 +80,13 @@ class ArmBlocks:
     """How the arms' own features are scaled; None where they bring none."""
     columns: tuple[str, ...] | None = None
     """Names of a row's numbers, where `fit` was given a table that has names: later tables must have the same."""
+    feature_columns: tuple[str, ...] | None = None
+    """The same of the arms' features."""
 
     def __post_init__(self) -> None:
-        check_whole("arms", self.arms, 1)
         check_choice("layout", self.layout, Layout)
+        if self.arms is not None:
+            check_whole("arms", self.arms, 1)
         if self.features is not None and not isinstance(self.features, Affine):
             raise InvalidInput(
                 f"features must be the Affine that scales the arms' own features, or None; got {self.features!r}. "
@@ -73,28 +96,91 @@ class ArmBlocks:
             raise InvalidInput(
                 "features need a part that arms share, and layout 'disjoint' has none; use 'hybrid' or 'shared'."
             )
+        if self.arms is None and self.features is None:
+            raise InvalidInput(
+                "arms must be a number, or their features must tell them apart; got neither. Give arms=K, or "
+                "features= with layout 'bilinear' or 'shared'."
+            )
+        if self.arms is None and self.layout == "hybrid":
+            raise InvalidInput("layout 'hybrid' has a block for each arm, so arms must be a number; got None.")
+        if self.arms is not None and self.layout == "bilinear":
+            raise InvalidInput(
+                f"layout 'bilinear' tells arms apart by their features alone, so arms must be None; got {self.arms}."
+            )
 
     @classmethod
     def fit(
-        cls, rows: Any, arms: int, *, layout: Layout = "disjoint", constant: bool = True, features: Any = None
+        cls,
+        rows: Any,
+        arms: int | None = None,
+        *,
+        layout: Layout = "disjoint",
+        constant: bool = True,
+        features: Any = None,
     ) -> ArmBlocks:
-        """Standardise rows as this (n, r) sample suggests, and features as an (N, f) sample of arms does."""
+        """Standardise rows as this (n, r) sample suggests, and features as an (N, f) sample of arms does.
+
+        Parameters
+        ----------
+        rows
+            (n, r), or a table with column names, which later rows must then have.
+        arms
+            K; None for content arms, which `features` tell apart.
+        layout
+            "disjoint", "shared" or "hybrid" for K arms, "shared" or "bilinear" for content arms.
+        constant
+            Whether a constant is appended.
+        features
+            (N, f): a sample of arms, such as those of last month.
+
+        Returns
+        -------
+        ArmBlocks
+
+        Raises
+        ------
+        InvalidInput
+            If the layout does not go with `arms` and `features`.
+
+        Examples
+        --------
+        >>> users, articles = np.random.default_rng(0).normal(size=(2, 100, 3))
+        >>> blocks = ArmBlocks.fit(users, layout="bilinear", features=articles)
+        >>> blocks.dim, blocks.scale.scaled_dim
+        (6, 16)
+        """
         own = None if features is None else Affine.fit(_read(features, None, "features"), constant=False)
-        return cls(arms, Affine.fit(_read(rows, None), constant=constant), layout, own, column_names(rows))
+        named = column_names(rows), None if features is None else column_names(features)
+        return cls(arms, Affine.fit(_read(rows, None), constant=constant), layout, own, *named)
 
     @property
     def dim(self) -> int:
         """Numbers in a context that this makes."""
+        if self.arms is None:
+            assert self.features is not None
+            return self.rows.dim + self.features.dim
         return self._shared + self.arms * self._own
 
     @property
     def scale(self) -> Affine:
-        """What to give a policy as `context_scale`: contexts are scaled already."""
-        return Affine.identity(self.dim)
+        """What to give a policy as `context_scale`: contexts are scaled already, or come plain and are scaled by it."""
+        if self.arms is not None:
+            return Affine.identity(self.dim)
+        assert self.features is not None
+        center, spread = (
+            np.concatenate((of_row, of_arm))
+            for of_row, of_arm in (
+                (self.rows.center, self.features.center),
+                (self.rows.spread, self.features.spread),
+            )
+        )
+        if self.layout == "bilinear":
+            return Crossed(center, spread, self.rows.constant, rows=self.rows.dim)
+        return Affine(center, spread, self.rows.constant)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """`dim` and `context_scale` for a neural policy; LinUCB and Uniform scale nothing and take `dim` alone."""
+        """`dim` and `context_scale` for a policy. Contexts of K blocks may also go to LinUCB with `dim` alone."""
         return {"dim": self.dim, "context_scale": self.scale}
 
     @property
@@ -112,56 +198,83 @@ class ArmBlocks:
     def describe(self) -> dict[str, Any]:
         """The blocks as JSON, for `from_description`."""
         own = None if self.features is None else self.features.describe()
-        described = {"arms": int(self.arms), "rows": self.rows.describe(), "layout": self.layout, "features": own}
-        return described if self.columns is None else described | {"columns": list(self.columns)}
+        arms = None if self.arms is None else int(self.arms)
+        described = {"arms": arms, "rows": self.rows.describe(), "layout": self.layout, "features": own}
+        names = {"columns": self.columns, "feature_columns": self.feature_columns}
+        return described | {name: list(columns) for name, columns in names.items() if columns is not None}
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> ArmBlocks:
         """The inverse of `describe`."""
-        own, names = description["features"], description.get("columns")
+        own = description["features"]
         scales = {"rows": Affine(**description["rows"]), "features": None if own is None else Affine(**own)}
-        return cls(**(description | scales | {"columns": None if names is None else tuple(names)}))
+        names = {name: tuple(description[name]) for name in ("columns", "feature_columns") if description.get(name)}
+        return cls(**(description | scales | names))
 
     def __call__(self, rows: Any, features: Any = None) -> Array:
         """(r,) → (K, dim), or (n, r) → (n, K, dim); features are (K, f), or (n, K, f) for n rows."""
-        names = column_names(rows)
-        if self.columns is not None and names is not None and names != self.columns:
-            raise InvalidContexts(
-                f"the columns of rows must be those that the blocks were fitted to, in the same order: "
-                f"{', '.join(self.columns)}; got {', '.join(names)}. Select them by name."
-            )
+        _check_columns("rows", rows, self.columns)
+        _check_columns("features", features, self.feature_columns)
         given = read_numbers(rows, "rows")
-        scaled = self.rows(_read(given, self.rows.dim))
-        own_features = self._read_features(features, None if given.ndim == 1 else len(scaled))
+        read = _read(given, self.rows.dim)
+        own_features = self._read_features(features, None if given.ndim == 1 else len(read))
+        out = self._content(read, own_features) if self.arms is None else self._placed(read, own_features)
+        return out[0] if given.ndim == 1 else out
+
+    def _content(self, rows: Array, features: Array) -> Array:
+        """[row, features] of every arm, (n, K, dim), as they came."""
+        out = np.empty((len(rows), features.shape[-2], self.dim)).view(ContentContexts)
+        out[:, :, : self.rows.dim] = rows[:, None]
+        out[:, :, self.rows.dim :] = features
+        return out
+
+    def _placed(self, rows: Array, features: Array) -> Array:
+        """Scaled rows and features in the blocks of their arms, (n, K, dim)."""
+        assert self.arms is not None
+        scaled = self.rows(rows)
         out = np.zeros((len(scaled), self.arms, self.dim)).view(BlockContexts)
         shared, own = self._shared, self._own
         if shared:
             width = scaled.shape[1]
             out[:, :, :width] = scaled[:, None]
-            out[:, :, width:shared] = own_features
+            out[:, :, width:shared] = self._scaled(features)
         mark = np.ones((len(scaled), 1)) if self.layout == "shared" else scaled
         for arm in range(self.arms):
             start = shared + arm * own
             out[:, arm, start : start + own] = mark
-        return out[0] if given.ndim == 1 else out
+        return out
+
+    def _scaled(self, features: Array) -> Array:
+        """Features of K arms on their scale, empty where they have none."""
+        if self.features is None:
+            return features
+        return self.features(features.reshape(-1, self.features.dim)).reshape(*features.shape[:-1], -1)
 
     def _read_features(self, features: Any, rounds: int | None) -> Array:
-        """The arms' own features, checked and scaled: (K, …) or (n, K, …), empty where they have none."""
+        """The arms' own features, checked: (K, …) or (n, K, …), empty where they have none."""
         if self.features is None:
             if features is not None:
                 raise InvalidContexts(
                     f"these blocks were made for arms without features; got features of shape {np.shape(features)}. "
                     "Make them with ArmBlocks.fit(rows, arms, layout='hybrid', features=sample)."
                 )
-            return np.empty((self.arms, 0))
-        each = (self.arms, self.features.dim)
+            return np.empty((self.arms or 0, 0))
         array = None if features is None else read_numbers(features, "features")
-        if array is None or array.shape not in ((each,) if rounds is None else (each, (rounds, *each))):
-            wanted = f"{each}" if rounds is None else f"{each} or {(rounds, *each)}"
+        if array is None or not self._fits(array.shape, rounds):
+            each = f"({'K' if self.arms is None else self.arms}, {self.features.dim})"
+            wanted = each if rounds is None else f"{each} or ({rounds}, {each[1:]}"
             came = "none" if array is None else f"shape {array.shape}"
             raise InvalidContexts(f"features of the arms must have shape {wanted}; got {came}.")
         _check_finite(array, "features")
-        return self.features(array.reshape(-1, each[1])).reshape(*array.shape[:-1], self.features.scaled_dim)
+        return array
+
+    def _fits(self, shape: tuple[int, ...], rounds: int | None) -> bool:
+        """Whether features of this shape are those of every arm, once or for each of n rounds."""
+        assert self.features is not None
+        if len(shape) == 3 and shape[0] != rounds:
+            return False
+        arms = self.arms if self.arms is not None else max(1, shape[-2] if len(shape) > 1 else 1)
+        return len(shape) in (2, 3) and shape[-2:] == (arms, self.features.dim)
 
 
 def read_numbers(values: Any, name: str) -> Array:
@@ -176,6 +289,16 @@ def _read(rows: Any, width: int | None, name: str = "rows") -> Array:
         raise InvalidContexts(f"{name} must have shape ({wanted},) or (n, {wanted}); got {np.shape(rows)}.")
     _check_finite(array, name)
     return array
+
+
+def _check_columns(name: str, table: Any, wanted: tuple[str, ...] | None) -> None:
+    """Refuse a table whose columns are not those of the sample."""
+    names = None if wanted is None else column_names(table)
+    if wanted is not None and names is not None and names != wanted:
+        raise InvalidContexts(
+            f"the columns of {name} must be those that the blocks were fitted to, in the same order: "
+            f"{', '.join(wanted)}; got {', '.join(names)}. Select them by name."
+        )
 
 
 def _check_finite(array: Array, name: str) -> None:

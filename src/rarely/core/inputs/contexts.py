@@ -2,6 +2,8 @@
 
 (K, d)            one round                 a list of (K_i, d)   rounds with different arms
 (n, K, d)         n rounds                  mask (K,) or (n, K)  which arms are there
+
+The contexts of a `Roster` without a capacity hold the open arms alone, as many as are True in their mask.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class RoundContexts:
     """
 
     given: NDArray[Any] | list[Array]
-    """(n, K, d) of whatever kind of numbers came, or n arrays (K_i, d)."""
+    """(n, K, d) of whatever kind of numbers came, or those of the present arms alone, or n arrays (K_i, d)."""
     present: BoolArray
     """(n, K)."""
     single: bool
@@ -78,7 +80,7 @@ class RoundContexts:
         """Arms of a round, in the mean and rounded up."""
         if isinstance(self.given, list):
             return -(-sum(map(len, self.given)) // len(self))
-        return int(self.present.shape[1])
+        return int(self.given.shape[1])
 
     def parts(self, sizes: Callable[[], int]) -> Iterator[Part]:
         """Consecutive parts of as many rounds as `sizes` says each time, at least one."""
@@ -95,7 +97,8 @@ class RoundContexts:
         if isinstance(self.given, list):
             return np.concatenate(self.given[done:end])
         part = self.given[done:end]
-        chosen = part.reshape(-1, part.shape[2]) if self.complete else part[self.present[done:end]]
+        alone = self.complete or part.shape[1] != self.present.shape[1]
+        chosen = part.reshape(-1, part.shape[2]) if alone else part[self.present[done:end]]
         return np.asarray(chosen, np.float64)
 
 
@@ -104,6 +107,17 @@ class BlockContexts(np.ndarray[Any, np.dtype[np.float64]]):
 
     def __repr__(self) -> str:
         return repr(np.asarray(self))
+
+
+class ContentContexts(np.ndarray[Any, np.dtype[np.float64]]):
+    """Contexts of content arms, [row, features] as they came; an array in every other respect."""
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+
+class OpenContexts(ContentContexts):
+    """Contexts of the open arms of a `Roster` without a capacity; the mask that comes with them has every arm."""
 
 
 SEVERAL = -1
@@ -128,6 +142,16 @@ class ContextReader:
             raise InvalidContexts(
                 "contexts of ArmBlocks are scaled already, but this policy was made without their settings and would "
                 "scale them again, which fills the zero blocks. Make the policy with **blocks.settings."
+            )
+        if self.fits_scale and isinstance(contexts, ContentContexts):
+            raise InvalidContexts(
+                "contexts of content arms are scaled and crossed by the policy, but this one was made without the "
+                "settings of their ArmBlocks. Make the policy with **blocks.settings."
+            )
+        if mask is None and isinstance(contexts, OpenContexts):
+            raise InvalidContexts(
+                "contexts of a Roster must come with its mask, which says whose they are. Give both to the policy: "
+                "policy.select(*roster(rows))."
             )
         if self.columns is not None:
             for names in filter(None, map(column_names, _tables(contexts))):
@@ -218,7 +242,7 @@ def read_rounds(contexts: Any, mask: Any, dim: int) -> RoundContexts:
             f"contexts must have shape (K, {dim}) or (n, K, {dim}), because the policy was made with "
             f"dim={dim}; got {array.shape}."
         )
-    present = _read_mask(mask, array.shape[:-1])
+    present = _read_mask(mask, array.shape[:-1], rows_alone=isinstance(contexts, OpenContexts))
     single = array.ndim == 2
     if single:
         array, present = array[None], present[None]
@@ -249,11 +273,18 @@ def _from_list(contexts: Sequence[Any], dim: int) -> RoundContexts:
     return _not_empty(RoundContexts(arrays, present, False))
 
 
-def _read_mask(mask: Any, shape: tuple[int, ...]) -> BoolArray:
+def _read_mask(mask: Any, shape: tuple[int, ...], *, rows_alone: bool = False) -> BoolArray:
     if mask is None:
         # A stream of rounds may be offered whole for the few of them that are decided.
         return np.ones(shape, np.bool_) if len(shape) == 1 else np.broadcast_to(np.True_, shape)
     array = read_array(mask, "mask", InvalidContexts, f"boolean of shape {shape}")
+    if rows_alone and array.dtype == np.bool_ and array.ndim == len(shape) and array.shape[:-1] == shape[:-1]:
+        if (array.sum(axis=-1) != shape[-1]).any():
+            raise InvalidContexts(
+                f"a mask of a Roster must be True for each of the {shape[-1]} arms whose contexts came; got "
+                f"{int(array.sum(axis=-1).flat[0])}. Use the mask that came with the contexts."
+            )
+        return array
     if array.dtype != np.bool_ or array.shape != shape:
         raise InvalidContexts(
             f"mask must be boolean of shape {shape}, True where an arm is there; "

@@ -154,6 +154,25 @@ class History:
         order = np.argsort(rows)
         return self._contexts.view[rows[order]], self._values.view[count:][order]
 
+    def contexts_since(self, round: int) -> Array:
+        """(n, d): contexts of the rounds after this one."""
+        return self._contexts.view[self.logged + round :]
+
+    def arrivals_between(self, start: int, end: int) -> tuple[IntArray, Array]:
+        """Rows and values of the rewards that came after the first `start` and among the first `end`."""
+        return self._arrivals.view[start:end], self._values.view[start:end]
+
+    def lives_before(self, row: int) -> tuple[tuple[int, str], ...]:
+        """The lives that decided rows before this one, each with its first row."""
+        return tuple(life for life in self._lives if life[0] < row)
+
+    def for_learning(self) -> History:
+        """Contexts and rewards alone, for a learner: arms, versions, means and bonuses are left out."""
+        other = shallow(self)
+        other._arms, other._versions = GrowableArray(None, np.int64), GrowableArray(None, np.int64)
+        other._known, other._lives = GrowableArray(3), ()
+        return other
+
     def _rewards(self) -> Array:
         rewards = np.full(len(self), np.nan)
         rewards[self._arrivals.view] = self._values.view

@@ -2,6 +2,9 @@
 
     slot    0 … K − 1, K = blocks.arms    a name takes the next one when it is first opened, and keeps it for life
 
+Arms with blocks of their own have at most K slots. Content arms, whose blocks have no number of arms, have no limit,
+and the contexts of an offer are those of the open arms alone.
+
 What was learned of an arm is in Z, in the weights and in the history, all under its slot. So the arm of a
 decision *is* the slot, whichever arms are open by now, and a closed arm's slot passes to no other name. A slot that is
 not open has False in the mask, and NaN for a context: a mask that was forgotten is refused, not ignored.
@@ -15,6 +18,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidContexts, InvalidInput, RosterFull, UnknownArm, check_whole
 from rarely.core.inputs.arm_blocks import ArmBlocks, read_numbers
+from rarely.core.inputs.contexts import OpenContexts
 from rarely.core.types import Array, BoolArray, Decision
 
 
@@ -22,13 +26,13 @@ class Offer(NamedTuple):
     """The arms open now, as `select` takes them: `policy.select(*roster(rows))`."""
 
     contexts: Array
-    """(K, dim) or (n, K, dim), NaN where no arm is open."""
+    """(K, dim) or (n, K, dim), NaN where no arm is open; of content arms the open ones alone."""
     mask: BoolArray
     """(K,) or (n, K): which slots are open."""
 
 
 class Roster:
-    """Named arms over the slots of `blocks`, whose number is the most names there can ever be.
+    """Named arms over the slots of `blocks`, whose number is the most names there can ever be; None is any number.
 
     >>> from rarely import Affine, ArmBlocks, BatchNeuralUCB, FixedGrid, Roster
     >>> roster = Roster(ArmBlocks(arms=3, rows=Affine.identity(1, constant=True)))
@@ -49,22 +53,40 @@ class Roster:
     0
     >>> roster.names, roster.name_of(early[0]), roster.name_of(later)
     (('blue',), 'red', 'blue')
+
+    Content arms come with their features, and there may be any number of them; closed ones cost nothing:
+
+    >>> content = ArmBlocks(None, Affine.identity(1), "bilinear", features=Affine.identity(2))
+    >>> articles = Roster(content)
+    >>> for day in range(1000):
+    ...     if day >= 2:
+    ...         _ = articles.close(f"news {day - 2}")
+    ...     _ = articles.open(f"news {day}", features=[day, 1.0])
+    >>> articles
+    <Roster: news 998, news 999 open; 1000 names so far>
+    >>> articles([0.5]).contexts
+    array([[5.00e-01, 9.98e+02, 1.00e+00],
+           [5.00e-01, 9.99e+02, 1.00e+00]])
     """
 
     def __init__(self, blocks: ArmBlocks) -> None:
         self.blocks = blocks
         self._slots: dict[str, int] = {}
-        self._open = np.zeros(blocks.arms, np.bool_)
-        self._features = np.zeros((blocks.arms, 0 if blocks.features is None else blocks.features.dim))
+        self._named: list[str] = []
+        """The name of every slot."""
+        self._open = np.zeros(blocks.arms or 0, np.bool_)
+        self._features = np.zeros((blocks.arms or 0, 0 if blocks.features is None else blocks.features.dim))
         """Of every slot, as they came; 0 until it is taken."""
 
     def __repr__(self) -> str:
-        return f"<Roster: {', '.join(self.names) or 'none'} open; {len(self._slots)} of {self.blocks.arms} slots taken>"
+        arms, names = self.blocks.arms, len(self._slots)
+        taken = f"{names} names so far" if arms is None else f"{names} of {arms} slots taken"
+        return f"<Roster: {', '.join(self.names) or 'none'} open; {taken}>"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The arms open now, in the order of their slots."""
-        return tuple(name for name, slot in self._slots.items() if self._open[slot])
+        return tuple(self._named[slot] for slot in np.flatnonzero(self._open))
 
     @property
     def slots(self) -> dict[str, int]:
@@ -89,11 +111,17 @@ class Roster:
                 f"a name keeps its slot for life, and the {slot} slots are taken; got {name!r}. Open one of "
                 f"their names again, or go on with roster.wider({2 * slot}), which says how a policy follows."
             )
-        if self._open[slot]:
+        if slot < len(self._open) and self._open[slot]:
             raise InvalidInput(f"an arm that is opened must not be open; {name!r} is. To change it, close it first.")
-        if features is not None or name not in self._slots:
-            self._features[slot] = self._read(name, features)
-        self._slots[name] = slot
+        known = name in self._slots
+        own = self._features[slot] if known and features is None else self._read(name, features)
+        if slot == len(self._open):  # content arms: as many slots again
+            self._open = np.append(self._open, np.zeros(max(slot, 16), np.bool_))
+            self._features = np.vstack((self._features, np.zeros((max(slot, 16), self._features.shape[1]))))
+        if not known:
+            self._slots[name] = slot
+            self._named.append(name)
+        self._features[slot] = own
         self._open[slot] = True
         return slot
 
@@ -117,7 +145,7 @@ class Roster:
         slots = np.asarray(decision.arm if isinstance(decision, Decision) else decision)
         if slots.dtype.kind not in "iu" or slots.ndim > 1:
             raise UnknownArm(f"name_of needs a decision, or whole numbers of arms; got {decision!r}.")
-        names = tuple(self._slots)
+        names = self._named
         unknown = slots[(slots < 0) | (slots >= len(names))]
         if unknown.size:
             raise UnknownArm(
@@ -130,6 +158,10 @@ class Roster:
         """The arms open now for one row (r,) or n of them, (n, r)."""
         if not self._open.any():
             raise InvalidContexts("a round must have at least one arm; open one first.")
+        if self.blocks.arms is None:
+            alone = self.blocks(rows, self._features[np.flatnonzero(self._open)]).view(OpenContexts)
+            mask = self._open[: len(self._named)]
+            return Offer(alone, np.broadcast_to(mask, (*alone.shape[:-2], len(mask))).copy())
         contexts = self.blocks(rows, None if self.blocks.features is None else self._features)
         contexts[..., ~self._open, :] = np.nan
         return Offer(contexts, np.broadcast_to(self._open, contexts.shape[:-1]).copy())
@@ -145,6 +177,8 @@ class Roster:
             padded = np.pad(contexts, ((0, 0), (0, wider.blocks.dim - policy.dim)))
             policy = BatchNeuralUCB.from_log(padded, rewards, schedule=…, **wider.settings)
         """
+        if self.blocks.arms is None:
+            raise InvalidInput("a roster of content arms has no capacity, so it needs no wider one; open the arm.")
         check_whole("capacity", capacity, self.blocks.arms)
         mine = self.describe()
         return Roster.from_description(mine | {"blocks": mine["blocks"] | {"arms": capacity}})
@@ -172,7 +206,7 @@ class Roster:
             if features is not None:
                 raise InvalidInput(
                     f"this roster's arms have no features of their own, but {name!r} brings some; make its ArmBlocks "
-                    "with features=, and layout 'hybrid' or 'shared'."
+                    "with features=, and layout 'hybrid', 'shared' or 'bilinear'."
                 )
             return np.empty(0)
         array = read_numbers([] if features is None else features, f"features of {name!r}")

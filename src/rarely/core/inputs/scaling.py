@@ -239,6 +239,10 @@ class ContextScale:
         center, spread = np.where(kept, old.center, fresh.center), np.where(kept, old.spread, fresh.spread)
         return ContextScale(Affine(center, spread, old.constant), moments, self.settled | moments.settled(), clips=True)
 
+    def with_moments_of(self, other: ContextScale) -> ContextScale:
+        """The same scale after it saw what the other one saw; until the next update it stays where it is."""
+        return self if other.moments is None else changed(self, moments=other.moments)
+
     def changed_columns(self, other: ContextScale) -> tuple[int, ...]:
         """The columns in which another scale differs."""
         mine, theirs = self.affine, other.affine

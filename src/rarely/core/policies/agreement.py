@@ -73,9 +73,9 @@ def check_agreement(saved: Fields, parts: Parts, beta: Beta, start: float) -> No
 def _check_records(saved: Fields, parts: Parts) -> None:
     """Records count versions, rounds and rewards as updates do."""
     history, updates = parts.history, parts.updates
-    versions, rounds, samples, missing = (
+    versions, rounds, begins, samples, missing = (
         np.array([getattr(record, name) for record in updates], np.int64)
-        for name in ("version", "round", "samples", "missing")
+        for name in ("version", "round", "begins", "samples", "missing")
     )
     accepted = np.array([record.accepted for record in updates], np.bool_)
     unexplained = np.array([not record.reason for record in updates], np.bool_)
@@ -87,6 +87,7 @@ def _check_records(saved: Fields, parts: Parts) -> None:
         ("version", versions == np.cumsum(accepted) - of_log, "as many as were accepted by then"),
         ("reason", unexplained == accepted, "empty where an update was accepted, and only there"),
         ("round", (np.diff(rounds, prepend=0) >= 0) & (rounds <= history.rounds), f"rising up to {history.rounds}"),
+        ("adopted", (begins >= rounds) & (begins <= np.append(rounds, history.rounds)[1:]), "after its round"),
         ("missing", missing <= rounds, "at most the rounds decided by then"),
         ("samples", (samples == known) if history.forgetting is None else (samples <= known), "the rewards then in"),
         ("covariance", formed, f"one of {', '.join(FORMS)}"),
@@ -99,7 +100,7 @@ def _check_records(saved: Fields, parts: Parts) -> None:
 
 def _check_versions(saved: Fields, parts: Parts) -> None:
     """Every round was decided by the version that was in use."""
-    begins = [record.round for record in parts.accepted if record.version]
+    begins = [record.begins for record in parts.accepted if record.version]
     expected = np.searchsorted(begins, np.arange(parts.history.rounds), side="right")
     same = np.array_equal(parts.history.versions[parts.history.logged :], expected)
     saved.require(same, "history.versions must be those that were in use, as updates say")
@@ -161,11 +162,15 @@ def _check_covariance(saved: Fields, parts: Parts) -> None:
     if parts.may_fall:
         return
     saved.require(frozen <= running + slack, "covariance.frozen_log_det must be at most covariance.log_det")
-    inside = frozen - slack <= clock.base_log_det <= running + slack
-    saved.require(inside, "base_log_det must be from covariance.frozen_log_det to covariance.log_det")
-    fresh = bool(parts.updates) and parts.updates[-1].accepted
-    same = is_close(frozen, clock.base_log_det)
-    saved.require(same or not fresh, "covariance.frozen_log_det must be base_log_det after an accepted update")
+    saved.require(clock.base_log_det <= running + slack, "base_log_det must be at most covariance.log_det")
+    last = parts.updates[-1] if parts.updates else None
+    if last is None or not last.accepted:
+        saved.require(frozen - slack <= clock.base_log_det, "base_log_det must be covariance.frozen_log_det or more")
+    elif last.begins > last.round:  # the rounds in between are in the frozen matrix too
+        saved.require(clock.base_log_det <= frozen + slack, "base_log_det must be at most covariance.frozen_log_det")
+    else:
+        same = is_close(frozen, clock.base_log_det)
+        saved.require(same, "covariance.frozen_log_det must be base_log_det after an accepted update")
 
 
 def _rows_that_count(parts: Parts) -> int:

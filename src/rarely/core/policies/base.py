@@ -28,7 +28,7 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, radius_at
 from rarely.core.choice.random_stream import Seeded
 from rarely.core.choice.rules import ChoiceRule
-from rarely.core.covariance import Covariance, ErrorBound, Kind, Sketch
+from rarely.core.covariance import Kind, Sketch
 from rarely.core.errors import InvalidContexts, InvalidInput, check_choice
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
@@ -39,22 +39,29 @@ from rarely.core.policies.deciding import decide, rounds_at_once
 from rarely.core.policies.exclusive import alone
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.learner import Learner
+from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
+from rarely.core.policies.presentation import policy_table
 from rarely.core.policies.saved_state import content_of, restored_state
 from rarely.core.policies.scored_arms import Scores, concatenated
+from rarely.core.policies.settings import decoded
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.policies.updating import start_from_log, update
+from rarely.core.policies.upkeep import Upkeep
 from rarely.core.saving import archive
 from rarely.core.saving.fields import Fields
 from rarely.core.schedules import Budget, Schedule, schedule_from
+from rarely.core.training.progress import Progress
 from rarely.core.types import Array, Arrays, Decision
 
 Ties = Literal["lowest", "random"]
 WithinBatch = Literal["frozen", "running"]
+_CHANGES = ("select", "observe", "update", "adopt", "extend_budget")
+"""Methods that change a policy."""
 
 
-class Policy(ABC):
+class Policy(Upkeep, ABC):
     """A contextual bandit whose policy is frozen between updates, of which there are few."""
 
     def __init__(
@@ -114,9 +121,62 @@ class Policy(ABC):
 
     # --- identity
 
-    def __repr__(self) -> str:
-        stands = f"version {self.version}, round {self.round}, {self.missing} rewards missing"
-        return f"<{type(self).__name__}: {stands}{', due' if self.due else ''}>"
+    def _repr_html_(self) -> str:
+        budget = self._state.clock.budget
+        most = "no limit" if budget.batches is None else f"at most {budget.batches}"
+        planned = budget.ahead(self.round) or "when the schedule ends the batch"
+        coming = "none, the budget is spent" if budget.spent(self.version) else planned
+        facts = [
+            ("version", f"{self.version} ({most} versions)"),
+            ("rounds decided", f"{self.round}"),
+            ("rewards missing", f"{self.missing}"),
+            ("next update", "due now" if self.due else coming),
+            ("covariance", self.covariance),
+        ]
+        return policy_table(type(self).__name__, facts, self.updates)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments by name, as scikit-learn's estimators have them; `deep` changes nothing.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> LinUCB(dim=2, beta=0.5).get_params()["beta"]
+        0.5
+        """
+        given = self.settings()
+        if "beta" in given:
+            given["beta"] = self._beta  # a function has no description
+        return dict(zip(given, decoded(**given), strict=True))
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of a policy that has not decided yet; returns the policy.
+
+        Raises
+        ------
+        InvalidInput
+            If a name is none of the constructor's, or if a round was decided or a log was learned.
+        """
+        with self._alone():
+            if self.round or self.updates:
+                raise InvalidInput(
+                    f"set_params changes a policy before its first round; this one has decided {self.round} rounds "
+                    f"and has {len(self.updates)} updates on record. Make a new policy with the arguments you want."
+                )
+            known = self.get_params()
+            if unknown := sorted(params.keys() - known.keys()):
+                raise InvalidInput(f"{unknown[0]} is no argument of {type(self).__name__}: {', '.join(sorted(known))}.")
+            make: Any = type(self)
+            fresh = make(**known | params)
+            kept = {name: self.__dict__[name] for name in ("_caller", "_life")}
+            self.__dict__ = fresh.__dict__ | kept
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """A policy with the same arguments and no history, for `sklearn.base.clone`."""
+        make: Any = type(self)
+        clone: Self = make(**self.get_params())
+        return clone
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -151,85 +211,9 @@ class Policy(ABC):
         self.__dict__.update(state)
         self._begin_life()
 
-    @property
-    def dim(self) -> int:
-        """Numbers in a context."""
-        return self._learner.dim
-
-    @property
-    def schedule(self) -> Schedule:
-        """The schedule, under its budget."""
-        return self._state.clock.budget
-
-    @property
-    def version(self) -> int:
-        """The frozen policy in use, 0 … B−1."""
-        return self._state.clock.version
-
-    @property
-    def round(self) -> int:
-        """Rounds decided so far; the next decision is round + 1."""
-        return self._state.history.rounds
-
-    @property
-    def due(self) -> bool:
-        """Whether the schedule has ended the batch; stays so until `update`."""
-        return self._state.clock.due
-
-    @property
-    def log_det(self) -> float:
-        """log det Z_t − log det λI of the running Z."""
-        return self._covariance.log_det
-
-    @property
-    def beta(self) -> float:
-        """The radius of the version in use."""
-        return self._state.frozen.radius
-
-    @property
-    def covariance(self) -> str:
-        """The form of Z in use."""
-        return self._covariance.kind
-
-    @property
-    def error_bound(self) -> ErrorBound | None:
-        """How far bonuses² and log det can be from those of the full Z; None where no bound is known.
-
-        A sketch works it out when asked, in about the time of an update of its matrix.
-        """
-        return self._covariance.error_bound
-
-    @property
-    def jitters(self) -> int:
-        """How often rounding had to be mended; see `JitterWarning`."""
-        return self._covariance.jitters
-
-    @property
-    def missing(self) -> int:
-        """Rounds whose rewards are not in."""
-        return self._state.history.missing
-
-    @property
-    def history(self) -> History:
-        """Chosen contexts, arms, versions and rewards, as they stand now."""
-        return self._state.history
-
-    @property
-    def updates(self) -> tuple[UpdateRecord, ...]:
-        """What is on record about each update, rejected ones too; first about version 0, if a log trained it."""
-        return self._state.updates
-
-    @property
-    def _learner(self) -> Learner:
-        return self._state.frozen.learner
-
-    @property
-    def _covariance(self) -> Covariance:
-        return self._state.frozen.covariance
-
     def _alone(self) -> AbstractContextManager[None]:
         """A call that changes the policy, refused at once while another one is under way."""
-        return alone(self, self._caller, (Policy.select, Policy.observe, Policy.update))
+        return alone(self, self._caller, [getattr(Policy, name) for name in _CHANGES])
 
     # --- deciding
 
@@ -294,7 +278,7 @@ class Policy(ABC):
                 history = state.history.with_rewards(rounds, rewards)
             self._state = replace(state, history=history)
 
-    def update(self, *, force: bool = False) -> UpdateRecord:
+    def update(self, *, force: bool = False, progress: Progress | None = None) -> UpdateRecord:
         """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.
 
         A training that made things worse is rejected: no version is spent, the frozen policy stays, the
@@ -302,9 +286,14 @@ class Policy(ABC):
         an update is due and no reward came since the last; an update that is not due is then refused. With `force` it
         takes place: the bonuses then know the rounds since, and a policy that tunes itself judges its candidates by
         further held-out rewards.
+
+        `progress` is called with a fraction from 0 to 1, which never falls, and a phase: "training", "covariance" or
+        "done". It may raise, as an interrupt does: then nothing has changed. To go on deciding meanwhile, see
+        `prepare_update`.
         """
         with self._alone():
-            after, record = update(self._state, self._maker, self._beta, force=force)
+            after, record = update(self._state, self._maker, self._beta, force=force, progress=progress)
+            log_update(type(self).__name__, record)
             self._state = after
         return record
 

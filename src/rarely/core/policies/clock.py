@@ -32,6 +32,16 @@ class BatchClock:
         return self.budget.spent(self.version)
 
     @property
+    def versions_left(self) -> int | None:
+        """Versions that may follow the one in use; None where there is no limit."""
+        batches = self.budget.batches
+        return None if batches is None else max(0, batches - 1 - self.version)
+
+    def extended(self, extra: int) -> BatchClock:
+        """The clock with so many versions added to the budget in all."""
+        return replace(self, budget=self.budget.extended(extra))
+
+    @property
     def _batch(self) -> Schedule:
         """The schedule of the batch under way."""
         batch = self.budget.in_batch(self.version, self.base_round, self.base_log_det)
@@ -54,10 +64,9 @@ class BatchClock:
     @property
     def plan(self) -> str:
         """How many updates may follow, and when the next is planned."""
-        batches = self.budget.batches
         if self.spent:
             return "this was the last update"
-        left = "" if batches is None else f"{batches - 1 - self.version} updates are left"
+        left = "" if self.versions_left is None else f"{self.versions_left} updates are left"
         return ", ".join(filter(None, (left, self._batch.ahead(self.base_round)))) or "updates have no limit"
 
     def ended(self) -> BatchClock:
@@ -68,21 +77,37 @@ class BatchClock:
         """The clock at the start of a batch of the given version."""
         return BatchClock(self.budget, version, False, round, log_det, self.rescues)
 
+    def replayed(self, round: int, log_det: float) -> BatchClock:
+        """The clock of a batch that began at its base and stands at this round and log det by now."""
+        rounds = round - self.base_round
+        if not rounds:
+            return self
+        # log det grows from round to round, and schedules ask for no less of it later: the last one tells.
+        log_dets = np.full(rounds, self.base_log_det)
+        log_dets[-1] = log_det
+        return self if self.first_due(self.base_round, log_dets) is None else self.ended()
+
     def rounds_ahead(self, round: int, version: int) -> int:
         """Rounds that a version's batch is known, or on a budget expected, to last at least; 0 if unknown."""
         horizon, batches = self.budget.horizon, self.budget.batches
         left = FAR if horizon is None else max(0, horizon - round)
-        if self.budget.spent(version):
-            return left
         even = 0 if horizon is None or batches is None else horizon // batches
-        batch = self.budget.in_batch(version, round, 0.0)
-        return min(left, max(batch.lookahead(round, 0.0, 0), even))
+        if self.budget.spent(version):
+            expected = left
+        elif self.budget.on_demand:
+            expected = min(left, even)
+        else:
+            batch = self.budget.in_batch(version, round, 0.0)
+            expected = min(left, max(batch.lookahead(round, 0.0, 0), even))
+        # No end in sight is not an endless batch: a trial of 300 rounds may be over with its last update.
+        return 0 if expected >= FAR else expected
 
-    def restored(self, saved: Fields, rounds: int) -> BatchClock:
+    def restored(self, saved: Fields, rounds: int, extra: int) -> BatchClock:
         """The saved clock of a policy that has decided so many rounds; this one has not started."""
-        batches = self.budget.batches
+        budget = self.budget.extended(extra) if extra else self.budget
+        batches = budget.batches
         return BatchClock(
-            self.budget,
+            budget,
             saved.whole("version", most=None if batches is None else batches - 1),
             saved.flag("due"),
             saved.whole("base_round", most=rounds),

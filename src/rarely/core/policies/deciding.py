@@ -99,7 +99,7 @@ def decide(
         known[:, column] = array[each, arms]
     history = history.with_rounds(chosen, arms, clock.version, known, life)
     random = state.random if draws is None else draws.state
-    after = PolicyState(frozen, clock, history, random, reader, state.updates, offered, state.learned)
+    after = PolicyState(frozen, clock, history, random, reader, state.updates, offered, state.learned, state.events)
     start = now - len(arms) + 1
     return after, Decision(
         arm=int(arms[0]) if rounds.single else arms,
@@ -114,7 +114,8 @@ def decide(
 
 def rounds_at_once(frozen: FrozenPolicy, rounds: RoundContexts) -> int:
     """Rounds that are well decided at a time."""
-    most = max(1, frozen.covariance.block() // rounds.arms)
+    # A form that changes does so after the same round, whether rounds come one by one or in blocks.
+    most = min(max(1, frozen.covariance.block() // rounds.arms), frozen.covariance.lasts)
     if not frozen.running:
         return most
     if not frozen.covariance.additive:

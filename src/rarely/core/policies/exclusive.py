@@ -20,8 +20,8 @@ def alone(owner: object, caller: dict[str, list[int]], calls: Sequence[Callable[
     entry = caller.setdefault("call", own)
     if entry is not own and (entry != own or _under_way(owner, calls) > 1):
         raise PolicyBusy(
-            "select, observe and update must be called by one thread at a time; another call on this policy is "
-            "under way. Put a lock around the policy, or give every thread a policy of its own."
+            "select, observe, update and other calls that change a policy must come from one thread at a time; another "
+            "one is under way. Put a lock around the policy, or give every thread a policy of its own."
         )
     try:
         yield

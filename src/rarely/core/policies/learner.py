@@ -112,6 +112,9 @@ class Learner(Protocol):
     def learn(self, history: History) -> FitResult:
         """The next version, from all rewards that are in."""
 
+    def caught_up(self, other: Learner) -> Learner:
+        """The learner after it saw all contexts that `other` saw, the version that it replaces."""
+
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
         """What the radius β may depend on, for a version that decides from `round` on."""
 
@@ -161,6 +164,14 @@ class ScaledLearner(ABC):
 
     def scaled(self) -> Self:
         return self._with_scale(self.scale.fitted())
+
+    def caught_up(self, other: Learner) -> Self:
+        assert isinstance(other, ScaledLearner)
+        return self._with_scale(self.scale.with_moments_of(other.scale))
+
+    def at_scale_of(self, other: ScaledLearner) -> Self:
+        """The same with the other's scale of contexts."""
+        return self._with_scale(other.scale)
 
     def _with_scale(self, scale: ContextScale) -> Self:
         return self if scale is self.scale else changed(self, scale=scale)

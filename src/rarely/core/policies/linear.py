@@ -24,7 +24,7 @@ from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale
 from rarely.core.model.features import Factors
 from rarely.core.policies.base import Policy, Ties, WithinBatch
-from rarely.core.policies.learner import FitResult
+from rarely.core.policies.learner import FitResult, Learner
 from rarely.core.policies.settings import decoded, encoded
 from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.schedules import EveryRound, Schedule
@@ -83,6 +83,9 @@ class LinearLearner:
         return self
 
     def scaled(self) -> LinearLearner:
+        return self
+
+    def caught_up(self, other: Learner) -> LinearLearner:
         return self
 
     def learn(self, history: History) -> FitResult:

@@ -45,8 +45,18 @@ class CovarianceMaker:
     ) -> Covariance:
         """λI + Σ w φφᵀ over these contexts."""
         covariance = self.empty(widths, len(contexts) + ahead)
+        self.add(covariance, features, contexts, weights)
+        return covariance
+
+    def add(
+        self,
+        covariance: Covariance,
+        features: Callable[[Array], Factors],
+        contexts: Array,
+        weights: Array | None = None,
+    ) -> None:
+        """Add Σ w φφᵀ over these contexts."""
         for start in range(0, len(contexts), covariance.block()):
             part = slice(start, start + covariance.block())
             factors = features(contexts[part]).weighted(None if weights is None else weights[part])
             covariance.accept(covariance.propose(covariance.measure(factors)), len(factors))
-        return covariance

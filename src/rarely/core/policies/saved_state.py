@@ -11,6 +11,7 @@ from rarely.core.choice.confidence_radius import Beta
 from rarely.core.choice.random_stream import read_generator
 from rarely.core.inputs.contexts import ContextReader
 from rarely.core.policies.agreement import Parts, check_agreement
+from rarely.core.policies.event import read_events
 from rarely.core.policies.offered import Offered
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import read_records
@@ -32,6 +33,8 @@ def content_of(state: PolicyState) -> tuple[dict[str, Any], Arrays]:
         "radius": state.frozen.radius,
         "updates": [record.describe() for record in state.updates],
         "learned": state.learned,
+        "extra_versions": state.clock.budget.extra,
+        "events": [event.describe() for event in state.events],
         "offered": state.offered.describe(),
         "reader": state.reader.describe(),
         "learner": learner_numbers,
@@ -49,7 +52,8 @@ def restored_state(new: PolicyState, saved: Fields, beta: Beta) -> tuple[PolicyS
     frozen, start = new.frozen, new.frozen.radius
     dim, fits_scale = frozen.learner.dim, frozen.learner.fits_scale
     history = new.history.restored(saved.inner("history"))
-    clock = new.clock.restored(saved, history.rounds)
+    extra = saved.whole("extra_versions") if saved.since(3, "extra_versions") else 0
+    clock = new.clock.restored(saved, history.rounds, extra)
     updates = read_records(saved, dim)
     # Version 0.1 did not keep how many rewards the last update had.
     accepted = [history.logged, *(record.samples for record in updates if record.accepted)]
@@ -67,4 +71,5 @@ def restored_state(new: PolicyState, saved: Fields, beta: Beta) -> tuple[PolicyS
     offered = Offered()
     if saved.since(2, "offered"):
         offered = Offered.restored(saved.inner("offered"), history.rounds - clock.base_round)
-    return PolicyState(frozen, clock, history, random, reader, updates, offered, learned), generator
+    events = read_events(saved, history.rounds, clock.version)
+    return PolicyState(frozen, clock, history, random, reader, updates, offered, learned, events), generator

@@ -13,8 +13,8 @@ from rarely.core.choice.confidence_radius import beta_from, describe_beta
 from rarely.core.choice.rules import Mixture
 from rarely.core.covariance import describe_form, form_from
 from rarely.core.errors import InvalidInput, RarelyError
+from rarely.core.inputs.crossing import scale_from
 from rarely.core.inputs.forgetting import forgetting_from
-from rarely.core.inputs.scaling import Affine
 from rarely.core.schedules import schedule_from
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -22,7 +22,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "covariance": form_from,
     "beta": beta_from,
     "forgetting": forgetting_from,
-    "context_scale": lambda description: Affine(**description),
+    "context_scale": scale_from,
     "exploration": lambda description: Mixture(**description),
 }
 _ENCODERS: dict[str, Callable[[Any], Any]] = {"beta": describe_beta, "covariance": describe_form}

@@ -8,6 +8,7 @@ from typing import Any
 from rarely.core.inputs.contexts import ContextReader
 from rarely.core.inputs.history import History
 from rarely.core.policies.clock import BatchClock
+from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.offered import Offered
 from rarely.core.policies.update_record import UpdateRecord
@@ -27,4 +28,5 @@ class PolicyState:
     updates: tuple[UpdateRecord, ...] = ()
     offered: Offered = field(default_factory=Offered)
     learned: int = 0
-    """Rewards that were in at the last accepted update."""
+    """Rewards that were in at the last accepted update, or when it was prepared."""
+    events: tuple[PolicyEvent, ...] = ()

@@ -16,7 +16,7 @@ class UpdateRecord:
     version: int
     """The version in use afterwards."""
     round: int
-    """Rounds decided when it was called."""
+    """Rounds decided when it was called or prepared."""
     accepted: bool
     reason: str
     """Why it was rejected; empty when it was not."""
@@ -59,12 +59,20 @@ class UpdateRecord:
     """√(φᵀZ⁻¹φ) of the arms chosen since the last update, in the geometric mean, and of the arm of each round of which
     least was known. Where they are far apart, the policy repeats what it knows."""
     least_known: float | None = None
+    adopted: int | None = None
+    """Rounds decided when the version came into use: more than `round` where it was trained elsewhere meanwhile. None
+    in files from before this was kept, where it is `round`."""
     loops: str = ""
     """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained, and
     in files from before this was kept. No part of `Policy.fingerprint`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rescaled", tuple(self.rescaled))  # JSON has a list
+
+    @property
+    def begins(self) -> int:
+        """Rounds decided before the version came into use."""
+        return self.round if self.adopted is None else self.adopted
 
     def describe(self) -> dict[str, Any]:
         """The record as JSON."""
@@ -90,6 +98,8 @@ def read_records(saved: Fields, dim: int) -> tuple[UpdateRecord, ...]:
         # The first files of version 0.1 lack all of these, and the others the last.
         if table.since(2, "steps"):
             table.column("steps", "whole", least=0, null=True)
+        if table.since(3, "adopted"):
+            table.column("adopted", "whole", least=0, null=True)
         for name in ("tuning", "loops", "due"):
             if table.since(2, name):
                 table.column(name, "text")

@@ -4,46 +4,132 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from rarely.core.choice.confidence_radius import Beta, NoiseRadius, radius_at
 from rarely.core.covariance import Covariance
-from rarely.core.errors import BudgetSpent, NothingToLearn, NothingToLearnWarning, ScheduleWarning, TrainingRejected
+from rarely.core.errors import (
+    BudgetSpent,
+    NothingToLearn,
+    NothingToLearnWarning,
+    ScheduleWarning,
+    StaleUpdate,
+    TrainingRejected,
+    WrongUpdate,
+)
 from rarely.core.policies.clock import BatchClock
 from rarely.core.policies.learner import FitResult, Learner
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.offered import Offered
 from rarely.core.policies.state import PolicyState
+from rarely.core.policies.update_job import Cut, UpdateJob, UpdateResult, digest_of
 from rarely.core.policies.update_record import UpdateRecord
+from rarely.core.training.progress import Progress
 from rarely.core.types import Array
 
+_NO_REWARD = ("no reward came so far", "no reward came since the last update")
 BOTH_SIDES = 1.959963984540054
 """Standard deviations that leave 2.5 % of a Gaussian on either side."""
 
 
-def update(state: PolicyState, maker: CovarianceMaker, beta: Beta, *, force: bool) -> tuple[PolicyState, UpdateRecord]:
+def update(
+    state: PolicyState, maker: CovarianceMaker, beta: Beta, *, force: bool, progress: Progress | None = None
+) -> tuple[PolicyState, UpdateRecord]:
     """Learn from the rewards that are in, and freeze the next version, or say why not."""
+    job = prepare(state, maker)
+    skipped = None if force else _nothing_new(state)
+    result = job.run(progress) if skipped is None else UpdateResult(job.cut, skipped)
+    after, record = concluded(state, maker, beta, result)
+    _warn_of_schedule(state.clock, after.clock, record.due, record.round)
+    return after, record
+
+
+def prepare(state: PolicyState, maker: CovarianceMaker) -> UpdateJob:
+    """The update that could be made now."""
     clock, history = state.clock, state.history
     if clock.spent:
         raise BudgetSpent(
             f"the budget allows {clock.budget.batches} versions, and version {clock.version} is the last; "
-            "go on with select, or plan more batches."
+            "go on with select, plan more batches, or call extend_budget."
         )
-    fit = (None if force else _nothing_new(state)) or state.frozen.learner.learn(history)
-    frozen, version, learned = state.frozen, clock.version, state.learned
+    log_det = state.frozen.covariance.log_det
+    cut = Cut(
+        round=history.rounds,
+        version=clock.version,
+        updates=len(state.updates),
+        arrived=history.arrived,
+        samples=history.counted,
+        missing=history.missing,
+        log_det=log_det,
+        due=clock.explain(history.rounds, log_det),
+    )
+    ahead = clock.rounds_ahead(history.rounds, clock.version + 1)
+    return UpdateJob(cut, state.frozen.learner, history, maker, ahead)
+
+
+def check_new(state: PolicyState) -> None:
+    """Refuse an update without a reward since the last one."""
+    if state.history.arrived <= state.learned:
+        raise NothingToLearn(
+            f"an update must have something to learn from, and {_NO_REWARD[state.learned > 0]}: it would spend a "
+            "version of the budget for nothing. Call observe first, or use force=True."
+        )
+
+
+def adopt(
+    state: PolicyState, maker: CovarianceMaker, beta: Beta, result: UpdateResult, settings: dict[str, Any]
+) -> tuple[PolicyState, UpdateRecord]:
+    """The state after an update that was prepared earlier and made elsewhere."""
+    _check_result(state, result, settings)
+    after, record = concluded(state, maker, beta, result)
+    _warn_of_schedule(state.clock, after.clock, record.due, record.round)
+    return after, record
+
+
+def _check_result(state: PolicyState, result: UpdateResult, settings: dict[str, Any]) -> None:
+    """Refuse a result that was not prepared by this policy, or not since its last update."""
+    cut, history = result.cut, state.history
+    known = cut.round <= history.rounds and history.lives_before(history.logged + cut.round) == cut.lives
+    if known and cut.updates < len(state.updates):
+        last = state.updates[-1]
+        raise StaleUpdate(
+            f"a result must be of the latest update that was prepared: this one was prepared at round {cut.round} "
+            f"after {cut.updates} updates, and the policy has {len(state.updates)} on record, the last of round "
+            f"{last.round}. It was adopted already, or another update came first. Call prepare_update again."
+        )
+    known = known and cut.arrived <= history.arrived and cut.updates == len(state.updates)
+    if not known or digest_of(settings, state.frozen.learner, history, cut, state.learned) != cut.digest:
+        raise WrongUpdate(
+            f"a result must come from a job that this policy prepared; this one was prepared at round {cut.round} "
+            "by another policy, or by a process of this one whose later decisions or rewards were lost in a "
+            "restart. Call prepare_update again."
+        )
+
+
+def concluded(
+    state: PolicyState, maker: CovarianceMaker, beta: Beta, result: UpdateResult
+) -> tuple[PolicyState, UpdateRecord]:
+    """The state after an update; rounds and rewards since its cut stay as they are."""
+    cut, fit, history = result.cut, result.fit, state.history
+    frozen, version, learned, base = state.frozen, state.clock.version, state.learned, cut.log_det
     if not fit.reason:
-        version, learned = version + 1, history.arrived
-        covariance = _next_covariance(state, maker, fit)
-        radius = _radius(beta, state, fit.learner, covariance, version)
-        frozen = replace(frozen, learner=fit.learner, covariance=covariance, radius=radius)
-    due = clock.explain(history.rounds, state.frozen.covariance.log_det)
-    clock = clock.restarted(history.rounds, frozen.covariance.log_det, version)
-    if due:
-        due = f"{due}; {clock.plan}"
+        version, learned = version + 1, cut.arrived
+        covariance = _next_covariance(state, maker, result)
+        learner = fit.learner
+        if history.rounds == cut.round:
+            base = covariance.log_det
+        else:
+            learner = learner.caught_up(frozen.learner)
+            base = base if result.covariance is None else result.covariance.log_det
+        radius = _radius(beta, state, learner, covariance, version)
+        frozen = replace(frozen, learner=learner, covariance=covariance, radius=radius)
+    clock = state.clock.restarted(cut.round, base, version)
+    clock = clock.replayed(history.rounds, frozen.covariance.log_det)
+    due = f"{cut.due}; {clock.plan}" if cut.due else ""
     after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered())
-    record = _record_of(after, fit, _coverage(state), due, state.offered)
-    _warn_of_schedule(state.clock, clock, due, history.rounds)
+    record = _record_of(after, fit, cut, _coverage(state), due, state.offered)
     return replace(after, updates=(*state.updates, record)), record
 
 
@@ -66,19 +152,17 @@ def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows:
         history=history,
         learned=history.arrived,
     )
-    return replace(after, updates=(_record_of(after, fit),))
+    cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, "")
+    return replace(after, updates=(_record_of(after, fit, cut),))
 
 
 def _nothing_new(state: PolicyState) -> FitResult | None:
     """A rejected fit where no reward came since the last update."""
     if state.history.arrived > state.learned:
         return None
-    reason = f"no reward came {'since the last update' if state.learned else 'so far'}"
     if not state.clock.due:
-        raise NothingToLearn(
-            f"an update must have something to learn from, and {reason}: it would spend a version of the budget "
-            "for nothing. Call observe first, or update(force=True)."
-        )
+        check_new(state)
+    reason = _NO_REWARD[state.learned > 0]
     warnings.warn(
         f"an update was due, but {reason}, so it was skipped: the version in use goes on, and no version of the "
         "budget is spent. Tell rewards with observe.",
@@ -88,16 +172,16 @@ def _nothing_new(state: PolicyState) -> FitResult | None:
     return FitResult(state.frozen.learner, reason)
 
 
-def _next_covariance(state: PolicyState, maker: CovarianceMaker, fit: FitResult) -> Covariance:
+def _next_covariance(state: PolicyState, maker: CovarianceMaker, result: UpdateResult) -> Covariance:
     """The frozen matrix of the next version: the running one or, where features or weights changed, a new one."""
     clock, history = state.clock, state.history
-    ahead = clock.rounds_ahead(history.rounds, clock.version + 1)
-    basis = fit.basis if history.forgetting is None else fit.learner
-    if basis is None:
+    if result.covariance is None:
         covariance = state.frozen.covariance.fork()
     else:
-        covariance = maker.of(basis.features, basis.widths, *history.remembered(), ahead)
-    covariance.freeze(ahead)
+        assert result.basis is not None
+        covariance = result.covariance.fork()
+        maker.add(covariance, result.basis.features, history.contexts_since(result.cut.round))
+    covariance.freeze(clock.rounds_ahead(history.rounds, clock.version + 1))
     return covariance
 
 
@@ -172,6 +256,7 @@ def _warn_of_schedule(before: BatchClock, after: BatchClock, due: str, round: in
 def _record_of(
     state: PolicyState,
     fit: FitResult,
+    cut: Cut,
     coverage: float | None = None,
     due: str = "",
     offered: Offered | None = None,
@@ -180,12 +265,13 @@ def _record_of(
     chosen, least_known = (None, None) if offered is None else offered.deviations or (None, None)
     return UpdateRecord(
         version=state.clock.version,
-        round=state.history.rounds,
+        round=cut.round,
+        adopted=state.history.rounds,
         accepted=not fit.reason,
         reason=fit.reason,
-        samples=state.history.counted,
-        missing=state.history.missing,
-        log_det=covariance.log_det,
+        samples=cut.samples,
+        missing=cut.missing,
+        log_det=state.clock.base_log_det,
         beta=state.frozen.radius,
         covariance=covariance.kind,
         jitters=covariance.jitters,

@@ -32,13 +32,14 @@ from rarely.core.types import Arrays
 from rarely.core.version import __version__
 
 MAGIC = "rarely-policy"
-FORMAT = 2
+FORMAT = 3
 """Raised with every change of what a policy writes; formats 1 … FORMAT are read."""
 FIRST_VERSION = "0.1.0"
 """What wrote format 1, whose seal does not tell."""
 SEAL, HEADER, SUFFIX = "seal.json", "header.json", ".npy"
 LARGEST_SEAL = 2**20
-_FIELDS = {1: {"magic", "format", "sha256"}, 2: {"magic", "format", "rarely", "members", "sha256"}}
+_SEALED = {"magic", "format", "rarely", "members", "sha256"}
+_FIELDS = {1: {"magic", "format", "sha256"}, 2: _SEALED, 3: _SEALED}
 _DTYPE = re.compile(r"[<>|](b1|[iu][1248]|f[248])")
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 _PREAMBLE = 10

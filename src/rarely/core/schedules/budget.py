@@ -21,6 +21,8 @@ class Budget(Schedule):
 
     schedule: Schedule
     batches: int | None
+    extra: int = 0
+    """Versions that were added to the budget afterwards; part of `batches`."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Schedule):
@@ -30,14 +32,20 @@ class Budget(Schedule):
         caps = [b for b in (self.batches, self.schedule.batches) if b is not None]
         if self.schedule.horizon is not None and caps:
             caps.append(self.schedule.horizon)
-        object.__setattr__(self, "batches", min(caps, default=None))
+        object.__setattr__(self, "batches", min(caps) + self.extra if caps else None)
         object.__setattr__(self, "horizon", self.schedule.horizon)
         object.__setattr__(self, "plans_ahead", self.schedule.plans_ahead)
+        object.__setattr__(self, "on_demand", self.schedule.on_demand)
 
     @classmethod
     def around(cls, schedule: Schedule) -> Budget:
         """The schedule under its own cap."""
         return schedule if isinstance(schedule, Budget) else cls(schedule, schedule.batches)
+
+    def extended(self, extra: int) -> Budget:
+        """The same with so many versions added in all; its schedule stays as it is."""
+        own = None if self.batches is None else self.batches - self.extra
+        return Budget(self.schedule, own, extra)
 
     def spent(self, version: int) -> bool:
         """Whether no version may follow this one."""
@@ -59,4 +67,6 @@ class Budget(Schedule):
         return self.schedule.in_batch(version, round, log_det)
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "Budget", "schedule": self.schedule.describe(), "batches": self.batches}
+        own = None if self.batches is None else self.batches - self.extra
+        described = {"kind": "Budget", "schedule": self.schedule.describe(), "batches": own}
+        return described | ({"extra": self.extra} if self.extra else {})

@@ -32,6 +32,9 @@ class Schedule(ABC):
     plans_ahead: bool = True
     """Whether it decides beforehand how the budget is spread over the horizon; a trigger does not."""
 
+    on_demand: bool = False
+    """Whether only the caller ends a batch, so that nobody knows how long it lasts."""
+
     @abstractmethod
     def first_due(self, round: int, growth: Array) -> int | None:
         """The index of the first of the next len(growth) rounds with which the batch ends, if any."""

@@ -9,6 +9,7 @@ import numpy as np
 from rarely.core.model.network import Network, Weights
 from rarely.core.training.gradient_descent import ATTEMPTS, HOPELESS, TrainingOutcome, allowed_loss, refusal
 from rarely.core.training.objective import MomentumState, Objective
+from rarely.core.training.progress import step as step_done
 
 STABLE = 1.0
 """A step with momentum is stable below 4/3 over the curvature."""
@@ -59,6 +60,7 @@ def descend_to(objective: Objective, rungs: tuple[int, ...]) -> Checkpoints:
                 at, loss = objective.descend_with_momentum(at, step, rung - at.steps, HOPELESS * allowed)
             if not loss <= allowed:
                 break
+            step_done()
             reached.append(at.weights)
         if len(reached) == len(rungs):
             break

@@ -23,6 +23,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidInput, check_choice, check_positive, check_whole
 from rarely.core.model.network import Network, Weights
+from rarely.core.training import progress
 from rarely.core.training.block_objective import fastest_objective
 from rarely.core.training.objective import Objective
 from rarely.core.types import Array
@@ -125,7 +126,7 @@ def train(
     for attempt in range(1, ATTEMPTS + 1):
         # A step that is too large overflows on its way; the loss tells.
         with np.errstate(over="ignore", invalid="ignore"):
-            weights, final_loss = objective.descend(begin, step, plan.steps, HOPELESS * allowed)
+            weights, final_loss = _descend(objective, begin, step, plan.steps, HOPELESS * allowed)
         if final_loss <= allowed:
             reason = ""
             break
@@ -141,6 +142,21 @@ def train(
         direction=direction,
         loops=objective.loops,
     )
+
+
+def _descend(objective: Objective, begin: Weights, step: float, steps: int, hopeless: float) -> tuple[Weights, float]:
+    """`Objective.descend`, in parts where somebody asks how far it is: the same numbers, and a loss for each part."""
+    if not progress.watched():
+        return objective.descend(begin, step, steps, hopeless)
+    weights, loss, done = begin, 0.0, 0
+    for part in range(1, progress.USUAL + 1):
+        end = steps * part // progress.USUAL
+        weights, loss = objective.descend(weights, step, end - done, hopeless)
+        done = end
+        if not loss <= hopeless:
+            break
+        progress.step()
+    return weights, loss
 
 
 def objective_of(network: Network, initial: Weights, contexts: Array, rewards: Array, plan: TrainingPlan) -> Objective:

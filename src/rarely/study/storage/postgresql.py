@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from rarely.core.version import __version__
 from rarely.study.errors import InvalidStorage, StudyBusy, StudyError, StudyFailed
+from rarely.study.storage.copying import copy_tables
 from rarely.study.storage.schema import SCHEMA, check_schema, migration
 from rarely.study.storage.tables import Tables
 
@@ -44,7 +45,7 @@ class PostgresqlStorage:
         try:
             self._raw = psycopg.connect(url, autocommit=True, connect_timeout=PATIENCE)
         except psycopg.Error as error:
-            raise InvalidStorage(f"{self.url} cannot be reached: {_said(error)}. Is the server running?") from None
+            raise InvalidStorage(f"{self.url} cannot be reached: {_said(error)}") from None
 
     # --- inside a transaction
 
@@ -55,6 +56,12 @@ class PostgresqlStorage:
     def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         with self._raw.cursor() as cursor:
             cursor.executemany(_marks(sql), rows)
+
+    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement, some at a time."""
+        with self._raw.cursor(name="rarely_stream") as cursor:
+            cursor.execute(sql)
+            yield from cursor
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Tables]:
@@ -152,8 +159,6 @@ class PostgresqlStorage:
 
     def backup(self, path: str) -> None:
         """Copy all tables to an SQLite file of the same schema."""
-        from rarely.study.storage.copying import copy_tables
-
         with self.reading():
             copy_tables(self, path)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from rarely.core.version import __version__
 from rarely.study.errors import BrokenStudy, InvalidStorage, StudyBusy, StudyError, StudyFailed
+from rarely.study.storage.file_system import NETWORK, file_system
 from rarely.study.storage.schema import APPLICATION, SCHEMA, check_schema, migration
 from rarely.study.storage.sqlite_version import loses_writes
 from rarely.study.storage.tables import Tables
@@ -225,6 +226,12 @@ def _check_file(path: str, where: str, new: bool) -> None:
         raise InvalidStorage(f"the folder of {path} does not exist; make it first: {folder}.")
     if not os.path.exists(where) and not new:
         raise InvalidStorage(f"{path} does not exist. Check the path; rarely study create makes a database.")
+    kind = file_system(where)
+    if kind in NETWORK:
+        raise InvalidStorage(
+            f"{path} lies on a network file system ({kind}), on which SQLite's locks do not hold. Use a local disk, or "
+            "PostgreSQL."
+        )
     if not os.access(folder, os.W_OK) or (os.path.exists(where) and not os.access(where, os.W_OK)):
         raise InvalidStorage(
             f"{path} cannot be written to: a study writes before it answers. Change the permissions of the file and of "

@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.cost import Limit, Widths
-from rarely.core.covariance.protocol import Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
+from rarely.core.covariance.protocol import FAR, Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
 from rarely.core.covariance.sketch.compressed import Compressed
 from rarely.core.covariance.sketch.dictionary import Dictionary
 from rarely.core.covariance.sketch.error_bound import Remainders
@@ -69,6 +69,7 @@ class Sketched:
 
     kind = "sketched"
     additive = False
+    lasts = FAR
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         limit.check_rounds(self.kind, 0)

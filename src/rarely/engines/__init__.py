@@ -1,1 +1,0 @@
-"""Where cells are played, other than in processes on this machine."""

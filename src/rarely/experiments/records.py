@@ -1,0 +1,161 @@
+"""One recorded run: everything that tables, figures and claims are made of.
+
+A record carries the identity of what was asked for, the fingerprint of the code that ran, and a digest of its content.
+Records of version 0.1 (format 1) have no digest: they are checked for values that no run can produce, and marked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rarely.core.errors import RarelyError
+from rarely.core.types import Array
+from rarely.experiments.catalogue import world_of
+from rarely.experiments.config import Cell, Configuration, identity
+from rarely.experiments.record_checks import check_record
+from rarely.simulation.play import Played
+from rarely.simulation.provenance import code_fingerprint, describe, peak_memory
+from rarely.simulation.sealed_json import DIGEST
+
+FORMAT = 2
+WITHOUT_DIGEST = 1
+"""The format of version 0.1."""
+CAUSES = {"fixed": "grid", "adaptive": "determinant"}
+
+
+class MixedRecords(RarelyError):
+    """A folder holds records that do not belong together."""
+
+
+class BrokenRecord(RarelyError):
+    """A record cannot be read, or was changed after it was written."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A file or a folder that is not used, and why."""
+
+    path: Path
+    reason: str
+    advice: str = "Run reproduce again to play its cell anew, or remove the file"
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}. {self.advice}."
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a finished cell."""
+
+    data: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The cell's readable name."""
+        return str(self.data["id"])
+
+    @property
+    def problem(self) -> str:
+        """The problem's name."""
+        return str(self.data["asked"]["problem"]["name"])
+
+    @property
+    def base(self) -> str:
+        """The problem of the paper that it is or varies."""
+        return str(self.data["asked"]["problem"]["base"])
+
+    @property
+    def reading(self) -> str:
+        """A preset, or for a linear configuration a view."""
+        return str(self.data["asked"]["reading"])
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        """The policy."""
+        return Configuration(**self.data["asked"]["configuration"])
+
+    @property
+    def seed(self) -> int:
+        """The run."""
+        return int(self.data["asked"]["seed"])
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return int(self.data["asked"]["rounds"])
+
+    @property
+    def regret(self) -> float:
+        """Total pseudo-regret."""
+        return float(self.data["regret"])
+
+    @cached_property
+    def curve(self) -> Array:
+        """Pseudo-regret so far after each round, (T,)."""
+        return np.array(self.data["curve"], np.float64)
+
+    @property
+    def updates(self) -> list[int]:
+        """The rounds after which a new version came into use."""
+        return [int(t) for t in self.data["updates"]["rounds"]]
+
+    @property
+    def versions(self) -> int:
+        """How many versions decided: one more than there were updates."""
+        return len(self.updates) + 1
+
+    @property
+    def seconds(self) -> float:
+        """Processor time of the policy: selecting and training."""
+        return float(self.data["seconds"]["selecting"] + self.data["seconds"]["training"])
+
+    @property
+    def log_dets(self) -> Array:
+        """(round, log det Z − log det λI) in rows."""
+        return np.array(self.data["log_det"], np.float64)
+
+    @property
+    def machine(self) -> str:
+        """Where it was played."""
+        return str(self.data["environment"]["machine"])
+
+    @property
+    def has_digest(self) -> bool:
+        """Whether an edit would show; False for records of version 0.1."""
+        return DIGEST in self.data
+
+
+def make_record(cell: Cell, played: Played, wall: float) -> Record:
+    """The record of a cell that was just played in this process."""
+    asked = cell.describe(world_of(cell))
+    updates = played.policy.updates
+    data = {
+        "format": FORMAT,
+        "id": cell.id,
+        "identity": identity(asked),
+        "code": code_fingerprint(),
+        "asked": asked,
+        "regret": float(played.regrets.sum()),
+        "curve": [round(float(r), 4) for r in np.cumsum(played.regrets)],
+        "reward": played.reward,
+        "right": played.right,
+        "updates": {
+            "cause": CAUSES.get(cell.configuration.kind, "every round"),
+            "rounds": [u.round for u in updates if u.accepted],
+            "log_det": [round(u.log_det, 4) for u in updates if u.accepted],
+            "attempts": sum(u.attempts for u in updates),
+            "rejected": [[u.round, u.reason] for u in updates if not u.accepted],
+        },
+        "log_det": [[t, round(value, 4)] for t, value in played.log_dets],
+        "seconds": {"selecting": played.selecting.seconds, "training": played.training.seconds},
+        "wall": {"selecting": played.selecting.wall, "training": played.training.wall, "cell": wall},
+        "peak_memory": peak_memory(),
+        "environment": describe(),
+    }
+    check_record(data)  # a record that would be refused later fails now, with its cell's name
+    return Record(data)

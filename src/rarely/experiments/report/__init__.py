@@ -1,0 +1,1 @@
+"""Tables, figures, verdicts and the page, all computed from records."""

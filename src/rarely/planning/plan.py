@@ -1,0 +1,283 @@
+"""What a plan comes to: the numbers, and the few sentences that they amount to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from numbers import Integral, Real
+from typing import Any, Literal
+
+from rarely.core.errors import RarelyError
+from rarely.core.schedules import Schedule
+from rarely.planning.dimension_growth import Growth
+from rarely.planning.frontier import CONFIDENCE, SURE, Frontier, Point
+from rarely.planning.reward_model import Fit
+from rarely.planning.simulate import KINDS, Kind
+from rarely.theory import AdaptivePlan
+
+Origin = Literal["world", "fitted", "imagined", "simulated"]
+"""Where the simulation's rewards are from."""
+TOLERANCES = (0.05, 0.10)
+SHOWN = 8
+"""Rounds of updates that a sentence names."""
+
+
+class NothingClose(RarelyError):
+    """No schedule of the frontier is within the tolerance."""
+
+
+@dataclass(frozen=True)
+class Theory:
+    """The B and q that the theorems suggest: orders, whose constants nobody knows and are 1 here."""
+
+    fixed: int
+    adaptive: AdaptivePlan | None
+    """None where the effective dimension is known between bounds alone."""
+    adaptive_lower: AdaptivePlan
+    """The same for the lower and the upper end of the effective dimension."""
+    adaptive_upper: AdaptivePlan
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many updates, where, and what fewer of them cost."""
+
+    horizon: int
+    arms: int
+    dim: int
+    """Numbers in a context."""
+    blocks: bool
+    """Whether contexts are a round's row in the arm's block."""
+    origin: Origin
+    policy: str
+    settings: dict[str, Any]
+    seed: int
+    growth: Growth
+    """The effective dimension."""
+    theory: Theory
+    fit: Fit | None
+    """How good the fitted reward model is, where one is fitted."""
+    frontier: Frontier
+    notes: tuple[str, ...]
+    """What it supposes, and where it extrapolates."""
+
+    @property
+    def withheld(self) -> bool:
+        """Whether no advice is given, because the simulated rewards have nothing to do with the log's."""
+        return self.fit is not None and self.fit.r_squared <= 0
+
+    def schedule(self, tolerance: float = 0.10, kind: Kind | None = None, *, surely: bool = False) -> Schedule:
+        """The schedule with the fewest batches within the tolerance, by estimate or surely, over the whole horizon."""
+        point = self.frontier.enough(tolerance, kind, surely=surely)
+        if point is None:
+            raise NothingClose(
+                f"nothing tried came {'surely ' if surely else ''}within {_percent(tolerance)} of an update after "
+                "every round. Allow a larger tolerance, plan with more batches or runs, or use EveryRound()."
+            )
+        return self.frontier.schedule(point, self.horizon)
+
+    def describe(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        enough = {
+            _percent(tolerance): {kind: self._found(tolerance, kind) for kind in KINDS} for tolerance in TOLERANCES
+        }
+        described = asdict(self) | {"growth": self.growth.describe(), "enough": enough, "advice": self.text()}
+        return {name: _plain(value) for name, value in described.items()}
+
+    def _found(self, tolerance: float, kind: Kind) -> dict[str, Any]:
+        point, sure = (self.frontier.enough(tolerance, kind, surely=surely) for surely in (False, True))
+        schedule = None if point is None else self.frontier.schedule(point, self.horizon).describe()
+        return {
+            "batches": None if point is None else point.batches,
+            "surely": None if sure is None else sure.batches,
+            "verdicts": {str(count): verdict for count, verdict in self.frontier.verdicts(kind, tolerance).items()},
+            "schedule": schedule,
+        }
+
+    def text(self) -> str:
+        """The advice, in a few lines."""
+        lines = [self.headline()]
+        if not self.withheld:
+            if (recipe := self.recipe()) is not None:
+                lines.append(recipe)
+            lines += [f"Within {_percent(tolerance)}: {self._each(tolerance)}." for tolerance in TOLERANCES]
+        lines += [*self.of_theory(), "What this rests on:"]
+        return "\n".join([*lines, *(f"- {note}" for note in self.notes)])
+
+    def headline(self) -> str:
+        """The smallest number of batches that is surely close enough, or that nobody can tell; and on what rewards."""
+        if self.withheld:
+            return (
+                "No advice: the reward model foresees nothing of your rewards (R² ≤ 0), so what was simulated on it "
+                "says little of them. Log more rewards or better features, or give a simulator."
+            )
+        return f"{self._basis()}: {self._verdict()}"
+
+    def _basis(self) -> str:
+        """What the simulation was of, in front of all that it says."""
+        rewards = {
+            "world": "On the world's own rewards",
+            "fitted": "On rewards fitted to the log",
+            "imagined": "On imagined rewards",
+            "simulated": "On the simulator's rewards",
+        }[self.origin]
+        shorter = self.frontier.rounds < self.horizon
+        at = f", simulated at {self.frontier.rounds} of {self.horizon} rounds" if shorter else ""
+        return f"{rewards}{at}, with {_POLICY[self.policy]}"
+
+    def _verdict(self) -> str:
+        most, frontier = TOLERANCES[-1], self.frontier
+        sure = frontier.enough(most, surely=True)
+        if sure is not None:
+            return (
+                f"{sure.batches} batches, at most {_updates(sure.batches - 1)}, are enough: with {named(sure)} regret "
+                f"is {above(sure)}, which is within {_percent(most)}. {self._when(sure)}"
+            )
+        largest, runs = max(point.batches for point in frontier.points), frontier.runs
+        more = [str(count) for count in (2 * largest, 4 * largest) if count < frontier.rounds]
+        batches = f"batches=[{', '.join(more)}] (--batches {','.join(more)})"
+        larger = f", or larger B than the {largest} tried: {batches}" if more else ""
+        if all(frontier.verdict(point, most) == "outside" for point in frontier.points):
+            closest = min(frontier.points, key=lambda point: point.ratio.value)
+            return (
+                f"nothing tried is within {_percent(most)} of an update after every round, surely. The closest is "
+                f"{named(closest)}: {above(closest)}. Update as often as you can{larger.replace(', or', ', or try')}."
+            )
+        enough = frontier.enough(most)
+        point = enough or min(frontier.points, key=lambda point: (_or_infinite(point.ratio.value), point.batches))
+        if math.isnan(point.ratio.value):
+            return "cannot tell, because an update after every round has no regret at all to compare with."
+        guess = "By estimate alone the fewest are those of" if enough else "The closest is"
+        needed = max(SURE, 4 * runs)
+        return (
+            f"cannot tell which number of batches is within {_percent(most)} of an update after every round. {guess} "
+            f"{named(point)}: {above(point)}. To tell, pass runs={needed} (--runs {needed}){larger}."
+        )
+
+    def _when(self, point: Point) -> str:
+        points = getattr(self.frontier.schedule(point, self.horizon), "points", None)
+        if points is None:
+            rounds, of = [sum(point.pattern[: i + 1]) for i in range(len(point.pattern) - 1)], self.frontier.rounds
+            return f"A typical simulated run of {of} rounds had {_updates(len(rounds))}{_after(rounds)}."
+        return f"Update{_after(points)} of {self.horizon}."
+
+    def recipe(self) -> str | None:
+        """The policy with its schedule for the whole horizon, to be pasted; None if nothing came close enough."""
+        point = self.frontier.enough(TOLERANCES[-1], surely=True) or self.frontier.enough(TOLERANCES[-1])
+        if point is None:
+            return None
+        schedule = self.frontier.schedule(point, self.horizon)
+        values: Any = schedule
+        shown = [(f.name, getattr(schedule, f.name)) for f in fields(values) if getattr(schedule, f.name) is not None]
+        written = f"{type(schedule).__name__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
+        kind = "LinUCB" if self.policy == "linear" else "BatchNeuralUCB"
+        own = not self.blocks and self.origin != "world"
+        contexts = "**blocks.settings" if self.blocks else f"dim={self.dim}{', context_scale=scale' if own else ''}"
+        settings = [f"{name}={value!r}" for name, value in self.settings.items()]
+        line = f"{kind}({', '.join([contexts, f'schedule={written}', *settings])})"
+        remarks = [f"blocks = ArmBlocks.fit(features, arms={self.arms})"] if self.blocks else []
+        remarks += ["scale = Affine.fit(rows), the features of all arms of the log"] if own else []
+        if point.log_ratio is not None and self.horizon > self.frontier.rounds:
+            remarks.append(
+                f"log_ratio is extrapolated from the {point.log_ratio:g} simulated over {self.frontier.rounds} rounds"
+            )
+        if self.frontier.verdict(point, TOLERANCES[-1]) != "within":
+            remarks.append(f"whether it is within {_percent(TOLERANCES[-1])} is not sure")
+        return f"To paste: {line}{'  # ' if remarks else ''}{'; '.join(remarks)}"
+
+    def _each(self, tolerance: float) -> str:
+        parts = []
+        for kind in KINDS:
+            verdicts = self.frontier.verdicts(kind, tolerance)
+            point, sure = (self.frontier.enough(tolerance, kind, surely=surely) for surely in (False, True))
+            outside = [count for count, verdict in verdicts.items() if verdict == "outside"]
+            if sure is not None:
+                part = f"{kind} surely from B = {sure.batches}"
+                if point is not None and point.batches < sure.batches:
+                    part += f", perhaps from {point.batches}"
+            elif len(outside) == len(verdicts):
+                part = f"{kind} surely not up to B = {outside[-1]}"
+            else:
+                part = f"{kind} cannot tell" if point is None else f"{kind} perhaps from B = {point.batches}"
+            if outside and len(outside) < len(verdicts):
+                part += f" (B = {outside[-1]} is surely too few)"
+            parts.append(part)
+        return "; ".join(parts)
+
+    def of_theory(self) -> list[str]:
+        """Effective dimension, and what the theorems make of it."""
+        growth, theory = self.growth, self.theory
+        grown = f", extrapolated from {growth.measured.count}" if growth.extrapolated else ""
+        low, high = theory.adaptive_lower.batches, theory.adaptive_upper.batches
+        beyond = "; more than there are rounds, so it promises nothing here" if low >= self.horizon else ""
+        if theory.adaptive is None:
+            value, adaptive = "between", f"one of B = {low} to {high}"
+        else:
+            value = f"{growth.value:.3g},"
+            adaptive = f"one of B = {theory.adaptive.batches} ({low} to {high}) with log q = "
+            adaptive += f"{theory.adaptive.log_ratio:.2f}"
+        return [
+            f"Effective dimension {value} {growth.lower:.3g} to {growth.upper:.3g}, of {growth.wanted} contexts"
+            f"{grown}.",
+            f"Theory, orders with unknown constants, taken as 1: a fixed grid of B = {theory.fixed}, or an adaptive "
+            f"{adaptive}{beyond}.",
+        ]
+
+
+_POLICY = {
+    "neural": "the plain network (not the self-tuning default)",
+    "default": "the default policy",
+    "linear": "LinUCB",
+}
+
+
+def named(point: Point) -> str:
+    """A schedule in words."""
+    if point.log_ratio is not None:
+        return f"an adaptive schedule of B = {point.batches} (log q = {point.log_ratio:.3g} in the simulation)"
+    return f"a {point.kind} grid of B = {point.batches}"
+
+
+def above(point: Point) -> str:
+    """How far regret is above sequential's, with its interval."""
+    low, high, runs = point.ratio.low, point.ratio.high, point.ratio.runs
+    value = f"{point.ratio.value:.2f} times that of an update after every round"
+    if not math.isfinite(high):
+        few = "one run, so no interval" if runs == 1 else f"{runs} runs, "
+        if runs > 1:
+            few += "so no interval" if runs < 3 else "which differ too much for an interval"
+        return f"{value} ({few})"
+    return f"{value} ({100 * CONFIDENCE:.0f} % interval {low:.2f} to {high:.2f}, {runs} runs)"
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.0f} %"
+
+
+def _updates(count: int) -> str:
+    return {0: "no update", 1: "1 update"}.get(count, f"{count} updates")
+
+
+def _after(rounds: Any) -> str:
+    if not len(rounds):
+        return ""
+    shown = ", ".join(str(number) for number in rounds[:SHOWN])
+    rest = f", … ({len(rounds)} in all)" if len(rounds) > SHOWN else ""
+    return f" after round{'s' if len(rounds) > 1 else ''} {shown}{rest}"
+
+
+def _or_infinite(value: float) -> float:
+    return math.inf if math.isnan(value) else value
+
+
+def _plain(value: Any) -> Any:
+    """As JSON, which knows no infinity, no NaN, and no settings that are objects: these are told in words."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, Integral):
+        return value if isinstance(value, bool) else int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None else str(value)

@@ -1,0 +1,198 @@
+"""A news recommender: users who differ, articles that come and go, clicks that are told hours later or never.
+
+    u   users      (n, 20)   a user's numbers, N(0, I)
+    a   features   (50, 8)   an article's numbers, N(0, I)
+    M              (20, 8)   tastes: of rank 4, uᵀMa ~ variance 1 over users and articles
+    w              (8,)      what makes an article popular with everybody, ‖w‖ = 1
+    q                        an article's own quality, N(0, 1): no feature shows it
+
+    P(click) = σ(base + taste·uᵀMa + popularity·wᵀa + quality·q)
+
+On day D the articles 8D … 8D + 49 are live: eight new ones each morning, and the eight oldest are gone. So two weeks
+have 154 articles, and none lives longer than a week. A reward is told after an exponential delay, or, one time in ten,
+never.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from rarely.core.errors import InvalidInput, check_not_negative, check_positive, check_whole
+from rarely.core.inputs.crossing import Crossed
+from rarely.core.types import Array
+from rarely.worlds.protocol import Rounds, World, seeded
+
+HOURS = 24.0
+
+
+class Tastes(NamedTuple):
+    """What a seed decides once, and no policy sees."""
+
+    tastes: Array
+    """(20, 8): M."""
+    popularity: Array
+    """(8,): w."""
+    articles: int
+    """The seed of the articles."""
+
+
+@dataclass(frozen=True)
+class Day:
+    """One day of a `Recommender`: n visits, and K articles that are live all day."""
+
+    users: Array
+    """(n, u): the numbers of each visitor."""
+    names: tuple[str, ...]
+    """(K,): the live articles, oldest first; an article keeps its name while it lives."""
+    features: Array
+    """(K, a): their numbers."""
+    means: Array
+    """(n, K): the probability of a click on each."""
+    clicks: Array
+    """(n, K): 1 where the visitor would click, else 0."""
+    hours: Array
+    """(n,): when each visit takes place, in hours since the first day began."""
+    told: Array
+    """(n,): when its reward is told, in the same hours; NaN where it never is."""
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+
+@dataclass(frozen=True)
+class Recommender(World):
+    """Articles that come and go, for users who like different ones.
+
+    As every world it has rounds, whose contexts are [user, article]; `context_scale` crosses the two. `day` gives the
+    same rounds as a service meets them: users, live articles by name, and the hour at which each click is told.
+
+    Parameters
+    ----------
+    arms
+        K, articles that are live at a time.
+    new
+        Articles that come, and go, each day.
+    daily
+        Decisions a day.
+    user_dim, article_dim
+        Numbers about a user, and about an article.
+    rank
+        The rank of the interaction M: how many kinds of taste there are.
+    base
+        The log odds of a click on an average article.
+    taste, popularity, quality
+        Standard deviations of the three parts of the log odds: user × article, the article's features, and what
+        no feature shows.
+    delay
+        Mean hours until a reward is told.
+    lost
+        The share of rewards that are never told.
+
+    Examples
+    --------
+    >>> world = Recommender()
+    >>> monday, tuesday = world.day(seed=0, day=0), world.day(seed=0, day=1)
+    >>> monday.clicks.shape, len(set(monday.names) | set(tuesday.names))
+    ((5000, 50), 58)
+    >>> world.rounds(seed=0, count=3).contexts.shape
+    (3, 50, 28)
+    """
+
+    arms: int = 50
+    new: int = 8
+    daily: int = 5000
+    user_dim: int = 20
+    article_dim: int = 8
+    rank: int = 4
+    base: float = -3.0
+    taste: float = 0.4
+    popularity: float = 0.1
+    quality: float = 0.1
+    delay: float = 4.0
+    lost: float = 0.1
+    dim: int = field(init=False)
+    context_scale: Crossed | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name, least in (("arms", 1), ("new", 0), ("daily", 1), ("user_dim", 1), ("article_dim", 1), ("rank", 1)):
+            check_whole(name, getattr(self, name), least)
+        for name in ("taste", "popularity", "quality"):
+            check_not_negative(name, getattr(self, name), "because it is a standard deviation")
+        check_positive("delay", self.delay, "because it is a mean number of hours")
+        if not 0 <= self.lost <= 1:
+            raise InvalidInput(f"lost must be a share from 0 to 1 of the rewards; got {self.lost!r}.")
+        object.__setattr__(self, "dim", self.user_dim + self.article_dim)
+        users, articles = (np.full(count, np.sqrt(count)) for count in (self.user_dim, self.article_dim))
+        scale = Crossed(np.zeros(self.dim), np.concatenate((users, articles)), rows=self.user_dim)
+        object.__setattr__(self, "context_scale", scale)
+
+    def day(self, seed: int, day: int) -> Day:
+        """All visits of a day, the first of which is day 0.
+
+        Parameters
+        ----------
+        seed
+            Of the run, as `rounds` takes it.
+        day
+            0, 1, 2, …
+
+        Returns
+        -------
+        Day
+            The rounds day·daily + 1 … (day + 1)·daily of the same seed.
+        """
+        check_whole("day", day, 0)
+        secret, first = self.secret(seeded(seed, 0)), day * self.daily
+        users, luck = np.empty((self.daily, self.user_dim)), np.empty((self.daily, 3))
+        for i in range(self.daily):
+            users[i], luck[i] = self._visit(seeded(seed, first + i + 1))
+        features, appeal = self._articles(secret, day)
+        means = self._chances(secret, users, features, appeal)
+        hours = (first + np.arange(self.daily)) * HOURS / self.daily
+        told = np.where(luck[:, 2] < self.lost, np.nan, hours - self.delay * np.log(luck[:, 1]))
+        names = tuple(f"article-{day * self.new + i}" for i in range(self.arms))
+        return Day(users, names, features, means, (luck[:, :1] < means).astype(np.float64), hours, told)
+
+    def secret(self, generator: np.random.Generator) -> Tastes:
+        """M, w and the articles to come."""
+        users, articles = (generator.normal(size=(count, self.rank)) for count in (self.user_dim, self.article_dim))
+        tastes, popularity = users @ articles.T, generator.normal(size=self.article_dim)
+        tastes, popularity = (array / np.linalg.norm(array) for array in (tastes, popularity))
+        return Tastes(tastes, popularity, int(generator.integers(2**62)))
+
+    def round(self, t: int, secret: Tastes, generator: np.random.Generator) -> tuple[Array, Array, float]:
+        """The contexts [user, article] of round t and the probability of each click."""
+        user, _ = self._visit(generator)
+        features, appeal = self._articles(secret, (t - 1) // self.daily)
+        contexts = np.hstack((np.broadcast_to(user, (self.arms, self.user_dim)), features))
+        return contexts, self._chances(secret, user[None], features, appeal)[0], 0.0
+
+    def rounds(self, seed: int, count: int, first: int = 1) -> Rounds:
+        """Rounds whose rewards are clicks, 0 or 1: one draw decides for all articles."""
+        drawn = super().rounds(seed, count, first)
+        luck = np.array([self._visit(seeded(seed, t))[1][0] for t in range(first, first + count)])
+        return Rounds(drawn.contexts, drawn.means, (luck[:, None] < drawn.means).astype(np.float64))
+
+    def _visit(self, generator: np.random.Generator) -> tuple[Array, Array]:
+        """A user, and three uniform numbers: for the click, its delay and its loss."""
+        return generator.normal(size=self.user_dim), 1 - generator.random(3)
+
+    def _articles(self, secret: Tastes, day: int) -> tuple[Array, Array]:
+        """Features and qualities of the articles of a day, oldest first."""
+        return _articles(secret.articles, day * self.new, self.arms, self.article_dim)
+
+    def _chances(self, secret: Tastes, users: Array, features: Array, qualities: Array) -> Array:
+        """(n, K): P(click)."""
+        odds = self.base + self.popularity * features @ secret.popularity + self.quality * qualities
+        return np.asarray(1 / (1 + np.exp(-odds - self.taste * users @ secret.tastes @ features.T)))
+
+
+@lru_cache(maxsize=8)
+def _articles(seed: int, first: int, count: int, dim: int) -> tuple[Array, Array]:
+    drawn = np.array([np.random.default_rng((seed, first + i)).normal(size=dim + 1) for i in range(count)])
+    drawn.flags.writeable = False  # it is shared
+    return drawn[:, :dim], drawn[:, dim]

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from lab_records import record, runs
+from rarely.experiments.report import plots
+from rarely.experiments.report.results import compare
+from rarely.simulation.statistics import mean
+
+
+def comparison(problem="cosine", count=10):
+    records = runs(range(10, 10 + count), problem=problem, kind="neuralucb")
+    records += runs(range(20, 20 + count), problem=problem, kind="fixed", batches=40)
+    return compare(records)[0]
+
+
+def test_the_box_plot_is_the_papers():
+    figure = plots.box(comparison())
+    axes = figure.axes[0]
+    assert axes.get_xscale() == "log"
+    assert plots.box(comparison("quadratic")).axes[0].get_xscale() == "linear"
+    # Of each box: two whiskers, two caps, median, mean, fliers.
+    lines = axes.lines
+    medians = [line for line in lines if line.get_linewidth() == 1.4]
+    means = [line for line in lines if line.get_linewidth() == 1.1]
+    assert [line.get_linestyle() for line in medians] == ["-", "-"]
+    assert [line.get_linestyle() for line in means] == ["--", "--"]
+    assert sorted(float(line.get_xdata()[0]) for line in means) == [14.5, 24.5]
+
+
+def test_a_regret_of_nothing_does_not_break_the_box_plot():
+    records = runs([0, 1, 2], kind="neuralucb")
+    assert plots.box(compare(records)[0]).axes[0].get_xscale() == "linear"
+
+
+def test_the_scatter_shows_five_runs_picked_at_random_and_always_the_same():
+    def shown():
+        axes = plots.scatter(comparison()).axes[0]
+        assert "5 of 10 runs" in axes.get_title()
+        return [tuple(points.get_offsets()[:, 1]) for points in axes.collections]
+
+    first = shown()
+    assert [len(points) for points in first] == [5, 5]
+    assert set(first[0]) != set(range(10, 15))
+    assert shown() == first
+
+
+def test_the_band_is_the_interval_of_the_mean():
+    records = [record(kind="neuralucb", seed=seed, regret=regret) for seed, regret in enumerate((10.0, 20.0, 60.0))]
+    figure = plots.curves(compare(records)[0])
+    band = figure.axes[0].collections[0].get_paths()[0].vertices
+    interval = mean([10.0, 20.0, 60.0])
+    assert band[:, 1].max() == pytest.approx(interval.high)
+    assert figure.axes[0].lines[0].get_ydata()[-1] == pytest.approx(interval.value)
+
+
+def test_ticks_stand_at_the_updates_of_one_run():
+    figure = plots.curves(comparison())
+    ticks = {tuple(line.get_xdata()) for line in figure.axes[1].lines}
+    assert ticks == {tuple(record(kind="neuralucb").updates)}
+
+
+def test_dots_stand_at_the_ends_of_batches():
+    figure = plots.log_det(comparison())
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
+    assert [list(line.get_xdata()) for line in dots] == [record(kind="fixed", batches=40).updates]
+
+
+def test_the_frontier_shows_every_series_even_one_that_never_updated():
+    records = runs([10, 12], kind="adaptive", batches=40, log_ratio=20.0, updates=0)
+    records += runs([10, 12], problem="quadratic", kind="fixed", batches=40)
+    figure = plots.frontier(compare(records))
+    assert len(figure.axes) == 2
+    shown = [float(axes.lines[0].get_xdata()[0]) for axes in figure.axes]
+    assert shown == [1.0, 4.0]
+    assert np.isfinite(np.log(shown)).all()

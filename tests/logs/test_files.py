@@ -1,0 +1,159 @@
+"""What leaves a log comes back to the last bit, and other programs find what they expect."""
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decision_logs import made
+from rarely import Decision, InvalidInput
+from rarely.offpolicy import (
+    DecisionLog,
+    InvalidLog,
+    ParquetUnavailable,
+    bandit_feedback,
+    read_csv,
+    read_parquet,
+    write_csv,
+    write_parquet,
+)
+
+NAMES = ("rounds", "versions", "arms", "rewards", "propensities", "probabilities", "present", "contexts", "rows")
+
+
+logs = st.builds(
+    made,
+    st.integers(0, 10**6),
+    rounds=st.integers(0, 6),
+    arms=st.integers(1, 4),
+    dim=st.integers(1, 3),
+    width=st.integers(0, 2),
+    told=st.sampled_from([0.0, 0.6, 1.0]),
+)
+
+
+def same(one, other):
+    for name in NAMES:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(log=logs)
+def test_csv_gives_back_every_bit(log, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "log.csv"
+    write_csv(log, path)
+    same(log, read_csv(path))
+
+
+def test_csv_is_a_plain_table(tmp_path):
+    log = DecisionLog()
+    nan, third = float("nan"), 1 / 3
+    decision = Decision(
+        np.array([1]), np.array([[0.0, 0.0, nan]]), np.zeros((1, 3)), np.array([4]), np.array([9]),
+        np.array([[third, 1 - third, 0.0]]),
+    )  # fmt: skip
+    log.record([[[0.1], [2.0], [nan]]], decision, rows=[[5.0]])
+    write_csv(log, tmp_path / "log.csv")
+    header = "round,version,arm,reward,propensity,probability_0,probability_1,probability_2,row_0"
+    assert (tmp_path / "log.csv").read_text() == (
+        f"{header},context_0_0,context_1_0,context_2_0\n"
+        "9,4,1,,0.6666666666666667,0.3333333333333333,0.6666666666666667,,5.0,0.1,2.0,\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "round is missing|arm is missing"),
+        (
+            "round,version,arm,reward,propensity,probability_0,context_0_0\n1,0,0,1.0,1.0,1.0\n",
+            "line 2: 7 fields are expected; got 6",
+        ),
+        ("round,version,arm,reward,propensity,probability_0,context_0_0\n1,0,x,1.0,1.0,1.0,2.0\n", "arm in line 2"),
+        ("round,version,arm,reward,propensity,probability_0,context_0_0\n1,0,0,a,1.0,1.0,2.0\n", "reward in line 2"),
+        ("round,version,arm,reward,propensity,probability_0,x\n1,0,0,1.0,1.0,1.0,2.0\n", "x is not one of them"),
+        (
+            "round,version,arm,reward,propensity,probability_0,context_0_0\n1,0,0,1.0,0.5,1.0,2.0\n",
+            "propensity must be",
+        ),
+        ("round,version,arm,reward,propensity,probability_0,context_0_0\n1,0,0,1.0,0.5,0.5,2.0\n", "sum to 1"),
+        ("round,version,arm,reward,propensity,probability_0,context_0_0\n1,0,0,inf,1.0,1.0,2.0\n", "finite"),
+        ("round,version,arm,reward,propensity,probability_0,context_0_0\n1,0,0,1.0,1.0,1.0,\n", "finite"),
+    ],
+)
+def test_a_spoiled_table_is_refused(text, message, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        read_csv(path)
+
+
+def test_open_bandit_pipeline_gets_its_fields():
+    log = made(3, rounds=20, width=2)
+    feedback, kept = bandit_feedback(log), log.observed
+    n, K = len(kept), 3
+    assert 0 < n < 20
+    assert list(feedback) == [
+        *("n_rounds", "n_actions", "context", "action_context", "action"),
+        *("position", "reward", "expected_reward", "pscore", "pi_b"),
+    ]
+    assert (feedback["n_rounds"], feedback["n_actions"]) == (n, K)
+    assert feedback["expected_reward"] is None
+    assert feedback["action"].dtype.kind == feedback["position"].dtype.kind == "i"
+    assert feedback["action_context"].tolist() == np.eye(K).tolist()
+    assert feedback["position"].tolist() == [0] * n
+    for i, place in enumerate(kept):
+        arm = log.arms[place]
+        assert feedback["action"][i] == arm
+        assert feedback["reward"][i] == log.rewards[place]
+        assert feedback["pscore"][i] == feedback["pi_b"][i, arm, 0] == log.probabilities[place, arm] > 0
+        assert feedback["context"][i].tolist() == log.rows[place].tolist()
+    np.testing.assert_allclose(feedback["pi_b"].sum(axis=1), 1)
+
+
+def test_without_rows_the_arms_contexts_stand_side_by_side():
+    log = made(4, rounds=8, told=1.0)
+    context = bandit_feedback(log)["context"]
+    expected = np.nan_to_num(log.contexts[log.observed]).reshape(8, 6)
+    np.testing.assert_array_equal(context, expected)
+
+
+def test_expected_rewards_are_those_of_the_same_rounds():
+    log = made(3, rounds=20)
+    known = np.arange(60.0).reshape(20, 3)
+    np.testing.assert_array_equal(bandit_feedback(log, known)["expected_reward"], known[log.observed])
+    with pytest.raises(InvalidLog, match="shape"):
+        bandit_feedback(log, known[:5])
+
+
+@settings(max_examples=20, deadline=None)
+@given(log=logs)
+def test_parquet_gives_back_every_bit(log, tmp_path_factory):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rarely[parquet]'")
+    path = tmp_path_factory.getbasetemp() / "log.parquet"
+    write_parquet(log, path)
+    same(log, read_parquet(path))
+
+
+@pytest.mark.parametrize(("name", "values"), [("arm", [0.0]), ("reward", ["much"])])
+def test_a_parquet_column_of_another_kind_is_refused(name, values, tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rarely[parquet]'")
+    from pyarrow.parquet import write_table
+
+    columns = {"round": [1], "version": [0], "arm": [0], "reward": [1.0], "propensity": [1.0]}
+    columns |= {"probability_0": [1], "context_0_0": [2]}
+    write_table(arrow.table(columns), tmp_path / "log.parquet")
+    assert read_parquet(tmp_path / "log.parquet").rewards.tolist() == [1.0]
+    write_table(arrow.table(columns | {name: values}), tmp_path / "log.parquet")
+    with pytest.raises(InvalidLog, match=f"{name} must be a column of"):
+        read_parquet(tmp_path / "log.parquet")
+
+
+def test_without_pyarrow_an_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ParquetUnavailable, match=r"pip install 'rarely\[parquet\]'"):
+        write_parquet(made(0), tmp_path / "log.parquet")
+    with pytest.raises(ParquetUnavailable):
+        read_parquet(tmp_path / "log.parquet")

@@ -1,0 +1,450 @@
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from rarely import (
+    Affine,
+    ArmBlocks,
+    BatchNeuralUCB,
+    DeterminantTrigger,
+    EveryRound,
+    FixedGrid,
+    GeometricGrid,
+    InvalidInput,
+    LinUCB,
+    RarelyError,
+    TheoremRadius,
+)
+from rarely.cli import app
+from rarely.planning import Log, NothingClose, plan
+from rarely.planning.frontier import default_batches, measure_frontier
+from rarely.planning.report import render, write_plan
+from rarely.planning.simulate import KINDS, Maker, Trial, play_trial
+from rarely.simulation.play import play
+from rarely.simulation.statistics import IntervalEstimate
+from rarely.worlds import Cosine, World
+
+SMALL = {"hidden": 8, "steps": 10}
+
+
+def log_of(rounds=120, arms=3, rewards=True, seed=0):
+    generator = np.random.default_rng(seed)
+    rows, slopes = generator.normal(size=(rounds, 3)), generator.normal(size=(3, arms))
+    chosen = generator.integers(arms, size=rounds)
+    paid = (rows @ slopes)[np.arange(rounds), chosen] + 0.3 * generator.normal(size=rounds)
+    return Log.of(rows, arms, chosen, paid) if rewards else Log.of(rows, arms)
+
+
+class Lines(World):
+    """Scaled contexts and linear rewards: a linear policy knows all after a few rounds."""
+
+    arms, dim, context_scale = 3, 3, Affine.identity(3)
+
+    def secret(self, generator):
+        return generator.normal(size=3)
+
+    def round(self, t, secret, generator):
+        contexts = generator.normal(size=(3, 3))
+        return contexts, contexts @ secret, 0.3 * generator.normal()
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A plan with everything in it, but small."""
+    return plan(log_of(), horizon=400, max_rounds=80, runs=2, settings=SMALL, batches=[2, 8], max_contexts=120)
+
+
+def test_the_same_seed_gives_the_same_plan(made):
+    again = plan(log_of(), horizon=400, max_rounds=80, runs=2, settings=SMALL, batches=[2, 8], max_contexts=120)
+    assert again.describe() == made.describe()
+    other = plan(log_of(), horizon=400, max_rounds=80, runs=2, settings=SMALL, batches=[2, 8], max_contexts=120, seed=1)
+    assert other.frontier.sequential != made.frontier.sequential
+
+
+def test_many_processes_make_the_same_plan(made):
+    same = plan(log_of(), horizon=400, max_rounds=80, runs=2, settings=SMALL, batches=[2, 8], max_contexts=120, jobs=2)
+    assert same.describe() == made.describe()
+
+
+def test_a_plan_says_where_it_extrapolates(made):
+    notes = " ".join(made.notes)
+    assert "80 rounds long, not 400: the frontier is that of the SHORTER horizon" in notes
+    assert "EXTRAPOLATED from 120 to 1200 contexts" in notes
+    assert "fitted to 120 of the log's: it foresees" in notes
+    assert "Simulated rounds are those of the log in a random order, 80 of them: what changed with time" in notes
+    assert made.growth.extrapolated
+    assert "extrapolated from 120" in made.text()
+    assert "orders with unknown constants" in made.text()
+
+
+def test_a_plan_says_when_it_has_nothing_to_extrapolate():
+    short = plan(log_of(rewards=False), horizon=40, runs=1, policy="linear", batches=[2])
+    assert "EXTRAPOLATED" not in short.text()
+    assert "SHORTER" not in short.text()
+    assert "REWARDS ARE IMAGINED" in short.text()
+    assert short.fit is None
+    again = plan(log_of(30), horizon=40, runs=1, policy="linear", batches=[2], simulator=lambda rows: rows, noise=0.1)
+    assert "30 of them, and 10 more are drawn from it again" in again.text()
+    assert "those of the simulator given, with normal noise of 0.1 around them" in again.text()
+
+
+def test_a_plan_is_json_and_advice(made):
+    text = json.dumps(made.describe(), allow_nan=False)
+    back = json.loads(text)
+    assert back["horizon"] == 400
+    assert set(back["enough"]) == {"5 %", "10 %"}
+    assert set(back["enough"]["5 %"]) == set(KINDS)
+    assert back["advice"] == made.text()
+    assert [len(point["pattern"]) for point in back["frontier"]["points"][:2]] == [2, 8]
+    odd = {"beta": TheoremRadius(0.1, 1.0), "ridge": np.float64(0.5)}
+    alone = plan(log_of(rewards=False), horizon=40, runs=1, policy="linear", batches=[2], settings=odd)
+    told = json.loads(json.dumps(alone.describe(), allow_nan=False))["settings"]
+    assert told["ridge"] == 0.5
+    assert told["beta"]["nu"] == 0.1
+    assert "cannot tell" in alone.headline()
+    assert "one run, so no interval" in alone.headline()
+
+
+def test_a_plan_becomes_the_schedule_of_the_whole_horizon(made):
+    loose = 100.0
+    assert made.schedule(loose, "fixed") == FixedGrid(400, 2)
+    assert made.schedule(loose, "geometric") == GeometricGrid(400, 2)
+    trigger = made.schedule(loose, "adaptive")
+    assert isinstance(trigger, DeterminantTrigger)
+    assert (trigger.horizon, trigger.batches) == (400, 2)
+    simulated = made.frontier.of_kind("adaptive")[0].log_ratio
+    assert simulated < trigger.log_ratio < 5 * simulated
+    with pytest.raises(NothingClose, match="nothing tried came within -100 %"):
+        made.schedule(-1.0)
+
+
+def test_a_linear_world_needs_few_batches():
+    # Runs differ, so the promise is about what is told surely by enough of them.
+    found = plan(Lines(), horizon=200, runs=8, policy="linear", batches=[2, 8, 32])
+    assert found.growth.value < 3.01
+    assert found.frontier.enough(0.5, surely=True).batches <= 32
+    assert found.frontier.verdict(found.frontier.of_kind("fixed")[0], 0.5) == "outside"
+    assert found.frontier.of_kind("fixed")[0].ratio.value > found.frontier.of_kind("fixed")[-1].ratio.value
+
+
+@settings(max_examples=15, deadline=None)
+@given(rounds=st.integers(10, 60), batches=st.integers(2, 9), seed=st.integers(0, 99))
+def test_batches_sum_to_the_rounds_and_never_exceed_the_budget(rounds, batches, seed):
+    frontier = measure_frontier(Lines(), Maker("linear"), rounds, [batches], [seed], [seed + 1])
+    for point in frontier.points:
+        assert sum(point.pattern) == rounds
+        assert 1 <= len(point.pattern) <= batches
+        assert point.used == len(point.pattern)
+        assert min(point.pattern) >= 1
+    lengths = frontier.of_kind("fixed")[0].pattern
+    assert max(lengths) - min(lengths) <= 1
+
+
+def test_stretches_of_rounds_choose_what_the_laboratory_chooses_one_by_one(monkeypatch):
+    maker, world = Maker("neural", SMALL | {"precision": "float64"}), Cosine(dim=3, arms=3)
+    for schedule in (FixedGrid(60, 5), DeterminantTrigger(60, 6, log_ratio=3.0)):
+        played = play(maker(world, schedule, 4), world.rounds(4, 60))
+        whole = play_trial(world, maker, 60, Trial("fixed", schedule, 4))
+        monkeypatch.setattr("rarely.planning.simulate.AT_ONCE", 8 * 3 * 3 * 7)
+        pieces = play_trial(world, maker, 60, Trial("fixed", schedule, 4))
+        assert whole.regret == pytest.approx(played.regrets.sum())
+        assert pieces.regret == pytest.approx(whole.regret)
+        assert whole.ends == pieces.ends == (*(record.round for record in played.policy.updates), 60)
+
+
+def test_a_world_without_regret_cannot_tell():
+    class Same(Lines):
+        def round(self, t, secret, generator):
+            contexts, means, noise = super().round(t, secret, generator)
+            return contexts, 0 * means, noise
+
+    flat = plan(Same(), horizon=30, runs=2, policy="linear", batches=[2])
+    assert "cannot tell" in flat.headline()
+    with pytest.raises(NothingClose):
+        flat.schedule()
+    json.dumps(flat.describe(), allow_nan=False)
+
+
+def test_contexts_that_no_unit_answers_to_are_refused():
+    class Nothing(Lines):
+        def round(self, t, secret, generator):
+            contexts, means, noise = super().round(t, secret, generator)
+            return 0 * contexts, means, noise
+
+    with pytest.raises(InvalidInput, match="all features are 0"):
+        measure_frontier(Nothing(), Maker("linear"), 20, [2], [0], [1])
+
+
+def test_default_batches_double_up_to_a_quarter():
+    assert default_batches(2000) == (2, 4, 8, 16, 32, 64, 128, 256)
+    assert default_batches(10) == (2,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"horizon": 5}, "horizon must be a whole number of at least 10"),
+        ({"runs": 0}, "runs must be"),
+        ({"batches": [1]}, "each of batches must be a whole number of at least 2"),
+        ({"batches": []}, "some numbers below the 40 rounds"),
+        ({"batches": [40]}, "below the 40 rounds"),
+        ({"noise": -1.0}, "noise must be 0 or a positive"),
+        ({"policy": "magic"}, "policy must be one of 'neural', 'default', 'linear'"),
+        ({"settings": {"seed": 3}}, "settings must leave dim, schedule, seed"),
+        ({"settings": {"ridge": -1.0}, "policy": "linear"}, "ridge must be a positive"),
+        ({"settings": {"hiden": 3}}, "settings must be those of the neural policy"),
+        ({"source": Cosine(), "simulator": lambda rows: rows}, "a world has rewards and noise of its own"),
+        ({"source": [[1.0]]}, "source must be a Log or a World"),
+        ({"source": Log.of([[1.0]] * 9, 2)}, "at least 10 rounds; got 9"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_with_a_reason(arguments, says):
+    source = arguments.get("source", log_of(rewards=False))
+    with pytest.raises(RarelyError, match=says):
+        plan(source, **({"horizon": 40, "runs": 1} | {k: v for k, v in arguments.items() if k != "source"}))
+
+
+def test_a_table_is_planned_for_as_many_rounds_as_it_has():
+    from rarely.worlds import Table, TableWorld
+
+    generator = np.random.default_rng(0)
+    table = Table.of(generator.normal(size=(50, 2)), generator.integers(2, size=50))
+    short = plan(TableWorld(table, "standard", constant=True), horizon=200, runs=1, policy="linear", batches=[2])
+    assert short.frontier.rounds == 50
+    assert "EXTRAPOLATED from 100 to 400" in short.text()
+
+
+def test_stages_are_told(made):
+    heard = []
+    plan(
+        log_of(60),
+        horizon=20,
+        runs=1,
+        policy="linear",
+        batches=[2],
+        progress=lambda stage, done, of: heard.append((stage, done / of)),
+    )
+    stages = list(dict.fromkeys(stage for stage, _ in heard))
+    assert stages == ["reward model", "effective dimension", "pilot runs", "simulation"]
+    for stage in stages:
+        parts = [part for name, part in heard if name == stage]
+        assert parts == sorted(parts)
+        assert parts[-1] == 1
+
+
+def test_a_written_plan_has_all_three_files(made, tmp_path):
+    paths = write_plan(made, tmp_path / "new" / "plan")
+    assert [path.name for path in paths] == ["plan.json", "plan.svg", "plan.md"]
+    saved = json.loads(paths[0].read_text(encoding="utf-8"))
+    assert {name: saved[name] for name in saved.keys() - {"format", "digest"}} == json.loads(
+        json.dumps(made.describe())
+    )
+    assert "<svg" in paths[1].read_text(encoding="utf-8")
+    page = paths[2].read_text(encoding="utf-8")
+    assert page == render(made)
+    assert made.headline() in page
+    assert all(note in page for note in made.notes)
+    assert page.count("\n| fixed | ") == page.count("\n| geometric | ") == page.count("\n| adaptive, log q = ") == 2
+
+
+# --- the command
+
+
+def call(*arguments):
+    result = CliRunner().invoke(app, ["plan", *map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, " ".join(result.output.split())
+
+
+def csv_of(path, log, chosen, rewards):
+    lines = ["x,y,user_id,page,minutes"]
+    for row, arm, reward in zip(log, chosen, rewards, strict=True):
+        lines.append(f"{','.join(map(str, row))},p{arm},{reward}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_the_command_goes_from_a_csv_to_advice(tmp_path):
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(80, 3))
+    path = csv_of(tmp_path / "log.csv", rows, generator.integers(2, size=80), rows[:, 0].round(3))
+    options = ["--arm", "page", "--reward", "minutes", "--horizon", 60, "--runs", 2, "--batches", "2,4", "--jobs", 1]
+    code, said = call(path, *options, "--hidden", 8, "--steps", 10, "--out", tmp_path / "plan")
+    assert code == 0
+    assert "<Log: 80 rounds, 2 arms, 3 features, 80 rewards>: x, y, user_id" in said
+    assert "Column user_id is taken for a feature, though its name suggests something else" in said
+    assert "simulation: 100 %" in said
+    assert "Effective dimension" in said
+    assert f"files: {tmp_path / 'plan' / 'plan.json'}" in said
+    found = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert found["settings"]["hidden"] == 8
+    assert found["origin"] == "fitted"
+
+
+def test_the_command_plans_for_a_world(tmp_path):
+    code, said = call(
+        *("--world", "cosine", "--policy", "linear", "--horizon", 50, "--runs", 1, "--batches", "2", "--jobs", 1),
+        *("--out", tmp_path),
+    )
+    assert code == 0
+    assert "those of the world Cosine" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "one thing to plan from"),
+        (["log.csv", "--world", "cosine"], "one thing to plan from"),
+        (["--world", "nothing"], "no problem is called 'nothing'"),
+        (["--world", "cosine", "--arms", "3"], "are for a log"),
+        (["missing.csv", "--arms", "2"], "missing.csv cannot be read"),
+        (["log.csv"], "page has 'p1' in line 2"),
+        (["--world", "cosine", "--out", "log.csv"], "log.csv is a file"),
+        (["log.csv", "--features", "x,w", "--arms", "2"], "no column 'w'"),
+        (["missing.csv", "--batches", "two"], "--batches must be whole numbers"),
+        (["missing.csv", "--batches", "1,4"], "--batches must lie between 2 and 1999"),
+        (["missing.csv", "--policy", "linear", "--hidden", "8"], "settings must be those of the linear policy"),
+        (["missing.csv", "--policy", "default", "--steps", "8"], "chooses steps itself"),
+        (["missing.csv", "--ridge", "1e300"], "ridge must lie between 1e-12 and 1e12"),
+        (["missing.csv", "--hidden", "7"], "hidden"),
+        (["missing.csv", "--out", "log.csv/plan"], "log.csv is a file"),
+        (["log.csv", "--ignore", "page,w"], "no column 'w'"),
+        (["log.csv", "--arm", "page", "--reward", "page"], "cannot be both arm and reward"),
+        (["log.csv", "--features", "x", "--arms", "2"], "at least 10 rounds; got 1"),
+    ],
+)
+def test_errors_of_the_command_are_one_sentence_and_an_exit_code(arguments, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    csv_of(Path("log.csv"), [[1, 2, 3]], [1], [2.0])
+    code, said = call(*arguments)
+    assert code == 1
+    assert re.search(re.escape(says), said), said
+    assert "Traceback" not in said
+
+
+def test_a_plan_that_is_stopped_leaves_nothing(tmp_path, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rarely.cli.plan.plan", stopped)
+    code, said = call("--world", "cosine", "--out", tmp_path / "plan")
+    assert code == 130
+    assert "the plan is not finished" in said
+    assert not (tmp_path / "plan").exists()
+
+
+def test_settings_are_checked_before_anything_is_simulated():
+    with pytest.raises(InvalidInput, match="leave dim"):
+        Maker("neural", {"schedule": EveryRound()})
+    with pytest.raises(InvalidInput, match="hidden"):
+        Maker("default", {"hidden": 7})
+
+
+def test_the_default_policy_can_be_planned_for_with_nothing_set():
+    found = plan(log_of(60, rewards=False), horizon=24, runs=1, policy="default", batches=[2])
+    assert found.settings == {}
+    assert "with the default policy: cannot tell" in found.headline()
+    assert "The simulated policy is default (nothing set). It starts untrained" in found.text()
+    assert found.frontier.runs == 1
+    assert "does not tune itself" not in found.text()
+
+
+def test_a_model_of_pure_noise_gives_no_advice_from_end_to_end():
+    generator = np.random.default_rng(1)
+    noise = Log.of(generator.normal(size=(80, 2)), 2, generator.integers(2, size=80), generator.normal(size=80))
+    found = plan(noise, horizon=30, runs=1, policy="linear", batches=[2])
+    assert found.fit.r_squared < 0
+    assert found.headline().startswith("No advice")
+    assert "it foresees NOTHING of the variance" in found.text()
+    assert render(found).count("To paste") == 0
+
+
+def test_what_is_pasted_is_a_policy():
+    log = log_of(40, rewards=False)
+    names = {"blocks": ArmBlocks.fit(log.features, arms=3), "BatchNeuralUCB": BatchNeuralUCB, "LinUCB": LinUCB}
+    names |= {kind.__name__: kind for kind in (FixedGrid, GeometricGrid, DeterminantTrigger)}
+    for policy, other in (("linear", {}), ("neural", SMALL)):
+        found = plan(log, horizon=60, max_rounds=20, runs=1, policy=policy, settings=other, batches=[16])
+        point = replace(found.frontier.of_kind("adaptive")[0], ratio=IntervalEstimate(1.0, 1.0, 1.0, 1))
+        line = replace(found, frontier=replace(found.frontier, points=(point,))).recipe()
+        made = eval(line.removeprefix("To paste: ").split("  #")[0], names)
+        assert made.schedule.horizon == 60
+        assert "extrapolated from" in line
+
+
+def test_rewards_without_spread_are_refused():
+    generator = np.random.default_rng(3)
+    rows, chosen = generator.normal(size=(60, 2)), generator.integers(2, size=60)
+    same = Log.of(rows, 2, chosen, np.ones(60))
+    with pytest.raises(RarelyError, match=r"rewards must differ .* all 60 are 1"):
+        plan(same, horizon=20, runs=1, policy="linear")
+
+
+@pytest.mark.parametrize(
+    ("simulator", "says"),
+    [
+        (lambda rows: None, "a mean for every arm|every arm"),
+        (lambda rows: [["x"] * 3] * len(rows), "must give numbers"),
+        (lambda rows: np.full((len(rows), 3), np.nan), "not all finite"),
+        (lambda rows: np.random.default_rng().random((len(rows), 3)), "the same for the same features"),
+    ],
+)
+def test_simulators_that_give_no_means_are_refused(simulator, says):
+    with pytest.raises(InvalidInput, match=says):
+        plan(log_of(40, rewards=False), horizon=20, runs=1, policy="linear", batches=[2], simulator=simulator)
+
+
+def test_a_simulator_is_asked_once_for_the_means_of_a_run():
+    asked = []
+
+    def simulator(rows):
+        asked.append(len(rows))
+        return rows
+
+    plan(log_of(40, rewards=False), horizon=20, runs=2, policy="linear", batches=[2, 4], simulator=simulator)
+    assert asked == [8, 8] + [20] * 5
+
+
+def test_the_ridge_and_depth_that_are_set_are_those_measured_and_simulated():
+    found = [
+        plan(log_of(40, rewards=False), horizon=20, runs=1, batches=[2], settings=SMALL | other)
+        for other in ({}, {"ridge": 1.0}, {"depth": 3})
+    ]
+    plain, ridge, depth = (one.growth.value for one in found)
+    assert ridge < plain / 2
+    assert depth != pytest.approx(plain, rel=0.01)
+    assert [one.settings["depth"] for one in found] == [2, 2, 3]
+    assert found[1].frontier.pilot[-1][1] < found[0].frontier.pilot[-1][1] / 1.5
+
+
+def test_theory_is_told_for_both_ends_of_the_dimension(made):
+    theory = made.theory
+    assert theory.adaptive_lower.batches < theory.adaptive.batches < theory.adaptive_upper.batches
+    unit = np.log1p(1200 / 0.01)
+    assert theory.adaptive_upper.batches == int(np.ceil(made.growth.upper * unit))
+    far = plan(log_of(20, rewards=False), horizon=4000, max_rounds=20, runs=1, policy="linear", batches=[2])
+    assert far.theory.adaptive is None
+    assert "Effective dimension between" in far.text()
+    assert "more than 100-fold" in far.text()
+    json.dumps(far.describe(), allow_nan=False)
+
+
+def test_linear_policies_are_measured_on_contexts_as_they_see_them():
+    class Long(Lines):
+        context_scale = None
+
+        def round(self, t, secret, generator):
+            contexts, means, noise = super().round(t, secret, generator)
+            return 100 * contexts, means, noise
+
+    found = plan(Long(), horizon=30, runs=1, policy="linear", batches=[2])
+    contexts = Long().rounds(0, 30).contexts.reshape(-1, 3)
+    rows = np.column_stack([contexts, np.ones(len(contexts))])
+    assert found.growth.measured.log_det == pytest.approx(np.linalg.slogdet(np.eye(4) + rows.T @ rows).logabsdet)
