@@ -25,11 +25,11 @@ FRESH = 1.0
 class OpenedStudy:
     """One study of the service."""
 
-    def __init__(self, study: Study, limits: Limits, loop: asyncio.AbstractEventLoop, *, automatic: bool) -> None:
+    def __init__(self, study: Study, limits: Limits, *, automatic: bool) -> None:
         self.study, self.meters = study, Meters()
         self.failure = ""
         """Why it does no more work; "" while it does."""
-        self.writer = Writer(self, limits, self.meters, loop)
+        self.writer = Writer(self, limits, self.meters)
         self.trainer = Trainer(study, automatic=automatic)
         self._status: tuple[float, Status] | None = None
         self._lock = threading.Lock()
@@ -100,11 +100,10 @@ class OpenedStudies:
         self._storage, self._limits, self._automatic = storage, limits, automatic
         self._opened: dict[str, OpenedStudy] = {}
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Open all studies; a damaged one ends the service now, with what to do."""
-        self._loop = loop
+    def start(self) -> None:
+        """Open all studies; a damaged one is refused now, with what to do."""
         for name in self.names():
             self.open(name)
 
@@ -125,11 +124,11 @@ class OpenedStudies:
     def open(self, name: str) -> OpenedStudy:
         """A study by its name; `UnknownStudy` if there is none."""
         with self._lock:
-            if self._loop is None:
+            if self._closed:
                 raise Refusal(503, "the service is stopping.", code="Stopping")
             if name not in self._opened:
                 study = self._found(name)
-                self._opened[name] = OpenedStudy(study, self._limits, self._loop, automatic=self._automatic)
+                self._opened[name] = OpenedStudy(study, self._limits, automatic=self._automatic)
             return self._opened[name]
 
     def _found(self, name: str) -> Study:
@@ -145,6 +144,6 @@ class OpenedStudies:
     def close(self) -> None:
         """Close all of them."""
         with self._lock:
-            opened, self._opened, self._loop = list(self._opened.values()), {}, None
+            opened, self._opened, self._closed = list(self._opened.values()), {}, True
         for each in opened:
             each.close()

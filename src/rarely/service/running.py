@@ -27,7 +27,15 @@ def configured(
     limits: Limits | None = None,
     automatic: bool = True,
 ) -> uvicorn.Server:
-    """A server that is ready to run; `InvalidInput` where others could reach it without a key."""
+    """A server that is ready to run, with all studies open.
+
+    Raises
+    ------
+    InvalidInput
+        If others could reach it without a key.
+    BrokenStudy
+        If a study is damaged.
+    """
     if keys is None and not is_loopback(host):
         raise InvalidInput(
             f"{host} can be reached from other machines, so API keys are needed: rarely keys add keys.json NAME "
@@ -36,8 +44,10 @@ def configured(
     if keys is not None and not keys.all():
         raise InvalidInput(f"{keys.path} has no API keys; make one: rarely keys add {keys.path} NAME --scope decide.")
     limits = Limits() if limits is None else limits
+    app = create_app(storage, keys=keys, limits=limits, automatic=automatic)
+    app.state.studies.start()  # before uvicorn, which would answer a damaged study with a traceback
     config = uvicorn.Config(
-        create_app(storage, keys=keys, limits=limits, automatic=automatic),
+        app,
         host=host,
         port=port,
         log_level="warning",

@@ -42,8 +42,8 @@ class Ticket:
 class Writer:
     """The queue of a study, and the thread that empties it."""
 
-    def __init__(self, study: Answering, limits: Limits, meters: Meters, loop: asyncio.AbstractEventLoop) -> None:
-        self._study, self._limits, self._meters, self._loop = study, limits, meters, loop
+    def __init__(self, study: Answering, limits: Limits, meters: Meters) -> None:
+        self._study, self._limits, self._meters = study, limits, meters
         self._queue: deque[Ticket] = deque()
         self._waiting, self._closing = 0, False
         self._changed = threading.Condition()
@@ -61,11 +61,11 @@ class Writer:
         return self._thread.is_alive()
 
     def submit(self, actor: str, calls: Sequence[Request | Tell]) -> asyncio.Future[list[Any]]:
-        """Accept the calls of one request, or refuse them all.
+        """Accept the calls of one request, or refuse them all; in the event loop.
 
         The future has an answer, receipt or error for each call, after the commit.
         """
-        ticket = Ticket([(actor, call) for call in calls], self._loop.create_future())
+        ticket = Ticket([(actor, call) for call in calls], asyncio.get_running_loop().create_future())
         with self._changed:
             if self._closing:
                 raise Refusal(503, "the service is stopping; repeat the request elsewhere or later.", code="Stopping")
@@ -132,8 +132,9 @@ class Writer:
 
     def _settle(self, tickets: list[Ticket], answers: list[Any]) -> None:
         futures = [ticket.future for ticket in tickets]
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_resolve, futures, answers)
+        loop = futures[0].get_loop()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, futures, answers)
 
 
 def _resolve(futures: list[asyncio.Future[Any]], answers: list[Any]) -> None:
