@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
 import threading
 import time
@@ -19,7 +20,7 @@ from rarely.core import errors as core_errors
 from rarely.core.errors import InvalidInput, RarelyError, check_positive, check_whole
 from rarely.study import errors as study_errors
 from rarely.study.decisions import Answer
-from rarely.study.deliveries import Receipt, Tell
+from rarely.study.deliveries import Receipt, Tell, read_tell
 from rarely.study.errors import ServiceUnavailable
 from rarely.study.requests import Request
 from rarely.study.spool import Spool
@@ -71,7 +72,7 @@ class Client:
         timeout: float = 10.0,
         retries: int = 5,
         backoff: float = 0.1,
-        spool: str | None = None,
+        spool: str | os.PathLike[str] | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
@@ -176,7 +177,7 @@ class Client:
         return [Receipt(**each) if "seq" in each else _error_of(each) for each in found]
 
     def _send(self, method: str, verb: str, body: Any = None, *, repeat: bool = True) -> Any:
-        data = None if body is None else json.dumps(body, allow_nan=False).encode()
+        data = None if body is None else _encoded(body)
         pause, least, why = self._backoff, 0.0, ""
         for attempt in range(self._retries + 1 if repeat else 1):
             if attempt:
@@ -217,8 +218,16 @@ def _request_body(request: Request) -> dict[str, Any]:
 
 
 def _tell_body(tell: Tell) -> dict[str, Any]:
-    body = {"id": check_id(tell.id), "reward": float(tell.reward)}
-    return body if tell.key is None else body | {"key": check_id(tell.key, "a key")}
+    checked = read_tell(tell)
+    body = {"id": checked.id, "reward": checked.value}
+    return body if tell.key is None else body | {"key": tell.key}
+
+
+def _encoded(body: Any) -> bytes:
+    try:
+        return json.dumps(body, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"contexts must be lists or arrays of finite numbers ({error}).") from None
 
 
 def _content_of(status: int, said: bytes) -> Any:
