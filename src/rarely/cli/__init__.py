@@ -20,6 +20,7 @@ from rarely.cli.report import report_command
 from rarely.cli.reproduce import reproduce_command
 from rarely.cli.serve import keys_app, serve_command
 from rarely.cli.study import study_app
+from rarely.cli.study_dashboard import dashboard_command as dashboard_command
 from rarely.cli.study_record import verify_command as verify_command
 
 app = typer.Typer(

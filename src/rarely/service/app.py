@@ -22,6 +22,7 @@ from rarely.service.limits import Limits
 from rarely.service.opened import OpenedStudies
 from rarely.service.problems import MEDIA, Refusal, response_of
 from rarely.service.routes import Api, Handler
+from rarely.service.site import Site
 
 LOG = logging.getLogger("rarely.service")
 PUBLIC = ""
@@ -38,6 +39,16 @@ class Route(NamedTuple):
     takes: tuple[type[BaseModel], ...]
     gives: tuple[type[BaseModel], ...]
     status: int = 200
+
+
+def pages_of(site: Site) -> list[Route]:
+    """The pages, and the description of the API."""
+    return [
+        Route("GET", "/", "read", site.index, (), ()),
+        Route("GET", "/studies/{name}", "read", site.study, (), ()),
+        Route("GET", "/docs", PUBLIC, site.routes, (), ()),
+        Route("GET", "/openapi.json", PUBLIC, site.openapi, (), ()),
+    ]
 
 
 def routes_of(api: Api) -> list[Route]:
@@ -74,7 +85,12 @@ def routes_of(api: Api) -> list[Route]:
 
 
 def create_app(
-    storage: str, *, keys: KeyFile | None = None, limits: Limits | None = None, automatic: bool = True
+    storage: str,
+    *,
+    keys: KeyFile | None = None,
+    limits: Limits | None = None,
+    automatic: bool = True,
+    read_only: bool = False,
 ) -> FastAPI:
     """The service of all studies in a database.
 
@@ -88,6 +104,8 @@ def create_app(
         How much it takes at once.
     automatic
         Whether the next version is trained as soon as the schedule ends a batch; otherwise `activate` trains it.
+    read_only
+        Whether there are pages, status and metrics alone.
     """
     limits = Limits() if limits is None else limits
     studies = OpenedStudies(storage, limits, automatic=automatic)
@@ -110,8 +128,9 @@ def create_app(
         openapi_url=None,
     )
     access = Access(keys)
-    for route in routes_of(Api(studies, limits)):
-        _add(app, access, route)
+    for route in routes_of(Api(studies, limits)) + pages_of(Site(studies, app)):
+        if route.method == "GET" or not read_only:
+            _add(app, access, route)
     for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.state.studies, app.state.access = studies, access
@@ -136,7 +155,7 @@ def _add(app: FastAPI, access: Access, route: Route) -> None:
             return await route.handler(request, "", caller(request))
 
         endpoint = of_service
-    verb = route.path.rsplit("/", 1)[-1]
+    verb = {"/": "index", "/studies/{name}": "dashboard"}.get(route.path, route.path.rsplit("/", 1)[-1])
     app.add_api_route(
         route.path,
         endpoint,
@@ -158,7 +177,8 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.gives:
         given["content"] = {"application/json": {"schema": _any(route.gives)}}
     else:
-        given["content"] = {"text/plain": {"schema": {"type": "string"}}}
+        kind = {"/metrics": "text/plain", "/openapi.json": "application/json"}.get(route.path, "text/html")
+        given["content"] = {kind: {"schema": {} if kind == "application/json" else {"type": "string"}}}
     responses = {"200": given} | {code: problem for code in sorted(refused)}
     if route.path.endswith("/activate"):
         responses["202"] = given

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from rarely.service.dashboard import Overview
 from rarely.service.limits import Limits
 from rarely.service.meters import Meters, gauge
 from rarely.service.problems import Refusal
@@ -31,6 +32,8 @@ class OpenedStudy:
         """Why it does no more work; "" while it does."""
         self.writer = Writer(self, limits, self.meters)
         self.trainer = Trainer(study, automatic=automatic)
+        self.overview = Overview(study.settings)
+        """For the dashboard, which brings it up to date."""
         self._status: tuple[float, Status] | None = None
         self._lock = threading.Lock()
 

@@ -26,6 +26,7 @@ def configured(
     keys: KeyFile | None = None,
     limits: Limits | None = None,
     automatic: bool = True,
+    read_only: bool = False,
 ) -> uvicorn.Server:
     """A server that is ready to run, with all studies open.
 
@@ -44,7 +45,7 @@ def configured(
     if keys is not None and not keys.all():
         raise InvalidInput(f"{keys.path} has no API keys; make one: rarely keys add {keys.path} NAME --scope decide.")
     limits = Limits() if limits is None else limits
-    app = create_app(storage, keys=keys, limits=limits, automatic=automatic)
+    app = create_app(storage, keys=keys, limits=limits, automatic=automatic, read_only=read_only)
     app.state.studies.start()  # before uvicorn, which would answer a damaged study with a traceback
     config = uvicorn.Config(
         app,
