@@ -21,7 +21,7 @@ from rarely.study.reward_rule import RewardRule
 from rarely.study.storage import Tables
 from rarely.study.texts import check_id, check_text
 
-Status = Literal["accepted", "duplicate", "late", "quarantined"]
+Status = Literal["accepted", "duplicate", "late", "quarantined", "spooled"]
 _STATUS: dict[str, Status] = {"reward": "accepted", "late reward": "late", "quarantine": "quarantined"}
 UNKNOWN, OUT_OF_RANGE, SECOND = "unknown decision", "out of range", "already rewarded"
 

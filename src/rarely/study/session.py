@@ -58,6 +58,12 @@ class Session:
         assert self._live is not None
         return self._live
 
+    @property
+    def due(self) -> bool:
+        """Whether the schedule has ended the batch, as far as the policy in memory knows; needs no transaction."""
+        live = self._live
+        return live is not None and live.policy.due
+
     def wall_clock(self) -> int:
         """The time in microseconds, as this machine has it."""
         return round(self._clock() * 1e6)
