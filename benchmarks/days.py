@@ -24,6 +24,7 @@ import json
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -187,6 +188,7 @@ def play_day(player: Player, day: Day, pending: list[list[Any]]) -> dict[str, An
 
 def one_day(folder: Path, name: str, number: int, days: int, daily: int, seed: int) -> None:
     """Load, decide, update, save, and put the day on record."""
+    warnings.simplefilter("ignore", rarely.ApproximationWarning)  # the record has the form of Z
     world = Recommender(daily=daily)
     before, after = (folder / f"day-{n:03}.rarely" for n in (number - 1, number))
     start = time.perf_counter()

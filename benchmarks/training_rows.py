@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, OnDemand, Window
+from rarely import BatchNeuralUCB, OnDemand, Preset, Training, Window
 from rarely.core.types import Array
 from rarely.worlds import Cosine, Quadratic, Recommender, Rounds, World
 
-KNOWN, NEW, MOST = 45_000, 1500, 10_000
+KNOWN, NEW, MOST = 30_000, 1500, 10_000
 PROBLEMS: dict[str, World] = {"recommender": Recommender(), "cosine": Cosine(), "quadratic": Quadratic()}
+SINGLY = Preset(scale_contexts=True, standardise_rewards=True, optimiser="sgd")
 Way = Callable[[World, Array, Array], BatchNeuralUCB]
 
 
@@ -45,7 +46,7 @@ def sampled(world: World, contexts: Array, rewards: Array) -> BatchNeuralUCB:
 def warm(world: World, contexts: Array, rewards: Array) -> BatchNeuralUCB:
     """The weights of yesterday, and 20 steps on all rewards."""
     day = len(rewards) // 10
-    made = policy(world, contexts[:-day], rewards[:-day], warm_start=True, steps=20)
+    made = policy(world, contexts[:-day], rewards[:-day], training=Training(20, warm_start=True))
     made.observe(made.select(contexts[-day:, None]), rewards[-day:])
     made.update()
     return made
@@ -56,7 +57,7 @@ WAYS: dict[str, Way] = {
     "window of 10 000": lambda *log: policy(*log, training_rows="all", forgetting=Window(MOST)),
     "sample of 10 000": sampled,
     "all rewards, 20 steps from the last weights, twice": warm,
-    "descent on single samples, one pass": lambda *log: policy(*log, optimiser="sgd", steps=len(log[2])),
+    "descent on single samples, one pass": lambda *log: policy(*log, preset=SINGLY, training=len(log[2])),
     "10 000, and a linear part of all": lambda *log: policy(*log, training_rows=MOST),
 }
 

@@ -74,14 +74,14 @@ class TestSwitch:
         assert not policy.events
         with pytest.warns(ApproximationWarning, match=r"latency = 2.6 ms .* 3 arms with p = 160"):
             decide(policy, rounds - 1, 1)
-        assert policy.covariance == "last_layer"
+        assert policy.covariance == "diagonal"
         (event,) = policy.events
         assert (event.kind, event.round) == ("covariance", rounds)
         assert "no bound" in event.detail
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             decide(policy, rounds, 10)
-            assert policy.update().covariance == "last_layer"
+            assert policy.update().covariance == "diagonal"
             decide(policy, rounds + 10, 5)
         policy.save(tmp_path / "policy.rarely")
         assert rarely.load(tmp_path / "policy.rarely").fingerprint() == policy.fingerprint()
@@ -102,7 +102,7 @@ class TestSwitch:
 
     @pytest.mark.parametrize("within", ["frozen", "running"])
     @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
-    def test_it_is_the_last_layer_of_what_was_exact(self, within):
+    def test_it_is_the_diagonal_of_what_was_exact(self, within):
         policy = small(within_batch=within)
         exact = small(within_batch=within, covariance="exact")
         for each in (policy, exact):
@@ -111,8 +111,8 @@ class TestSwitch:
         decide(policy, 20, threshold() - 20)
         decide(exact, 20, threshold() - 20)
         np.testing.assert_array_equal(policy.history.arms, exact.history.arms)
-        assert (policy.covariance, exact.covariance) == ("last_layer", "dual")
-        expected = from_dual(exact._covariance._inner, LastLayer(WIDTHS, 0.01, Limit(WIDTHS)))
+        assert (policy.covariance, exact.covariance) == ("diagonal", "dual")
+        expected = from_dual(exact._covariance._inner, Diagonal(WIDTHS, 0.01, Limit(WIDTHS)))
         probes = exact._learner.features(STREAM[100])
         for running in (False, True):
             np.testing.assert_allclose(
@@ -155,7 +155,7 @@ class TestSwitch:
         policy.update()
         before = policy.log_det - policy._state.clock.base_log_det
         decide(policy, 10, threshold() - 10, singly=True)
-        assert policy.covariance == "last_layer"
+        assert policy.covariance == "diagonal"
         clock, covariance = policy._state.clock, policy._covariance
         assert clock.base_log_det == pytest.approx(covariance.frozen_log_det, rel=1e-9)
         assert before == pytest.approx(0.0, abs=1e-9)
@@ -166,7 +166,7 @@ class TestSwitch:
         decide(policy, 0, 20)
         assert policy.covariance == "dual"
         policy.select(np.random.default_rng(0).normal(size=(200, 2)))
-        assert policy.covariance == "diagonal"  # the last layer would be slow too
+        assert policy.covariance == "diagonal"
         assert policy.cost.arms == 200
 
     @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
@@ -180,7 +180,7 @@ class TestSwitch:
             policy.adopt(job.run())
             policy.save(tmp_path / "policy.rarely")
             assert rarely.load(tmp_path / "policy.rarely").fingerprint() == policy.fingerprint()
-        assert policy.covariance == "last_layer"
+        assert policy.covariance == "diagonal"
 
 
 class TestCost:

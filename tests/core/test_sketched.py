@@ -462,9 +462,10 @@ def test_too_large_a_sketch_is_refused_before_anything_is_allocated():
     assert small(covariance=Sketch(50), memory_limit=400_000).covariance == "sketched"
 
 
-def test_a_refused_exact_form_names_the_sketch():
-    with pytest.raises(TooExpensive, match=r"sketched \(approximate\): .* MB"):
-        BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=256, depth=3)
+def test_a_refused_exact_form_names_the_others_and_not_the_sketch():
+    with pytest.raises(TooExpensive, match=r"diagonal \(approximate\): .* MB") as refused:
+        BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=256, depth=3, covariance="exact")
+    assert "sketched" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -1,6 +1,7 @@
 """Updates whose cost does not grow: a sample trains the network, and a linear part has all rewards."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rarely
-from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NeuralLinear, SnapshotError, Window
+from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NeuralLinear, OnDemand, SnapshotError, Window
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale
 from rarely.core.policies.linear_part import RIDGES, LinearPart
@@ -231,3 +232,14 @@ def test_rows_that_train_no_more_are_dropped_and_nothing_else_changes():
     np.testing.assert_array_equal(limited._neural.linear.matrix, whole._neural.linear.matrix)
     contexts = np.random.default_rng(8).normal(size=(20, 3, 4))
     np.testing.assert_array_equal(limited.score(contexts).means, whole.score(contexts).means)
+
+
+def test_an_update_made_elsewhere_is_the_same():
+    here, elsewhere = (played(tuned(training_rows=100, schedule=OnDemand()), 240) for _ in range(2))
+    for _ in range(2):
+        here.update()
+        elsewhere.adopt(pickle.loads(pickle.dumps(elsewhere.prepare_update())).run())
+        for policy in (here, elsewhere):
+            played(policy, 60)
+    assert here.updates[-1].trained == 100
+    assert here.fingerprint() == elsewhere.fingerprint()

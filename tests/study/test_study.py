@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rarely import InvalidContexts, InvalidReward, NothingToLearn
+from rarely import InvalidContexts, InvalidInput, InvalidReward, NothingToLearn
 from rarely.study import (
     InvalidId,
     InvalidStorage,
@@ -209,7 +209,7 @@ def test_absent_arms_are_never_chosen(make):
     for i in range(20):
         assert study.ask(contexts_of(i), id=f"few-{i}", available=["a", "c"]).arm in ("a", "c")
         assert study.ask({"b": [1.0, 2.0]}, id=f"one-{i}").arm == "b"
-    with pytest.raises(InvalidContexts, match="available must name"):
+    with pytest.raises(InvalidContexts, match="available must hold names"):
         study.ask(contexts_of(1), available=["d"])
     with pytest.raises(InvalidContexts, match="at least one"):
         study.ask(contexts_of(1), available=[])
@@ -290,3 +290,31 @@ def test_questions_and_rewards_share_a_commit(make):
     with pytest.raises(StudyConflict):
         study.ask_and_tell([Request(contexts_of(3), "w"), Request(contexts_of(9), "x")], [("y", 1.0)])
     assert study.status() == before
+
+
+def test_places_of_arms_are_as_good_as_their_names(make):
+    study = make()
+    assert study.ask(contexts_of(1), id="x", available=[2]).arm == "c"
+    assert study.ask(contexts_of(1), id="x", available=["c"]).arm == "c"
+
+
+def test_a_reward_that_would_spoil_every_later_training_is_out_of_range(make):
+    study = make()
+    play(study, 0, 5)
+    study.ask(contexts_of(9), id="x")
+    assert study.tell("x", 1.7e308).reason == "out of range"
+    study.ask(contexts_of(8), id="y")
+    assert study.tell("y", 9e99).status == "accepted"
+    assert study.update() == "version"
+    study.ask(contexts_of(9), id="z")
+
+
+@pytest.mark.parametrize("request_", [5, "x", (), (1, 2, 3, 4, 5)])
+def test_requests_of_another_form_are_refused(make, request_):
+    study = make()
+    with pytest.raises(InvalidInput, match="a Request is"):
+        study.ask_many([request_])
+    with pytest.raises(InvalidInput, match="a Tell is"):
+        study.tell_many([request_])
+    with pytest.raises(InvalidInput, match="finish_update takes"):
+        study.finish_update(request_)

@@ -1,7 +1,9 @@
 """Versions: few, published in one step, approved by people where a stage says so, and replayed from the record."""
 
+import numpy as np
 import pytest
 
+from rarely.offpolicy import snips
 from rarely.study import (
     ApprovalNeeded,
     InvalidStudy,
@@ -92,15 +94,16 @@ def test_the_database_itself_refuses_a_version_beyond_the_budget(make):
         tables.add_version(replace(session.row, budget=9), replace(row, number=2))
 
 
-def test_an_interrupted_training_leaves_the_study_as_it_was(make, monkeypatch):
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ZeroDivisionError])
+def test_an_interrupted_training_leaves_the_study_as_it_was(make, monkeypatch, error):
     study = make()
     play(study, 0, 10)
 
     def interrupted(job):
-        raise KeyboardInterrupt
+        raise error
 
-    monkeypatch.setattr("rarely.study.study.train", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr("rarely.study.governing.train", interrupted)
+    with pytest.raises(error):
         study.update()
     monkeypatch.undo()
     assert study.status().version == 0
@@ -192,7 +195,14 @@ def test_a_shadow_is_scored_and_changes_nothing(make):
     assert abs(record.shadow.sum() - 1) < 1e-9
     assert record.shadow_of == 1
     assert twin.decision("visit-25").shadow is None
+    log, chances = study.shadow_log()
+    assert (len(log), chances.shape) == (20, (20, 3))
+    assert np.array_equal(chances[5], record.shadow)
+    assert 0 <= snips(log, chances).value <= 1
     study.shadow(None)
+    with pytest.raises(InvalidStudy, match="in the shadow"):
+        study.shadow_log()
+    assert len(study.shadow_log(0)[0]) == 20
     study.ask(contexts_of(70), id="after")
     assert study.decision("after").shadow is None
     assert_the_record_makes_the_policy(study)

@@ -91,7 +91,7 @@ def export_command(
 @study_app.command("backup")
 @guarded
 def backup_command(storage: Storage, out: NewFile, name: Name = None) -> None:
-    """Copy the whole database to a new SQLite file, as it stands now; others may go on meanwhile.
+    """Copy the whole database to a new SQLite file, as it stands now; decisions wait until it is done.
 
     **Examples**
 

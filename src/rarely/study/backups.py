@@ -14,6 +14,8 @@ def back_up(session: Session, path: str) -> None:
     session.check()
     if os.path.lexists(path):
         raise InvalidStorage(f"{path} exists already; a backup needs a name of its own, such as one with the date.")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise InvalidStorage(f"the folder of {path} does not exist; make it first.")
     with session.reading() as tables:
         known = tables.head(session.row.study)
     temporary = f"{path}.part"

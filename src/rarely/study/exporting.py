@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -33,12 +33,29 @@ def decision_log(session: Session) -> DecisionLog:
     """Contexts, arms, probabilities, versions and rewards of all decisions."""
     with session.reading() as tables:
         last = tables.last_seq(session.row.study)
-    log = DecisionLog()
-    for record in records(session, last):
+    return _log_of(session, records(session, last), last)
+
+
+def shadow_log(session: Session, seq: int) -> tuple[DecisionLog, Array]:
+    """The decisions beside which a version was scored, and (n, K): what it would have drawn from."""
+    with session.reading() as tables:
+        last = tables.last_seq(session.row.study)
+    found = [record for record in records(session, last) if record.shadow_of == seq and record.shadow is not None]
+    chances = np.zeros((len(found), max((len(record.present) for record in found), default=0)))
+    for i, record in enumerate(found):
+        assert record.shadow is not None
+        chances[i, : len(record.present)] = record.padded(record.shadow, 0.0)
+    return _log_of(session, found, last), chances
+
+
+def _log_of(session: Session, found: Iterable[Record], last: int) -> DecisionLog:
+    log, rounds = DecisionLog(), set()
+    for record in found:
         contexts, _ = block_of([record.question], session.settings)
         shared = None if session.settings.blocks is None else record.question.numbers
         log.record(np.asarray(contexts[0]), _decision_of(record), rows=shared)
-    told = rewards_now(session, last)
+        rounds.add(record.answer.round)
+    told = {round: reward for round, reward in rewards_now(session, last).items() if round in rounds}
     if told:
         log.observe(rounds=list(told), rewards=list(told.values()))
     return log
@@ -50,9 +67,3 @@ def _decision_of(record: Record) -> Decision:
     means, bonuses = record.padded(record.means, absent), record.padded(record.bonuses, absent)
     chances = record.padded(record.probabilities, 0.0)
     return Decision(answer.index, means, bonuses, answer.version, answer.round, chances)
-
-
-def shadow_probabilities(session: Session, seq: int) -> tuple[list[int], list[Array]]:
-    """Rounds that a version was scored beside, and what it would have drawn from."""
-    found = [(r.answer.round, r.shadow) for r in records(session) if r.shadow is not None and r.shadow_of == seq]
-    return [round for round, _ in found], [chances for _, chances in found if chances is not None]

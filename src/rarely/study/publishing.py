@@ -12,10 +12,17 @@ import os
 import socket
 from typing import Any
 
-from rarely.core.errors import RarelyError
 from rarely.study.canonical import canonical
 from rarely.study.deliveries import settled
-from rarely.study.errors import ApprovalNeeded, StaleTrainer, StudyBusy, StudyFull, StudyPinned
+from rarely.study.errors import (
+    ApprovalNeeded,
+    BrokenStudy,
+    StaleTrainer,
+    StudyBusy,
+    StudyError,
+    StudyFull,
+    StudyPinned,
+)
 from rarely.study.live import LivePolicy
 from rarely.study.session import Session
 from rarely.study.snapshots import from_bytes, sha256_of
@@ -66,7 +73,10 @@ def release(session: Session, token: int) -> None:
 
 def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> str:
     """Record what was trained: "version", "candidate" or "rejected"."""
-    live = LivePolicy(from_bytes(session.name, trained.snapshot), session.settings)
+    try:
+        live = LivePolicy(from_bytes(session.name, trained.snapshot), session.settings)
+    except BrokenStudy as error:
+        raise StudyError(f"the version that was trained cannot be loaded, so it is not published: {error}") from error
     done = _followed(session, live, trained.cut)
     with session.writing() as tables:
         _check_open(session)
@@ -174,8 +184,3 @@ def _followed(session: Session, live: LivePolicy, cut: int) -> int:
         if len(events) < FEW:
             break
     return done
-
-
-def failed_training(error: BaseException) -> bool:
-    """Whether a training ended in a way that leaves the study as it was, so that its lease can be given back."""
-    return isinstance(error, RarelyError | KeyboardInterrupt | MemoryError)

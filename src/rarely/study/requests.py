@@ -95,11 +95,10 @@ def _present(available: Any, count: int, arms: Sequence[str] | None) -> BoolArra
         raise InvalidContexts(f"available must be a list of the arms that are there; got {available!r}.")
     present = np.zeros(count, np.bool_)
     for arm in available:
-        place = list(arms).index(arm) if arms is not None and arm in arms else arm
-        whole = isinstance(place, int | np.integer) and not isinstance(place, bool)
-        if not whole or not 0 <= place < count or (arms is not None and arm not in arms):
+        place = arms.index(arm) if arms is not None and isinstance(arm, str) and arm in arms else arm
+        if isinstance(place, bool) or not isinstance(place, int | np.integer) or not 0 <= place < count:
             known = f"0 … {count - 1}" if arms is None else ", ".join(arms)
-            raise InvalidContexts(f"available must name arms of the study ({known}); got {arm!r}.")
+            raise InvalidContexts(f"available must hold names or places of the arms ({known}); got {arm!r}.")
         present[place] = True
     return present
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any, Literal
@@ -10,6 +9,8 @@ from typing import Any, Literal
 from rarely.core.errors import check_choice
 from rarely.study.errors import InvalidStudy
 
+LARGEST = 1e100
+"""A reward beyond this would overflow in every later training; it is out of every range."""
 Aggregation = Literal["first", "last", "sum"]
 
 
@@ -28,7 +29,8 @@ class RewardRule:
     default
         The reward of a decision for which none came in its window; None to learn nothing from it.
     least, most
-        The range of a single reward; others go to the quarantine. None for no limit.
+        The range of a single reward; others go to the quarantine. None for no limit but ±1e100, beyond which trainings
+        would overflow.
 
     Examples
     --------
@@ -53,8 +55,8 @@ complete; got None.
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
                 raise InvalidStudy(f"{name} must be a finite number or None; got {value!r}.")
-            if value is not None and not math.isfinite(value):
-                raise InvalidStudy(f"{name} must be a finite number or None; got {value!r}.")
+            if value is not None and not -LARGEST <= float(value) <= LARGEST:
+                raise InvalidStudy(f"{name} must be a number from -1e100 to 1e100, or None; got {value!r}.")
         if self.wait is not None and self.wait <= 0:
             raise InvalidStudy(f"wait must be a positive number of seconds, or None for no end; got {self.wait!r}.")
         if self.wait is None and self.aggregation != "first":
@@ -74,8 +76,8 @@ complete; got None.
 
     def contains(self, value: float) -> bool:
         """Whether a reward is in range."""
-        low = -math.inf if self.least is None else self.least
-        return low <= value <= (math.inf if self.most is None else self.most)
+        low = -LARGEST if self.least is None else self.least
+        return low <= value <= (LARGEST if self.most is None else self.most)
 
     def describe(self) -> dict[str, Any]:
         """The rule as JSON: its fields, so `RewardRule(**description)` is the inverse."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from rarely.core.errors import InvalidInput
 from rarely.core.inputs.arm_blocks import ArmBlocks
 from rarely.study.errors import BrokenStudy, InvalidStudy
@@ -33,7 +35,9 @@ class StudySettings:
         if self.blocks is not None and not isinstance(self.blocks, ArmBlocks):
             raise InvalidStudy(f"blocks must be an ArmBlocks, which makes contexts of a row; got {self.blocks!r}.")
         if self.blocks is not None and (self.blocks.features is not None or self.blocks.arms is None):
-            raise InvalidStudy("blocks of a study must have no features of the arms; give whole contexts instead.")
+            raise InvalidStudy(
+                "blocks of a study must have a number of arms and no features of arms; give whole contexts instead."
+            )
         if self.blocks is not None and self.arms is not None and len(self.arms) != self.blocks.arms:
             raise InvalidStudy(f"blocks are for {self.blocks.arms} arms; arms names {len(self.arms)}.")
         if self.control is not None and self.control not in (self.arms or ()):
@@ -77,6 +81,8 @@ def read_arms(arms: Any) -> tuple[str, ...] | None:
         return None
     if isinstance(arms, int) and not isinstance(arms, bool) and arms >= 1:
         return tuple(map(str, range(arms)))
+    if isinstance(arms, np.ndarray):
+        arms = arms.tolist()
     if isinstance(arms, str) or not isinstance(arms, Sequence) or not arms:
         raise InvalidStudy(f"arms must be a list of names, or how many there are; got {arms!r}.")
     names = tuple(check_id(name, "the name of an arm") for name in arms)

@@ -24,8 +24,8 @@ SMALL = 256
 """With so few parameters p² is next to nothing, and t×t would outgrow it at once."""
 LONG = 4
 """A batch known to end beyond this many times p is not played in the t×t form."""
-FAST: tuple[type[LastLayer | Diagonal], ...] = (LastLayer, Diagonal)
-"""What may keep to a latency where no exact form does, the better first: docs/decisions/0027 says why."""
+FAST: tuple[type[LastLayer | Diagonal], ...] = (Diagonal, LastLayer)
+"""What may keep to a latency where no exact form does, the better first: docs/decisions/0028 says why."""
 _NAMES = {LastLayer: "last_layer", Diagonal: "diagonal"}
 _FORMS = {"dual": Dual, "primal": Primal, "diagonal": Diagonal, "last_layer": LastLayer}
 

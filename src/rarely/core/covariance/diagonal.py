@@ -7,6 +7,7 @@ z   (out_l, in_l) per layer   λ + Σ φ²
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,13 @@ from rarely.core.growable_array import shallow
 from rarely.core.model.features import Factors
 from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Grown(Proposal):
+    """Rounds on top of the running diagonals, and the diagonals after the last of them."""
+
+    running: tuple[Array, ...]
 
 
 class Diagonal:
@@ -57,15 +65,17 @@ class Diagonal:
                 z += np.square(d[i])[:, None] * np.square(a[i])
                 total += float(np.log(z / self.ridge).sum())
             log_dets[i] = total
-        return Proposal(factors, log_dets, np.empty((len(factors), 0)))
+        return Grown(factors, log_dets, np.empty((len(factors), 0)), tuple(running))
 
     def accept(self, proposal: Proposal, count: int) -> None:
         if not count:
             return
-        kept = proposal.factors[:count]
-        self._running = tuple(
-            z + np.square(d).T @ np.square(a) for a, d, z in zip(kept.inputs, kept.signals, self._running, strict=True)
-        )
+        if isinstance(proposal, Grown) and count == len(proposal.factors) == 1:  # one decision, and the same numbers
+            self._running = proposal.running
+        else:
+            kept = proposal.factors[:count]
+            pairs = zip(kept.inputs, kept.signals, self._running, strict=True)
+            self._running = tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
         self.rounds += count
         self.log_det = float(proposal.log_dets[count - 1])
 

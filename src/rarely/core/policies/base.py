@@ -195,7 +195,7 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         InvalidContexts
             If shapes, kinds or column names do not fit, or a number is not finite.
         UpdateDue
-            If n rounds would run past the end of the batch, and `until_due` is not set.
+            If `until_due` is set and the batch has ended already.
 
         Examples
         --------

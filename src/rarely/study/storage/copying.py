@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from rarely.study.storage.schema import APPLICATION, SCHEMA, TABLES, migration
-from rarely.study.storage.tables import Connection
 
-CHUNK = 500
 _ORDERS = {
     "rarely_schema": "version",
     "rarely_studies": "study",
@@ -18,8 +18,15 @@ _ORDERS = {
 }
 
 
-def copy_tables(source: Connection, path: str) -> None:
-    """Copy every table, in parts, inside the transaction that is open."""
+class Source(Protocol):
+    """A database whose rows are read one after another."""
+
+    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement."""
+
+
+def copy_tables(source: Source, path: str) -> None:
+    """Copy every table, inside the transaction that is open."""
     target = sqlite3.connect(path, isolation_level=None)
     try:
         target.execute("PRAGMA synchronous = FULL")
@@ -29,15 +36,9 @@ def copy_tables(source: Connection, path: str) -> None:
                 target.execute(statement)
         for table in TABLES:
             columns = [name for _, name, *_ in target.execute(f"PRAGMA table_info({table})")]
-            done = 0
-            while True:
-                sql = f"SELECT {', '.join(columns)} FROM {table} ORDER BY {_ORDERS[table]} LIMIT {CHUNK} OFFSET {done}"
-                rows = source.execute(sql)
-                if not rows:
-                    break
-                marks = ", ".join("?" * len(columns))
-                target.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
-                done += len(rows)
+            marks, order = ", ".join("?" * len(columns)), _ORDERS[table]
+            rows = source.stream(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order}")
+            target.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
         target.execute(f"PRAGMA application_id = {APPLICATION}")
         target.execute("COMMIT")
     finally:

@@ -17,13 +17,12 @@ from urllib.parse import urlsplit
 
 from rarely.core.version import __version__
 from rarely.study.errors import InvalidStorage, StudyBusy, StudyError, StudyFailed
+from rarely.study.storage.copying import copy_tables
 from rarely.study.storage.schema import SCHEMA, check_schema, migration
 from rarely.study.storage.tables import Tables
 
-try:
-    psycopg: Any = import_module("psycopg")
-except ModuleNotFoundError:  # an optional package
-    psycopg = None
+psycopg: Any = None
+"""The optional package, imported by the first database that needs it."""
 
 PATIENCE = 10
 """Seconds to wait for the server when a connection is made."""
@@ -37,14 +36,13 @@ class PostgresqlStorage:
     """Studies in a PostgreSQL database."""
 
     def __init__(self, url: str) -> None:
-        if psycopg is None:
-            raise InvalidStorage("PostgreSQL needs psycopg: pip install 'rarely[postgres]'.")
+        _import()
         self.url = _without_password(url)
         self._lock, self._process, self._failed = threading.RLock(), os.getpid(), ""
         try:
             self._raw = psycopg.connect(url, autocommit=True, connect_timeout=PATIENCE)
         except psycopg.Error as error:
-            raise InvalidStorage(f"{self.url} cannot be reached: {_said(error)}. Is the server running?") from None
+            raise InvalidStorage(f"{self.url} cannot be reached: {_said(error)}") from None
 
     # --- inside a transaction
 
@@ -55,6 +53,12 @@ class PostgresqlStorage:
     def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         with self._raw.cursor() as cursor:
             cursor.executemany(_marks(sql), rows)
+
+    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement, some at a time."""
+        with self._raw.cursor(name="rarely_stream") as cursor:
+            cursor.execute(sql)
+            yield from cursor
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Tables]:
@@ -152,8 +156,6 @@ class PostgresqlStorage:
 
     def backup(self, path: str) -> None:
         """Copy all tables to an SQLite file of the same schema."""
-        from rarely.study.storage.copying import copy_tables
-
         with self.reading():
             copy_tables(self, path)
 
@@ -161,6 +163,14 @@ class PostgresqlStorage:
         if self._process == os.getpid():
             with suppress(psycopg.Error):
                 self._raw.close()
+
+
+def _import() -> None:
+    global psycopg
+    try:
+        psycopg = import_module("psycopg")
+    except ModuleNotFoundError:
+        raise InvalidStorage("PostgreSQL needs psycopg: pip install 'rarely[postgres]'.") from None
 
 
 def _marks(sql: str) -> str:
