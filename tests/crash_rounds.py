@@ -84,12 +84,13 @@ class Nursery:
             [sys.executable, __file__, "--nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
-    def acknowledged(self, storage, number, seed, patience, cheats):
-        """The lines of one child that was killed at a random moment."""
+    def acknowledged(self, storage, number, seed, patience, cheats, strike):
+        """The lines of one child that was killed at a random moment; `strike` is called just before."""
         self._process.stdin.write((json.dumps([storage, number, seed, cheats]) + "\n").encode())
         self._process.stdin.flush()
         child_id, lines = int(self._process.stdout.readline()), [self._process.stdout.readline()]
         time.sleep(patience)
+        strike(number)
         with suppress(ProcessLookupError):
             os.kill(child_id, 9)
         while lines[-1] != b"end\n":
@@ -117,14 +118,15 @@ def run_nursery():
         os.write(1, b"end\n")
 
 
-def play(storage, rounds, *, seed=0, cheats=False, between=lambda number: None, report=lambda line: None):
+def play(storage, rounds, *, seed=0, cheats=False, server=None, report=lambda line: None):
     """So many kills; the lines that were acknowledged."""
     chance = random.Random(seed)
+    strike, between = (lambda number: None, lambda number: None) if server is None else server_killer(server)
     Study.create(storage, NAME, policy=policy(), arms=3).close()
     found, nursery = [], Nursery()
     try:
         for number in range(rounds):
-            lines = nursery.acknowledged(storage, number, (seed, number), chance.expovariate(1 / 0.06), cheats)
+            lines = nursery.acknowledged(storage, number, (seed, number), chance.expovariate(1 / 0.06), cheats, strike)
             wrong = [line for line in lines if line[0] == "error"]
             assert not wrong, " ".join(wrong[0])
             found += lines
@@ -183,21 +185,24 @@ def main():
         server = Server()
         try:
             storage = server.new_schema("crashes")
-            lines = play(storage, given.postgresql, between=server_killer(server), report=report)
+            lines = play(storage, given.postgresql, server=server, report=report)
             print("\nPostgreSQL:", check(storage, lines), "nothing lost or doubled")
         finally:
             server.stop()
 
 
-def server_killer(server, every=5):
-    """Kill the server as well, after every so many children."""
+def server_killer(server, every=3):
+    """Every so many times the server is killed under the child's hands, and started again for the next one."""
+
+    def strike(number):
+        if number % every == every - 1:
+            server.kill()
 
     def between(number):
         if number % every == every - 1:
-            server.kill()
             server.start()
 
-    return between
+    return strike, between
 
 
 if __name__ == "__main__":

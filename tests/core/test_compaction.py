@@ -257,6 +257,17 @@ class TestAutomatic:
         assert rarely.load(tmp_path / "policy.rarely").fingerprint() == policy.fingerprint()
 
     @pytest.mark.filterwarnings("ignore::rarely.ForgettingWarning")
+    def test_a_limit_gives_up_open_rounds_before_those_that_are_learned_from(self):
+        policy = small(OnDemand(), history_limit=60 * 80)
+        for day in range(4):
+            decide(policy, 20 * day, 20, skipped=range(5, 200, 20))
+            policy.update()
+        assert policy.history.abandoned == 4
+        assert policy.missing == 0
+        assert policy.updates[-1].dropped == 20
+        assert np.isnan(policy.history.rewards).sum() == 0
+
+    @pytest.mark.filterwarnings("ignore::rarely.ForgettingWarning")
     def test_a_z_that_is_built_again_says_what_it_has_lost(self, tmp_path):
         policy = small(OnDemand(), NeuralLinear, history_limit=60 * 80)
         for day in range(6):
@@ -286,8 +297,8 @@ class TestAutomatic:
 
 
 def test_the_default_limits():
-    assert BatchNeuralUCB(2, OnDemand()).settings()["history_limit"] == 24_000_000
-    assert LinUCB(2).settings()["history_limit"] == 24_000_000
+    assert BatchNeuralUCB(2, OnDemand()).settings()["history_limit"] == 20_000_000
+    assert LinUCB(2).settings()["history_limit"] == 20_000_000
     assert BatchNeuralUCB(2, OnDemand(), preset="paper").settings()["history_limit"] is None
     assert BatchNeuralUCB(2, OnDemand(), steps=10).settings()["history_limit"] is None
     with pytest.raises(rarely.InvalidInput, match="history_limit"):

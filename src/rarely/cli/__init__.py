@@ -1,6 +1,7 @@
-"""The command line: reproduce · report · compare · plan · study · data · bench · doctor. The only package that prints.
+"""The command line: reproduce · report · compare · plan · study · serve · keys · data · bench · doctor.
 
-What takes long to import (Matplotlib, the benchmarks) is imported by the command that needs it, after its first line.
+It is the only package that prints. What takes long to import (Matplotlib, the benchmarks) is imported by the command
+that needs it, after its first line.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from rarely.cli.doctor import doctor_command
 from rarely.cli.plan import plan_command
 from rarely.cli.report import report_command
 from rarely.cli.reproduce import reproduce_command
+from rarely.cli.serve import keys_app, serve_command
 from rarely.cli.study import study_app
+from rarely.cli.study_dashboard import dashboard_command as dashboard_command
 from rarely.cli.study_record import verify_command as verify_command
 
 app = typer.Typer(
@@ -50,6 +53,8 @@ app.command("report")(report_command)
 app.command("compare")(compare_command)
 app.command("plan")(plan_command)
 app.add_typer(study_app, name="study")
+app.command("serve")(serve_command)
+app.add_typer(keys_app, name="keys")
 app.command("data")(data_command)
 app.command("bench")(bench_command)
 app.command("doctor")(doctor_command)

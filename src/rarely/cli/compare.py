@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from rarely.cli.console import console, error_console, guarded, say_loops, say_refused, span
 from rarely.core.errors import InvalidInput
+from rarely.simulation.writing import check_folder
 
 if TYPE_CHECKING:
     from rarely.comparison.cells import Cell, Comparison
@@ -94,6 +95,7 @@ def compare_command(
         return
     if label is not None and not any(".csv" in name for name in problems or ()):
         raise InvalidInput("--label is for a table of your own; name a file.csv.")
+    check_folder(out)
     if data is not None:
         os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
     say_loops()

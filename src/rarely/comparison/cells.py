@@ -115,8 +115,8 @@ class Comparison:
         policies = self._policies(skipped)
         cells: dict[str, Cell] = {}
         seeds = range(self.first_seed, self.first_seed + self.seeds)
-        for seed, batches, (path, problem), (source, entry) in itertools.product(
-            seeds, dict.fromkeys(self.budgets), problems.items(), policies.items()
+        for seed, (path, problem), batches, (source, entry) in itertools.product(
+            seeds, problems.items(), dict.fromkeys(self.budgets), policies.items()
         ):
             rounds = problem.length(self.rounds)
             if batches is not None and batches >= rounds:

@@ -17,6 +17,7 @@ from rarely.comparison.records import Record, Refusal, make_record
 from rarely.comparison.store import missing, write
 from rarely.simulation.folder_lock import only_here
 from rarely.simulation.parallel import side_by_side
+from rarely.simulation.writing import make_folder
 from rarely.worlds import Rounds
 
 
@@ -45,7 +46,7 @@ def play_cell(cell: Cell) -> Result:
         return Result(cell, None, f"{type(error).__name__}: {error}")
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=1)
 def _rounds(name: str, label: str | None, seed: int, count: int) -> Rounds:
     """All policies of a run see the same rounds: they are drawn once for several."""
     return Cell(name, "uniform", None, seed, count, path=name, label=label).found_problem().rounds(seed, count)
@@ -112,7 +113,7 @@ def compare(
     """
     out = Path(out)
     cells, skipped = comparison.plan()
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     failures = []
     with only_here(out):
         todo, refused = missing(out, cells, replace=replace)

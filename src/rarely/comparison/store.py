@@ -22,6 +22,7 @@ from rarely.core.errors import RarelyError
 from rarely.core.saving.files import replacing
 from rarely.simulation.json_object import JsonObject
 from rarely.simulation.sealed_json import LARGEST_FILE, Malformed, check_digest, read_json, reason_of, sealed
+from rarely.simulation.writing import make_folder, writing
 
 SUFFIX = ".json.gz"
 ASIDE = ".refused"
@@ -47,8 +48,8 @@ def path_of(folder: Path, cell_id: str) -> Path:
 def write(folder: Path, record: Record) -> None:
     """Keep a record with its digest, whole or not at all."""
     path = path_of(folder, record.id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    make_folder(path.parent)
+    with writing(path), replacing(path) as file:
         file.write(gzip.compress(json.dumps(sealed(record.data), separators=(",", ":")).encode(), mtime=0))
 
 
@@ -123,7 +124,7 @@ def pack(folder: Path, path: Path) -> int:
     """Write all records of a folder into one file for submission; how many there are."""
     records = read_records(folder).records
     lines = "".join(json.dumps(sealed(record.data), separators=(",", ":")) + "\n" for record in records)
-    with replacing(path) as file:
+    with writing(path), replacing(path) as file:
         file.write(gzip.compress(lines.encode(), mtime=0))
     return len(records)
 

@@ -15,7 +15,7 @@ from rarely.comparison.records import Refusal
 from rarely.comparison.scores import Leaderboard, leaderboard
 from rarely.comparison.store import Found, read_records
 from rarely.core.errors import RarelyError
-from rarely.core.saving.files import replacing
+from rarely.simulation.writing import write_text
 
 
 class NothingToCompare(RarelyError):
@@ -40,10 +40,10 @@ def write_leaderboard(out: Path, markdown_path: Path | None = None) -> Written:
             f"{out / 'records'} holds no complete frontier of any policy; run rarely compare --out {out}."
         )
     doubts = _doubts(found, out)
-    _put(out / "leaderboard.json", json.dumps(describe(board), indent=1, ensure_ascii=False))
-    _put(out / "leaderboard.html", page.render(found.records, board, doubts))
+    write_text(out / "leaderboard.json", json.dumps(describe(board), indent=1, ensure_ascii=False))
+    write_text(out / "leaderboard.html", page.render(found.records, board, doubts))
     if markdown_path is not None:
-        _put(markdown_path, markdown.render(found.records, board, doubts))
+        write_text(markdown_path, markdown.render(found.records, board, doubts))
     return Written(out / "leaderboard.html", board, found.refused)
 
 
@@ -64,8 +64,3 @@ def _doubts(found: Found, out: Path) -> list[str]:
     each = "; ".join(f"{file.path.relative_to(out).as_posix()} ({file.reason})" for file in found.refused)
     were = "1 file was" if len(found.refused) == 1 else f"{len(found.refused)} files were"
     return [f"{were} refused, and this page is made without: {each}."]
-
-
-def _put(path: Path, text: str) -> None:
-    with replacing(path) as file:
-        file.write(text.encode())

@@ -23,6 +23,7 @@ from rarely.simulation.folder_lock import only_here
 from rarely.simulation.parallel import side_by_side
 from rarely.simulation.play import play
 from rarely.simulation.provenance import code_fingerprint, reset_peak_memory
+from rarely.simulation.writing import make_folder
 from rarely.worlds import Rounds, World
 
 
@@ -107,7 +108,7 @@ def reproduce(
     `refused` hears of files that are no record, or a changed one, `started` which cells are to be played, `finished`
     what came of each. One cell of every kind comes first, so that it is soon known how long all of them take.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     store, failures = Store(out), []
     with only_here(out):
         todo = measured_first(store.missing(cells, replace=replace, refused=refused))

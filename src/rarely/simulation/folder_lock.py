@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rarely.core.errors import RarelyError
+from rarely.simulation.writing import writing
 
 try:
     import fcntl
@@ -24,7 +25,9 @@ def only_here(folder: Path) -> Iterator[None]:
     if fcntl is None:  # Windows: two runs in one folder would repeat work, and spoil nothing
         yield
         return
-    with open(folder / ".lock", "wb") as file:
+    with writing(folder / ".lock"):
+        lock = open(folder / ".lock", "wb")  # noqa: SIM115
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

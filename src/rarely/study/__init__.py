@@ -1,6 +1,7 @@
 """Studies: decisions that last. Every decision, reward and version is on record before it is answered."""
 
 from rarely.study.checking import Verification
+from rarely.study.client import Client
 from rarely.study.contrasts import Contrast
 from rarely.study.decisions import Answer, Record
 from rarely.study.deliveries import Accounts, Receipt, Tell
@@ -11,6 +12,8 @@ from rarely.study.errors import (
     InvalidStorage,
     InvalidStudy,
     NewerSchema,
+    RequestRefused,
+    ServiceUnavailable,
     StaleTrainer,
     StudyBusy,
     StudyClosed,
@@ -38,6 +41,7 @@ __all__ = [
     "Answer",
     "ApprovalNeeded",
     "BrokenStudy",
+    "Client",
     "Contrast",
     "Event",
     "InvalidId",
@@ -49,7 +53,9 @@ __all__ = [
     "Record",
     "Replay",
     "Request",
+    "RequestRefused",
     "RewardRule",
+    "ServiceUnavailable",
     "Stage",
     "StaleTrainer",
     "Status",

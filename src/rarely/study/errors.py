@@ -67,3 +67,11 @@ class BrokenStudy(StudyError, ValueError):
 
 class NewerSchema(StudyError, RuntimeError):
     """A database that was written by a later version of rarely."""
+
+
+class ServiceUnavailable(StudyError, ConnectionError):
+    """A service that did not answer, or refused for now, as often as the client tried."""
+
+
+class RequestRefused(StudyError, RuntimeError):
+    """A request that a service refuses for a reason of its own: a key, a scope, a body that is too long."""

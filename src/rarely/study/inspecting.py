@@ -65,6 +65,11 @@ class Inspection:
         """Numbers in a context, as the policy takes it."""
         return self._session.dim
 
+    @property
+    def due(self) -> bool:
+        """Whether the schedule has ended the batch, as of the last call that this process made."""
+        return self._session.due
+
     def status(self) -> Status:
         """Where the study stands."""
         return status_of(self._session)

@@ -24,7 +24,7 @@ from rarely.core.saving.fields import Fields
 
 OVERHEAD = 0.0006
 """Seconds of a decision that do not depend on the form: reading contexts, the network, the choice."""
-ROWS, COLUMNS, NUMBERS, REPEATS = 512, 8, 2**20, 5
+ROWS, COLUMNS, NUMBERS, REPEATS = 512, 8, 2**20, 12
 """Of the factor, its right-hand sides and the array by which rates are measured, and how often."""
 FAR = 2**62
 

@@ -48,7 +48,7 @@ from rarely.core.types import Array, Decision
 Ties = Literal["lowest", "random"]
 WithinBatch = Literal["frozen", "running"]
 HistoryLimit = int | Literal["auto"] | None
-DEFAULT_HISTORY = 24_000_000
+DEFAULT_HISTORY = 20_000_000
 """Bytes of past rounds that "auto" allows: a file then stays below 30 MB."""
 _CHANGES = ("select", "observe", "update", "adopt", "extend_budget", "compact")
 """Methods that change a policy."""

@@ -61,7 +61,7 @@ def compacted(state: PolicyState, *, limit: int | None = None, open_for: int | N
     if open_for is not None:
         gone = gone | (open_ & ~fixed & (rows < history.total - open_for))
     if limit is not None:
-        gone = gone | _beyond(gone, fixed, limit // history.row_bytes)
+        gone = gone | _beyond(gone, fixed, open_, limit // history.row_bytes)
     after = history.without(gone)
     if after is history:
         return Compacted(state, 0, 0, 0)
@@ -108,9 +108,13 @@ def _spare(state: PolicyState) -> BoolArray:
     return np.zeros(len(history), np.bool_) if needs is None else ~needs & ~np.isnan(history.rewards)
 
 
-def _beyond(gone: BoolArray, fixed: BoolArray, rows: int) -> BoolArray:
-    """The oldest rows that must go for so many to be left."""
-    free = np.flatnonzero(~gone & ~fixed)
+def _beyond(gone: BoolArray, fixed: BoolArray, open_: BoolArray, rows: int) -> BoolArray:
+    """Rows that must go for so many to be left: the oldest, open ones before those that are learned from.
+
+    A reward that has not come by the update after its round mostly never comes.
+    """
+    free = ~gone & ~fixed
+    free = np.concatenate([np.flatnonzero(free & open_), np.flatnonzero(free & ~open_)])
     excess = int(np.count_nonzero(~gone)) - rows
     beyond = np.zeros(len(gone), np.bool_)
     beyond[free[: max(0, excess)]] = True

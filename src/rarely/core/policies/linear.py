@@ -168,7 +168,7 @@ class LinUCB(Policy):
         within_batch      "frozen", or "running": bonuses follow every decision of the batch
         context_scale     an `Affine` of contexts; `**blocks.settings` has it for contexts made of blocks
 
-    The others are those of `BatchNeuralUCB`. Where `history_limit` is reached ("auto" is 24 MB), an update drops the
+    The others are those of `BatchNeuralUCB`. Where `history_limit` is reached ("auto" is 20 MB), an update drops the
     rounds whose rewards its sums hold, which changes no decision; only then the oldest rounds without a reward.
 
     >>> from rarely import LinUCB

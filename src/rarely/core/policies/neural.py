@@ -93,9 +93,9 @@ class BatchNeuralUCB(Policy):
     memory_limit
         Bytes that the covariance may take. A form that needs more is refused, and the error lists the alternatives.
     history_limit
-        Bytes that past rounds may take. Beyond them an update drops the oldest after it has learned from them, with a
-        `ForgettingWarning` at the first time; records count them. None is no limit; "auto" is 24 MB where the policy
-        tunes itself, and no limit elsewhere.
+        Bytes that past rounds may take. Beyond them an update drops what it does not need, then the oldest rounds
+        without a reward, then the oldest that it has learned from, with a `ForgettingWarning` at the first time;
+        records count them. None is no limit; "auto" is 20 MB where the policy tunes itself, and no limit elsewhere.
 
     Notes
     -----

@@ -97,10 +97,12 @@ class NeuralLearner(ScaledLearner):
             linear=linear,
         )
         rescaled = self.scale.changed_columns(ready.scale)
+        # Features with another linear path are others: next to those in Z all arms would look unknown.
+        repathed = network.skip != self.network.skip
         return FitResult(
             learner,
             outcome.reason,
-            self._basis(learner) if rescaled or self._first else None,
+            self._basis(learner) if rescaled or self._first or repathed else None,
             outcome.step_size,
             outcome.attempts,
             outcome.initial_loss,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -14,10 +14,11 @@ from rarely.experiments.report import tables
 from rarely.experiments.report.claims import PRINTED_ROUNDS, Judged
 from rarely.experiments.report.growth import growth_problem
 from rarely.experiments.report.headline import sentences
-from rarely.experiments.report.inline_svg import inline, share_styles
 from rarely.experiments.report.results import NEURAL, Comparison, overhead
 from rarely.experiments.report.texts import DEVIATIONS, EXPLAINED
 from rarely.experiments.report.verdicts import Verdict
+from rarely.simulation.inline_svg import inline
+from rarely.simulation.page import document, grid, table
 
 PRINTED_RUNS = 10
 
@@ -44,17 +45,7 @@ def render(
         *(_problem(name, group, figures) for name, group in problems),
         *([_deviations(), _evidence(judged)] if judged else []),
     ]
-    body, styles = share_styles("\n".join(sections))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Batched Neural Bandits, reproduced</title><style>{_style()}{styles}</style></head>\n<body>\n"
-        f"{body}\n</body></html>\n"
-    )
-
-
-def _style() -> str:
-    return Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return document("Batched Neural Bandits, reproduced", "\n".join(sections))
 
 
 def _head(records: Sequence[Record], comparisons: Sequence[Comparison]) -> str:
@@ -151,7 +142,7 @@ def _claims(judged: Sequence[Judged]) -> str:
         "Configurations with values that the paper does not name do not decide. The comparisons behind each verdict "
         "are under <a href='#evidence'>Evidence</a> and in "
         f"<code>claims.json</code>.</p><p class='faint'>{escape(counted)}.</p>"
-        + _table(["claim", "the paper, in other words", *presets], body, "claims")
+        + table(["claim", "the paper, in other words", *presets], body, "claims")
     )
 
 
@@ -227,7 +218,7 @@ def _evidence(judged: Sequence[Judged]) -> str:
             f'{escape(one.problem)}, {one.preset}: <span class="{_css(one.verdict)}">{tables.mark(one)}</span>'
             "</summary>"
             f"<p>{escape(one.claim.says)} <span class='faint'>{escape(one.claim.rule.says)}</span></p>"
-            + _table(["compared", "needs", "measured [interval that decided]", "verdict"], body, "evidence")
+            + table(["compared", "needs", "measured [interval that decided]", "verdict"], body, "evidence")
             + "</details>"
         )
     return "\n".join(parts)
@@ -243,25 +234,8 @@ def _short(name: str) -> str:
     return f"i{zlib.crc32(name.encode()):x}-"
 
 
-def _grid(grid: tables.Grid) -> str:
-    body = [f"<tr>{''.join(_cells('td', line, grid.numbers))}</tr>" for line in grid.body]
-    return _scrolled("".join(_cells("th", grid.head, grid.numbers)), body, "grid")
-
-
-def _table(head: Sequence[str], body: Sequence[str], css: str) -> str:
-    return _scrolled("".join(_cells("th", head, len(head))), body, css)
-
-
-def _cells(tag: str, texts: Sequence[str], numbers: int) -> Iterator[str]:
-    for i, text in enumerate(texts):
-        css = ' class="n"' if i >= numbers else ""
-        yield f"<{tag}{css}>{escape(text)}</{tag}>"
-
-
-def _scrolled(head: str, body: Sequence[str], css: str) -> str:
-    rows = "\n".join(body)
-    head = f"<thead><tr>{head}</tr></thead>"
-    return f'<div class="scroll"><table class="{css}">{head}<tbody>\n{rows}\n</tbody></table></div>'
+def _grid(given: tables.Grid) -> str:
+    return grid(given.head, given.body, given.numbers)
 
 
 def _css(verdict: Verdict) -> str:

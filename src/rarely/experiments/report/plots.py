@@ -28,6 +28,7 @@ from rarely.experiments.report.growth import growth_problem, needed
 from rarely.experiments.report.results import Comparison, Series
 from rarely.simulation.plot_style import COLOURS, DASHES, MARKERS, NAMES, STYLE, plain_numbers
 from rarely.simulation.statistics import mean, t_quantile
+from rarely.simulation.writing import make_folder, writing
 
 WIDTH = 5.2
 FEW = 5
@@ -40,7 +41,7 @@ DOTS = 60
 
 def draw_all(comparisons: Sequence[Comparison], folder: Path) -> Iterator[Path]:
     """Draw every figure as PNG and SVG; yields the path of each SVG when it is there."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with matplotlib.rc_context(STYLE):
         for name, draw in _figures(comparisons):
             yield _save(draw(), folder / f"{name}.svg")
@@ -139,15 +140,13 @@ def curves(comparison: Comparison) -> Figure:
     figure = Figure(figsize=(WIDTH, 3.9 + 0.16 * len(shown)))
     axes, rug = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 0.3 + 0.16 * len(shown)])
     for row, (series, dash) in enumerate(shown):
-        every = series.curves()
-        rounds, centre = np.arange(1, every.shape[1] + 1), every.mean(axis=0)
-        few = np.unique(np.linspace(0, len(rounds) - 1, 40).astype(int))
+        rounds, every = series.curves()
+        centre = every.mean(axis=0)
         style: dict[str, Any] = {"color": COLOURS[series.kind], "linestyle": dash}
-        axes.plot(rounds[few], centre[few], label=series.label, lw=1.4, **style)
+        axes.plot(rounds, centre, label=series.label, lw=1.4, **style)
         if len(every) > 2:  # of two runs a band would fill the page
             half = t_quantile(len(every) - 1) * every.std(axis=0, ddof=1) / np.sqrt(len(every))
-            low, high = (centre - half)[few], (centre + half)[few]
-            axes.fill_between(rounds[few], low, high, color=COLOURS[series.kind], alpha=0.08, lw=0)
+            axes.fill_between(rounds, centre - half, centre + half, color=COLOURS[series.kind], alpha=0.08, lw=0)
         _ticks(rug, next(iter(series.runs.values())).updates, row, COLOURS[series.kind])
     axes.set_yscale("symlog", linthresh=max(1.0, 0.02 * axes.get_ylim()[1]))
     axes.set_ylim(bottom=0)
@@ -181,7 +180,7 @@ def log_det(comparison: Comparison) -> Figure:
             continue
         record = next(iter(series.runs.values()))
         colour = COLOURS[series.kind]
-        whole.plot(*record.log_dets[:: max(1, len(record.log_dets) // 60)].T, lw=1.0, color=colour, linestyle=dash)
+        whole.plot(*record.log_det_points.T, lw=1.0, color=colour, linestyle=dash)
         ends = np.array([[0, 0.0], *zip(record.updates, record.data["updates"]["log_det"], strict=True)])
         label = f"{series.label}: {len(record.updates)} updates"
         grown = np.stack([ends[1:, 0], np.diff(ends[:, 1])])[:, :: max(1, len(ends) // DOTS)]
@@ -305,6 +304,7 @@ def _title(comparison: Comparison) -> str:
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    figure.savefig(path, metadata={"Date": None})
-    figure.savefig(path.with_suffix(".png"), dpi=160)
+    with writing(path):
+        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(path.with_suffix(".png"), dpi=160)
     return path

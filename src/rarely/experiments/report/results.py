@@ -85,9 +85,10 @@ class Series:
         """The most bytes that a process held."""
         return max(int(record.data["peak_memory"]) for record in self.runs.values())
 
-    def curves(self) -> Array:
-        """Regret so far, (runs, T)."""
-        return np.stack([record.curve for record in self.runs.values()])
+    def curves(self) -> tuple[Array, Array]:
+        """Rounds that figures show, (m,), and the regret so far at each, (runs, m)."""
+        points = [record.curve_points for record in self.runs.values()]
+        return points[0][0], np.stack([values for _, values in points])
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Comparison:
     def same_runs(self, a: Series, b: Series) -> bool:
         """Whether both chose alike in every run that both have."""
         pairs = self.paired(a, b)
-        return bool(pairs) and all(x.regret == y.regret and np.array_equal(x.curve, y.curve) for x, y in pairs)
+        return bool(pairs) and all(x.regret == y.regret and x.curve_digest == y.curve_digest for x, y in pairs)
 
 
 def compare(records: Iterable[Record]) -> list[Comparison]:

@@ -1,0 +1,220 @@
+"""The service as an ASGI application."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from rarely.core.errors import RarelyError
+from rarely.core.version import __version__
+from rarely.service import schemas
+from rarely.service.access import Access
+from rarely.service.keys import KeyFile
+from rarely.service.limits import Limits
+from rarely.service.opened import OpenedStudies
+from rarely.service.problems import MEDIA, Refusal, response_of
+from rarely.service.routes import Api, Handler
+from rarely.service.site import Site
+
+LOG = logging.getLogger("rarely.service")
+PUBLIC = ""
+"""The scope of a route that needs no key."""
+
+
+class Route(NamedTuple):
+    """One route of the API."""
+
+    method: str
+    path: str
+    scope: str
+    handler: Handler
+    takes: tuple[type[BaseModel], ...]
+    gives: tuple[type[BaseModel], ...]
+    status: int = 200
+
+
+def pages_of(site: Site) -> list[Route]:
+    """The pages, and the description of the API."""
+    return [
+        Route("GET", "/", "read", site.index, (), ()),
+        Route("GET", "/studies/{name}", "read", site.study, (), ()),
+        Route("GET", "/docs", PUBLIC, site.routes, (), ()),
+        Route("GET", "/openapi.json", PUBLIC, site.openapi, (), ()),
+    ]
+
+
+def routes_of(api: Api) -> list[Route]:
+    """All routes; the scope of each stands in `/openapi.json`, as its security."""
+    study = "/v1/studies/{name}"
+    outcome, signed = (schemas.OutcomeBody,), (schemas.SignedRequest,)
+    return [
+        Route(
+            "POST",
+            f"{study}/decide",
+            "decide",
+            api.decide,
+            (schemas.DecideRequest, schemas.DecideRequests),
+            (schemas.AnswerBody, schemas.AnswersBody),
+        ),
+        Route(
+            "POST",
+            f"{study}/reward",
+            "reward",
+            api.reward,
+            (schemas.RewardRequest, schemas.RewardRequests),
+            (schemas.ReceiptBody, schemas.ReceiptsBody),
+        ),
+        Route("POST", f"{study}/activate", "admin", api.activate, (schemas.ActivateRequest,), outcome),
+        Route("POST", f"{study}/dismiss", "admin", api.dismiss, signed, outcome),
+        Route("POST", f"{study}/pin", "admin", api.pin, signed, outcome),
+        Route("POST", f"{study}/unpin", "admin", api.unpin, signed, outcome),
+        Route("POST", f"{study}/shadow", "admin", api.shadow, (schemas.ShadowRequest,), outcome),
+        Route("GET", f"{study}/status", "read", api.status, (), (schemas.StatusBody,)),
+        Route("GET", f"{study}/versions", "read", api.versions, (), (schemas.VersionsBody,)),
+        Route("GET", "/metrics", "read", api.metrics, (), ()),
+        Route("GET", "/health", PUBLIC, api.health, (), (schemas.HealthBody,)),
+    ]
+
+
+def create_app(
+    storage: str,
+    *,
+    keys: KeyFile | None = None,
+    limits: Limits | None = None,
+    automatic: bool = True,
+    read_only: bool = False,
+) -> FastAPI:
+    """The service of all studies in a database.
+
+    Parameters
+    ----------
+    storage
+        "sqlite:///trial.db" or "postgresql://user@host/name".
+    keys
+        The API keys to ask for; None for none, and then the service answers to names of this machine alone.
+    limits
+        How much it takes at once.
+    automatic
+        Whether the next version is trained as soon as the schedule ends a batch; otherwise `activate` trains it.
+    read_only
+        Whether there are pages, status and metrics alone.
+    """
+    limits = Limits() if limits is None else limits
+    studies = OpenedStudies(storage, limits, automatic=automatic)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(studies.start)
+        try:
+            yield
+        finally:
+            await run_in_threadpool(studies.close)
+
+    app = FastAPI(
+        title="rarely",
+        version=__version__,
+        description="Decisions that last: every decision, reward and version is on record before it is answered.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+    access = Access(keys)
+    for route in routes_of(Api(studies, limits)) + pages_of(Site(studies, app)):
+        if route.method == "GET" or not read_only:
+            _add(app, access, route)
+    for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _answer_error)
+    app.state.studies, app.state.access = studies, access
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _add(app: FastAPI, access: Access, route: Route) -> None:
+    def caller(request: Request) -> str:
+        return "" if route.scope == PUBLIC else access.caller(request, route.scope)
+
+    endpoint: Callable[..., Awaitable[Response]]
+    if "{name}" in route.path:
+
+        async def of_study(request: Request, name: str) -> Response:
+            return await route.handler(request, name, caller(request))
+
+        endpoint = of_study
+    else:
+
+        async def of_service(request: Request) -> Response:
+            return await route.handler(request, "", caller(request))
+
+        endpoint = of_service
+    verb = {"/": "index", "/studies/{name}": "dashboard"}.get(route.path, route.path.rsplit("/", 1)[-1])
+    app.add_api_route(
+        route.path,
+        endpoint,
+        methods=[route.method],
+        name=verb,
+        operation_id=verb,
+        description=route.handler.__doc__,
+        response_class=Response,
+        openapi_extra=_operation(route),
+    )
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    """What the OpenAPI description says about a route beyond its path."""
+    problem = {"description": "Why it is refused.", "content": {MEDIA: {"schema": _any((schemas.ProblemBody,))}}}
+    refused = ["404", "405", "422", "503"] + (["401", "403", "421"] if route.scope != PUBLIC else [])
+    refused += ["400", "409", "413", "415", "429"] if route.takes else []
+    given: dict[str, Any] = {"description": "The answer."}
+    if route.gives:
+        given["content"] = {"application/json": {"schema": _any(route.gives)}}
+    else:
+        kind = {"/metrics": "text/plain", "/openapi.json": "application/json"}.get(route.path, "text/html")
+        given["content"] = {kind: {"schema": {} if kind == "application/json" else {"type": "string"}}}
+    responses = {"200": given} | {code: problem for code in sorted(refused)}
+    if route.path.endswith("/activate"):
+        responses["202"] = given
+    if route.path == "/health":
+        responses["503"] = given
+    extra: dict[str, Any] = {"responses": responses}
+    if route.scope != PUBLIC:
+        extra["security"] = [{"key": [route.scope]}]
+    if route.takes:
+        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": _any(route.takes)}}}
+    return extra
+
+
+def _any(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+    places = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
+    return places[0] if len(places) == 1 else {"anyOf": places}
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's description of the paths, with the models that the bodies are read as."""
+    if app.openapi_schema is None:
+        schema = FastAPI.openapi(app)
+        parts = schema.setdefault("components", {})
+        for model in schemas.BODIES:
+            made = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
+        parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        app.openapi_schema = schema
+    return app.openapi_schema
+
+
+async def _answer_error(_: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return response_of(Refusal(error.status_code, str(error.detail), headers=dict(error.headers or {})))
+    if isinstance(error, RequestValidationError):
+        return response_of(Refusal(422, "the path or a header does not fit the schema; see /docs.", code="InvalidPath"))
+    if not isinstance(error, RarelyError):
+        LOG.error("a request failed", exc_info=error)
+    return response_of(error)

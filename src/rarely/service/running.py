@@ -1,0 +1,73 @@
+"""From a storage string and an address to a running service."""
+
+from __future__ import annotations
+
+import sys
+
+import uvicorn
+
+from rarely.core.errors import InvalidInput
+from rarely.service.access import is_loopback
+from rarely.service.app import create_app
+from rarely.service.keys import KeyFile
+from rarely.service.limits import Limits
+
+TURN = 0.001
+"""Seconds after which the writer lets the event loop run, and the other way round; Python's own 5 ms would be felt."""
+MOST_CONNECTIONS = 4000
+"""Beyond it uvicorn answers 503 without reading the request."""
+
+
+def configured(
+    storage: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    keys: KeyFile | None = None,
+    limits: Limits | None = None,
+    automatic: bool = True,
+    read_only: bool = False,
+) -> uvicorn.Server:
+    """A server that is ready to run, with all studies open.
+
+    Raises
+    ------
+    InvalidInput
+        If others could reach it without a key.
+    BrokenStudy
+        If a study is damaged.
+    """
+    if keys is None and not is_loopback(host):
+        raise InvalidInput(
+            f"{host} can be reached from other machines, so API keys are needed: rarely keys add keys.json NAME "
+            "--scope decide, then rarely serve … --keys keys.json."
+        )
+    if keys is not None and not keys.all():
+        raise InvalidInput(f"{keys.path} has no API keys; make one: rarely keys add {keys.path} NAME --scope decide.")
+    limits = Limits() if limits is None else limits
+    app = create_app(storage, keys=keys, limits=limits, automatic=automatic, read_only=read_only)
+    app.state.studies.start()  # before uvicorn, which would answer a damaged study with a traceback
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(limits.grace),
+        limit_concurrency=MOST_CONNECTIONS,
+    )
+    return uvicorn.Server(config)
+
+
+def serve(storage: str, *, host: str = "127.0.0.1", port: int = 8000, **options: object) -> bool:
+    """Serve until a signal comes; whether the service could start.
+
+    See `create_app` for the other options.
+    """
+    server = configured(storage, host=host, port=port, **options)  # type: ignore[arg-type]
+    sys.setswitchinterval(TURN)
+    server.run()
+    return server.started

@@ -1,0 +1,121 @@
+"""Training in another process, while decisions go on under the version in use."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from rarely.core.errors import NothingToLearn, RarelyError
+from rarely.service.problems import Refusal
+from rarely.study import ApprovalNeeded, Job, Study, StudyBusy, StudyError, StudyFull, StudyPinned, Trained
+
+LOG = logging.getLogger("rarely.service")
+EXPECTED = (NothingToLearn, StudyFull, StudyPinned, ApprovalNeeded, StudyBusy)
+"""Reasons not to train now that are no failure."""
+
+
+class Trainer:
+    """Trains the next version of a study when it is due or asked for; one training at a time."""
+
+    def __init__(self, study: Study, *, automatic: bool, poll: float = 0.5, patience: float = 60.0) -> None:
+        self._study, self._automatic, self._poll, self._patience = study, automatic, poll, patience
+        self._changed = threading.Condition()
+        self._wanted: dict[str, Any] | None = None
+        self._closing, self._child = False, None  # type: bool, subprocess.Popen[bytes] | None
+        self._not_before = 0.0
+        self.under_way = False
+        self.outcomes: dict[str, int] = {}
+        self.last_error = ""
+        self.seconds = 0.0
+        """Of the last training."""
+        self._thread = threading.Thread(target=self._run, name="rarely-trainer", daemon=True)
+        self._thread.start()
+
+    def start(self, *, force: bool = False, actor: str = "", reason: str = "") -> None:
+        """Begin a training; `Refusal` if one is under way."""
+        with self._changed:
+            if self.under_way or self._wanted is not None or self._closing:
+                raise Refusal(409, "a training is under way; its version decides when it is done.", code="StudyBusy")
+            self._wanted = {"force": force, "actor": actor, "reason": reason}
+            self.under_way = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End a training under way; its lease is given back."""
+        with self._changed:
+            self._closing = True
+            if self._child is not None:
+                self._child.kill()
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while self._wanted is None and not self._closing:
+                    self._changed.wait(self._poll if self._automatic else None)
+                    if self._wanted is None and self._is_due():
+                        self._wanted = {"actor": "service", "reason": "the schedule ended the batch"}
+                if self._closing:
+                    return
+                wanted, self._wanted, self.under_way = self._wanted, None, True
+            assert wanted is not None
+            self._train(wanted)
+
+    def _is_due(self) -> bool:
+        return self._automatic and self._study.due and time.monotonic() >= self._not_before
+
+    def _train(self, wanted: dict[str, Any]) -> None:
+        begun, outcome = time.monotonic(), "failed"
+        try:
+            outcome = self._update(**wanted)
+            self.last_error = ""
+        except EXPECTED as error:
+            outcome, self.last_error = "not now", str(error)
+        except Exception as error:
+            self.last_error = str(error)
+            LOG.exception("a training failed")
+        finally:
+            self.seconds = time.monotonic() - begun
+            if outcome in ("failed", "not now", "rejected"):
+                self._not_before = time.monotonic() + self._patience
+            with self._changed:
+                self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+                self.under_way = False
+
+    def _update(self, *, force: bool = False, actor: str, reason: str) -> str:
+        job = self._study.begin_update(force=force, actor=actor, reason=reason)
+        try:
+            trained = self._elsewhere(job)
+        except BaseException:
+            self._study.give_up_update(job)
+            raise
+        return self._study.finish_update(trained, actor=actor, reason=reason)
+
+    def _elsewhere(self, job: Job) -> Trained:
+        """Train in a process of its own; what it raises is raised here."""
+        command = [sys.executable, "-m", "rarely.service.training_process"]
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        with subprocess.Popen(command, **pipes) as child:
+            with self._changed:
+                self._child = child
+                if self._closing:
+                    child.kill()
+            try:
+                made, said = child.communicate(pickle.dumps(job, protocol=5))
+            finally:
+                with self._changed:
+                    self._child = None
+        if child.returncode != 0:
+            told = said.decode(errors="replace").strip()[-2000:]
+            raise StudyError(f"the training process ended with code {child.returncode}: {told or 'it said nothing'}.")
+        found = pickle.loads(made)
+        if isinstance(found, RarelyError):
+            raise found
+        assert isinstance(found, Trained)
+        return found

@@ -1,0 +1,69 @@
+"""Requests and rewards of several callers in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rarely.core.errors import RarelyError
+from rarely.study.deciding import decide
+from rarely.study.deliveries import Tell, read_tell
+from rarely.study.inspecting import Inspection
+from rarely.study.receiving import receive
+from rarely.study.requests import Request, read_request
+from rarely.study.session import Session
+from rarely.study.texts import check_text
+
+Call = tuple[str, Request | Tell]
+"""Who calls, and what is asked or told."""
+
+
+def answer_many(study: Inspection, calls: Iterable[Call]) -> list[Any]:
+    """Ask and tell for several callers in one commit, as a service does.
+
+    Parameters
+    ----------
+    study
+        An open study.
+    calls
+        Pairs of an actor and a `Request` or `Tell`.
+
+    Returns
+    -------
+    list
+        The answer, the receipt or the error of each call. Requests are decided before rewards are received.
+
+    Examples
+    --------
+    >>> from rarely import FixedGrid, LinUCB
+    >>> from rarely.study import Study
+    >>> policy = LinUCB(dim=2, schedule=FixedGrid(1000, 10), seed=0)
+    >>> study = Study.create("memory://grouping", "colours", policy=policy, arms=["red", "blue"])
+    >>> calls = [("web", Tell("visit-1", 1.0)), ("app", Request([[1.0, 0.0], [0.0, 1.0]], "visit-1"))]
+    >>> [(type(found).__name__, found.seq) for found in answer_many(study, calls)]
+    [('Receipt', 3), ('Answer', 2)]
+    """
+    calls, session = list(calls), study._session
+    found = [_checked(session, *call) for call in calls]
+    groups: dict[tuple[bool, str], list[int]] = {}
+    for i, (actor, call) in enumerate(calls):
+        if not isinstance(found[i], RarelyError):
+            groups.setdefault((isinstance(call, Tell), actor), []).append(i)
+    if not groups:
+        return found
+    with session.writing() as tables:
+        for (told, actor), places in sorted(groups.items()):
+            fields = {"actor": actor, "reason": ""}
+            answered = (receive if told else decide)(session, tables, [found[i] for i in places], fields)
+            for i, answer in zip(places, answered, strict=True):
+                found[i] = answer
+    return found
+
+
+def _checked(session: Session, actor: str, call: Request | Tell) -> Any:
+    """A question or a delivery, or what is wrong with it."""
+    try:
+        check_text(actor, "actor")
+        return read_tell(call) if isinstance(call, Tell) else read_request(call, session.settings, session.dim)
+    except RarelyError as error:
+        return error

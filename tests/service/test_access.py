@@ -1,0 +1,153 @@
+"""Keys and scopes: every route is refused without its scope, and a service off this machine without keys."""
+
+import base64
+import json
+import os
+import stat
+
+import pytest
+
+from rarely.core.errors import InvalidInput
+from rarely.service.access import is_loopback
+from rarely.service.app import PUBLIC
+from rarely.service.keys import SCOPES, KeyFile
+from rarely.service.running import configured
+from rarely.study import Study
+from services import serving
+from studies import contexts_of, linear
+
+BODIES = {
+    "decide": {"contexts": contexts_of(1).tolist()},
+    "reward": {"id": "visit-1", "reward": 1.0},
+    "activate": {"version": 0},
+    "shadow": {"version": None},
+}
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory):
+    """A service with a key for each scope, and their secrets."""
+    folder = tmp_path_factory.mktemp("keys")
+    Study.create("memory://keyed", "trial", policy=linear(), arms=["a", "b", "c"])
+    file = KeyFile(folder / "keys.json")
+    secrets = {scope: file.add(f"only-{scope}", [scope]) for scope in SCOPES}
+    with serving("memory://keyed", keys=file, automatic=False) as service:
+        yield service, file, secrets
+
+
+def operations(schema):
+    """Method, path and scope of every route, as the description of the API says."""
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            scopes = [scope for need in operation.get("security", ()) for scope in need["key"]]
+            yield method.upper(), path.replace("{name}", "trial"), scopes[0] if scopes else PUBLIC
+
+
+def body_of(method, path):
+    return None if method == "GET" else BODIES.get(path.rsplit("/", 1)[-1], {})
+
+
+def test_every_route_is_refused_without_its_scope(keyed):
+    service, _, secrets = keyed
+    seen = set()
+    for method, path, scope in operations(service.schema):
+        if scope == PUBLIC:
+            assert path in ("/health", "/docs", "/openapi.json")
+            assert service.send(method, path).status == 200
+            continue
+        before = service.status().events
+        assert service.send(method, path, body_of(method, path)).status == 401
+        assert service.send(method, path, body_of(method, path), key="rk_nobody_x").status == 401
+        for other, secret in secrets.items():
+            if other != scope:
+                reply = service.send(method, path, body_of(method, path), key=secret)
+                assert (reply.status, reply.content["title"]) == (403, "ScopeMissing"), (path, other)
+        assert service.status().events == before
+        assert service.send(method, path, body_of(method, path), key=secrets[scope]).status in (200, 202, 409), path
+        seen.add(scope)
+    assert seen == set(SCOPES)
+
+
+def test_every_route_of_the_application_is_described_with_a_scope(keyed):
+    service, _, _ = keyed
+    app = service.server.config.app
+    described = {(method, path) for method, path, _ in operations(service.schema)}
+    routed = {
+        (method, route.path.replace("{name}", "trial")) for route in app.routes for method in route.methods - {"HEAD"}
+    }
+    assert routed == described
+
+
+def test_a_key_is_the_actor_of_what_is_done_with_it(keyed):
+    service, _, secrets = keyed
+    reply = service.post("decide", {"id": "signed", "contexts": contexts_of(2).tolist()}, key=secrets["decide"])
+    assert reply.status == 200
+    assert service.opened.study.decision("signed").actor == "only-decide"
+
+
+def test_a_browser_may_send_the_key_as_a_password(keyed):
+    service, _, secrets = keyed
+    basic = base64.b64encode(f"me:{secrets['read']}".encode()).decode()
+    assert service.get("status", headers={"Authorization": f"Basic {basic}"}).status == 200
+    assert service.get("status", headers={"Authorization": "Basic !!!"}).status == 401
+    refused = service.get("status")
+    assert "Basic" in refused.headers["www-authenticate"]
+
+
+def test_keys_are_hashed_rotated_and_revoked_while_the_service_runs(keyed):
+    service, file, _ = keyed
+    first = file.add("shop", ["read"])
+    with open(file.path, encoding="utf-8") as opened:
+        text = opened.read()
+    assert first not in text
+    assert first.rsplit("_", 1)[-1] not in text
+    assert stat.S_IMODE(os.stat(file.path).st_mode) == 0o600
+    assert service.get("status", key=first).status == 200
+    second = file.rotate("shop", grace=60)
+    assert [service.get("status", key=key).status for key in (first, second)] == [200, 200]
+    third = file.rotate("shop")
+    assert [service.get("status", key=key).status for key in (first, second, third)] == [401, 401, 200]
+    file.revoke("shop")
+    assert service.get("status", key=third).status == 401
+
+
+def test_an_expired_key_is_refused(tmp_path):
+    file = KeyFile(tmp_path / "keys.json")
+    secret = file.add("guest", ["read"], expires=1000.0)
+    assert file.find(secret, now=999.0).name == "guest"
+    assert file.find(secret, now=1000.0) is None
+
+
+@pytest.mark.parametrize(("name", "scopes"), [("Shop", ["read"]), ("", ["read"]), ("shop", []), ("shop", ["root"])])
+def test_a_key_needs_a_name_and_scopes(tmp_path, name, scopes):
+    with pytest.raises(InvalidInput):
+        KeyFile(tmp_path / "keys.json").add(name, scopes)
+    assert not (tmp_path / "keys.json").exists()
+
+
+def test_a_file_that_holds_no_keys_is_refused(tmp_path):
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps([1, 2]))
+    with pytest.raises(InvalidInput, match="no file of API keys"):
+        KeyFile(path).all()
+
+
+def test_off_this_machine_keys_are_demanded(tmp_path):
+    Study.create("memory://keyed", "trial", policy=linear(), arms=["a", "b", "c"])
+    with pytest.raises(InvalidInput, match="API keys are needed"):
+        configured("memory://keyed", host="0.0.0.0")
+    with pytest.raises(InvalidInput, match="has no API keys"):
+        configured("memory://keyed", host="0.0.0.0", keys=KeyFile(tmp_path / "none.json"))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "192.168.1.2", "example.org", "127.0.0.1.example.org", "")))
+    assert all(map(is_loopback, ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "LOCALHOST")))
+
+
+def test_without_keys_another_name_than_this_machines_is_refused(shared):
+    for host, status in (
+        ("localhost", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8000", 200),
+        ("rebound.example", 421),
+        ("", 421),
+    ):
+        assert shared.get("status", headers={"Host": host}).status == status

@@ -1,0 +1,173 @@
+"""The dashboard: what it shows is what the record says, and a browser shows it at a desk and on a phone."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from demo_study import demo
+from rarely.cli import app
+from rarely.offpolicy import snips
+from rarely.service.dashboard import Overview
+from rarely.service.dashboard.panels import panels, shadows
+from rarely.service.site import written_page
+from rarely.study import Study
+from services import serving
+from studies import linear
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+QUIET += ["--disable-background-networking", "--disable-component-update"]
+SECTIONS = ("Decisions and rewards", "Mean reward", "Batches and versions", "log det against the next trigger")
+SECTIONS += (
+    "Arm shares",
+    "Arm probabilities",
+    "Reward delay",
+    "Calibration of version 1",
+    "Versions and tuning record",
+)
+SECTIONS += ("Off-policy value of shadow versions", "Health", "Quarantine", "What was done last")
+
+
+@pytest.fixture(scope="module")
+def study():
+    with demo("memory://dashboard") as study:
+        yield study
+
+
+@pytest.fixture(scope="module")
+def overview(study):
+    made = Overview(study.settings)
+    made.follow(study.events())
+    return made
+
+
+@pytest.fixture(scope="module")
+def page(study):
+    return written_page(study)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_page_has_every_section(page, section):
+    assert f"<h2>{section}</h2>" in page
+
+
+def test_a_page_loads_nothing_and_runs_nothing(page):
+    assert not re.search(r"https?://|<script|<img|<link(?! rel=.icon. href=.data:)|@import|url\(", page)
+
+
+def test_what_people_wrote_is_text_on_the_page(page):
+    assert "nobody &lt;b&gt;" in page
+    assert "nobody <b>" not in page
+
+
+def test_the_columns_are_those_of_the_record(study, overview):
+    records = list(study.decisions())
+    log = study.log()
+    assert overview.column("a").tolist() == [record.answer.index for record in records]
+    assert overview.column("p").tolist() == [record.answer.probability for record in records]
+    chosen = [record.padded(record.means, np.nan)[record.answer.index] for record in records]
+    np.testing.assert_array_equal(overview.column("m"), chosen)
+    told = ~np.isnan(overview.column("r"))
+    # Those for which the window has closed have the default reward in the log, and none on the page.
+    np.testing.assert_array_equal(overview.column("r")[told], np.asarray(log.rewards)[told])
+    assert told.sum() == study.status().rewards.used + study.status().rewards.pending
+    expected = np.mean([record.padded(record.probabilities, 0.0) for record in records], axis=0)
+    np.testing.assert_allclose(overview.chances.mean(axis=0), expected)
+
+
+def test_an_overview_that_follows_in_parts_is_the_same(study, overview):
+    parts = Overview(study.settings)
+    while parts.seq < overview.seq:
+        parts.follow(study.events(parts.seq, parts.seq + 101))
+    for name in "tapmvrlws":
+        np.testing.assert_array_equal(parts.column(name), overview.column(name))
+    np.testing.assert_array_equal(parts.chances, overview.chances)
+    assert parts.quarantine == overview.quarantine == {"unknown decision": 1, "out of range": 1}
+    assert [panel.svg for panel in panels(parts, 1.0, 2.0)] == [panel.svg for panel in panels(overview, 1.0, 2.0)]
+
+
+def test_the_value_of_a_shadow_is_that_of_the_offpolicy_room(study, overview):
+    (row,) = shadows(overview)
+    log, chances = study.shadow_log(0)
+    told = ~np.isnan(overview.column("r"))[-len(chances) :]
+    weights = overview.column("w")[-len(chances) :]
+    drawn = chances[np.arange(len(chances)), overview.column("a")[-len(chances) :].astype(int)]
+    np.testing.assert_allclose(weights, drawn / overview.column("p")[-len(chances) :])
+    expected = (weights * overview.column("r")[-len(chances) :])[told].sum() / weights[told].sum()
+    assert row["value"] == pytest.approx(expected)
+    assert row["name"] == "version 0"
+    assert row["low"] < snips(log, chances).value < row["high"]  # with the default rewards too
+
+
+def test_a_study_without_decisions_has_a_page():
+    with Study.create("memory://empty-page", "empty", policy=linear(), arms=["a", "b"]) as study:
+        page = written_page(study)
+    assert "No decision has been asked for yet." in page
+
+
+def test_a_study_of_many_arms_without_names_has_a_page():
+    with Study.create("memory://many-arms", "many", policy=linear()) as study:
+        for number in range(30):
+            study.ask(np.random.default_rng(number).normal(size=(5 + number % 8, 2)))
+        page = written_page(study)
+    assert "5 others" in page
+
+
+def test_the_service_serves_the_pages(page):
+    demo("memory://served-page", rounds=30)
+    with serving("memory://served-page", automatic=False) as service:
+        index = service.send("GET", "/")
+        assert 'href="studies/reminders"' in index.body.decode()
+        reply = service.send("GET", "/studies/reminders")
+        assert (reply.status, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert "default-src 'none'" in reply.headers["content-security-policy"]
+        assert "<b>30</b>" in reply.body.decode()
+        service.send("POST", "/v1/studies/reminders/decide", {"contexts": [[0, 0, 0]] * 4})
+        assert service.send("GET", "/studies/nobody").status == 404
+        routes = service.send("GET", "/docs").body.decode()
+        assert all(path in routes for path in service.schema["paths"])
+        assert json.loads(service.send("GET", "/openapi.json").body) == service.schema
+
+
+def test_a_reading_service_takes_no_requests():
+    Study.create("memory://reading", "trial", policy=linear(), arms=["a", "b"])
+    with serving("memory://reading", automatic=False, read_only=True) as service:
+        assert service.send("GET", "/studies/trial").status == 200
+        assert service.post("decide", {"contexts": [[0, 1], [1, 0]]}).status == 404
+
+
+def test_the_command_writes_a_page(tmp_path):
+    Study.create(f"sqlite:///{tmp_path / 'trial.db'}", "trial", policy=linear(), arms=["a", "b"]).close()
+    done = CliRunner().invoke(
+        app, ["study", "dashboard", str(tmp_path / "trial.db"), "--out", str(tmp_path / "t.html")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "<h1>trial</h1>" in (tmp_path / "t.html").read_text()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: the page is not loaded in a real browser")
+@pytest.mark.parametrize("width", [400, 1280])
+def test_a_real_browser_shows_the_page(page, tmp_path, width):
+    probe = """<script>addEventListener('load', () => { const charts = [...document.querySelectorAll('svg')];
+      document.title = JSON.stringify({wide: document.documentElement.scrollWidth, room: innerWidth,
+      charts: charts.length, drawn: charts.filter(c => c.getBoundingClientRect().height > 100).length,
+      outside: charts.flatMap(c => [...c.querySelectorAll('text')].filter(t => { const b = t.getBBox();
+        return b.x < -1 || b.x + b.width > 401 || b.y + b.height > 221; })).length,
+      letters: Math.min(...charts.map(c => 11 * c.getBoundingClientRect().width / 400)),
+      asked: performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length}); })</script>"""
+    probed = tmp_path / "probed.html"
+    probed.write_text(page.replace("</body>", probe + "</body>"))
+    options = [f"--window-size={width},900", "--virtual-time-budget=10000", "--dump-dom"]
+    command = [CHROMIUM, *QUIET, f"--user-data-dir={tmp_path / 'profile'}", *options, probed.as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    seen = json.loads(re.search(r"<title>(\{.*?\})</title>", dom).group(1))
+    assert seen["wide"] <= seen["room"]  # nothing sticks out sideways
+    assert seen["charts"] == seen["drawn"] == 10
+    assert seen["outside"] == 0  # no letter is cut off
+    assert seen["letters"] >= 9
+    assert seen["asked"] == 0  # nothing was asked of a network
