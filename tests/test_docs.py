@@ -23,6 +23,7 @@ MODULES = [
     "rarely.logs",
     "rarely.offpolicy",
     "rarely.study",
+    "rarely.service",
     "rarely.planning",
 ]
 
