@@ -6,10 +6,16 @@ BIN    := $(VENV)/bin
 # The tests run in parallel processes; a BLAS that starts threads of its own in each would only fight.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: run lint test test-slow api-test crash-test docs sanitize bench wheels wheel-test clean
+.PHONY: run reproduce lint test test-slow api-test crash-test docs sanitize bench wheels wheel-test clean
 
 run: $(VENV)/.installed            ## the cosine problem, all configurations: out/quick/report.html
 	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out/quick
+
+# Ten runs of everything: many hours on two cores. Stop it at any moment; the same command goes on.
+reproduce: $(VENV)/.installed      ## the paper's experiments in full: out/full/report.html, docs/records.json.gz
+	$(BIN)/rarely reproduce cosine quadratic mushroom magic cosine-sd quadratic-sd magic-m400 --out out/full
+	$(BIN)/rarely reproduce growth --preset practical --out out/full
+	$(BIN)/rarely report out/full --publish docs/records.json.gz --markdown out/full/results.md
 
 lint: $(VENV)/.installed           ## lint, types, arrows
 	$(BIN)/ruff check .

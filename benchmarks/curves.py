@@ -81,7 +81,7 @@ def training_panel(machine: Machine, sizes: Sequence[int], hidden: int = 200, st
 
 def frozen_at(rounds: int, hidden: int, covariance: str) -> BatchNeuralUCB:
     world = Cosine().rounds(seed=0, count=rounds)
-    policy = BatchNeuralUCB(DIM, FixedGrid(2 * rounds, 2), hidden=hidden, steps=1, covariance=covariance, seed=0)
+    policy = BatchNeuralUCB(DIM, FixedGrid(2 * rounds, 2), hidden=hidden, training=1, covariance=covariance, seed=0)
     policy.observe(policy.select(world.contexts), world.means[:, 0])
     policy.update()
     return policy
@@ -120,7 +120,9 @@ def primal_panel(machine: Machine, sizes: Sequence[int], together: int = 64) -> 
 def run_panel(machine: Machine, sizes: Sequence[int], rounds: int = 1000, hidden: int = 100, steps: int = 100) -> Panel:
     world, measured, model = Cosine().rounds(seed=0, count=rounds), [], []
     for batches in sizes:
-        policy = BatchNeuralUCB(DIM, FixedGrid(rounds, batches), hidden=hidden, steps=steps, covariance="dual", seed=0)
+        policy = BatchNeuralUCB(
+            DIM, FixedGrid(rounds, batches), hidden=hidden, training=steps, covariance="dual", seed=0
+        )
         measured.append(seconds_of(lambda p=policy: play(p, world)))
         shapes, starts = policy.network.shapes, [0, *(update.round for update in policy.updates), rounds]
         trained = sum(steps * training_pass(n, shapes) for n in starts[1:-1])

@@ -24,6 +24,7 @@ import json
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +32,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import rarely
-from rarely import ArmBlocks, AtRounds, BatchNeuralUCB, LinUCB, Mixture, Roster
+from rarely import ArmBlocks, BatchNeuralUCB, LinUCB, Mixture, OnDemand, Roster
 from rarely.worlds import Day, Recommender
 
 SAMPLE = 2000
@@ -59,7 +60,7 @@ class Player(Protocol):
 
 def policies(days: int, daily: int) -> dict[str, Callable[..., rarely.Policy]]:
     """Makers of the policies of this package."""
-    nights = AtRounds([daily * (day + 1) for day in range(days)])
+    nights = OnDemand(horizon=days * daily)
 
     def neural(**own: Any) -> Callable[..., rarely.Policy]:
         return lambda **settings: BatchNeuralUCB(schedule=nights, **own, **settings)
@@ -113,7 +114,7 @@ class Ours:
     def night(self) -> dict[str, Any]:
         record = self.policy.update()
         told = {"accepted": record.accepted, "samples": record.samples, "steps": record.steps, "skip": record.skip}
-        return told | {"beta": record.beta, "covariance": record.covariance, "tuning": record.tuning}
+        return told | {"beta": record.beta, "covariance": record.covariance, "trained": record.trained}
 
     def save(self, path: Path) -> None:
         path.with_suffix(".json").write_text(json.dumps(self.roster.describe()), encoding="utf-8")
@@ -187,6 +188,7 @@ def play_day(player: Player, day: Day, pending: list[list[Any]]) -> dict[str, An
 
 def one_day(folder: Path, name: str, number: int, days: int, daily: int, seed: int) -> None:
     """Load, decide, update, save, and put the day on record."""
+    warnings.simplefilter("ignore", rarely.ApproximationWarning)  # the record has the form of Z
     world = Recommender(daily=daily)
     before, after = (folder / f"day-{n:03}.rarely" for n in (number - 1, number))
     start = time.perf_counter()

@@ -116,7 +116,9 @@ def regrets() -> None:
 def large(rounds: int = 20_000, batches: int = 20) -> None:
     """m = 256, L = 3, d = 20, K = 4, J = 5: p and T both large."""
     rng = np.random.default_rng(0)
-    policy = BatchNeuralUCB(20, FixedGrid(rounds, batches), hidden=256, depth=3, steps=5, covariance="sketched", seed=0)
+    policy = BatchNeuralUCB(
+        20, FixedGrid(rounds, batches), hidden=256, depth=3, training=5, covariance="sketched", seed=0
+    )
     before, deciding, right = peak(), 0.0, 0
     start = time.process_time()
     while policy.round < rounds:

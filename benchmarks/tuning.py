@@ -67,10 +67,10 @@ def regret(problem: str, factor: float | None, hidden: int | None, seed: int, wa
             beta=None if factor is None else replace(TUNED_BETA, factor=factor),
             **given,
         ),
-        "untuned": partial(BatchNeuralUCB, world.dim, schedule, steps=200, **given),
+        "untuned": partial(BatchNeuralUCB, world.dim, schedule, training=200, **given),
         # A table's constant stands in its blocks already, one for each arm.
         "linucb": partial(LinUCB, world.dim, intercept=synthetic, ridge=1.0, beta=1.0),
-        "sequential": partial(NeuralUCB, world.dim, steps=200, **given),
+        "sequential": partial(NeuralUCB, world.dim, training=200, **given),
     }
     return play(policies[way](), rounds)
 

@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, DeterminantTrigger
+from rarely import BatchNeuralUCB, DeterminantTrigger, Training
 from rarely.bench.yardstick import describe
 from rarely.experiments.catalogue import PAPER, PROBLEMS
 from rarely.simulation.play import play
@@ -39,9 +39,8 @@ def run(name: str, start: str, seed: int) -> tuple[float, float]:
         hidden=problem.hidden,
         ridge=problem.ridge,
         beta=problem.beta,
-        steps=steps,
+        training=Training(steps, warm_start=warm),
         context_scale=world.context_scale,
-        warm_start=warm,
         seed=seed,
     )
     played = play(policy, world.rounds(seed, 2000))

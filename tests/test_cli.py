@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import re
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 import rarely
 from rarely import __version__
 from rarely.cli import app
-from rarely.cli.console import console
+from rarely.cli.console import console, telling
 from rarely.core import native
 from rarely.worlds import datasets
 
@@ -28,7 +29,9 @@ def told(result):
     return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.output).split())
 
 
-@pytest.mark.parametrize("command", [[], ["reproduce"], ["report"], ["plan"], ["data"], ["bench"], ["doctor"]])
+@pytest.mark.parametrize(
+    "command", [[], ["reproduce"], ["report"], ["compare"], ["plan"], ["data"], ["bench"], ["doctor"]]
+)
 def test_help_has_examples(command):
     result = call(*command, "--help")
     assert result.exit_code == 0
@@ -226,6 +229,116 @@ def test_a_table_of_ones_own_is_a_problem(tmp_path):
     assert "claim" not in page.split("<body>")[1]
 
 
+@pytest.fixture
+def unreported(monkeypatch):
+    """What is said before and during the runs; no figures, which take longer."""
+    monkeypatch.setattr("rarely.cli.reproduce.make_report", lambda out: None)
+
+
+def own_table(tmp_path, text, *arguments):
+    (tmp_path / "own.csv").write_text(text)
+    short = ["--preset", "practical", "--runs", "1", "--only", "linucb-r1-b1", "--jobs", "1"]
+    return call("reproduce", tmp_path / "own.csv", *arguments, *short, "--out", tmp_path / "out")
+
+
+def test_a_class_called_none_is_played_with_a_warning(tmp_path, unreported):
+    result = own_table(tmp_path, "x,kind\n" + "".join(f"{i},{('none', 'some')[i % 2]}\n" for i in range(30)))
+    assert result.exit_code == 0
+    assert "2 classes to choose between: none, some" in told(result)
+    assert "warning: own: 'none' is taken for a class" in told(result)
+
+
+def test_columns_can_be_left_out_by_name_and_number(tmp_path, unreported):
+    text = "id,x,y,kind\n" + "".join(f"{i},{i % 5},{i % 3},{'ab'[i % 2]}\n" for i in range(30))
+    result = own_table(tmp_path, text, "--label", "kind", "--ignore", "id", "--ignore", "2")
+    assert result.exit_code == 0
+    assert "own: 30 rows of 1 columns" in told(result)
+    refused = own_table(tmp_path, text, "--ignore", "nowhere")
+    assert refused.exit_code == 1
+    assert "has no column 'nowhere'; its columns are id, x, y, kind" in told(refused)
+
+
+@pytest.mark.parametrize(
+    ("labels", "warned"), [(["0.5", "1.5"], True), (["1", "2"], False), ([str(n) for n in range(25)], True)]
+)
+def test_a_label_that_is_a_quantity_is_played_with_a_warning(labels, warned, tmp_path, unreported):
+    text = "x,amount\n" + "".join(f"{i},{labels[i % len(labels)]}\n" for i in range(50))
+    result = own_table(tmp_path, text)
+    assert result.exit_code == 0
+    assert ("numbers, such as" in told(result)) is warned
+
+
+def test_a_column_whose_name_is_a_number_is_meant_by_its_name(tmp_path, unreported):
+    text = "2,kind,x\n" + "".join(f"{'ab'[i % 2]},{'cd'[i % 2]},{i}\n" for i in range(30))
+    result = own_table(tmp_path, text, "--label", "2")
+    assert "2 classes to choose between: a, b" in told(result)
+
+
+@pytest.mark.parametrize("command", [["reproduce", "cosine", "--only", "fixed-B40"], ["plan", "--world", "cosine"]])
+def test_a_folder_that_cannot_be_written_to_is_named_before_the_work(command, tmp_path, monkeypatch):
+    (tmp_path / "afile").write_text("")
+    named = call(*command, "--out", tmp_path / "afile")
+    assert named.exit_code == 1
+    assert f"--out names a folder; {tmp_path / 'afile'} is a file" in told(named)
+    monkeypatch.setattr("rarely.simulation.writing.os.access", lambda path, mode: False)
+    closed = call(*command, "--out", tmp_path / "closed")
+    assert closed.exit_code == 1
+    assert f"can be written to; {tmp_path} cannot" in told(closed)
+    assert not (tmp_path / "closed").exists()
+
+
+def test_a_full_disk_is_one_sentence_with_the_path_and_the_run_goes_on_later(tmp_path, monkeypatch, unreported):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    short = [*QUICK, "--runs", "1", "--only", "linucb-r1-b1", "--out", tmp_path]
+    with monkeypatch.context() as patched:
+        patched.setattr("rarely.experiments.store.os.fsync", full)
+        result = call(*short)
+    assert result.exit_code == 1
+    assert re.search(r"records/cosine/\S+\.json\.gz cannot be written: No space left on device\. Free", told(result))
+    assert not list(tmp_path.glob("records/**/*.part"))
+    assert call(*short).exit_code == 0
+
+
+def test_a_report_that_cannot_be_written_is_told_with_the_path(tmp_path, monkeypatch):
+    monkeypatch.setattr("rarely.cli.reproduce.make_report", lambda out: None)
+    call(*QUICK, "--runs", "1", "--only", "linucb-r1-b1", "--out", tmp_path)
+    (tmp_path / "summary.csv").mkdir()
+    result = call("report", tmp_path)
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'summary.csv'} cannot be written" in told(result)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")
+def test_a_terminal_breaks_lines_between_words_and_a_pipe_not_at_all():
+    code = "from rarely.cli.console import console; console.print('updates ' * 30)"
+    piped = python(code)
+    assert len(piped.splitlines()) == 1
+    import pty
+
+    leader, follower = pty.openpty()
+    environment = os.environ | {"TERM": "dumb"}
+    subprocess.run([sys.executable, "-c", code], stdout=follower, stderr=follower, env=environment, check=True)
+    os.close(follower)
+    shown = os.read(leader, 10**5).decode().split("\r\n")
+    os.close(leader)
+    assert len(shown) > 2
+    assert {word for line in shown for word in line.split()} == {"updates"}
+
+
+def test_a_line_comes_every_so_many_seconds_where_there_is_no_terminal(monkeypatch):
+    lines = []
+    monkeypatch.setattr(console, "print", lambda text, **how: lines.append(text))
+    with telling(lambda: f"line {len(lines)}", seconds=0.01):
+        while len(lines) < 3:
+            time.sleep(0.005)
+    count = len(lines)
+    time.sleep(0.05)
+    assert lines[:3] == ["line 0", "line 1", "line 2"]
+    assert len(lines) == count
+
+
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
@@ -296,7 +409,7 @@ def test_a_failed_cell_is_told_at_the_end_with_exit_code_1(tmp_path, monkeypatch
 def test_data_lists_what_is_missing_and_where_it_would_come_from(tmp_path):
     result = call("data", RARELY_DATA="", RARELY_CACHE=str(tmp_path))
     assert result.exit_code == 1
-    assert told(result).count("not here") == 2
+    assert told(result).count("not here") == len(datasets.DATASETS)
     assert "archive.ics.uci.edu" in told(result)
 
 

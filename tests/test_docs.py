@@ -17,14 +17,8 @@ RUN_ELSEWHERE = {ROOT / "README.md", *(DOCS / "tutorials").glob("*.md")}
 WITH_CODE = [page for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"] if page not in RUN_ELSEWHERE]
 COOKBOOK = DOCS / "cookbook.md"
 MODULES = [
-    "rarely",
-    "rarely.worlds",
-    "rarely.theory",
-    "rarely.logs",
-    "rarely.offpolicy",
-    "rarely.study",
-    "rarely.service",
-    "rarely.planning",
+    *("rarely", "rarely.worlds", "rarely.theory", "rarely.logs", "rarely.offpolicy", "rarely.planning"),
+    *("rarely.study", "rarely.service", "rarely.comparison"),
 ]
 
 

@@ -4,9 +4,13 @@ from rarely.core.choice.confidence_radius import NoiseRadius, TheoremRadius
 from rarely.core.choice.rules import Mixture
 from rarely.core.covariance import ErrorBound, Price, Sketch, prices
 from rarely.core.errors import (
+    ApproximationWarning,
     BudgetSpent,
     ConflictingReward,
     ContextsWarning,
+    DroppedRound,
+    ForgettingWarning,
+    HistoryDropped,
     InvalidContexts,
     InvalidInput,
     InvalidReward,
@@ -49,6 +53,8 @@ from rarely.core.policies import (
 )
 from rarely.core.policies.base import Policy
 from rarely.core.policies.event import PolicyEvent
+from rarely.core.policies.life_cost import LifeCost
+from rarely.core.policies.presets import Preset, Training
 from rarely.core.policies.scored_arms import Scores
 from rarely.core.policies.snapshot import load
 from rarely.core.policies.update_job import UpdateJob, UpdateResult
@@ -71,6 +77,7 @@ from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
     "Affine",
+    "ApproximationWarning",
     "ArmBlocks",
     "AtRounds",
     "BatchNeuralUCB",
@@ -82,16 +89,20 @@ __all__ = [
     "Decision",
     "DeterminantTrigger",
     "Discount",
+    "DroppedRound",
     "ErrorBound",
     "EveryRound",
     "FixedGrid",
+    "ForgettingWarning",
     "GeometricGrid",
+    "HistoryDropped",
     "InvalidContexts",
     "InvalidInput",
     "InvalidReward",
     "InvalidSchedule",
     "JitterWarning",
     "KernelUCB",
+    "LifeCost",
     "LinTS",
     "LinUCB",
     "Mixture",
@@ -110,6 +121,7 @@ __all__ = [
     "Policy",
     "PolicyBusy",
     "PolicyEvent",
+    "Preset",
     "Price",
     "RarelyError",
     "Roster",
@@ -124,6 +136,7 @@ __all__ = [
     "StaleUpdate",
     "TheoremRadius",
     "TooExpensive",
+    "Training",
     "TrainingRejected",
     "Uniform",
     "UnknownArm",

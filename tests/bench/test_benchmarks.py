@@ -7,7 +7,7 @@ import pytest
 
 from rarely import LinUCB
 from rarely.bench import alone as alone_module
-from rarely.bench import deciding, kernel, linear, overheads, runs, stream, training, wide, yardstick
+from rarely.bench import deciding, kernel, large_k, linear, overheads, runs, stream, training, wide, yardstick
 from rarely.bench.alone import alone
 from rarely.bench.catalogue import BENCHMARKS, chosen
 from rarely.bench.measure import Benchmark, BenchmarkFailed, NotMeasured
@@ -22,6 +22,7 @@ TINY = {
     "disjoint-training": partial(training.blocks, samples=40, arms=3, width=2, turns=1, **SMALL),
     "decision": partial(deciding.decision, rounds=30, hidden=8, count=20),
     "blocks-64": partial(deciding.block, rounds=30, hidden=8, together=4, turns=1),
+    "large-k": partial(large_k.large_k, sizes=(2, 3, 20), dim=3, hidden=4, count=4),
     "thompson-1000": partial(deciding.thompson, arms=20, dim=3, rounds=10, count=10),
     "update-linucb": partial(linear.update_linucb, rounds=20, repeats=1),
     "fixed-200": partial(runs.fixed, rounds=25, batches=5, hidden=8),

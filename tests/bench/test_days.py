@@ -18,6 +18,7 @@ def days():
     return module
 
 
+@pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
 @pytest.mark.parametrize("name", ["linucb", "default"])
 def test_two_days_are_played_and_put_on_record(days, tmp_path, name):
     for number in range(2):

@@ -185,15 +185,27 @@ def test_paced_keeps_its_budget_and_its_windows_whatever_log_det_does(horizon, b
         assert len(ends) == batches - 1
 
 
-def test_paced_gives_the_grid_of_squares_where_log_det_grows_as_the_root_of_rounds():
-    horizon, batches = 10_000, 10
+def test_paced_starts_densely_and_goes_on_in_squares_where_log_det_grows_as_the_root_of_rounds():
+    horizon, batches = 2000, 40
     clock, ends = BatchClock(Budget.around(Paced(horizon, batches))), []
     for t in range(horizon):
         now = 7 * np.sqrt(t + 1)
         if clock.first_due(t, np.array([now])) is not None:
             clock = clock.restarted(t + 1, now, clock.version + 1)
             ends.append(t + 1)
-    np.testing.assert_allclose(ends, [100 * b**2 for b in range(1, batches)], atol=1)
+    assert ends[:5] == [1, 2, 4, 8, 16]
+    roots = np.sqrt([*ends[4:], horizon])
+    np.testing.assert_allclose(np.diff(roots), (roots[-1] - roots[0]) / (len(roots) - 1), rtol=0.08)
+
+
+@given(st.integers(10, 5000), st.integers(2, 100))
+def test_no_batch_of_paced_is_longer_than_what_came_before_it_unless_its_limits_say_so(horizon, batches):
+    schedule, round = Paced(horizon, batches), 0
+    for version in range(batches - 1):
+        batch = schedule.in_batch(version, round, log_det=float(round))
+        least = -(-horizon * (version + 1) ** 3 // batches**3)
+        assert batch.latest <= max(2 * round, least, round + 1)
+        round = batch.latest
 
 
 def test_paced_updates_sooner_where_log_det_grows_faster():

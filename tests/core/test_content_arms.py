@@ -18,6 +18,7 @@ from rarely import (
     LinTS,
     LinUCB,
     Mixture,
+    OnDemand,
     Roster,
     Uniform,
 )
@@ -280,3 +281,10 @@ def test_a_log_keeps_what_was_offered():
     assert log.present.sum() == 7 * 18
     np.testing.assert_array_equal(log.contexts[6, 1], [*USERS[6], *ARTICLES[1]])
     assert np.isnan(log.contexts[:, 7]).all()
+
+
+def test_a_long_life_needs_no_setting_but_its_horizon():
+    """The t×t form is left for the latency long before it would outgrow the memory, whatever the number of arms."""
+    blocks = ArmBlocks.fit(RNG.normal(size=(50, 20)), layout="bilinear", features=RNG.normal(size=(50, 8)))
+    policy = BatchNeuralUCB(schedule=OnDemand(horizon=500_000), seed=0, **blocks.settings)
+    assert policy.select(blocks(np.zeros(20), np.zeros((50, 8)))).round == 1

@@ -75,6 +75,20 @@ def test_fitted_contexts_are_centred_with_norm_about_one():
     assert np.all(scaled[:, 4] == 1)
 
 
+@given(st.integers(2, 200), st.integers(1, 199), st.floats(-100, 100), st.floats(0.1, 100), st.integers(-20, 20))
+def test_a_column_of_two_values_is_divided_by_half_their_distance_in_any_unit(count, ones, low, apart, power):
+    ones, unit = min(ones, count - 1), 2.0**power
+    column = np.where(np.arange(count) < ones, low + apart, low)
+    other = np.linspace(-1, 1, count) ** 3
+    rows = np.stack([column, other, np.linspace(0, 1, count)], axis=1)
+    scale, scaled = Affine.fit(rows), Affine.fit(unit * rows)
+    assert scale.spread[0] == pytest.approx((column.max() - low) / 2 * np.sqrt(3))
+    assert np.abs(scale(rows)[:, 0]).max() <= 2 / np.sqrt(3) + 1e-9
+    if count > 3:
+        assert scale.spread[1] == pytest.approx(other.std() * np.sqrt(3))
+    np.testing.assert_allclose(scaled(unit * rows), scale(rows), rtol=1e-9, atol=1e-9)
+
+
 def test_a_column_that_never_varies_is_only_centred():
     x = np.column_stack([np.full(10, 5.0), np.arange(10.0)])
     scaled = Affine.fit(x)(x)

@@ -158,6 +158,7 @@ class TestUnknownEnd:
     def test_no_end_in_sight_is_not_an_endless_batch(self, schedule):
         clock = BatchClock(Budget.around(schedule))
         assert clock.rounds_ahead(7, 1) <= 1
+        assert clock.rounds_ahead(7, 0) <= 1  # beyond the last round of a grid, with versions left
         assert OnDemand().lookahead(0, 0.0, 0) == FAR
 
     def test_a_horizon_and_a_budget_give_an_expectation(self):

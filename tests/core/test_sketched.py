@@ -23,7 +23,7 @@ from rarely import (
     Uniform,
     prices,
 )
-from rarely.core.covariance import Dual, Limit, Sketched
+from rarely.core.covariance import Dual, Limit, Primal, Sketched
 from rarely.core.covariance.sketch.dictionary import Dictionary
 from rarely.core.covariance.sketch.error_bound import excess
 from rarely.core.covariance.sketch.projection import Projection
@@ -462,9 +462,10 @@ def test_too_large_a_sketch_is_refused_before_anything_is_allocated():
     assert small(covariance=Sketch(50), memory_limit=400_000).covariance == "sketched"
 
 
-def test_a_refused_exact_form_names_the_sketch():
-    with pytest.raises(TooExpensive, match=r"sketched \(approximate\): .* MB"):
-        BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=256, depth=3)
+def test_a_refused_exact_form_names_the_others_and_not_the_sketch():
+    with pytest.raises(TooExpensive, match=r"diagonal \(approximate\): .* MB") as refused:
+        BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=256, depth=3, covariance="exact")
+    assert "sketched" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -528,3 +529,33 @@ def test_a_place_goes_to_a_round_that_loses_no_less_than_rounds_lately_did():
     assert form.points == 2
     record(form, vectors_as_factors(2.0 * eye[4:5]))
     assert form.points == 3
+
+
+@pytest.mark.parametrize("form", ["sketched", Sketch(8)])
+def test_the_form_is_deprecated_and_still_loads(form, tmp_path):
+    with pytest.warns(FutureWarning, match=r"'sketched' is deprecated.*'last_layer' or 'diagonal'"):
+        policy = LinUCB(2, covariance=form, seed=0)
+    policy.observe(policy.select([[1.0, 0.0], [0.0, 1.0]]), 1.0)
+    policy.save(tmp_path / "policy")
+    with pytest.warns(FutureWarning, match="'sketched' is deprecated"):
+        again = rarely.load(tmp_path / "policy")
+    assert again.fingerprint() == policy.fingerprint()
+
+
+def test_what_is_lost_is_never_learned():
+    """Why it is deprecated: the exact variance falls with the rounds, and that of a sketch does not."""
+    rng, widths = np.random.default_rng(0), ((1, 60),)
+    forms = [form(widths, 0.01, Limit(widths, sketch=Sketch(20))) for form in (Sketched, Primal)]
+    new, falls = Factors((rng.normal(size=(50, 60)),), (np.ones((50, 1)),)), []
+    for form in forms:
+        found = []
+        for rounds in (300, 2700):
+            x = np.random.default_rng(rounds).normal(size=(rounds, 60))
+            for start in range(0, rounds, 100):
+                part = Factors((x[start : start + 100],), (np.ones((100, 1)),))
+                form.accept(form.propose(form.measure(part)), 100)
+            form.freeze()
+            found.append(form.measure(new).variances.mean())
+        falls.append(found[1] / found[0])
+    assert falls[0] > 0.9
+    assert falls[1] == pytest.approx(300 / 3000, rel=0.2)

@@ -93,7 +93,7 @@ def expected_variances(origin, now, fit, probes):
         running.freeze()
         return running.measure(features).variances
     covariance = maker.of(basis.features, basis.widths, *history.remembered())
-    maker.add(covariance, basis.features, now.history.contexts[len(history) :])
+    maker.add(covariance, basis.features, now.history.contexts_since(history.rounds))
     covariance.freeze()
     return covariance.measure(features).variances
 
@@ -137,9 +137,12 @@ def test_adoption_is_an_update_at_the_cut_and_a_replay_of_the_rounds_since(
         for name_, moment in now._learner.scale.state()[1].items():
             if name_.startswith("seen"):
                 np.testing.assert_array_equal(moment, policy._learner.scale.state()[1][name_])
+    places, kept = now.history._kept.positions(policy.history.rows)
+    assert kept.all()
     for column in ("contexts", "rewards", "arms", "versions", "means", "bonuses", "propensities"):
-        np.testing.assert_array_equal(getattr(policy.history, column), getattr(now.history, column))
-    assert policy.missing == now.missing
+        np.testing.assert_array_equal(getattr(policy.history, column), getattr(now.history, column)[places])
+    assert policy.missing + policy.history.abandoned == now.missing + now.history.abandoned
+    assert record.dropped == policy.history.dropped - now.history.dropped
     probes = STREAM[55, :, :]
     np.testing.assert_allclose(
         policy._covariance.measure(policy._learner.features(probes)).variances,

@@ -92,8 +92,8 @@ def test_the_presets_are_the_three_readings():
     assert (paper.context_scale.scaled_dim, practical.context_scale.scaled_dim) == (10, 11)
     assert paper.beta == practical.beta == 0.001
     assert code.beta == pytest.approx(np.sqrt(0.01 * 0.001))
-    assert code.settings()["step_size"] == 0.01
-    assert paper.settings()["step_size"] is None
+    assert code.settings()["training"]["step_size"] == 0.01
+    assert paper.settings()["training"]["step_size"] is None
     assert code.network.biases
 
 

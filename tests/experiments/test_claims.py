@@ -1,19 +1,22 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from lab_records import record, runs
 from rarely.experiments.catalogue import PAPER, PROBLEMS, configurations
 from rarely.experiments.config import VIEWS
-from rarely.experiments.report.claims import CLAIMS, judge
+from rarely.experiments.report.claims import judge
+from rarely.experiments.report.paper_claims import CLAIMS
 from rarely.experiments.report.results import compare
-from rarely.experiments.report.verdicts import ALIKE, ALMOST, SLIGHTLY, VERY_CLOSE, Bench, Check, all_hold, most_hold
+from rarely.experiments.report.tables import mark, tally
+from rarely.experiments.report.verdicts import ALIKE, SLACK, VERY_CLOSE
 
 NOTES = {
-    "cosine": [f"cosine-{i}" for i in range(1, 5)],
+    "cosine": [*(f"cosine-{i}" for i in range(1, 6)), "cosine-intercept"],
     "mushroom": [f"mushroom-{i}" for i in range(1, 9)],
-    "quadratic": [f"quadratic-{i}" for i in range(1, 7)],
-    "magic": [f"magic-{i}" for i in range(1, 5)],
+    "quadratic": [f"quadratic-{i}" for i in range(1, 8)],
+    "magic": [f"magic-{i}" for i in range(1, 7)],
 }
 SPREAD = (1.0, 1.01, 0.99)
 
@@ -41,42 +44,58 @@ def test_every_claim_of_the_notes_is_there_by_id():
 
 
 def test_the_thresholds_are_those_fixed_beforehand():
-    assert (ALMOST, SLIGHTLY, VERY_CLOSE, ALIKE) == (0.8, 1.25, 1.5, 0.1)
+    assert (SLACK, VERY_CLOSE, ALIKE) == (1.25, 1.5, 0.1)
 
 
-def as_the_paper_says(c):
-    """A made-up world in which all of the paper is true; a tiny term tells configurations apart."""
-    if c.linear:
-        return 1000.0
-    if c.kind == "neuralucb":
-        return 100.0
-    if c.kind == "fixed":
-        return {40: 149.0, 100: 139.0, 200: 133.0, 250: 131.0}[c.batches]
-    return {40: 118.0, 100: 104.0, 200: 103.0, 250: 102.0}[c.batches]
+def as_the_paper_says(problem):
+    """Regrets of a made-up world in which all of the paper is true."""
+    fixed = {40: 149.0, 100: 139.0, 200: 133.0, 250: 131.0}
+    if problem == "cosine":
+        fixed[40] = 220.0
+    if problem == "quadratic":
+        fixed[200] = 108.0
+    adaptive = {40: 118.0, 100: 104.0, 200: 103.0, 250: 102.0}
+
+    def regret(c):
+        if c.kind == "linucb-intercept":
+            return 90.0 if problem == "cosine" else regret(replace(c, kind="linucb"))
+        if c.linear:
+            return 115.0 if problem == "magic" else 1000.0
+        return 100.0 if c.kind == "neuralucb" else (fixed if c.kind == "fixed" else adaptive)[c.batches]
+
+    return regret
 
 
-def times_as_the_paper_says(c):
-    return 0.5 if c.linear else 2000.0 if c.kind == "neuralucb" else 50.0
+def times_as_the_paper_says(problem):
+    def seconds(c):
+        if c.linear or c.kind == "neuralucb":
+            return 2.0 if c.linear else 2000.0
+        return 90.0 if problem == "quadratic" else 222.0
+
+    return seconds
 
 
 def updates_as_the_paper_says(c):
     return 1999 if c.batches is None else c.batches - 1
 
 
+def paper(problem):
+    return field(
+        as_the_paper_says(problem), times_as_the_paper_says(problem), problem, updates_of=updates_as_the_paper_says
+    )
+
+
 @pytest.mark.parametrize("problem", PAPER)
 def test_where_the_paper_is_right_every_claim_holds(problem):
-    def regret(c):
-        slightly_worse = c.linear and problem == "magic"
-        return 115.0 if slightly_worse else as_the_paper_says(c)
-
-    found = verdicts(field(regret, times_as_the_paper_says, problem, updates_of=updates_as_the_paper_says))
+    found = verdicts(paper(problem))
     assert set(found) == {"overall-1", *NOTES[problem]}
-    assert {name for name, verdict in found.items() if verdict != "holds"} == set()
+    assert {name for name, verdict in found.items() if verdict != "holds"} == ({"mushroom-2"} & set(NOTES[problem]))
 
 
 @pytest.mark.parametrize("problem", PAPER)
 def test_where_the_opposite_is_true_no_claim_holds(problem):
     """LinUCB best, NeuralUCB worst but for being fast, adaptive worse than fixed, more batches worse."""
+    exceptions = {"mushroom-2", "cosine-5", "cosine-intercept", "magic-6"}
 
     def regret(c):
         if c.linear:
@@ -86,7 +105,7 @@ def test_where_the_opposite_is_true_no_claim_holds(problem):
         return (400.0 if c.kind == "fixed" else 900.0) + c.batches
 
     found = verdicts(field(regret, lambda c: 1.0, problem, updates_of=lambda c: 1999))
-    assert {name for name, verdict in found.items() if verdict != "does not hold"} == set()
+    assert {name for name, verdict in found.items() if verdict != "does not hold"} == exceptions & set(NOTES[problem])
 
 
 def adaptive(batches, *log_ratios):
@@ -98,25 +117,38 @@ ALL_TABLES = [f"linucb-r{r}-b{b}" for r in ("0.001", "0.01", "0.1", "1") for b i
 MOVED = [
     ("cosine-1", "regret", ALL_TABLES, 790, "does not hold"),
     ("cosine-1", "regret", ALL_TABLES, 820, "holds"),
+    ("cosine-1", "regret", ALL_TABLES, 1240, "holds"),
+    ("cosine-1", "regret", ALL_TABLES, 1260, "does not hold"),
     ("cosine-1", "regret", ["linucb-intercept-r1-b1"], 50, "holds"),
     ("cosine-2", "regret", ["fixed-B40"], 900, "holds"),
-    ("cosine-2", "regret", ["fixed-B100"], 210, "does not hold"),
+    ("cosine-2", "regret", ["fixed-B100"], 210, "holds"),
     ("cosine-2", "regret", adaptive(40, 60), 210, "does not hold"),
     ("cosine-2", "regret", adaptive(40, 60), 190, "holds"),
-    ("cosine-3", "updates", ["fixed-B200"], 300, "does not hold"),
-    ("cosine-3", "seconds", ["fixed-B200"], 260, "does not hold"),
-    ("cosine-3", "seconds", ["fixed-B200"], 240, "holds"),
-    ("cosine-4", "regret", adaptive(100, 20), 145, "does not hold"),
+    ("cosine-3", "updates", ["fixed-B40"], 250, "does not hold"),
+    ("cosine-3", "updates", ["fixed-B40"], 249, "holds"),
+    ("cosine-3", "updates", ["fixed-B200"], 300, "holds"),
+    ("cosine-3", "seconds", adaptive(40, 20), 260, "does not hold"),
+    ("cosine-3", "seconds", adaptive(40, 20), 240, "holds"),
+    ("cosine-4", "regret", adaptive(40, 20), 225, "does not hold"),
+    ("cosine-4", "regret", adaptive(100, 20), 145, "holds"),
+    ("cosine-5", "regret", ["fixed-B40"], 190, "does not hold"),
+    ("cosine-intercept", "regret", ["linucb-intercept-r1-b1"], 110, "does not hold"),
+    ("cosine-intercept", "regret", ["linucb-intercept-r0.1-b1"], 10, "holds"),
     ("mushroom-1", "regret", ["neuralucb"], 1100, "does not hold"),
-    ("mushroom-2", "seconds", ["neuralucb"], 450, "does not hold"),
-    ("mushroom-2", "seconds", ["neuralucb"], 550, "holds"),
+    ("mushroom-2", "seconds", ["neuralucb"], 450, "not asked"),
     ("mushroom-3", "regret", ["fixed-B250"], 155, "does not hold"),
     ("mushroom-3", "regret", ["fixed-B250"], 10, "does not hold"),
-    ("mushroom-4", "regret", adaptive(250, 40), 125, "does not hold"),
-    ("mushroom-4", "regret", adaptive(250, 40), 117, "holds"),
+    ("mushroom-3", "regret", adaptive(250, 20, 40), 900, "holds"),
+    ("mushroom-4", "regret", adaptive(250, 30), 125, "does not hold"),
+    ("mushroom-4", "regret", adaptive(250, 30), 117, "holds"),
+    ("mushroom-4", "regret", adaptive(250, 40), 125, "holds"),
     ("mushroom-4", "regret", ALL_TABLES, 90, "does not hold"),
-    ("mushroom-5", "seconds", adaptive(250, 20), 300, "does not hold"),
-    ("mushroom-6", "regret", adaptive(40, 20), 132, "does not hold"),
+    ("mushroom-5", "seconds", adaptive(250, 30), 320, "does not hold"),
+    ("mushroom-5", "seconds", adaptive(250, 30), 305, "holds"),
+    ("mushroom-5", "seconds", adaptive(250, 30), 205, "holds"),
+    ("mushroom-5", "seconds", adaptive(250, 30), 195, "does not hold"),
+    ("mushroom-6", "regret", adaptive(40, 30), 132, "does not hold"),
+    ("mushroom-6", "regret", adaptive(40, 20), 132, "holds"),
     ("mushroom-7", "regret", ["fixed-B250"], 110, "does not hold"),
     ("mushroom-7", "regret", ["fixed-B40"], 110, "holds"),
     ("mushroom-8", "regret", adaptive(40, 30), 146, "does not hold"),
@@ -127,10 +159,15 @@ MOVED = [
     ("quadratic-2", "regret", ALL_TABLES, 90, "does not hold"),
     ("quadratic-3", "regret", adaptive(40, 25), 160, "does not hold"),
     ("quadratic-3", "regret", ALL_TABLES, 110, "does not hold"),
-    ("quadratic-4", "seconds", adaptive(40, 20), 95, "does not hold"),
+    ("quadratic-4", "seconds", adaptive(40, 20), 115, "does not hold"),
+    ("quadratic-4", "seconds", adaptive(40, 20), 110, "holds"),
+    ("quadratic-4", "seconds", adaptive(40, 20), 70, "does not hold"),
     ("quadratic-5", "regret", adaptive(200, 30), 115, "does not hold"),
     ("quadratic-5", "regret", adaptive(100, 20), 119, "does not hold"),
+    ("quadratic-5", "regret", ["fixed-B200"], 300, "holds"),
     ("quadratic-6", "regret", ["fixed-B40"], 160, "does not hold"),
+    ("quadratic-7", "regret", ["fixed-B200"], 112, "does not hold"),
+    ("quadratic-7", "regret", ["fixed-B100"], 150, "does not hold"),
     ("magic-1", "regret", ALL_TABLES, 130, "does not hold"),
     ("magic-1", "regret", ALL_TABLES, 95, "does not hold"),
     ("magic-2", "regret", ["fixed-B200"], 110, "does not hold"),
@@ -139,6 +176,9 @@ MOVED = [
     ("magic-4", "regret", adaptive(200, 70), 112, "does not hold"),
     ("magic-4", "seconds", adaptive(100, 50), 350, "does not hold"),
     ("magic-4", "seconds", adaptive(100, 50), 300, "holds"),
+    ("magic-5", "regret", ["fixed-B200"], 127, "does not hold"),
+    ("magic-6", "regret", ["neuralucb"], 770, "does not hold"),
+    ("magic-6", "regret", ["neuralucb"], 640, "holds"),
 ]
 
 
@@ -146,118 +186,86 @@ MOVED = [
 def test_each_claim_turns_at_its_threshold(claim, what, moved, to, verdict):
     problem = claim.rsplit("-", 1)[0]
 
-    def regret(c):
-        if c.id in moved and what == "regret":
-            return float(to)
-        return 115.0 if c.linear and problem == "magic" else as_the_paper_says(c)
+    def moving(quantity, plain):
+        return lambda c: to if c.id in moved and what == quantity else plain(c)
 
-    def seconds(c):
-        return float(to) if c.id in moved and what == "seconds" else times_as_the_paper_says(c)
-
-    def updates(c):
-        return to if c.id in moved and what == "updates" else updates_as_the_paper_says(c)
-
-    assert verdicts(field(regret, seconds, problem, updates_of=updates))[claim] == verdict
+    records = field(
+        moving("regret", as_the_paper_says(problem)),
+        moving("seconds", times_as_the_paper_says(problem)),
+        problem,
+        updates_of=moving("updates", updates_as_the_paper_says),
+    )
+    assert verdicts(records)[claim] == verdict
 
 
 @pytest.mark.parametrize("part", ["regret", "seconds", "updates"])
 def test_overall_needs_regret_time_and_versions_in_most_configurations(part):
     def spoiled(c, much):
-        return much if c.batched and c.batches != 40 else None
+        return much if c.batched and c.batches != 100 else None
 
     found = verdicts(
         field(
-            lambda c: (part == "regret" and spoiled(c, 900.0)) or as_the_paper_says(c),
-            lambda c: (part == "seconds" and spoiled(c, 1900.0)) or times_as_the_paper_says(c),
+            lambda c: (part == "regret" and spoiled(c, 900.0)) or as_the_paper_says("cosine")(c),
+            lambda c: (part == "seconds" and spoiled(c, 1900.0)) or times_as_the_paper_says("cosine")(c),
             updates_of=lambda c: (part == "updates" and spoiled(c, 1900)) or updates_as_the_paper_says(c),
         )
     )
     assert found["overall-1"] == "does not hold"
 
 
-def test_every_configuration_is_every_one_of_the_catalogue():
+def test_every_configuration_is_every_one_that_the_paper_names():
     """What was not run cannot be told, however well the others do."""
-    every = field(as_the_paper_says, times_as_the_paper_says, updates_of=updates_as_the_paper_says)
-    few = [r for r in every if r.configuration.kind in ("neuralucb", "fixed")]
+    few = [r for r in paper("cosine") if r.configuration.kind in ("neuralucb", "fixed")]
     assert verdicts(few)["cosine-2"] == verdicts(few)["cosine-3"] == "cannot be told"
     assert verdicts(few)["overall-1"] == "cannot be told"
-
-
-def test_wide_intervals_are_not_judged_by_their_middle():
-    wide = Bench(compare(runs([400, 900, 3000], kind="fixed", batches=40) + runs([100, 101, 99], kind="neuralucb"))[0])
-    over, under = (
-        wide.at_least(8, "regret", "fixed-B40", "neuralucb"),
-        wide.at_most(12, "regret", "fixed-B40", "neuralucb"),
-    )
-    assert 8 < over.estimate.value < 12
-    assert over.verdict == under.verdict == "cannot be told"
-    near = runs([80, 120, 100], kind="fixed", batches=40) + runs([100, 101, 99], kind="neuralucb")
-    assert Bench(compare(near)[0]).alike("fixed-B40", "neuralucb").verdict == "cannot be told"
-
-
-def test_the_ratio_of_mean_regrets_stands_beside_that_of_the_runs():
-    records = runs([30, 40, 50, 300], kind="fixed", batches=40) + runs([60, 60, 60, 60], kind="neuralucb")
-    check = Bench(compare(records)[0]).at_most(2, "regret", "fixed-B40", "neuralucb")
-    assert check.estimate.value == pytest.approx(1.086, abs=1e-3)
-    assert "ratio of the means 1.75" in check.note
-
-
-def test_what_cannot_be_at_so_few_rounds_is_not_asked():
-    records = runs([10, 20], kind="fixed", batches=40, rounds=300, updates=39)
-    records += runs([10, 20], kind="neuralucb", rounds=300, updates=299)
-    check = Bench(compare(records)[0]).at_least(8, "versions", "neuralucb", "fixed-B40")
-    assert (check.verdict, check.counts) == ("cannot be told", False)
-    assert "cannot be asked" in check.note
+    named = [r for r in paper("cosine") if r.configuration.linear or r.configuration.batches in (None, 40)]
+    assert verdicts(named)["cosine-2"] == verdicts(named)["cosine-3"] == "holds"
 
 
 @pytest.mark.parametrize("problem", PAPER)
 def test_one_run_tells_no_claim(problem):
-    one = [r for r in field(as_the_paper_says, times_as_the_paper_says, problem) if r.seed == 0]
-    assert set(verdicts(one).values()) == {"cannot be told"}
+    one = [r for r in paper(problem) if r.seed == 0]
+    assert set(verdicts(one).values()) <= {"cannot be told", "not asked"}
 
 
-def test_wide_intervals_tell_nothing():
-    records = runs([10, 500, 90], kind="neuralucb") + runs([400, 20, 100], kind="fixed", batches=40)
-    bench = Bench(compare(records)[0])
-    assert bench.beats("fixed-B40", "neuralucb").verdict == "cannot be told"
-    assert bench.at_most(2, "regret", "fixed-B40", "neuralucb").verdict == "cannot be told"
+def test_the_figure_is_no_claim():
+    judged = {j.claim.id: j for j in judge(compare(paper("mushroom")))}
+    assert judged["mushroom-2"].claim.kind == "figure"
+    assert judged["mushroom-2"].checks[0].estimate.value == pytest.approx(1000)
+    assert tally([judged["mushroom-1"], judged["mushroom-2"]]) == "of 1 claims 1 hold"
 
 
-def test_pairs_by_seed_tell_what_means_do_not():
-    regrets = [10.0, 500.0, 90.0, 1000.0]
-    records = runs([r - 2 for r in regrets], kind="fixed", batches=40) + runs(regrets, kind="neuralucb")
-    assert Bench(compare(records)[0]).beats("fixed-B40", "neuralucb").verdict == "holds"
+def test_verdicts_at_another_length_say_so():
+    short = [r for r in paper("cosine")]
+    for r in short:
+        r.data["asked"]["rounds"] = 1000
+    judged = {j.claim.id: j for j in judge(compare(short))}
+    assert mark(judged["cosine-5"]) == "✓ holds at T = 1000"
+    assert mark(judge(compare(paper("cosine")))[1]) == "✓ holds"
 
 
-@pytest.mark.parametrize(
-    ("factor", "verdict"), [(0.99, "holds"), (1.05, "holds"), (1.2, "does not hold"), (0.8, "does not hold")]
-)
-def test_alike_is_an_interval_within_ten_percent(factor, verdict):
-    base = [100.0, 200.0, 300.0]
-    records = runs([factor * r for r in base], kind="fixed", batches=40) + runs(base, kind="neuralucb")
-    assert Bench(compare(records)[0]).alike("fixed-B40", "neuralucb").verdict == verdict
+def test_time_and_versions_that_cannot_be_asked_count_nowhere():
+    """At T = 1000 a grid of 200 has 5 times fewer versions than NeuralUCB at most, and takes its time for them."""
+    slow = {"fixed-B40": 1500.0}
+    records = field(
+        as_the_paper_says("cosine"),
+        lambda c: slow.get(c.id) or times_as_the_paper_says("cosine")(c),
+        updates_of=updates_as_the_paper_says,
+    )
+    for r in records:
+        r.data["asked"]["rounds"] = 300  # a grid of 40 has 7.5 times fewer versions
+    third = next(j for j in judge(compare(records)) if j.claim.id == "cosine-3")
+    asked = {one.check.what: one.verdict for one in third.checks if "fixed B=40" in one.check.what}
+    assert list(asked.values()) == ["not asked", "not asked"]
+    assert all("cannot be asked" in one.note for one in third.checks if one.check.what in asked)
+    assert not any(one.check.what in asked for one in third.counted)
 
 
-def test_a_configuration_that_was_not_run_is_named():
-    check = Bench(compare(runs([1, 2], kind="neuralucb"))[0]).beats("neuralucb", "fixed-B40")
-    assert check.verdict == "cannot be told"
-    assert "fixed-B40" in check.note
-
-
-def test_the_same_runs_are_said_to_be_the_same():
-    records = runs([10, 20], kind="adaptive", batches=40, log_ratio=20.0)
-    records += runs([10, 20], kind="adaptive", batches=100, log_ratio=20.0)
-    check = Bench(compare(records)[0]).beats("adaptive-B100-logq20", "adaptive-B40-logq20")
-    assert "same decisions" in check.note
-    assert check.verdict == "does not hold"
-
-
-def test_times_are_compared_on_one_machine_only():
-    slow, fast = runs([1, 1, 1], kind="neuralucb"), runs([1, 1, 1], kind="fixed", batches=40)
-    for other in slow[1:]:
-        other.data["environment"]["machine"] = "another"
-    check = Bench(compare(slow + fast)[0]).at_least(1, "time", "neuralucb", "fixed-B40")
-    assert check.estimate.runs == 1
+def test_claims_are_plain_json():
+    described = [j.describe() for j in judge(compare(paper("cosine")))]
+    again = json.loads(json.dumps(described, allow_nan=False))
+    assert again[0].keys() >= {"id", "kind", "says", "verdict", "checks", "preset", "problem", "rounds", "rule"}
+    assert again[1]["checks"][0].keys() >= {"what", "needs", "value", "low", "high", "confidence", "runs", "verdict"}
 
 
 def test_the_best_pair_is_chosen_on_the_runs_and_the_fair_one_is_not():
@@ -282,45 +290,6 @@ def test_a_stop_in_the_middle_of_a_run_does_not_decide_which_pair_is_best():
     assert best.label == "LinUCB, best of 2"
 
 
-def test_a_policy_that_never_updated_has_one_version():
-    records = runs([10, 20], kind="adaptive", batches=40, log_ratio=20.0, updates=0)
-    records += runs([10, 20], kind="neuralucb", updates=59)
-    check = Bench(compare(records)[0]).at_least(8, "versions", "neuralucb", "adaptive-B40-logq20")
-    assert (check.estimate.value, check.verdict) == (pytest.approx(60), "holds")
-
-
 def test_linucb_alone_can_be_reported():
     linear = runs([5, 7], reading="raw", kind="linucb", ridge=0.1, beta=0.01)
     assert [(c.preset, list(c.series)) for c in compare(linear)] == [("paper", ["linucb-best"])]
-
-
-def check(verdict, counts=True):
-    return Check("", "", None, verdict, counts=counts)
-
-
-H, N, Q = "holds", "does not hold", "cannot be told"
-
-
-@pytest.mark.parametrize(
-    ("judge_all", "given", "verdict"),
-    [
-        (all_hold, [H, H], H),
-        (all_hold, [H, N, Q], N),
-        (all_hold, [H, Q], Q),
-        (all_hold, [], Q),
-        (most_hold, [H, H, N], H),
-        (most_hold, [H, N], N),
-        (most_hold, [H, Q, Q], Q),
-        (most_hold, [], Q),
-    ],
-)
-def test_how_checks_make_a_verdict(judge_all, given, verdict):
-    assert judge_all([check(v) for v in given]) == verdict
-    assert judge_all([*(check(v) for v in given), check(N, counts=False)]) == verdict
-
-
-def test_claims_are_plain_json():
-    described = [j.describe() for j in judge(compare(field(as_the_paper_says)))]
-    again = json.loads(json.dumps(described, allow_nan=False))
-    assert again[0].keys() >= {"id", "says", "verdict", "checks", "preset", "problem", "rounds", "rule"}
-    assert again[1]["checks"][0].keys() >= {"what", "needs", "value", "low", "high", "runs", "verdict"}

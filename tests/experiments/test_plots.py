@@ -27,6 +27,35 @@ def test_the_box_plot_is_the_papers():
     assert sorted(float(line.get_xdata()[0]) for line in means) == [14.5, 24.5]
 
 
+def test_whiskers_reach_from_the_least_to_the_most():
+    records = runs([10, 11, 12, 13, 14, 15, 90], problem="quadratic", kind="neuralucb")
+    lines = plots.box(compare(records)[0]).axes[0].lines
+    assert {float(x) for line in lines for x in line.get_xdata()} >= {10.0, 90.0}
+
+
+def test_few_runs_are_points_and_no_boxes():
+    axes = plots.box(comparison("quadratic", count=3)).axes[0]
+    assert not axes.patches
+    dots = [sorted(map(float, line.get_xdata())) for line in axes.lines if line.get_marker() != "None"]
+    assert dots == [[10, 11, 12], [20, 21, 22]]
+    assert not plots.box(comparison("quadratic", count=4)).axes[0].patches
+    assert plots.box(comparison("quadratic", count=5)).axes[0].patches
+
+
+def test_whiskers_of_the_frontier_are_the_intervals():
+    records = runs([10, 20, 60, 30, 40], problem="quadratic", kind="neuralucb")
+    axes = plots.frontier(compare(records)).axes[0]
+    whisker = axes.collections[0].get_segments()[0]
+    interval = mean([10.0, 20.0, 60.0, 30.0, 40.0])
+    assert whisker[:, 1].tolist() == pytest.approx([interval.low, interval.high])
+
+
+def test_a_whisker_that_reaches_below_0_leaves_the_panel():
+    records = runs([1, 90, 2, 80, 3], problem="quadratic", kind="neuralucb")
+    axes = plots.frontier(compare(records)).axes[0]
+    assert axes.collections[0].get_segments()[0][0, 1] < axes.get_ylim()[0]
+
+
 def test_a_regret_of_nothing_does_not_break_the_box_plot():
     records = runs([0, 1, 2], kind="neuralucb")
     assert plots.box(compare(records)[0]).axes[0].get_xscale() == "linear"
@@ -55,8 +84,10 @@ def test_the_band_is_the_interval_of_the_mean():
 
 def test_ticks_stand_at_the_updates_of_one_run():
     figure = plots.curves(comparison())
-    ticks = {tuple(line.get_xdata()) for line in figure.axes[1].lines}
+    ticks = {tuple(line.get_xdata()[::3]) for line in figure.axes[1].lines}
     assert ticks == {tuple(record(kind="neuralucb").updates)}
+    often = plots.curves(compare(runs([1, 2], kind="neuralucb", rounds=900, updates=899))[0])
+    assert [tuple(line.get_xdata()) for line in often.axes[1].lines] == [(1, 899)]
 
 
 def test_dots_stand_at_the_ends_of_batches():
@@ -70,6 +101,6 @@ def test_the_frontier_shows_every_series_even_one_that_never_updated():
     records += runs([10, 12], problem="quadratic", kind="fixed", batches=40)
     figure = plots.frontier(compare(records))
     assert len(figure.axes) == 2
-    shown = [float(axes.lines[0].get_xdata()[0]) for axes in figure.axes]
+    shown = [float(axes.lines[0].get_xdata()[0]) for axes in figure.axes[:2]]
     assert shown == [1.0, 4.0]
     assert np.isfinite(np.log(shown)).all()

@@ -15,14 +15,15 @@ import pytest
 from rarely import InvalidInput
 from rarely.core import native
 from rarely.experiments import records as records_module
-from rarely.experiments import runner as runner_module
 from rarely.experiments import store as store_module
 from rarely.experiments.catalogue import PROBLEMS, policy_of, world_of
 from rarely.experiments.config import PRESETS, Cell, Configuration, Problem, identity
 from rarely.experiments.queue import plan_cells
 from rarely.experiments.records import BrokenRecord, MixedRecords
-from rarely.experiments.runner import FolderBusy, LocalEngine, Result, _only_here, play_cell, reproduce
+from rarely.experiments.runner import LocalEngine, Result, play_cell, reproduce
 from rarely.experiments.store import Store
+from rarely.simulation import folder_lock
+from rarely.simulation.folder_lock import FolderBusy, only_here
 from rarely.simulation.play import play
 from rarely.worlds import Table, World
 
@@ -294,9 +295,9 @@ def test_half_a_record_is_never_seen(tmp_path, monkeypatch):
     assert Store(tmp_path).read() == []
 
 
-@pytest.mark.skipif(runner_module.fcntl is None, reason="Windows has no locks that end with their process")
+@pytest.mark.skipif(folder_lock.fcntl is None, reason="Windows has no locks that end with their process")
 def test_a_folder_has_one_writer(tmp_path):
-    with _only_here(tmp_path), pytest.raises(FolderBusy, match="another run"):
+    with only_here(tmp_path), pytest.raises(FolderBusy, match="another run"):
         reproduce(cells(runs=1), tmp_path, here)
 
 

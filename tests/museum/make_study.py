@@ -54,7 +54,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/trial.db"
         plain = LinTS(2, FixedGrid(40, 5), beta=0.5, seed=1)
-        network = BatchNeuralUCB(2, FixedGrid(40, 5), hidden=4, steps=10, ridge=0.1, beta=0.5, preset="paper", seed=3)
+        network = BatchNeuralUCB(
+            2, FixedGrid(40, 5), hidden=4, training=10, ridge=0.1, beta=0.5, preset="paper", seed=3
+        )
         rule = RewardRule("last", wait=12, default=0.5, least=0.0, most=1.0)
         stages = [Stage("burn-in", 6, burn_in=True), Stage("main", least=0.1, approval=True)]
         arms = ["a", "b", "c"]

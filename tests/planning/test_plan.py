@@ -239,9 +239,9 @@ def test_stages_are_told(made):
         assert parts[-1] == 1
 
 
-def test_a_written_plan_has_all_three_files(made, tmp_path):
+def test_a_written_plan_has_all_four_files(made, tmp_path):
     paths = write_plan(made, tmp_path / "new" / "plan")
-    assert [path.name for path in paths] == ["plan.json", "plan.svg", "plan.md"]
+    assert [path.name for path in paths] == ["plan.json", "plan.svg", "plan.md", "plan.html"]
     saved = json.loads(paths[0].read_text(encoding="utf-8"))
     assert {name: saved[name] for name in saved.keys() - {"format", "digest"}} == json.loads(
         json.dumps(made.describe())
@@ -252,6 +252,11 @@ def test_a_written_plan_has_all_three_files(made, tmp_path):
     assert made.headline() in page
     assert all(note in page for note in made.notes)
     assert page.count("\n| fixed | ") == page.count("\n| geometric | ") == page.count("\n| adaptive, log q = ") == 2
+    html = paths[3].read_text(encoding="utf-8")
+    assert not re.findall(r"""(?:src|href)=["'](?!#)|<script|@import""", html)
+    assert html.count("<svg") == 1
+    assert made.headline().split(":")[0] in html
+    assert html.index("one update more is worth") < html.index("<figure>")
 
 
 # --- the command
@@ -311,7 +316,7 @@ def test_the_command_plans_for_a_world(tmp_path):
         (["missing.csv", "--batches", "two"], "--batches must be whole numbers"),
         (["missing.csv", "--batches", "1,4"], "--batches must lie between 2 and 1999"),
         (["missing.csv", "--policy", "linear", "--hidden", "8"], "settings must be those of the linear policy"),
-        (["missing.csv", "--policy", "default", "--steps", "8"], "chooses steps itself"),
+        (["missing.csv", "--policy", "default", "--steps", "8"], "chooses its training itself"),
         (["missing.csv", "--ridge", "1e300"], "ridge must lie between 1e-12 and 1e12"),
         (["missing.csv", "--hidden", "7"], "hidden"),
         (["missing.csv", "--out", "log.csv/plan"], "log.csv is a file"),
@@ -336,7 +341,7 @@ def test_a_plan_that_is_stopped_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("rarely.cli.plan.plan", stopped)
     code, said = call("--world", "cosine", "--out", tmp_path / "plan")
     assert code == 130
-    assert "the plan is not finished" in said
+    assert "The plan is not finished" in said
     assert not (tmp_path / "plan").exists()
 
 

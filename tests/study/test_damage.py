@@ -220,3 +220,17 @@ def test_a_file_that_is_removed_is_no_study(path):
     shutil.move(path, path.with_suffix(".away"))
     with pytest.raises(InvalidStorage, match="does not exist"):
         Study.open(url(path))
+
+
+def test_postgresql_without_psycopg_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InvalidStorage, match=r"rarely\[postgres\]"):
+        Study.open("postgresql://nobody@127.0.0.1:1/none", "x")
+
+
+def test_a_server_that_cannot_be_reached_is_named_without_its_password(postgresql):
+    with pytest.raises(InvalidStorage, match="cannot be reached") as caught:
+        Study.open("postgresql://nobody:secret@127.0.0.1:1/none", "x")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(InvalidStorage, match="holds no studies"):
+        Study.open(postgresql.new_schema("empty"), "x")

@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import io
 import os
@@ -364,3 +365,65 @@ def test_the_original_telescope_is_read(original):
     assert table.labels[[0, -1]].tolist() == [0, 1]
     assert table.rows[0, :2].tolist() == [28.7967, 16.0021]
     assert DATASETS["magic"].count == 19020
+
+
+def test_the_original_shuttle_is_read(original):
+    table = original("shuttle")
+    assert table.rows.shape == (43500, 9)
+    assert table.rows[0].tolist() == [50, 21, 77, 0, 28, 0, 27, 48, 22]
+    assert table.labels[:3].tolist() == [1, 3, 0]
+
+
+def test_the_original_census_is_read_without_rows_of_unknown_occupation(original):
+    table = original("adult")
+    assert table.rows.shape == (30718, 14)
+    assert "?" not in table.classes
+    assert [table.classes[k] for k in table.labels[:3]] == ["Adm-clerical", "Exec-managerial", "Handlers-cleaners"]
+
+
+@pytest.mark.slow
+def test_every_tenth_row_of_the_original_forest_is_read(original):
+    table = original("covertype")
+    assert table.rows.shape == (58102, 54)
+    assert table.rows[0, :3].tolist() == [2596, 51, 3]
+
+
+# Packed, thinned, with rows of unknown class
+
+
+TREES = b"1,7,8\n2,3,4\n2,2,2\n1,5,5\n1,6,1\n"
+"""A class and two whole numbers, of which every second row is read."""
+
+
+def test_a_packed_file_is_found_verified_and_read(tmp_path, monkeypatch):
+    packed = replace(made_up(TREES, counts=(("1", 2), ("2", 1))), packed=True, every=2)
+    monkeypatch.setenv("RARELY_DATA", str(tmp_path))
+    place = put(tmp_path / "fungi" / "fungi.data.gz", gzip.compress(TREES))
+    assert located(replace(packed, packed=False)) is None
+    assert located(packed) == place
+    plain = packed.read(put(tmp_path / "plain" / "fungi.data", TREES))
+    assert packed.table() == plain
+    assert plain.rows.tolist() == [[7, 8], [2, 2], [6, 1]]
+    assert plain.labels.tolist() == [0, 1, 0]
+    put(place, gzip.compress(TREES)[:-9])
+    with pytest.raises(DataUnavailable, match="cannot be read"):
+        located(packed)
+    put(place, gzip.compress(TREES + b"1,1,1\n"))
+    with pytest.raises(DataUnavailable, match="not the original"):
+        located(packed)
+
+
+def test_a_packed_download_is_kept_packed(server, cache):
+    packed = made_up(urls=[server.url("fungi.data.gz", gzip.compress(MUSHROOM))])
+    kept = fetch(replace(packed, packed=True))
+    assert kept == cache / "fungi" / "fungi.data.gz"
+    assert gzip.decompress(kept.read_bytes()) == MUSHROOM
+    assert fetch(packed).read_bytes() == MUSHROOM
+
+
+def test_rows_of_unknown_class_are_left_out(tmp_path):
+    lines = b"a,1\nb,2\n?,5\nb,6\n"
+    own = made_up(lines, counts=(("a", 1), ("b", 2)))
+    table = replace(own, unknown="?").table(put(tmp_path / "fungi.data", lines))
+    assert table.rows.tolist() == [[1], [2], [6]]
+    assert table.classes == ("a", "b")

@@ -73,13 +73,18 @@ PLAYED = [(name, Paced(400, 20)) for name in GALLERY] + [(name, FixedGrid(400, 2
 
 @pytest.mark.parametrize(("name", "schedule"), PLAYED, ids=[f"{n}-{type(s).__name__}" for n, s in PLAYED])
 def test_the_default_policy_goes_on_exploring(name, schedule):
-    """It loses less than uniform play in every world, and less than half as much in the last quarter."""
-    world = GALLERY[name]
-    rounds = world.rounds(seed=21, count=400)
-    policy = BatchNeuralUCB(world.dim, schedule, hidden=50, context_scale=world.context_scale, seed=21)
-    lost, uniform = rounds.regrets(played(policy, rounds)), rounds.means.max(axis=1) - rounds.means.mean(axis=1)
+    """It loses less than uniform play, and less than half as much in the last quarter; no run is stuck."""
+    world, runs = GALLERY[name], []
+    # A run with fifteen clicks, or one that waits for a lucky try, says little alone.
+    for seed in range(21, 26 if name in ("rare-reward", "wheel") else 22):
+        rounds = world.rounds(seed=seed, count=400)
+        policy = BatchNeuralUCB(world.dim, schedule, hidden=50, context_scale=world.context_scale, seed=seed)
+        uniform = rounds.means.max(axis=1) - rounds.means.mean(axis=1)
+        runs.append((rounds.regrets(played(policy, rounds)), uniform))
+    lost, uniform = np.mean(runs, axis=0)
     assert lost.sum() < 0.8 * uniform.sum()
     assert lost[300:].sum() < 0.5 * uniform[300:].sum()
+    assert all(mine[300:].sum() < 0.8 * even[300:].sum() for mine, even in runs)
 
 
 def played(policy, rounds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from rarely.bench import deciding, kernel, linear, overheads, runs, stream, training, wide
+from rarely.bench import deciding, kernel, large_k, linear, overheads, runs, stream, training, wide
 from rarely.bench.measure import Benchmark
 from rarely.core.errors import InvalidInput
 
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     for benchmark in (
         *training.BENCHMARKS,
         *deciding.BENCHMARKS,
+        *large_k.BENCHMARKS,
         *linear.BENCHMARKS,
         *runs.BENCHMARKS,
         *overheads.BENCHMARKS,

@@ -17,7 +17,7 @@ from rarely.worlds import Cosine
 def _policy_at(rounds: int, hidden: int) -> BatchNeuralUCB:
     """A policy that has frozen so many rounds of cosine; how well it was trained matters to no time."""
     world = Cosine().rounds(seed=0, count=rounds)
-    policy = BatchNeuralUCB(10, FixedGrid(2 * rounds, 2), hidden=hidden, steps=5, covariance="dual", seed=0)
+    policy = BatchNeuralUCB(10, FixedGrid(2 * rounds, 2), hidden=hidden, training=5, covariance="dual", seed=0)
     decision = policy.select(world.contexts)
     policy.observe(decision, world.paid(decision.arm))
     policy.update()

@@ -16,12 +16,13 @@ from rarely.bench.measure import Benchmark, Figure, NotMeasured, Tell
 from rarely.bench.operations import training_pass
 from rarely.bench.yardstick import product_rate, seconds_of
 from rarely.core.policies import BatchNeuralUCB, NeuralUCB
-from rarely.core.policies.presets import PresetName
+from rarely.core.policies.presets import PresetName, Training
 from rarely.core.schedules import DeterminantTrigger, FixedGrid
 from rarely.simulation.provenance import PACKAGE
 from rarely.worlds import Cosine, Rounds
 
-PRINTED: dict[str, Any] = {"hidden": 200, "ridge": 0.01, "beta": 0.001, "steps": 200}
+STEPS = 200
+PRINTED: dict[str, Any] = {"hidden": 200, "ridge": 0.01, "beta": 0.001, "training": STEPS}
 """The paper's settings for cosine."""
 ONE_FILE = PACKAGE.parents[1] / "examples" / "one_file.py"
 PLAIN: tuple[PresetName, ...] = ("paper", "practical")
@@ -34,7 +35,7 @@ def one_file(tell: Tell, *, rounds: int = 2000, hidden: int = 200, path: Path = 
 
     def ours(preset: PresetName, play_on: PlayOn) -> float:
         schedule = DeterminantTrigger(horizon=rounds, batches=40, log_ratio=40.0)
-        runs = [BatchNeuralUCB(10, schedule, seed=0, preset=preset, **settings) for _ in range(3)]
+        runs = [BatchNeuralUCB(10, schedule, seed=0, preset=preset, covariance="exact", **settings) for _ in range(3)]
         return median(seconds_of(partial(play_on, policy, world, rounds)) for policy in runs)
 
     def progress(t: int, _: int) -> None:
@@ -42,7 +43,8 @@ def one_file(tell: Tell, *, rounds: int = 2000, hidden: int = 200, path: Path = 
             tell(f"one_file.py: round {t} of {rounds}")
 
     def theirs() -> None:
-        arguments = settings | {"scheme": "adaptive", "batches": 40, "log_q": 40.0, "progress": progress}
+        given = {name: value for name, value in settings.items() if name != "training"} | {"steps": STEPS}
+        arguments = given | {"scheme": "adaptive", "batches": 40, "log_q": 40.0, "progress": progress}
         plain.batch_neural_ucb(world.contexts, lambda s, arm: world.rewards[s, arm], **arguments)
 
     ways: dict[str, PlayOn] = {"a batch decided in one call": _play_batches, "one round at a time": _play_singly}
@@ -99,7 +101,7 @@ def _over_training(name: str, how: str, policy: BatchNeuralUCB, rounds: int, tel
 
     def done() -> int:
         passes = (training_pass(update.samples, policy.network.shapes) for update in policy.updates)
-        return int(PRINTED["steps"]) * sum(passes)
+        return STEPS * sum(passes)
 
     seconds = ideal = 0.0
     before = product_rate(np.float32)
@@ -154,7 +156,8 @@ def blocks(_: Tell, *, rounds: int = 2000, hidden: int = 200) -> list[Figure]:
 
     def fresh() -> BatchNeuralUCB:
         trigger = DeterminantTrigger(horizon=rounds, batches=200, log_ratio=40.0)
-        return BatchNeuralUCB(10, trigger, preset="code", step_size=0.01, seed=0, **PRINTED | {"hidden": hidden})
+        settings = PRINTED | {"hidden": hidden, "training": Training(STEPS, step_size=0.01)}
+        return BatchNeuralUCB(10, trigger, preset="code", seed=0, **settings)
 
     together, singly = fresh(), fresh()
     quick = seconds_of(lambda: _play_batches(together, world, rounds))

@@ -40,7 +40,9 @@ def chunks(rounds: int, arms: int, dim: int, seed: int = 0) -> Iterator[tuple[Ar
 def _primal(dim: int, schedule: Schedule, hidden: int, steps: int) -> BatchNeuralUCB:
     """Contexts come scaled, and no constant is appended: p is m(d + 1)."""
     scale = Affine.identity(dim)
-    return BatchNeuralUCB(dim, schedule, hidden=hidden, steps=steps, covariance="primal", context_scale=scale, seed=0)
+    return BatchNeuralUCB(
+        dim, schedule, hidden=hidden, training=steps, covariance="primal", context_scale=scale, seed=0
+    )
 
 
 class Streamed:

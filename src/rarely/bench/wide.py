@@ -23,7 +23,7 @@ def wide(tell: Tell, *, rounds: int, hidden: int, depth: int, batches: int, step
     means = np.sin(3 * contexts[:, :, 0])
     world = Rounds(contexts, means, means + rng.normal(0, 0.1, (rounds, 1)))
     schedule = FixedGrid(rounds, batches)
-    policy = BatchNeuralUCB(20, schedule, hidden=hidden, depth=depth, preset="paper", seed=0, steps=steps)
+    policy = BatchNeuralUCB(20, schedule, hidden=hidden, depth=depth, preset="paper", seed=0, training=steps)
     tell(f"p = {policy.network.parameters:,}")
     seconds = seconds_of(lambda: play(policy, world))
     return {

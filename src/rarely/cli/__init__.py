@@ -1,4 +1,4 @@
-"""The command line: reproduce · report · plan · study · serve · keys · data · bench · doctor.
+"""The command line: reproduce · report · compare · plan · study · serve · keys · data · bench · doctor.
 
 It is the only package that prints. What takes long to import (Matplotlib, the benchmarks) is imported by the command
 that needs it, after its first line.
@@ -12,6 +12,7 @@ import typer
 
 from rarely import __version__
 from rarely.cli.bench import bench_command
+from rarely.cli.compare import compare_command
 from rarely.cli.console import console
 from rarely.cli.data import data_command
 from rarely.cli.doctor import doctor_command
@@ -49,6 +50,7 @@ def main(
 # In the order of the help.
 app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
+app.command("compare")(compare_command)
 app.command("plan")(plan_command)
 app.add_typer(study_app, name="study")
 app.command("serve")(serve_command)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -15,7 +18,6 @@ from rich.markup import escape
 from rarely import build_info
 from rarely.core import native
 from rarely.core.errors import RarelyError
-from rarely.experiments.records import Refusal
 
 if TYPE_CHECKING:
     from rarely.doctor import Finding
@@ -24,11 +26,14 @@ INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""
 MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
 """The colours of what `doctor` finds."""
+SECONDS_BETWEEN_LINES = 10.0
+"""Where there is no terminal for a bar."""
 MOST_NAMED = 20
 """Refused files that a terminal names; the report has all."""
 
-console = Console(highlight=False, soft_wrap=True)
-error_console = Console(stderr=True, highlight=False, soft_wrap=True)
+# A terminal would break lines anywhere, so they are broken between words; in a pipe a line stays a line.
+console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+error_console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 Parameters = ParamSpec("Parameters")
 
@@ -42,7 +47,7 @@ def guarded_by(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[
             try:
                 command(*args, **kwargs)
             except (RarelyError, OSError) as error:
-                error_console.print(f"[red]error:[/red] {escape(str(error))}")
+                error_console.print(f"[red]error:[/red] {escape(_sentence(error))}")
                 raise typer.Exit(1) from None
             except KeyboardInterrupt:
                 error_console.print(stopped)
@@ -53,7 +58,34 @@ def guarded_by(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[
     return guard
 
 
-guarded = guarded_by("stopped; the same command goes on from what is on record")
+guarded = guarded_by("Interrupted. Finished runs are saved; run the same command to resume.")
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong, with the path that the system names."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
+
+
+@contextmanager
+def telling(line: Callable[[], str], seconds: float = SECONDS_BETWEEN_LINES) -> Iterator[None]:
+    """Print a line every ten seconds while the block lasts, where there is no terminal for a bar."""
+    over = threading.Event()
+
+    def tell() -> None:
+        while not over.wait(seconds):
+            console.print(line(), markup=False)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    if not console.is_terminal:
+        teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if teller.is_alive():
+            teller.join()
 
 
 def say_loops() -> None:
@@ -73,7 +105,7 @@ def say_loops() -> None:
         )
 
 
-def say_refused(refused: Sequence[Refusal], consequence: str) -> None:
+def say_refused(refused: Sequence[object], consequence: str) -> None:
     """How many files are refused, which, and why."""
     files = "1 file" if len(refused) == 1 else f"{len(refused)} files"
     error_console.print(f"[red]refused:[/red] {files} in records; {consequence}")

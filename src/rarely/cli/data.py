@@ -1,4 +1,4 @@
-"""`rarely data`: list, verify and fetch the UCI files."""
+"""`rarely data`: list, verify and fetch the original data files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from rarely.worlds.datasets import DATASETS, Dataset, fetch, located
 
 @guarded
 def data_command(
-    names: Annotated[list[str] | None, typer.Argument(help="mushroom, magic; both where none is named.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="mushroom, magic, shuttle, covertype, adult; all where none is named.")
+    ] = None,
     fetch_them: Annotated[bool, typer.Option("--fetch", help="Download what is not here.")] = False,
     path: Annotated[Path | None, typer.Option(help="Look here alone: a file, or the folder that holds it.")] = None,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from rarely.cli.console import console, guarded_by, say_loops, span
+from rarely.cli.console import console, guarded_by, say_loops, span, telling
 from rarely.core.errors import InvalidInput
 from rarely.experiments.problems import find_problem
 from rarely.logs.planning_log import Log
@@ -26,13 +25,16 @@ from rarely.planning.planner import MAX_ROUNDS, plan
 from rarely.planning.saved_plan import read_plan
 from rarely.planning.simulate import Maker, PolicyName
 from rarely.simulation.provenance import cores
+from rarely.simulation.writing import check_folder
 from rarely.worlds import World
 
-SECONDS_BETWEEN_LINES = 10.0
-"""Where there is no terminal for a bar."""
+UNFINISHED = "unfinished.jsonl"
+"""Simulated runs of a plan that is not finished."""
 
 
-@guarded_by("stopped; the plan is not finished, and the same command begins again")
+@guarded_by(
+    "Interrupted. The plan is not finished; the runs that are finished are saved, and the same command resumes."
+)
 def plan_command(
     log: Annotated[
         Path | None, typer.Argument(help="A CSV of past rounds whose first line names the columns; or --world.")
@@ -59,8 +61,8 @@ def plan_command(
     policy: Annotated[
         PolicyName,
         typer.Option(
-            help="The policy that is simulated: neural, a plain network; default, which tunes itself and takes longer; "
-            "linear."
+            help="The policy that is simulated: neural, a plain network; default, which tunes itself and takes "
+            "several times as long; linear."
         ),
     ] = "neural",
     hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units (neural 64, default 200).")] = None,
@@ -71,7 +73,9 @@ def plan_command(
     max_rounds: Annotated[int, typer.Option(min=1, help="Longer horizons are simulated so long.")] = MAX_ROUNDS,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder for plan.md, plan.svg and plan.json.")] = Path("plan"),
+    out: Annotated[Path, typer.Option(help="The folder for plan.html, plan.md, plan.svg and plan.json.")] = Path(
+        "plan"
+    ),
     show: Annotated[
         Path | None, typer.Option(help="Print the advice of a plan.json made before, if nobody changed it.")
     ] = None,
@@ -95,27 +99,30 @@ def plan_command(
         _show_plan(show)
         return
     say_loops()
-    _check_folder(out)
-    given = {"hidden": hidden, "steps": steps, "ridge": ridge}
+    check_folder(out)
+    given = {"hidden": hidden, "training": steps, "ridge": ridge}
     settings = {name: value for name, value in given.items() if value is not None}
     Maker(policy, settings)  # refused now rather than after a long file is read
     counts = None if batches is None else _whole_numbers("--batches", batches, 2, min(horizon, max_rounds) - 1)
     source = _source(log, world, arms, features, ignore, arm, reward, round_column)
     columns = (SpinnerColumn(), TextColumn("{task.description:<19}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        made = plan(
-            source,
-            horizon=horizon,
-            noise=noise,
-            policy=policy,
-            settings=settings,
-            batches=counts,
-            runs=runs,
-            max_rounds=max_rounds,
-            seed=seed,
-            jobs=jobs or cores(),
-            progress=_Stages(progress),
-        )
+        stages = _Stages(progress)
+        with telling(stages.line):
+            made = plan(
+                source,
+                horizon=horizon,
+                noise=noise,
+                policy=policy,
+                settings=settings,
+                batches=counts,
+                runs=runs,
+                max_rounds=max_rounds,
+                seed=seed,
+                jobs=jobs or cores(),
+                progress=stages,
+                resume=out / UNFINISHED,
+            )
     from rarely.planning.report import write_plan
 
     paths = write_plan(made, out)
@@ -172,29 +179,26 @@ def _whole_numbers(name: str, given: str, least: int, most: int) -> list[int]:
     return numbers
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder that cannot be written to, before what is to be written there takes its time."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise InvalidInput(f"--out names a folder; {there if there != folder.absolute() else folder} is a file.")
-    if not os.access(there, os.W_OK):
-        raise InvalidInput(f"--out must name a folder that can be written to; {there} cannot.")
-
-
 class _Stages:
-    """A bar for each stage of a plan on a terminal; elsewhere a line now and then."""
+    """A bar for each stage of a plan on a terminal; elsewhere a line for each that ends, and every ten seconds."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress, self.bars = progress, dict[str, TaskID]()
-        self.start = self.said = 0.0
+        self.stage, self.done, self.of, self.start = "reading", 0, 0, time.perf_counter()
 
     def __call__(self, stage: str, done: int, of: int) -> None:
         if stage not in self.bars:
             self.bars[stage] = self.progress.add_task(stage)
-            self.start = self.said = time.perf_counter()
+            self.start = time.perf_counter()
+        self.stage, self.done, self.of = stage, done, of
         self.progress.update(self.bars[stage], completed=done, total=of)
-        now = time.perf_counter()
-        if not console.is_terminal and (done == of or (done > 0 and now - self.said > SECONDS_BETWEEN_LINES)):
-            self.said = now
-            left = f", about {span((now - self.start) * (of - done) / done)} left" if done < of else ""
-            console.print(f"{stage}: {100 * done // of} %{left}")
+        if not console.is_terminal and done == of:
+            console.print(self.line())
+
+    def line(self) -> str:
+        """How far the present stage is."""
+        if not self.of:
+            return self.stage
+        taken = time.perf_counter() - self.start
+        left = f", about {span(taken * (self.of - self.done) / self.done)} left" if 0 < self.done < self.of else ""
+        return f"{self.stage}: {100 * self.done // self.of} %{left}"

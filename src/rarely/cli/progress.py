@@ -24,8 +24,8 @@ from rarely.experiments.config import Cell
 from rarely.experiments.pace import Pace, cost
 from rarely.experiments.runner import Engine, Result, reproduce
 
-FIRST_LINE, LAST_WAIT = 3.0, 60.0
-"""Seconds to the first line about the cells of `reproduce`; then twice as many each time, up to a minute."""
+FIRST_LINE, LAST_WAIT = 3.0, 10.0
+"""Seconds to the first line about the cells of `reproduce`; then twice as many each time, up to ten."""
 
 
 def play(cells: Sequence[Cell], out: Path, engine: Engine, jobs: int | None, replace: bool) -> list[Result]:
@@ -65,7 +65,7 @@ class _TimeLeft(ProgressColumn):
 
 
 class _Shown:
-    """A bar for each problem on a terminal; elsewhere a line, soon and then ever more rarely."""
+    """A bar for each problem on a terminal; elsewhere a line, soon and then every ten seconds."""
 
     def __init__(self, progress: Progress, cells: Sequence[Cell], jobs: int | None, left: _TimeLeft) -> None:
         self.progress, self.jobs, self.left = progress, jobs, left

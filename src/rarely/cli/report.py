@@ -14,9 +14,13 @@ from rich.progress import (
     TextColumn,
 )
 
-from rarely.cli.console import console, guarded, say_refused
+from rarely.cli.compare import make_leaderboard
+from rarely.cli.console import console, guarded, say_refused, telling
+from rarely.core.errors import InvalidInput
 from rarely.experiments.report.claims import PRINTED_ROUNDS
 from rarely.experiments.report.tables import tally
+from rarely.experiments.store import SUFFIX
+from rarely.simulation.writing import check_folder
 
 if TYPE_CHECKING:
     from rarely.experiments.report.writer import Report
@@ -24,8 +28,16 @@ if TYPE_CHECKING:
 
 @guarded
 def report_command(
-    folder: Annotated[Path, typer.Argument(help="A folder that reproduce wrote.")] = Path("out"),
+    folder: Annotated[
+        Path, typer.Argument(help="A folder that reproduce or compare wrote, or published records, .json.gz.")
+    ] = Path("out"),
     markdown: Annotated[Path | None, typer.Option(help="Also write claims and tables to this file.")] = None,
+    publish: Annotated[
+        Path | None, typer.Option(help="Also write the records to this file, in a compact form with digests.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for the report of a file of records; by default one beside it.")
+    ] = None,
 ) -> None:
     """Draw figures, judge claims and write the report again, from the records alone.
 
@@ -35,31 +47,53 @@ def report_command(
 
     - `rarely report out`
     - `rarely report out --markdown results.md` — the claims and tables as Markdown too
+    - `rarely report out --publish records.json.gz` — all records in one file of a few MB
+    - `rarely report records.json.gz --out published` — the report from that file
     """
-    written = make_report(folder)
+    from rarely.comparison.store import is_comparison
+
+    if is_comparison(folder):
+        if make_leaderboard(folder, markdown):
+            raise typer.Exit(1)
+        return
+    published = folder if folder.name.endswith(SUFFIX) else None
+    if published is None and out is not None:
+        raise InvalidInput("--out is for a file of published records; the report of a folder is written into it.")
+    if published is not None:
+        folder = out or published.with_name(published.name.removesuffix(SUFFIX))
+        check_folder(folder)
+    written = make_report(folder, published, publish)
     if markdown is not None:
         from rarely.experiments.report.writer import write_markdown
 
-        write_markdown(folder, markdown)
+        write_markdown(folder, markdown, published)
+    if publish is not None:
+        console.print(f"records: {escape(str(publish))}, {publish.stat().st_size / 1e6:.2f} MB")
     if written.refused:
         raise typer.Exit(1)
 
 
-def make_report(out: Path) -> Report:
-    """Write the report of a folder, and say what it has found."""
-    console.print(f"making the report of {escape(str(out))}")
+def make_report(out: Path, published: Path | None = None, publish_to: Path | None = None) -> Report:
+    """Write the report of a folder, or of published records into one, and say what it has found."""
+    console.print(f"making the report of {escape(str(published or out))}")
     from rarely.experiments.report.writer import write_report
 
     columns = (TextColumn("figures     "), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    state = "reading records"
+    with (
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+        telling(lambda: state),
+    ):
         bar = progress.add_task("figures")
 
         def drawn(done: int, of: int) -> None:
+            nonlocal state
+            state = f"{done} of {of} figures"
             if done == 1 and not console.is_terminal:
                 console.print(f"drawing {of} figures")
             progress.update(bar, completed=done, total=of)
 
-        written = write_report(out, drawn)
+        written = write_report(out, drawn, published, publish_to)
     path, judged = written.path, written.judged
     if written.refused:
         say_refused(written.refused, "the report leaves them out and says so")

@@ -14,12 +14,13 @@ from rarely.cli.progress import play
 from rarely.cli.report import make_report
 from rarely.core.errors import InvalidInput, check_choice
 from rarely.core.policies.presets import PresetName
-from rarely.experiments.catalogue import PAPER, configurations
+from rarely.experiments.catalogue import GROWTH, PAPER, configurations
 from rarely.experiments.config import PRESETS, Problem
-from rarely.experiments.problems import find_problem
+from rarely.experiments.problems import doubts_about, find_problem
 from rarely.experiments.queue import plan_cells
 from rarely.experiments.runner import Engine, LocalEngine
 from rarely.simulation.provenance import cores
+from rarely.simulation.writing import check_folder
 from rarely.worlds import Table
 from rarely.worlds.datasets import Dataset, located
 
@@ -30,7 +31,8 @@ def reproduce_command(
         list[str] | None,
         typer.Argument(
             help="cosine, quadratic, mushroom, magic (all four where none is named); second readings cosine-sd, "
-            "quadratic-sd, magic-m400; a table of your own as file.csv, or sklearn:digits."
+            "quadratic-sd, magic-m400; growth, one problem at five lengths; a table of your own as file.csv, or "
+            "sklearn:digits."
         ),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 10,
@@ -48,6 +50,9 @@ def reproduce_command(
     engine: Annotated[Literal["local", "ray"], typer.Option(help="Where runs are played.")] = "local",
     address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
     label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A column of a CSV to leave out, by name or number; may be repeated.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="The folder that holds the UCI files.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")] = False,
     out: Annotated[Path, typer.Option(help="The folder for records, figures and the report.")] = Path("out"),
@@ -61,14 +66,17 @@ def reproduce_command(
     - `rarely reproduce` — everything: four problems, 10 runs, all presets; hours
     - `rarely reproduce cosine --runs 3 --rounds 1000 --preset practical` — a quick look
     - `rarely reproduce magic --only 'adaptive-*' --only neuralucb --out magic` — some configurations
-    - `rarely reproduce patients.csv --label outcome --rounds 500` — a table of your own, as a bandit
+    - `rarely reproduce patients.csv --label outcome --ignore id --rounds 500` — a table of your own, as a bandit
     - `rarely reproduce --engine ray --address auto` — on a Ray cluster
     """
     if address is not None and engine != "ray":
         raise InvalidInput("--address is for --engine ray; the local engine has none.")
-    if label is not None and not any(name.endswith(".csv") for name in problems or ()):
-        raise InvalidInput("--label is for a table of your own; name a file.csv.")
-    wanted = [find_problem(name, label) for name in dict.fromkeys(problems or PAPER)]
+    for option, given in (("--label", label), ("--ignore", ignore)):
+        if given is not None and not any(name.endswith(".csv") for name in problems or ()):
+            raise InvalidInput(f"{option} is for a table of your own; name a file.csv.")
+    check_folder(out)
+    asked = [name for given in problems or PAPER for name in (GROWTH if given == "growth" else (given,))]
+    wanted = [find_problem(name, label, tuple(ignore or ())) for name in dict.fromkeys(asked)]
     if data is not None:
         for problem in wanted:
             if isinstance(problem.source, Dataset):
@@ -103,11 +111,13 @@ def _introduce(problem: Problem, rounds: int) -> None:
         rows, columns = problem.source.rows.shape
         classes = ", ".join(problem.source.classes)
         played = min(rounds, rows)
-        fewer = f"; {played} rounds, for each row is played once" if played < rounds else ""
+        fewer = f"; {played} rounds, because each row is played once" if played < rounds else ""
         console.print(
             f"{problem.name}: {rows} rows of {columns} columns (text coded as numbers in sorted order), "
             f"{len(problem.source.classes)} classes to choose between: {escape(classes)}{fewer}"
         )
+        for doubt in doubts_about(problem.source):
+            error_console.print(f"[yellow]warning:[/yellow] {escape(f'{problem.name}: {doubt}')}")
 
 
 def _engine(name: str, jobs: int | None, address: str | None) -> Engine:

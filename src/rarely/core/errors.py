@@ -30,6 +30,14 @@ class UnknownRound(InvalidInput):
     """A reward for a round that was never decided."""
 
 
+class DroppedRound(UnknownRound):
+    """A reward for a round that was dropped, because nothing that it could change is learned from any more."""
+
+
+class HistoryDropped(RarelyError, RuntimeError):
+    """Something that needs rounds which were dropped."""
+
+
 class ConflictingReward(InvalidInput):
     """A second, different reward for one round."""
 
@@ -104,6 +112,14 @@ class ScheduleWarning(UserWarning):
 
 class NothingToLearnWarning(UserWarning):
     """Announces an update that was due and was skipped, because no reward came since the last one."""
+
+
+class ForgettingWarning(UserWarning):
+    """Announces that `history_limit` is reached, and that rounds are dropped which would have been learned from."""
+
+
+class ApproximationWarning(UserWarning):
+    """Announces that Z is approximated from now on, because an exact one would be slower than `latency` allows."""
 
 
 class ContextsWarning(UserWarning):

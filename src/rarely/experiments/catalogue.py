@@ -10,7 +10,7 @@ import numpy as np
 
 from rarely.core.policies import BatchNeuralUCB, LinUCB, NeuralUCB
 from rarely.core.policies.base import Policy
-from rarely.core.policies.presets import PresetName
+from rarely.core.policies.presets import PresetName, Training
 from rarely.core.schedules import DeterminantTrigger, FixedGrid
 from rarely.experiments.config import Cell, Configuration, Kind, Problem
 from rarely.worlds import DATASETS, Cosine, Quadratic, World
@@ -38,6 +38,8 @@ _QUADRATIC: dict[str, Any] = {
     "log_ratios": (20, 25, 30),
     "base": "quadratic",
 }
+_LENGTHS = (500, 1000, 2000, 4000, 8000)
+_GROWTH: dict[str, Any] = {"batches": (8, 16, 32, 64, 128, 256), "log_ratios": (15, 30, 60, 120, 240), "base": ""}
 _MAGIC: dict[str, Any] = {"log_ratios": (50, 60, 70), "base": "magic"}
 PROBLEMS = {
     problem.name: problem
@@ -50,14 +52,23 @@ PROBLEMS = {
         Problem("cosine-sd", Cosine(noise=DEVIATION_READING), **_COSINE),
         Problem("quadratic-sd", Quadratic(noise=DEVIATION_READING), **_QUADRATIC),
         Problem("magic-m400", DATASETS["magic"], hidden=400, **_MAGIC),
+        # One problem at five lengths: how the B that each scheme needs grows with T.
+        *(Problem(f"quadratic-T{length}", Quadratic(), **(_QUADRATIC | _GROWTH), rounds=length) for length in _LENGTHS),
     )
 }
 PAPER = ("cosine", "quadratic", "mushroom", "magic")
-"""The paper's four problems; the others are second readings of them."""
+"""The paper's four problems; the others are second readings of them, and one problem at five lengths."""
+SECOND_READINGS = ("cosine-sd", "quadratic-sd", "magic-m400")
+GROWTH = tuple(f"quadratic-T{length}" for length in _LENGTHS)
 
 
 def configurations(problem: Problem) -> Iterator[Configuration]:
-    """The paper's comparison on a problem."""
+    """The paper's comparison on a problem; of one length of several, schedules alone."""
+    if problem.rounds is not None:
+        yield from (Configuration("fixed", batches=b) for b in problem.batches)
+        # The number of versions is what is asked for: there is no budget.
+        yield from (Configuration("adaptive", batches=problem.rounds, log_ratio=q) for q in problem.log_ratios)
+        return
     kinds: tuple[Kind, ...] = ("linucb", "linucb-intercept")
     for kind, (ridge, beta) in itertools.product(kinds, itertools.product(GRID, GRID)):
         yield Configuration(kind, ridge=ridge, beta=beta)
@@ -88,10 +99,10 @@ def policy_of(cell: Cell, world: World) -> Policy:
         "hidden": problem.hidden,
         "ridge": problem.ridge,
         "beta": float(np.sqrt(problem.ridge * problem.beta)) if code else problem.beta,
-        "steps": problem.steps,
-        "step_size": problem.step_size if code else None,
+        "training": Training(problem.steps, problem.step_size if code else None),
         "preset": cell.reading,
         "context_scale": world.context_scale,
+        "covariance": "exact",  # results must not depend on the speed of a machine
         "seed": cell.seed,
     }
     if configuration.batches is None:

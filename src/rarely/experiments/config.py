@@ -82,6 +82,8 @@ class Problem:
     """The problem of the paper that this one is or varies: what is claimed of that one is checked on it."""
     steps: int = 200
     """J"""
+    rounds: int | None = None
+    """T, where it is the problem's own; None: as asked for."""
 
     @property
     def horizon(self) -> int | None:
@@ -119,7 +121,8 @@ class Cell:
 
     def describe(self, world: World) -> dict[str, Any]:
         """Everything but the code that its result depends on, as JSON."""
-        others = ("source", "batches", "log_ratios")  # the world tells the source; B and log q are the configuration's
+        # The world tells the source; B and log q are the configuration's, and T stands below.
+        others = ("source", "batches", "log_ratios", "rounds")
         problem = {name: value for name, value in vars(self.problem).items() if name not in others}
         return {
             "problem": problem,

@@ -38,6 +38,9 @@ def work(cell: Cell) -> Work:
     if configuration.linear:
         return Work(deciding, 0.0)
     updates = min(configuration.batches or rounds, rounds)
+    if configuration.log_ratio is not None and updates == rounds:
+        # Without a budget log q decides: log det Z grows by about 2000 in such runs.
+        updates = min(rounds, round(2000 / configuration.log_ratio))
     if cell.reading == "code":
         return Work(2 * deciding, updates * problem.steps * 6e-5)
     width = 10 if isinstance(problem.source, World) else 40

@@ -11,13 +11,17 @@ import numpy as np
 from rarely.core.errors import InvalidInput, RarelyError
 from rarely.experiments.catalogue import PROBLEMS
 from rarely.experiments.config import Problem
-from rarely.logs.csv_lines import MISSING
+from rarely.logs.csv_lines import MISSING, finite_number, read_lines
 from rarely.worlds import Table
 
 MOST_CLASSES = 100
+WORDS = {"none", "na", "n/a", "null"}
+"""Words for a value that is not known, which may as well be the name of a class."""
+MANY_NUMBERS = 20
+"""More whole numbers than this are rather a quantity than classes."""
 
 
-def find_problem(name: str, label: str | None = None) -> Problem:
+def find_problem(name: str, label: str | None = None, ignore: tuple[str, ...] = ()) -> Problem:
     """A problem by name: the paper's, a CSV file, or `sklearn:digits` and its like.
 
     >>> find_problem("magic-m400").hidden
@@ -28,20 +32,42 @@ def find_problem(name: str, label: str | None = None) -> Problem:
     if name.startswith("sklearn:"):
         return Problem(name.replace(":", "-"), _sklearn(name.removeprefix("sklearn:")))
     if name.endswith(".csv"):
-        return Problem(Path(name).stem, _csv(name, label))
+        return Problem(Path(name).stem, _csv(name, label, ignore))
     raise InvalidInput(
         f"no problem is called {name!r}; there are {', '.join(PROBLEMS)}, any file.csv, and sklearn:NAME for a dataset "
         "that comes with scikit-learn."
     )
 
 
+def doubts_about(table: Table) -> list[str]:
+    """What looks like a mistake about the classes of a table.
+
+    >>> doubts_about(Table.of([[1.0], [2.0], [3.0]], ["none", "some", "none"]))
+    ["'none' is taken for a class; if it stands for an unknown class, drop its rows."]
+    """
+    doubts = []
+    if words := [name for name in table.classes if name.lower() in WORDS]:
+        doubts.append(f"{words[0]!r} is taken for a class; if it stands for an unknown class, drop its rows.")
+    numbers = [finite_number(name) for name in table.classes]
+    known = [number for number in numbers if number is not None]
+    if len(known) == len(numbers):
+        fraction = next((name for name, value in zip(table.classes, known, strict=True) if value % 1), None)
+        if fraction is not None or len(known) > MANY_NUMBERS:
+            example = fraction or table.classes[0]
+            doubts.append(
+                f"the classes are {len(known)} numbers, such as {example}, and each is an arm of its own; if they "
+                "are a quantity, name another column with --label."
+            )
+    return doubts
+
+
 @cache
-def _csv(path: str, label: str | None) -> Table:
-    try:
-        table = Table.from_csv(path, int(label) if label is not None and label.lstrip("-").isdigit() else label)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from error
-    if gaps := [name for name in table.classes if name.lower() in MISSING]:
+def _csv(path: str, label: str | None, ignore: tuple[str, ...] = ()) -> Table:
+    lines = (line for _, line in read_lines(path, InvalidInput))
+    first = next(lines, [])
+    columns = [_column(name, first) for name in ignore]
+    table = Table.from_csv(path, None if label is None else _column(label, first), ignore=columns)
+    if gaps := [name for name in table.classes if name.lower() in MISSING - WORDS]:
         raise InvalidInput(f"{path}: some rows have {gaps[0]!r} for their class; drop them, or name the class.")
     if len(table.classes) > MOST_CLASSES:
         raise InvalidInput(
@@ -49,6 +75,11 @@ def _csv(path: str, label: str | None) -> Table:
             "played. Is it the right column? --label names another."
         )
     return table
+
+
+def _column(given: str, first: list[str]) -> str | int:
+    """A column as it is named on the command line: a name of the first line comes before a number."""
+    return int(given) if given not in first and given.lstrip("-").isdigit() else given
 
 
 @cache

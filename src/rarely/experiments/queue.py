@@ -32,6 +32,7 @@ def plan_cells(
         for configuration in configurations(problem):
             if any(fnmatchcase(configuration.id, pattern) for pattern in patterns):
                 reading = problem.view(preset) if configuration.linear else preset
-                cell = Cell(problem, reading, configuration, seed, min(rounds, problem.horizon or rounds))
+                count = problem.rounds or min(rounds, problem.horizon or rounds)
+                cell = Cell(problem, reading, configuration, seed, count)
                 cells.setdefault(cell.id, cell)
     return sorted(cells.values(), key=lambda cell: (cell.seed, -cost(cell)))

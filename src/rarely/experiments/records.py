@@ -6,6 +6,8 @@ Records of version 0.1 (format 1) have no digest: they are checked for values th
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +27,8 @@ from rarely.simulation.sealed_json import DIGEST
 FORMAT = 2
 WITHOUT_DIGEST = 1
 """The format of version 0.1."""
+POINTS, LOG_DET_POINTS = 40, 60
+"""Of curves, and of log det Z, that figures show."""
 CAUSES = {"fixed": "grid", "adaptive": "determinant"}
 
 
@@ -99,6 +103,19 @@ class Record:
         """Pseudo-regret so far after each round, (T,)."""
         return np.array(self.data["curve"], np.float64)
 
+    @cached_property
+    def curve_points(self) -> tuple[Array, Array]:
+        """Rounds, about POINTS of them, and the pseudo-regret so far at each: as much as a figure shows."""
+        at = np.unique(np.linspace(1, self.rounds, POINTS).astype(int))
+        kept = self.data.get("curve_points")
+        return at, np.array(kept, np.float64) if kept is not None else self.curve[at - 1]
+
+    @cached_property
+    def curve_digest(self) -> str:
+        """A hash of the whole curve: runs with the same one chose alike."""
+        known = self.data.get("curve_digest")
+        return known or hashlib.sha256(json.dumps(self.data["curve"]).encode()).hexdigest()[:16]
+
     @property
     def updates(self) -> list[int]:
         """The rounds after which a new version came into use."""
@@ -120,9 +137,20 @@ class Record:
         return np.array(self.data["log_det"], np.float64)
 
     @property
+    def log_det_points(self) -> Array:
+        """The same, at most every so many rounds, and at the end."""
+        every = self.log_dets
+        return np.concatenate([every[:-1][:: max(1, len(every) // LOG_DET_POINTS)], every[-1:]])
+
+    @property
     def machine(self) -> str:
         """Where it was played."""
         return str(self.data["environment"]["machine"])
+
+    @property
+    def form(self) -> str:
+        """Which loops decided and trained; empty in records of version 0.1 that do not say."""
+        return str(self.data["environment"].get("form", ""))
 
     @property
     def has_digest(self) -> bool:

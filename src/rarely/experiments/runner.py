@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from loky.process_executor import BrokenProcessPool
 
-from rarely.core.errors import RarelyError
 from rarely.experiments.catalogue import policy_of, world_of
 from rarely.experiments.config import Cell
 from rarely.experiments.pace import measured_first
 from rarely.experiments.records import Record, Refusal, make_record
 from rarely.experiments.store import Store
+from rarely.simulation.folder_lock import only_here
 from rarely.simulation.parallel import side_by_side
 from rarely.simulation.play import play
 from rarely.simulation.provenance import code_fingerprint, reset_peak_memory
+from rarely.simulation.writing import make_folder
 from rarely.worlds import Rounds, World
-
-try:
-    import fcntl
-except ModuleNotFoundError:
-    fcntl = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -46,10 +41,6 @@ class Engine(Protocol):
 
     def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
         """Results as they come, in any order."""
-
-
-class FolderBusy(RarelyError):
-    """Another process is writing to the folder."""
 
 
 def play_cell(cell: Cell) -> Result:
@@ -117,9 +108,9 @@ def reproduce(
     `refused` hears of files that are no record, or a changed one, `started` which cells are to be played, `finished`
     what came of each. One cell of every kind comes first, so that it is soon known how long all of them take.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     store, failures = Store(out), []
-    with _only_here(out):
+    with only_here(out):
         todo = measured_first(store.missing(cells, replace=replace, refused=refused))
         started(todo)
         for result in map(_of_this_code, engine(todo)):
@@ -136,17 +127,3 @@ def _of_this_code(result: Result) -> Result:
     if result.record is None or result.record.data["code"] == code_fingerprint():
         return result
     return Result(result.id, None, "it was played by another version of the code; install the same everywhere")
-
-
-@contextmanager
-def _only_here(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which ends with this process however it ends."""
-    if fcntl is None:  # Windows: two runs in one folder would repeat work, and spoil nothing
-        yield
-        return
-    with open(folder / ".lock", "wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise FolderBusy(f"another run is writing to {folder}; wait for it, or use another --out.") from error
-        yield

@@ -23,6 +23,7 @@ from rarely.experiments.records import FORMAT, WITHOUT_DIGEST, BrokenRecord, Mix
 from rarely.simulation.json_object import JsonObject
 from rarely.simulation.provenance import code_fingerprint
 from rarely.simulation.sealed_json import DIGEST, Malformed, check_digest, read_json, reason_of, sealed
+from rarely.simulation.writing import writing
 
 SUFFIX = ".json.gz"
 PART = ".part"
@@ -55,16 +56,17 @@ class Store:
         """Keep a record with its digest, whole or not at all."""
         path = self.path(record.id)
         text = json.dumps(sealed(record.data | {"format": FORMAT}), separators=(",", ":"))
-        path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}{PART}")
-        try:
-            with open(part, "wb") as file:
-                file.write(gzip.compress(text.encode(), mtime=0))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)  # there only if Ctrl-C came, or the disk is full
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with open(part, "wb") as file:
+                    file.write(gzip.compress(text.encode(), mtime=0))
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(part, path)
+            finally:
+                part.unlink(missing_ok=True)  # there only if Ctrl-C came, or the disk is full
 
     def examine(self) -> Found:
         """All records in the order of their names, and the files that are refused; the records must belong together."""

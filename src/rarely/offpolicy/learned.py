@@ -44,7 +44,7 @@ def rounds_learned_from(policy: Policy, log: DecisionLog, places: IntArray) -> i
     if not updates or isinstance(policy, Uniform):  # Uniform decides the same whatever it has seen.
         return 0
     last, history = max(updates), policy.history
-    rows = np.flatnonzero(~np.isnan(history.rewards[: history.logged + last]))
+    rows = np.flatnonzero(~np.isnan(history.rewards) & (history.rows < history.logged + last))
     contexts = log.contexts[places, log.arms[places]]
     numbered = _by_number(policy, log, places, contexts, last)
     codes, theirs = _codes(contexts, log.rewards[places], history.contexts[rows], history.rewards[rows])
@@ -54,17 +54,21 @@ def rounds_learned_from(policy: Policy, log: DecisionLog, places: IntArray) -> i
 def _by_number(policy: Policy, log: DecisionLog, places: IntArray, contexts: Array, last: int) -> BoolArray:
     history, numbers = policy.history, log.rounds[places]
     shared = (numbers >= 1) & (numbers <= last)
-    rows = numbers[shared] + (history.logged - 1)
+    found = np.zeros(len(places), np.bool_)
+    rows, kept = history.find(numbers[shared])
+    rows, here = rows[kept], places[shared][kept]
     told = ~np.isnan(history.rewards[rows])
     same = (
-        np.array_equal(history.rewards[rows][told], log.rewards[places][shared][told])
-        and np.array_equal(history.arms[rows], log.arms[places][shared])
-        and np.array_equal(history.versions[rows], log.versions[places][shared])
-        and np.array_equal(history.contexts[rows], contexts[shared])
+        np.array_equal(history.rewards[rows][told], log.rewards[here][told])
+        and np.array_equal(history.arms[rows], log.arms[here])
+        and np.array_equal(history.versions[rows], log.versions[here])
+        and np.array_equal(history.contexts[rows], contexts[shared][kept])
     )
-    found = np.zeros(len(places), np.bool_)
-    if same:
-        found[shared] = told
+    if same and (kept.any() or not len(kept)):
+        # Of a round that was dropped nothing is left to compare; it was learned from if it had a reward.
+        learned = np.ones(len(kept), np.bool_)
+        learned[kept] = told
+        found[shared] = learned
     return found
 
 

@@ -23,9 +23,10 @@ from typing import Any, Literal
 import numpy as np
 
 from rarely.core.errors import InvalidInput
-from rarely.core.schedules import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, Schedule
-from rarely.planning.calibrate_log_ratio import PILOTS, calibrate
-from rarely.planning.simulate import KINDS, Kind, Maker, Outcome, Trial, play_trial, worked
+from rarely.core.schedules import DeterminantTrigger, FixedGrid, GeometricGrid, Schedule
+from rarely.planning.calibrate_log_ratio import PILOTS, Calibrated, calibrate
+from rarely.planning.finished_trials import Codec, FinishedTrials
+from rarely.planning.simulate import KINDS, Kind, Maker, Outcome, Trial, play_trial
 from rarely.simulation.statistics import IntervalEstimate, mean, ratio_of_means
 from rarely.worlds.protocol import World
 
@@ -35,6 +36,16 @@ GRID = 8
 SURE = 5
 """Runs below which nothing is sure, whatever their intervals."""
 CONFIDENCE = 1 - 0.05 / len(KINDS)
+TRIAL_CODEC: Codec[Trial, Outcome] = Codec(
+    lambda trial: trial.name,
+    lambda outcome: (outcome.trial.name, outcome.describe()),
+    Outcome.from_description,
+)
+PILOT_CODEC: Codec[int, Calibrated] = Codec(
+    lambda batches: f"log q of {batches} batches",
+    lambda found: (f"log q of {found.batches} batches", [found.log_ratio, found.spent]),
+    lambda batches, value: Calibrated(batches, *value),
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,15 @@ class Frontier:
     pilot: tuple[tuple[int, float], ...]
     """(round, growth of log det Z) in the pilot run."""
     points: tuple[Point, ...]
+    reference: int | None = None
+    """Batches of the schedule that the others are compared with; None: an update after every round."""
+
+    @property
+    def often(self) -> str:
+        """What the others are compared with, in words."""
+        if self.reference is None:
+            return "an update after every round"
+        return f"an update after every {self.rounds / self.reference:.3g} rounds"
 
     def of_kind(self, kind: Kind) -> tuple[Point, ...]:
         """The points of a kind, B rising."""
@@ -138,13 +158,14 @@ class Frontier:
         return asdict(self)
 
 
-def default_batches(rounds: int) -> tuple[int, ...]:
-    """2, 4, 8, … up to a quarter of the rounds.
+def default_batches(rounds: int, most: int | None = None) -> tuple[int, ...]:
+    """2, 4, 8, … up to a quarter of the rounds, and to `most`.
 
     >>> default_batches(100)
     (2, 4, 8, 16)
     """
-    return tuple(2**i for i in range(1, max(2, int(math.log2(max(rounds, 8) / 4)) + 1)))
+    counts = tuple(2**i for i in range(1, max(2, int(math.log2(max(rounds, 8) / 4)) + 1)))
+    return counts if most is None else tuple(count for count in counts if count <= most)
 
 
 def measure_frontier(
@@ -156,8 +177,10 @@ def measure_frontier(
     pilot_seeds: Sequence[int],
     jobs: int = 1,
     told: Callable[[str, int, int], None] = lambda stage, done, of: None,
+    finished: FinishedTrials | None = None,
 ) -> Frontier:
-    """Simulate every schedule in every run; `told` hears how much of the work is done."""
+    """Simulate every schedule in every run; `told` hears how much of the work is done, `finished` keeps what is."""
+    finished = FinishedTrials() if finished is None else finished
     pilot = play_trial(world, maker, rounds, Trial("fixed", FixedGrid(rounds, min(GRID, rounds)), pilot_seeds[0]))
     growth = pilot.log_dets[-1][1]
     if not growth > 0:
@@ -168,34 +191,35 @@ def measure_frontier(
     log_ratios: dict[int, float] = {}
     told("pilot runs", 0, len(batches))
     work = partial(calibrate, world, maker, rounds, tuple(pilot_seeds[:PILOTS]), growth)
-    for found in worked(work, batches, jobs):
+    for found in finished.work(work, batches, jobs, PILOT_CODEC):
         log_ratios[found.batches] = _rounded(found.log_ratio)
         told("pilot runs", len(log_ratios), len(batches))
     schedules = {
         kind: {count: _schedule(kind, rounds, count, log_ratios[count]) for count in batches} for kind in KINDS
     }
+    reference = maker.reference(rounds)
     trials = [
         trial
         for seed in seeds
         for trial in (
-            Trial("sequential", EveryRound(), seed),
+            Trial("sequential", reference, seed),
             *(Trial(kind, schedules[kind][count], seed) for count in reversed(batches) for kind in KINDS),
         )
     ]
     outcomes: dict[Trial, Outcome] = {}
     whole, done = sum(trial.work(rounds) for trial in trials), 0
     told("simulation", done, whole)
-    for outcome in worked(partial(play_trial, world, maker, rounds), trials, jobs):
+    for outcome in finished.work(partial(play_trial, world, maker, rounds), trials, jobs, TRIAL_CODEC):
         outcomes[outcome.trial] = outcome
         done += outcome.trial.work(rounds)
         told("simulation", done, whole)
-    sequential = [outcomes[Trial("sequential", EveryRound(), seed)].regret for seed in seeds]
+    sequential = [outcomes[Trial("sequential", reference, seed)].regret for seed in seeds]
     points = [
         _point(kind, count, schedule, [outcomes[Trial(kind, schedule, seed)] for seed in seeds], sequential)
         for kind in KINDS
         for count, schedule in schedules[kind].items()
     ]
-    return Frontier(rounds, len(seeds), mean(sequential), pilot.log_dets, tuple(points))
+    return Frontier(rounds, len(seeds), mean(sequential), pilot.log_dets, tuple(points), reference.batches)
 
 
 def _schedule(kind: Kind, rounds: int, batches: int, log_ratio: float | None) -> Schedule:

@@ -9,8 +9,11 @@ from typing import Any, Literal
 
 from rarely.core.errors import RarelyError
 from rarely.core.schedules import Schedule
+from rarely.planning import gain
 from rarely.planning.dimension_growth import Growth
 from rarely.planning.frontier import CONFIDENCE, SURE, Frontier, Point
+from rarely.planning.gain import Share, shares_of
+from rarely.planning.present import Present
 from rarely.planning.reward_model import Fit
 from rarely.planning.simulate import KINDS, Kind
 from rarely.theory import AdaptivePlan
@@ -60,6 +63,8 @@ class Plan:
     frontier: Frontier
     notes: tuple[str, ...]
     """What it supposes, and where it extrapolates."""
+    present: Present | None = None
+    """The policy in use today, with which updates are compared."""
 
     @property
     def withheld(self) -> bool:
@@ -71,8 +76,8 @@ class Plan:
         point = self.frontier.enough(tolerance, kind, surely=surely)
         if point is None:
             raise NothingClose(
-                f"nothing tried came {'surely ' if surely else ''}within {_percent(tolerance)} of an update after "
-                "every round. Allow a larger tolerance, plan with more batches or runs, or use EveryRound()."
+                f"nothing tried came {'surely ' if surely else ''}within {_percent(tolerance)} of "
+                f"{self.frontier.often}. Allow a larger tolerance, plan with more batches or runs, or use EveryRound()."
             )
         return self.frontier.schedule(point, self.horizon)
 
@@ -82,6 +87,7 @@ class Plan:
             _percent(tolerance): {kind: self._found(tolerance, kind) for kind in KINDS} for tolerance in TOLERANCES
         }
         described = asdict(self) | {"growth": self.growth.describe(), "enough": enough, "advice": self.text()}
+        described["shares"] = [asdict(share) for share in self.shares]
         return {name: _plain(value) for name, value in described.items()}
 
     def _found(self, tolerance: float, kind: Kind) -> dict[str, Any]:
@@ -94,7 +100,18 @@ class Plan:
             "schedule": schedule,
         }
 
+    @property
+    def shares(self) -> list[Share]:
+        """For each B, the share of the possible gain, and what one update more is worth."""
+        return [] if self.present is None or self.withheld else shares_of(self.frontier, self.present)
+
     def text(self) -> str:
+        """What updates are worth as a table, and the advice in a few lines."""
+        if self.present is None or self.withheld:
+            return self.advice()
+        return "\n".join([*gain.text(self.shares, self.frontier, self.present), self.advice()])
+
+    def advice(self) -> str:
         """The advice, in a few lines."""
         lines = [self.headline()]
         if not self.withheld:
@@ -131,7 +148,7 @@ class Plan:
         if sure is not None:
             return (
                 f"{sure.batches} batches, at most {_updates(sure.batches - 1)}, are enough: with {named(sure)} regret "
-                f"is {above(sure)}, which is within {_percent(most)}. {self._when(sure)}"
+                f"is {above(sure, frontier.often)}, which is within {_percent(most)}. {self._when(sure)}"
             )
         largest, runs = max(point.batches for point in frontier.points), frontier.runs
         more = [str(count) for count in (2 * largest, 4 * largest) if count < frontier.rounds]
@@ -140,18 +157,19 @@ class Plan:
         if all(frontier.verdict(point, most) == "outside" for point in frontier.points):
             closest = min(frontier.points, key=lambda point: point.ratio.value)
             return (
-                f"nothing tried is within {_percent(most)} of an update after every round, surely. The closest is "
-                f"{named(closest)}: {above(closest)}. Update as often as you can{larger.replace(', or', ', or try')}."
+                f"nothing tried is within {_percent(most)} of {frontier.often}, surely. The closest is "
+                f"{named(closest)}: {above(closest, frontier.often)}. Update as often as you can"
+                f"{larger.replace(', or', ', or try')}."
             )
         enough = frontier.enough(most)
         point = enough or min(frontier.points, key=lambda point: (_or_infinite(point.ratio.value), point.batches))
         if math.isnan(point.ratio.value):
-            return "cannot tell, because an update after every round has no regret at all to compare with."
+            return f"cannot tell, because {frontier.often} has no regret at all to compare with."
         guess = "By estimate alone the fewest are those of" if enough else "The closest is"
         needed = max(SURE, 4 * runs)
         return (
-            f"cannot tell which number of batches is within {_percent(most)} of an update after every round. {guess} "
-            f"{named(point)}: {above(point)}. To tell, pass runs={needed} (--runs {needed}){larger}."
+            f"cannot tell which number of batches is within {_percent(most)} of {frontier.often}. {guess} "
+            f"{named(point)}: {above(point, frontier.often)}. To tell, pass runs={needed} (--runs {needed}){larger}."
         )
 
     def _when(self, point: Point) -> str:
@@ -209,19 +227,19 @@ class Plan:
         growth, theory = self.growth, self.theory
         grown = f", extrapolated from {growth.measured.count}" if growth.extrapolated else ""
         low, high = theory.adaptive_lower.batches, theory.adaptive_upper.batches
-        beyond = "; more than there are rounds, so it promises nothing here" if low >= self.horizon else ""
-        if theory.adaptive is None:
-            value, adaptive = "between", f"one of B = {low} to {high}"
-        else:
-            value = f"{growth.value:.3g},"
-            adaptive = f"one of B = {theory.adaptive.batches} ({low} to {high}) with log q = "
-            adaptive += f"{theory.adaptive.log_ratio:.2f}"
-        return [
+        value = "between" if theory.adaptive is None else f"{growth.value:.3g},"
+        said = [
             f"Effective dimension {value} {growth.lower:.3g} to {growth.upper:.3g}, of {growth.wanted} contexts"
             f"{grown}.",
-            f"Theory, orders with unknown constants, taken as 1: a fixed grid of B = {theory.fixed}, or an adaptive "
-            f"{adaptive}{beyond}.",
+            f"Theory, orders with unknown constants, taken as 1: a fixed grid of B = {theory.fixed}",
         ]
+        if low >= self.horizon:  # as many batches as rounds: nothing is said of an adaptive schedule
+            return [said[0], f"{said[1]}."]
+        adaptive = f"one of B = {low} to {high}"
+        if theory.adaptive is not None:
+            adaptive = f"one of B = {theory.adaptive.batches} ({low} to {high}) with log q = "
+            adaptive += f"{theory.adaptive.log_ratio:.2f}"
+        return [said[0], f"{said[1]}, or an adaptive {adaptive}."]
 
 
 _POLICY = {
@@ -238,10 +256,10 @@ def named(point: Point) -> str:
     return f"a {point.kind} grid of B = {point.batches}"
 
 
-def above(point: Point) -> str:
-    """How far regret is above sequential's, with its interval."""
+def above(point: Point, often: str = "an update after every round") -> str:
+    """How far regret is above that of the schedule compared with, with its interval."""
     low, high, runs = point.ratio.low, point.ratio.high, point.ratio.runs
-    value = f"{point.ratio.value:.2f} times that of an update after every round"
+    value = f"{point.ratio.value:.2f} times that of {often}"
     if not math.isfinite(high):
         few = "one run, so no interval" if runs == 1 else f"{runs} runs, "
         if runs > 1:

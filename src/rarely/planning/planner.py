@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,12 @@ from rarely.planning.caveats import (
     notes_on_rounds,
 )
 from rarely.planning.dimension_growth import Growth, linear_measure, measure_growth, neural_measure
+from rarely.planning.finished_trials import FinishedTrials, question_of
 from rarely.planning.frontier import default_batches, measure_frontier
 from rarely.planning.plan import Origin, Plan, Theory
+from rarely.planning.present import measure_present
 from rarely.planning.reward_model import NOISE, Fit, ImaginedRewards, LogWorld, SimulatedRewards, Simulator, fit_rewards
-from rarely.planning.simulate import Maker, PolicyName
+from rarely.planning.simulate import MOST_BATCHES, Maker, PolicyName
 from rarely.theory import adaptive_plan, fixed_batches
 from rarely.worlds.protocol import World
 
@@ -59,6 +62,7 @@ def plan(
     seed: int = 0,
     jobs: int = 1,
     progress: Progress = lambda stage, done, of: None,
+    resume: str | Path | None = None,
 ) -> Plan:
     """Plan the updates of `horizon` rounds.
 
@@ -91,6 +95,9 @@ def plan(
         Processes that simulate.
     progress
         Called with a stage, the steps done and their total.
+    resume
+        A file for simulated runs that are finished. A plan that was interrupted goes on from it if it is called with
+        the same arguments, and the file is removed when the plan is made. Not with a simulator, whose code may change.
 
     Notes
     -----
@@ -113,7 +120,9 @@ def plan(
         check_not_negative("noise", noise, "because it is a standard deviation")
     maker = Maker(policy, settings or {})
     rounds = min(horizon, max_rounds, source.horizon or horizon if isinstance(source, World) else horizon)
-    counts = _counts(batches, rounds)
+    counts = _counts(batches, rounds, maker)
+    if resume is not None and simulator is not None:
+        raise InvalidInput("resume must be None with a simulator: a file cannot tell whether it is still the same one.")
     case = _case(source, rounds, simulator, noise, seed, progress)
     growth = _growth(source, horizon, maker, max_contexts, memory_limit, seed, progress)
     adaptive, lower, upper = (
@@ -125,7 +134,11 @@ def plan(
     numbers = [int(number) for number in np.random.SeedSequence(seed).generate_state(runs + PILOTS)]
     pilots, seeds = numbers[:PILOTS], numbers[PILOTS:]
     world = case.world.settle(numbers) if isinstance(case.world, LogWorld) else case.world
-    frontier = measure_frontier(world, maker, rounds, counts, seeds, pilots, jobs, progress)
+    asked = {"rounds": rounds, "batches": counts, "runs": runs, "noise": noise, "seed": seed, "maker": maker}
+    finished = FinishedTrials() if resume is None else FinishedTrials(Path(resume), question_of(source, asked))
+    frontier = measure_frontier(world, maker, rounds, counts, seeds, pilots, jobs, progress, finished)
+    present = measure_present(world, rounds, seeds)
+    finished.remove()
     notes = [
         *notes_on_rounds(source, horizon, rounds),
         *case.notes,
@@ -148,6 +161,7 @@ def plan(
         fit=case.fit,
         frontier=frontier,
         notes=tuple(notes),
+        present=present,
     )
 
 
@@ -200,9 +214,9 @@ def _case(
     return _Case(LogWorld(source, fitted, rounds), "fitted", notes_on_fit(fitted.fit, source), fitted.fit)
 
 
-def _counts(batches: Sequence[int] | None, rounds: int) -> tuple[int, ...]:
+def _counts(batches: Sequence[int] | None, rounds: int, maker: Maker) -> tuple[int, ...]:
     if batches is None:
-        return default_batches(rounds)
+        return default_batches(rounds, MOST_BATCHES if maker.policy == "default" else None)
     for count in batches:
         check_whole("each of batches", count, 2)
     counts = tuple(sorted({int(count) for count in batches}))

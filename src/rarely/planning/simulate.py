@@ -8,15 +8,17 @@ All schedules of a run see the same rounds and the same noise, and start from th
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, TypeVar, get_args
 
-from rarely.core.errors import InvalidInput, RarelyError, check_choice, check_positive
+from rarely.core.errors import InvalidInput, RarelyError, ScheduleWarning, check_choice, check_positive
 from rarely.core.policies import BatchNeuralUCB, LinUCB
 from rarely.core.policies.base import Policy
-from rarely.core.schedules import EveryRound, Schedule
+from rarely.core.schedules import EveryRound, FixedGrid, Schedule
 from rarely.worlds.protocol import Rounds, World
 
 Kind = Literal["fixed", "geometric", "adaptive"]
@@ -26,12 +28,14 @@ AT_ONCE = 2**26
 """Bytes of contexts that are made at once."""
 OURS = ("dim", "schedule", "seed", "context_scale", "intercept")
 PLAIN: dict[PolicyName, dict[str, Any]] = {
-    "neural": {"hidden": 64, "steps": 100, "ridge": 0.01, "depth": 2},
+    "neural": {"hidden": 64, "training": 100, "ridge": 0.01, "depth": 2},
     "default": {},
     "linear": {"ridge": 1.0},
 }
-TUNED = ("steps", "skip", "step_size")
+TUNED = ("training", "steps", "skip", "step_size")
 """What the default policy chooses itself."""
+FINEST, MOST_BATCHES = 128, 64
+"""Of the default policy, whose updates take long: the batches of its reference, and the most that are tried unasked."""
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
@@ -52,8 +56,8 @@ class Maker:
         check_choice("policy", self.policy, PolicyName)
         if ours := [name for name in OURS if name in self.settings]:
             raise InvalidInput(f"settings must leave {', '.join(OURS)} to the planner; got {ours[0]}.")
-        if self.policy == "default" and (set_by_hand := [name for name in TUNED if name in self.settings]):
-            raise InvalidInput(f'policy "default" chooses {set_by_hand[0]} itself; use policy "neural" to set it.')
+        if self.policy == "default" and any(name in self.settings for name in TUNED):
+            raise InvalidInput('policy "default" chooses its training itself; use policy "neural" to set the steps.')
         object.__setattr__(self, "settings", PLAIN[self.policy] | dict(self.settings))
         check_positive("ridge", self.settings.get("ridge", 0.01), "because Z_1 = ridge·I is inverted")
         if not 1e-12 <= self.ridge <= 1e12:
@@ -65,6 +69,10 @@ class Maker:
     def ridge(self) -> float:
         """λ, also where it is the policy's own default."""
         return float(self.settings.get("ridge", 0.01))
+
+    def reference(self, rounds: int) -> Schedule:
+        """What schedules are compared with: an update after every round, or of the default policy almost so."""
+        return FixedGrid(rounds, FINEST) if self.policy == "default" and rounds > FINEST else EveryRound()
 
     @property
     def depth(self) -> int:
@@ -80,7 +88,9 @@ class Maker:
             if self.policy == "linear":
                 # Contexts that come scaled have their constant already.
                 return LinUCB(dim, schedule, intercept=scale is None, seed=seed, **self.settings)
-            return BatchNeuralUCB(dim, schedule, context_scale=scale, seed=seed, **self.settings)
+            # A plan must not depend on the speed of the machine that makes it.
+            settings = {"covariance": "exact", **self.settings}
+            return BatchNeuralUCB(dim, schedule, context_scale=scale, seed=seed, **settings)
         except TypeError as error:
             raise InvalidInput(f"settings must be those of the {self.policy} policy; {error}.") from None
 
@@ -99,6 +109,11 @@ class Trial:
             return rounds * rounds // 2
         points = getattr(self.schedule, "points", None)
         return 20 * rounds + (sum(points) if points is not None else rounds * (self.schedule.batches or 1) // 4)
+
+    @property
+    def name(self) -> str:
+        """By which its outcome is kept."""
+        return json.dumps([self.kind, self.schedule.describe(), self.seed], sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -122,12 +137,22 @@ class Outcome:
         """Versions after the first."""
         return len(self.ends) - 1
 
+    def describe(self) -> dict[str, Any]:
+        """As JSON, from which `from_description` makes it again, bit for bit."""
+        return {"regret": self.regret, "ends": self.ends, "log_dets": self.log_dets}
+
+    @classmethod
+    def from_description(cls, trial: Trial, described: dict[str, Any]) -> Outcome:
+        """The outcome of a trial that was played before."""
+        log_dets = tuple((int(t), float(value)) for t, value in described["log_dets"])
+        return cls(trial, float(described["regret"]), tuple(int(t) for t in described["ends"]), log_dets)
+
 
 def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome:
     """One schedule in one run: rewards of a batch are in before its update."""
     policy = maker(world, trial.schedule, trial.seed)
     regret, log_dets = 0.0, [(0, 0.0)]
-    for part in _stretches(world, trial.seed, rounds):
+    for part in stretches(world, trial.seed, rounds):
         start = 0
         while start < len(part):
             # No more rounds than the batch may have: the others would be read for nothing.
@@ -138,13 +163,16 @@ def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome
             regret += float(decided.regrets(decision.arm).sum())
             start += len(decided)
             if policy.due and policy.round < rounds:
-                policy.update()
+                with warnings.catch_warnings():
+                    # A budget that is spent early is part of what is simulated; the frontier shows what it costs.
+                    warnings.simplefilter("ignore", ScheduleWarning)
+                    policy.update()
                 log_dets.append((policy.round, policy.log_det))
     ends = tuple(record.round for record in policy.updates if record.accepted)
     return Outcome(trial, regret, (*ends, rounds), (*log_dets, (rounds, policy.log_det)))
 
 
-def _stretches(world: World, seed: int, rounds: int) -> Iterator[Rounds]:
+def stretches(world: World, seed: int, rounds: int) -> Iterator[Rounds]:
     """The run's rounds, as many at once as memory should hold."""
     size = max(1, AT_ONCE // (8 * world.arms * world.dim))
     for start in range(0, rounds, size):

@@ -66,7 +66,13 @@ def code_fingerprint() -> str:
     the order of their own text. A file that is moved, and imported from its new place, leaves the fingerprint as it
     was; one that is renamed, or edited, does not.
     """
-    files = [file for part in DECISIVE for file in _files(PACKAGE / part) if file.suffix in SOURCES]
+    return fingerprint_of(DECISIVE)
+
+
+@cache
+def fingerprint_of(parts: tuple[str, ...]) -> str:
+    """The same hash of other files and folders of the package."""
+    files = [file for part in parts for file in _files(PACKAGE / part) if file.suffix in SOURCES]
     sources = sorted(SOURCES[file.suffix](file.read_bytes()) for file in files)
     return hashlib.sha256("\0".join(source for source in sources if source).encode()).hexdigest()[:16]
 

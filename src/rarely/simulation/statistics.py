@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
 CONFIDENCE = 0.95
+ROUNDING = 1e-12
+"""Two numbers that differ by less, relative to their size, are equal."""
 
 
 @dataclass(frozen=True)
 class IntervalEstimate:
-    """A figure with its 95 % interval; with one run the interval is everything."""
+    """A figure with its interval, of 95 % unless said otherwise; with one run the interval is everything."""
 
     value: float
     low: float
@@ -22,8 +24,8 @@ class IntervalEstimate:
     runs: int
 
 
-def mean(values: Sequence[float]) -> IntervalEstimate:
-    """The mean over runs.
+def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> IntervalEstimate:
+    """The mean over runs, with Student's interval.
 
     >>> mean([1.0, 2.0, 3.0])
     IntervalEstimate(value=2.0, low=-0.484..., high=4.484..., runs=3)
@@ -33,7 +35,7 @@ def mean(values: Sequence[float]) -> IntervalEstimate:
     centre = float(np.mean(values))
     if len(values) < 2:
         return IntervalEstimate(centre, -math.inf, math.inf, len(values))
-    half = t_quantile(len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    half = t_quantile(len(values) - 1, confidence) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
     return IntervalEstimate(centre, centre - half, centre + half, len(values))
 
 
@@ -48,10 +50,7 @@ def ratio(a: Sequence[float], b: Sequence[float]) -> IntervalEstimate:
     >>> ratio([2.0, 8.0], [1.0, 4.0])
     IntervalEstimate(value=2.0, low=2.0, high=2.0, runs=2)
     """
-    if not all(x > 0 for x in (*a, *b)):
-        return IntervalEstimate(math.nan, 0.0, math.inf, len(a))
-    logs = mean([math.log(x / y) for x, y in zip(a, b, strict=True)])
-    return IntervalEstimate(math.exp(logs.value), math.exp(logs.low), _exp(logs.high), logs.runs)
+    return ratios(a, b).interval()
 
 
 def ratio_of_means(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> IntervalEstimate:
@@ -75,6 +74,93 @@ def ratio_of_means(a: Sequence[float], b: Sequence[float], confidence: float = C
     error = math.sqrt((runs - 1) * float(np.var(logs)))
     factor = _exp(t_quantile(runs - 1, confidence) * error)
     return IntervalEstimate(value, value / factor, value * factor, runs)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Paired runs, on a scale on which they are averaged: differences, or logarithms of ratios."""
+
+    values: tuple[float, ...]
+    """One for each run; NaN where a run has no such value."""
+    unit: float | None = None
+    """The ratio whose logarithm is 0; None for differences."""
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are."""
+        return len(self.values)
+
+    def interval(self, confidence: float = CONFIDENCE) -> IntervalEstimate:
+        """The mean with Student's interval, as a difference or as a ratio.
+
+        >>> differences([3.0, 5.0], [1.0, 2.0]).interval()
+        IntervalEstimate(value=2.5, low=-3.853..., high=8.853..., runs=2)
+        """
+        estimate = mean(self.values, confidence)
+        if self.unit is None:
+            return estimate
+        if math.isnan(estimate.value):
+            return IntervalEstimate(math.nan, 0.0, math.inf, self.runs)
+        value, low, high = (self.unit * _exp(x) for x in (estimate.value, estimate.low, estimate.high))
+        return IntervalEstimate(value, low, high, self.runs)
+
+    def p_above(self, bound: float, *, or_equal: bool = False) -> float:
+        """The p-value against "the mean is not above `bound`", one-sided.
+
+        Runs that all have the same value leave no doubt: 0 or 1. `or_equal` says on which side a tie is then.
+
+        >>> round(differences([3.0, 5.0, 4.0], [0.0, 0.0, 0.0]).p_above(0.0), 4)
+        0.0101
+        >>> ratios([2000] * 3, [250] * 3).p_above(8, or_equal=True)
+        0.0
+        """
+        return self._p(bound, 1.0, or_equal)
+
+    def p_below(self, bound: float, *, or_equal: bool = False) -> float:
+        """The p-value against "the mean is not below `bound`", one-sided."""
+        return self._p(bound, -1.0, or_equal)
+
+    def _p(self, bound: float, sign: float, or_equal: bool) -> float:
+        if self.runs < 2 or any(map(math.isnan, self.values)):
+            return 1.0
+        place = self._place(bound)
+        if math.isinf(place):
+            return 0.0 if sign * place < 0 else 1.0
+        centre, error = self._moments
+        size = max(1.0, abs(place))
+        excess = sign * (centre - place)
+        if abs(excess) <= ROUNDING * size:
+            excess = 0.0
+        if error <= ROUNDING * size:
+            return 0.0 if excess > 0 or (or_equal and not excess) else 1.0
+        inside = _within(abs(excess) / error, self.runs - 1)
+        return (1 - inside) / 2 if excess > 0 else (1 + inside) / 2
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        """The mean, and its standard error."""
+        return float(np.mean(self.values)), float(np.std(self.values, ddof=1)) / math.sqrt(self.runs)
+
+    def _place(self, bound: float) -> float:
+        """Where a bound is on the scale of the values."""
+        if self.unit is None or math.isinf(bound):
+            return bound
+        return math.log(bound / self.unit) if bound > 0 else -math.inf
+
+
+def differences(a: Sequence[float], b: Sequence[float]) -> Sample:
+    """a − b, run by run."""
+    return Sample(tuple(x - y for x, y in zip(a, b, strict=True)))
+
+
+def ratios(a: Sequence[float], b: Sequence[float]) -> Sample:
+    """a/b, run by run. Ratios that are all equal stay exactly what they are."""
+    if not len(a):
+        return Sample((), 1.0)
+    if not all(x > 0 for x in (*a, *b)):
+        return Sample((math.nan,) * len(a), 1.0)
+    unit = a[0] / b[0]
+    return Sample(tuple(math.log(x / y / unit) for x, y in zip(a, b, strict=True)), unit)
 
 
 @cache

@@ -10,7 +10,7 @@ from rarely.core.errors import RarelyError
 from rarely.core.types import Array
 from rarely.study.decisions import Answer, answer_of, content_of
 from rarely.study.errors import StudyConflict
-from rarely.study.events import Event
+from rarely.study.events import Event, next_event
 from rarely.study.requests import Question
 from rarely.study.session import Session
 from rarely.study.storage import Tables
@@ -64,24 +64,28 @@ def _decide_new(
             for question in questions[len(events) :]:
                 answers |= _decide_new(session, tables, [question], fields, events)
             return answers
-        block = session.position.seq + 1
+        before = session.position
+        last, now = before.last, session.now()
+        body: dict[str, Any] = {}
         for i, question in enumerate(part):
             body, data = content_of(
                 question,
                 decision,
                 i,
-                version=session.position.version,
+                version=before.version,
                 stage=session.settings.stages[stage].name,
-                block=block,
-                draws=session.position.draws,
+                block=before.seq + 1,
+                draws=before.draws + i * drew,
                 drew=drew,
                 shadow=None if shadow is None else shadow[i],
-                shadow_of=None if shadow is None else session.position.shadow,
+                shadow_of=None if shadow is None else before.shadow,
             )
             signed = fields | {"actor": question.actor or fields["actor"]}
-            event = session.following("decide", body, ref=question.id, data=data, **signed)
+            event = next_event(session.name, last, "decide", now, body, ref=question.id, data=data, **signed)
+            last = (event.seq, event.hash, event.time)
             events.append(event)
             answers[question.id] = answer_of(event, session.settings.arms, body)
+        session.position = before.after(events[-1], body)
     return answers
 
 

@@ -91,22 +91,21 @@ def content_of(
     shadow_of: int | None,
 ) -> tuple[dict[str, Any], bytes]:
     """Body and data of the i-th round of a decision."""
-    arm, round = int(np.atleast_1d(decision.arm)[i]), int(np.atleast_1d(decision.round)[i])
     present, complete = question.present, bool(question.present.all())
     here: Any = slice(None, len(present)) if complete else np.flatnonzero(present)
     arrays = [question.numbers, decision.means[i][here], decision.bonuses[i][here], decision.probabilities[i][here]]
     if shadow is not None:
         arrays.append(shadow[here])
     body = {
-        "arm": arm,
+        "arm": int(decision.arms[i]),
         "arms": len(present),
         "block": block,
         "draws": draws,
         "drew": drew,
         "present": None if complete else np.flatnonzero(present).tolist(),
-        "probability": float(decision.probabilities[i, arm]),
+        "probability": float(decision.probabilities[i, decision.arms[i]]),
         "request": question.hash,
-        "round": round,
+        "round": int(decision.rounds[i]),
         "shadow": shadow_of,
         "shape": list(question.numbers.shape),
         "stage": stage,

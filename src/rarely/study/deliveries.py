@@ -16,6 +16,7 @@ from rarely.core.errors import InvalidReward
 from rarely.core.inputs.rewards import read_rewards
 from rarely.study.errors import StudyConflict
 from rarely.study.events import Event, Kind
+from rarely.study.position import Position
 from rarely.study.reward_rule import RewardRule
 from rarely.study.storage import Tables
 from rarely.study.texts import check_id, check_text
@@ -149,20 +150,21 @@ class Accounts:
         return self.received == self.used + self.pending + self.late + self.quarantined
 
 
-def accounts_of(tables: Tables, study: int, rule: RewardRule, learned: int) -> Accounts:
-    """Count all rewards; `learned` is the latest cut that was learned from."""
-    kinds = tables.delivered(study)
-    quarantine = {reason: count for kind, reason, count in kinds if kind == "quarantine"}
-    accepted = sum(count for kind, _, count in kinds if kind == "reward")
+def used_by(tables: Tables, study: int, rule: RewardRule, learned: int) -> int:
+    """How many rewards a training up to this cut has counted; it never changes later."""
     if rule.aggregation == "first":
-        used = tables.rewards_until(study, learned)
-    else:
-        used = tables.rewards_decided_until(study, closed_until(tables, study, rule, learned))
+        return tables.rewards_until(study, learned)
+    return tables.rewards_decided_until(study, closed_until(tables, study, rule, learned))
+
+
+def accounts_of(position: Position, used: int) -> Accounts:
+    """Where all rewards are at a position of the record."""
+    quarantine = dict(position.quarantine)
     return Accounts(
-        received=tables.received(study),
+        received=position.received,
         used=used,
-        pending=accepted - used,
-        late=sum(count for kind, _, count in kinds if kind == "late reward"),
+        pending=position.accepted - used,
+        late=position.late,
         quarantined=sum(quarantine.values()),
         quarantine=quarantine,
     )

@@ -101,7 +101,9 @@ def _state(session: Session, status: Status) -> Iterator[Finding]:
         f"{rewards.received} received = {rewards.used} used + {rewards.pending} pending + {rewards.late} late + "
         f"{rewards.quarantined} in quarantine"
     )
-    if not rewards.balanced:
+    with session.reading() as tables:
+        counted = session.position.counting(tables.delivered(session.row.study, status.events))
+    if not rewards.balanced or counted.received != rewards.received or dict(counted.quarantine) != rewards.quarantine:
         yield "rewards", "problem", says, "The counts must agree: report this as a defect."
     elif 10 * (rewards.quarantined + rewards.late) > rewards.received > 0:
         reasons = ", ".join(f"{count} {reason}" for reason, count in rewards.quarantine.items())

@@ -98,17 +98,62 @@ class Inspection:
     def verify(self, head: str | None = None, seq: int | None = None) -> Verification:
         """Check the chain of all events, and the rows and snapshots that they name.
 
-        With `head`, a hash that `status` told earlier, also that the record has not been cut off or rewritten since;
-        `seq` is the number of events that the record had then.
+        Parameters
+        ----------
+        head, seq
+            A hash that `status` told earlier, and the number of events that the record had then: has it been cut off or
+            rewritten since?
+
+        Returns
+        -------
+        Verification
+            `bad` is the first event that is wrong, and `flaw` says what is.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> from rarely.study import Study
+        >>> study = Study.create("memory://verify", "colours", policy=LinUCB(dim=1), arms=2)
+        >>> noted, answer = study.status(), study.ask([[1.0], [2.0]])
+        >>> study.verify(noted.head, noted.events).whole
+        True
         """
         return verify(self._session, head, seq)
 
     def replay(self) -> Replay:
-        """Train every version again from the record, and decide every round again; nothing is written."""
+        """Train every version again from the record, and decide every round again; nothing is written.
+
+        Returns
+        -------
+        Replay
+            In the environment of the study hashes must be equal, and in another one the arms but for ties; `equal` says
+            so.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> from rarely.study import Study
+        >>> study = Study.create("memory://replay", "colours", policy=LinUCB(dim=1), arms=2)
+        >>> receipt = study.tell(study.ask([[1.0], [2.0]]).id, 1.0)
+        >>> study.update()
+        'version'
+        >>> study.replay().equal
+        True
+        """
         return replay(self._session)
 
     def log(self) -> DecisionLog:
-        """The decisions and rewards as a `rarely.offpolicy.DecisionLog`."""
+        """The decisions and rewards as a `rarely.logs.DecisionLog`, for off-policy estimates and files.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> from rarely.study import Study
+        >>> study = Study.create("memory://log", "colours", policy=LinUCB(dim=1), arms=2)
+        >>> answer = study.ask([[1.0], [2.0]])
+        >>> study.log()
+        <DecisionLog: 1 rounds, 1 rewards missing>
+        """
         return decision_log(self._session)
 
     def diagnose(self) -> list[Finding]:
@@ -136,7 +181,20 @@ class Inspection:
         return shadow_log(self._session, seq)
 
     def contrasts(self, *, level: float = 0.95, control: str | None = None) -> list[Contrast]:
-        """Every arm against the control arm, with intervals that hold at all times."""
+        """Every arm against the control arm, with intervals that hold at all times.
+
+        Parameters
+        ----------
+        level
+            Of each interval alone; for a level of all of them together divide 1 − level by their number.
+        control
+            The arm to compare with; by default the one that the study was created with.
+
+        Raises
+        ------
+        InvalidStudy
+            If the study has no range of rewards, or a stage without an allocation limit.
+        """
         return contrasts(self._session, level=level, control=control)
 
     def preregister(self, path: str | os.PathLike[str]) -> str:

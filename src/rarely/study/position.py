@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rarely.study.events import GENESIS, Event
-
-_QUIET = ("reward", "late reward", "quarantine", "cut", "config")
-"""Kinds that change nothing but the place in the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +30,12 @@ class Position:
     """and the last event that the snapshot knows."""
     learned: int = 0
     """The latest cut whose rewards were learned, or tried to be."""
+    received: int = 0
+    """Rewards that came, each counted once:"""
+    accepted: int = 0
+    late: int = 0
+    quarantine: tuple[tuple[str, int], ...] = ()
+    """and how many of them for which reason."""
     pinned: bool = False
     candidate: int | None = None
     """The event of the version that waits for approval."""
@@ -45,10 +49,30 @@ class Position:
 
     def after(self, event: Event, content: dict[str, Any] | None = None) -> Position:
         """The position after the next event; `content` is the event's, where it is at hand."""
-        if event.kind in _QUIET:
+        if event.key is not None:
+            counted = self._count(event.kind, event.why)
+            return replace(self, seq=event.seq, head=event.hash, time=event.time, received=self.received + 1, **counted)
+        if event.kind == "cut":
             return replace(self, seq=event.seq, head=event.hash, time=event.time)
         content = event.content if content is None else content
         return replace(self, seq=event.seq, head=event.hash, time=event.time, **self._change(event, content))
+
+    def _count(self, kind: str, why: str) -> dict[str, Any]:
+        if kind != "quarantine":
+            return {"accepted": self.accepted + 1} if kind == "reward" else {"late": self.late + 1}
+        known = dict(self.quarantine)
+        return {"quarantine": tuple(sorted((known | {why: known.get(why, 0) + 1}).items()))}
+
+    def counting(self, deliveries: Iterable[tuple[str, str, int]]) -> Position:
+        """The position with so many rewards of each kind and reason."""
+        known = list(deliveries)
+        return replace(
+            self,
+            received=sum(count for _, _, count in known),
+            accepted=sum(count for kind, _, count in known if kind == "reward"),
+            late=sum(count for kind, _, count in known if kind == "late reward"),
+            quarantine=tuple(sorted((why, count) for kind, why, count in known if kind == "quarantine")),
+        )
 
     def _change(self, event: Event, content: dict[str, Any]) -> dict[str, Any]:
         kind = event.kind

@@ -106,11 +106,10 @@ class _Player:
         decision, _ = live.decide(stage, questions)
         live.put_back(state)
         live.follow_records(records)
-        arms = np.atleast_1d(decision.arm)
         for i, record in enumerate(records):
             made = decision.probabilities[i, : len(record.present)][record.present]
             self.largest = max(self.largest, float(np.abs(made - record.probabilities).max()))
-            if int(arms[i]) != record.answer.index:
+            if int(decision.arms[i]) != record.answer.index:
                 self.other.append(record.answer.seq)
         self.decisions += len(records)
 

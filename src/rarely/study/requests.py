@@ -48,7 +48,8 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         width = settings.blocks.rows.dim
         if numbers.shape != (width,):
             raise InvalidContexts(f"this study takes one row of {width} numbers a decision; got {numbers.shape}.")
-        present = _present(request.available, settings.blocks.arms or 0, settings.arms)
+        assert settings.blocks.arms is not None  # StudySettings refuses blocks without a number of arms
+        present = _present(request.available, settings.blocks.arms, settings.arms)
     else:
         numbers, present = _contexts(request, settings, dim)
     if not np.isfinite(numbers).all():

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from rarely.core.policies.state import PolicyState
+from rarely.study.deliveries import Accounts, accounts_of, used_by
 from rarely.study.errors import BrokenStudy, StudyClosed, StudyFailed, UnknownStudy
 from rarely.study.events import SETTERS, Event, Kind, flaw_of, next_event
 from rarely.study.live import LivePolicy
@@ -36,6 +37,8 @@ class Session:
         self._closed = self._failed = ""
         self._live: LivePolicy | None = None
         self._shadow: tuple[int, LivePolicy] | None = None
+        self._used: tuple[int, int] | None = None
+        """Rewards that were used up to a cut; they are counted once for each cut."""
         self.position = Position()
         with storage.reading() as tables:
             row = tables.study(name)
@@ -130,14 +133,9 @@ class Session:
 
     def append(self, tables: Tables, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
         """Write the next event."""
-        event = self.following(kind, content, **fields)
-        tables.append(self.row.study, [event])
-        return event
-
-    def following(self, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
-        """The next event, which the caller writes; the position is already behind it."""
         event = next_event(self.name, self.position.last, kind, self.now(), content, **fields)
         self.position = self.position.after(event, content)
+        tables.append(self.row.study, [event])
         return event
 
     def install(self, live: LivePolicy) -> None:
@@ -180,6 +178,7 @@ class Session:
             raise BrokenStudy(f"event {position.cut} of study {self.name!r} is missing. Use a backup.")
         if last is not None:
             position = position.after(last)
+        position = position.counting(tables.delivered(study, cut.seq))
         self.position = replace(position, seq=cut.seq, head=cut.hash, time=cut.time)
         live.follow(self._checked(tables, tables.last_seq(study)))
         if live.policy.round != self.position.rounds:
@@ -201,6 +200,13 @@ class Session:
                 "on record. Use a backup, or roll back to another version."
             )
         return from_bytes(self.name, data)
+
+    def accounts(self, tables: Tables) -> Accounts:
+        """Where all rewards are."""
+        learned = self.position.learned
+        if self._used is None or self._used[0] != learned:
+            self._used = (learned, used_by(tables, self.row.study, self.settings.rewards, learned))
+        return accounts_of(self.position, self._used[1])
 
     def shadow(self, tables: Tables) -> LivePolicy | None:
         """The version that is scored beside the one in use, if any."""

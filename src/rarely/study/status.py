@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rarely.study.deliveries import Accounts, accounts_of
+from rarely.study.deliveries import Accounts
 from rarely.study.session import Session
 from rarely.study.trial import stage_at
 
@@ -65,5 +65,5 @@ def status_of(session: Session) -> Status:
             candidate=position.candidate,
             shadow=position.shadow,
             trainer=lease.holder if lease is not None and lease.expires > session.now() else "",
-            rewards=accounts_of(tables, session.row.study, session.settings.rewards, position.learned),
+            rewards=session.accounts(tables),
         )

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Literal, Self
 
-from rarely.core.errors import InvalidInput, RarelyError, check_choice, check_positive
+from rarely.core.errors import InvalidInput, RarelyError, check_choice
 from rarely.core.inputs.arm_blocks import ArmBlocks
 from rarely.core.policies.base import Policy
 from rarely.core.saving.fields import shortened
-from rarely.study import publishing, steering
 from rarely.study.creating import only_name, write_first
 from rarely.study.deciding import decide
 from rarely.study.decisions import Answer
 from rarely.study.deliveries import Delivery, Receipt, Tell, read_tell
-from rarely.study.errors import InvalidStudy
-from rarely.study.inspecting import Inspection
-from rarely.study.publishing import LEASE, holder_name
+from rarely.study.governing import Governance
 from rarely.study.receiving import receive
 from rarely.study.requests import Question, Request, read_request
 from rarely.study.reward_rule import RewardRule
 from rarely.study.session import Clock, Session
 from rarely.study.settings import StudySettings, read_arms
 from rarely.study.storage import open_storage
-from rarely.study.texts import check_id, check_text
-from rarely.study.training import Job, Trained, train
+from rarely.study.texts import check_id, signed
 from rarely.study.trial import Stage
 
 
-class Study(Inspection):
+class Study(Governance):
     """A bandit whose decisions, rewards and versions are in a database before they are answered.
 
     `Study.create` makes one and `Study.open` opens it again, in any process. All methods may be called from any
@@ -109,7 +104,7 @@ class Study(Inspection):
             control,
         )
         check_id(name, "the name of a study")
-        fields = _signed(actor, reason)
+        fields = signed(actor, reason)
         database = open_storage(storage, new=True)
         try:
             database.create()
@@ -121,10 +116,34 @@ class Study(Inspection):
 
     @classmethod
     def open(cls, storage: str, name: str | None = None, *, lazy: bool = False, clock: Clock = time.time) -> Self:
-        """Open a study; its name may be left out where the database holds one alone.
+        """Open a study that was created before, in this process or in another one.
 
-        The policy is built from the record now, so that a damaged one is refused here. With `lazy` the first call that
-        needs the policy does it: `verify` and `log` need none.
+        Parameters
+        ----------
+        storage, name
+            As `create` was given them; the name may be left out where the database holds one study alone.
+        lazy
+            By default the policy is built from the record now, so that a damaged one is refused here. With `lazy` the
+            first call that needs the policy does it: `verify` and `log` need none.
+
+        Raises
+        ------
+        InvalidStorage
+            If there is no such database, or it cannot be written to.
+        UnknownStudy
+            If the database has no study of that name.
+        BrokenStudy
+            If the record or the snapshot in use is damaged.
+        StudyBusy
+            If another process has the file.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> with Study.create("memory://open", "colours", policy=LinUCB(dim=1), arms=2) as study:
+        ...     answer = study.ask([[1.0], [2.0]], id="visit-1")
+        >>> Study.open("memory://open", "colours")
+        <Study 'colours': 1 decisions, version 0, event 2>
         """
         database = open_storage(storage)
         try:
@@ -158,8 +177,19 @@ class Study(Inspection):
 
         Raises
         ------
+        InvalidContexts
+            If the contexts are not finite numbers of the right shape.
         StudyConflict
             If the id was decided for other contexts.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> study = Study.create("memory://ask", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+        >>> study.ask([[1.0], [2.0]], id="visit-1").arm
+        'blue'
+        >>> study.ask({"red": [1.0]}, id="visit-2").arm
+        'red'
         """
         answer: Answer = self.ask_many([Request(contexts, id, available)], actor=actor, reason=reason)[0]
         return answer
@@ -174,8 +204,26 @@ class Study(Inspection):
     ) -> list[Any]:
         """Decide many requests in one commit; each is decided as if it had been asked alone.
 
-        With `errors="return"` the place of a bad request holds its error, and the others are decided; else the
-        first error is raised, and none is.
+        Parameters
+        ----------
+        requests
+            `Request` values, or tuples of contexts, id, available arms and actor.
+        errors
+            "raise" raises the first error, and nothing is decided. With "return" the place of a bad request
+            holds its error, and the others are decided.
+
+        Returns
+        -------
+        list
+            An `Answer` for each request, or an error.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> study = Study.create("memory://many", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+        >>> requests = [([[1.0], [2.0]], "visit-1"), ([[1.0], [float("nan")]], "visit-2")]
+        >>> [type(found).__name__ for found in study.ask_many(requests, errors="return")]
+        ['Answer', 'InvalidContexts']
         """
         answers, _ = self.ask_and_tell(requests, (), actor=actor, reason=reason, errors=errors)
         return answers
@@ -197,6 +245,21 @@ class Study(Inspection):
         -------
         Receipt
             Its status is "accepted", "duplicate", "late" or "quarantined".
+
+        Raises
+        ------
+        InvalidReward
+            If the reward is not a finite number.
+        StudyConflict
+            If the key was told with another reward.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> study = Study.create("memory://tell", "colours", policy=LinUCB(dim=1), arms=2)
+        >>> answer = study.ask([[1.0], [2.0]], id="visit-1")
+        >>> study.tell("visit-1", 1.0).status, study.tell("visit-1", 1.0).status
+        ('accepted', 'duplicate')
         """
         receipt: Receipt = self.tell_many([Tell(id, reward, key)], actor=actor, reason=reason)[0]
         return receipt
@@ -224,7 +287,7 @@ class Study(Inspection):
     ) -> tuple[list[Any], list[Any]]:
         """`ask_many` and `tell_many` in one commit: what a service gathers in a millisecond."""
         check_choice("errors", errors, Literal["raise", "return"])
-        fields, session = _signed(actor, reason), self._session
+        fields, session = signed(actor, reason), self._session
         questions = [_attempt(_read_question, request, session) for request in requests]
         deliveries = [_attempt(_read_delivery, tell) for tell in tells]
         if errors == "raise":
@@ -237,91 +300,6 @@ class Study(Inspection):
             if errors == "raise":
                 _raise_first([*answers, *receipts])
         return answers, receipts
-
-    def update(self, *, force: bool = False, lease: float = LEASE, actor: str = "", reason: str = "") -> str:
-        """Train the next version on the rewards that are settled, and publish it.
-
-        Decisions of other threads and processes go on under the old version meanwhile.
-
-        Returns
-        -------
-        str
-            "version" if it decides from now on, "candidate" if a person must approve it first, "rejected" if the
-            training did not lower the loss and the old version goes on.
-
-        Raises
-        ------
-        StudyFull
-            If the study has all its versions.
-        StudyBusy
-            If another trainer is at work.
-        """
-        job = self.begin_update(force=force, lease=lease, actor=actor, reason=reason)
-        try:
-            return self.finish_update(train(job), actor=actor, reason=reason)
-        except BaseException:
-            with suppress(RarelyError):  # the error of the training matters more
-                publishing.release(self._session, job.token)
-            raise
-
-    def begin_update(
-        self, *, force: bool = False, lease: float = LEASE, holder: str = "", actor: str = "", reason: str = ""
-    ) -> Job:
-        """The first part of `update`: cut the record, for `train` in this process or in another one."""
-        check_positive("lease", lease, "the seconds that a training may take")
-        return publishing.begin(
-            self._session,
-            force=force,
-            lease=lease,
-            holder=holder or holder_name(),
-            **_signed(actor, reason),
-        )
-
-    def finish_update(self, trained: Trained, *, actor: str = "", reason: str = "") -> str:
-        """The last part of `update`: record what `train` made."""
-        if not isinstance(trained, Trained):
-            raise InvalidInput(f"finish_update takes what train(job) returned; got {type(trained).__name__}.")
-        if trained.study != self.name:
-            raise InvalidStudy(f"this is study {self.name!r}; the version was trained for {trained.study!r}.")
-        return publishing.finish(self._session, trained, **_signed(actor, reason))
-
-    def give_up_update(self, job: Job | Trained) -> None:
-        """Give the lease of a training back that will not be finished."""
-        publishing.release(self._session, job.token)
-
-    # --- what people decide
-
-    def approve(self, *, actor: str, reason: str = "") -> int:
-        """Publish the candidate, where a stage asks for approval; the number of its version."""
-        return steering.approve(self._session, **_signed(actor, reason))
-
-    def dismiss(self, *, actor: str, reason: str = "") -> None:
-        """Drop the candidate; the version in use goes on, and no version is spent."""
-        steering.dismiss(self._session, **_signed(actor, reason))
-
-    def rollback(self, version: int, *, actor: str = "", reason: str = "") -> None:
-        """Let an earlier version decide again. It keeps its number; the next update continues from it."""
-        steering.roll_back(self._session, version, **_signed(actor, reason))
-
-    def pin(self, *, actor: str = "", reason: str = "") -> None:
-        """Keep the version in use: updates are refused until `unpin`."""
-        steering.pin(self._session, True, **_signed(actor, reason))
-
-    def unpin(self, *, actor: str = "", reason: str = "") -> None:
-        """Allow updates again."""
-        steering.pin(self._session, False, **_signed(actor, reason))
-
-    def shadow(self, version: int | Literal["candidate"] | None, *, actor: str = "", reason: str = "") -> None:
-        """Score the candidate, or a version, beside the one in use.
-
-        Its probabilities are logged with every decision, for off-policy estimates, and never affect an answer.
-        None ends it.
-        """
-        steering.set_shadow(self._session, version, **_signed(actor, reason))
-
-
-def _signed(actor: str, reason: str) -> dict[str, str]:
-    return {"actor": check_text(actor, "actor"), "reason": check_text(reason, "reason")}
 
 
 def _attempt(read: Any, *arguments: Any) -> Any:

@@ -39,3 +39,8 @@ def check_text(value: Any, what: str) -> str:
 def new_id() -> str:
     """An id that nobody else has."""
     return secrets.token_hex(16)
+
+
+def signed(actor: str, reason: str) -> dict[str, str]:
+    """Who does something, and why, checked."""
+    return {"actor": check_text(actor, "actor"), "reason": check_text(reason, "reason")}

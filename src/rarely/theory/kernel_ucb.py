@@ -19,9 +19,9 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, VersionStats
 from rarely.core.choice.random_stream import Seed, seeded
 from rarely.core.choice.rules import Mixture, UpperConfidence, with_exploration
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Dual, Limit, Widths
+from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Dual, Kind, Limit, Sketch, Widths
 from rarely.core.covariance.cholesky import ridge_solution
-from rarely.core.errors import check_choice, check_flag, check_whole
+from rarely.core.errors import InvalidInput, check_choice, check_flag, check_whole
 from rarely.core.inputs.forgetting import Forgetting
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
@@ -81,7 +81,7 @@ class KernelLearner(ScaledLearner):
         samples = TrainingSet.of(history, ready.scale, rewards=self.standardise_rewards)
         if samples.overflow:
             return FitResult(self, samples.overflow)
-        _, x, y, weights, scale = samples
+        x, y, weights, scale = samples.contexts, samples.rewards, samples.weights, samples.scale
         rescaled = self.scale.changed_columns(ready.scale)
         if not len(y):
             return FitResult(ready, basis=ready if rescaled else None, rescaled=rescaled)
@@ -134,7 +134,7 @@ class KernelLearner(ScaledLearner):
             saved.require((step is not None) == stepped, "step must be there after a training in steps, and only then")
             return replace(
                 self,
-                scale=self.scale.restored(saved, len(history), trained=trained),
+                scale=self.scale.restored(saved, history.total, trained=trained),
                 points=points,
                 coefficients=saved.array("coefficients", (len(points),)),
                 rewards=RewardScale.restored(saved, fitted=len(points) > 0 and self.standardise_rewards),
@@ -160,7 +160,12 @@ class KernelCovarianceMaker(CovarianceMaker):
 
     kernel: NTK
 
-    def empty(self, widths: Widths, ahead: int = 0) -> Covariance:
+    def changed(self, covariance: Kind | Sketch | None = None, memory_limit: int | None = None) -> CovarianceMaker:
+        if covariance not in (None, "dual"):
+            raise InvalidInput(f"a kernel has only the dual form, because it has no parameters; got {covariance!r}.")
+        return super().changed(None, memory_limit)
+
+    def empty(self, widths: Widths, ahead: int = 0, rows: int = 0) -> Covariance:
         limit = Limit(widths, self.memory_limit, self.horizon)
         limit.check_rounds("dual", self.horizon or 0)
         return Dual(widths, self.ridge, limit, partial(inner_products, self.kernel))
@@ -237,6 +242,9 @@ class KernelUCB(Policy):
             within_batch=within_batch,
             maker=partial(KernelCovarianceMaker, kernel=self._kernel),
         )
+
+    def _set(self, **changes: Any) -> None:
+        self._given = self._given | changes
 
     @property
     def context_scale(self) -> Affine:

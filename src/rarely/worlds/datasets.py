@@ -1,13 +1,13 @@
-"""The UCI files of the paper: found, fetched, and never trusted unseen.
+"""Original data files, of the paper and of Riquelme et al. (2018): found, fetched, and never trusted unseen.
 
 A file is looked for in a path given and nowhere else, or in the folder RARELY_DATA, in the cache folder
-(RARELY_CACHE, else the user's), and then downloaded into the cache from the UCI archive. Wherever it comes
-from, its size and SHA-256 must be those of the original, and its rows and classes are counted. This is the
-only module that touches the network.
+(RARELY_CACHE, else the user's), and then downloaded into the cache. Wherever it comes from, its size and SHA-256
+must be those of the original, and its rows and classes are counted. This is the only module that touches the network.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
 import io
@@ -19,6 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from rarely.worlds.table import Table
 PATIENCE = 30.0
 """Seconds without a byte after which a download is given up."""
 CHUNK = 2**16
+PACKED = ".gz"
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far and the bytes expected."""
 
@@ -39,7 +41,7 @@ class DataUnavailable(RarelyError):
 
 @dataclass(frozen=True)
 class Dataset:
-    """One file of the UCI archive, pinned."""
+    """One original file, pinned."""
 
     name: str
     file: str
@@ -49,11 +51,18 @@ class Dataset:
     label: int
     """The class's column."""
     counts: tuple[tuple[str, int], ...]
-    """Rows of each class."""
+    """Rows of each class, among those that are read."""
     urls: tuple[str, ...]
-    """Where to fetch it, in this order; a `.zip` holds the file as a member."""
+    """Where to fetch it, in this order; a `.zip` holds the file as a member, a `.gz` is the file itself, packed."""
     source: str
     """Whom to cite, and the licence."""
+    delimiter: str = ","
+    unknown: str | None = None
+    """The class of rows that are left out, because their class is not known."""
+    every: int = 1
+    """The first of each so many rows is read, for a file of whole numbers that is too large."""
+    packed: bool = False
+    """Whether it is also looked for as `file.gz`, and kept so in the cache; size and SHA-256 are those of the file."""
 
     @property
     def count(self) -> int:
@@ -63,9 +72,9 @@ class Dataset:
     def verify(self, path: Path) -> Path:
         """The path, if its bytes are the original's."""
         try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise DataUnavailable(f"{path} cannot be read: {error.strerror}.") from error
+            content = gzip.decompress(path.read_bytes()) if path.suffix == PACKED else path.read_bytes()
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataUnavailable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
         if wrong := self._wrong(content):
             raise DataUnavailable(f"{path} {wrong}. Remove it, or put the original there.")
         return path
@@ -76,11 +85,21 @@ class Dataset:
 
     def read(self, path: Path) -> Table:
         """The table in a file that was verified."""
-        table = Table.from_csv(path, label=self.label)
+        table = Table.from_csv(path, self.label, self.delimiter) if self.every == 1 else self._thinned(path)
+        if self.unknown is not None:
+            names = np.array(table.classes)[table.labels]
+            table = Table.of(table.rows[names != self.unknown], names[names != self.unknown])
         counts = tuple(zip(table.classes, np.bincount(table.labels).tolist(), strict=True))
         if counts != self.counts:
             raise DataUnavailable(f"{path} must hold {dict(self.counts)} rows of each class; got {dict(counts)}.")
         return table
+
+    def _thinned(self, path: Path) -> Table:
+        """Some rows of a file of whole numbers: as text in lists, all of them would take gigabytes."""
+        with gzip.open(path, "rt", encoding="ascii") if path.suffix == PACKED else open(path, encoding="ascii") as file:
+            lines = islice(file, None, None, self.every)
+            numbers = np.loadtxt(lines, delimiter=self.delimiter, ndmin=2, dtype=np.int64)
+        return Table.of(np.delete(numbers, self.label, axis=1), numbers[:, self.label])
 
     def _wrong(self, content: bytes) -> str:
         """What tells the content from the original's; empty if nothing does."""
@@ -94,6 +113,7 @@ class Dataset:
 
 
 _UCI = "https://archive.ics.uci.edu"
+_SHOWDOWN = "https://storage.googleapis.com/bandits_datasets"
 DATASETS = {
     dataset.name: dataset
     for dataset in (
@@ -123,6 +143,51 @@ DATASETS = {
             ),
             source="MAGIC Gamma Telescope (Bock, 2004), UCI ML Repository, doi:10.24432/C52C8B, CC BY 4.0",
         ),
+        Dataset(
+            name="shuttle",
+            file="shuttle.trn",
+            size=1_153_518,
+            sha256="87b24ee9fb5137e1d417659cf905d84d0e15342bbaa60770f1ae83da1a38200a",
+            label=9,
+            counts=(("1", 34108), ("2", 37), ("3", 132), ("4", 6748), ("5", 2458), ("6", 6), ("7", 11)),
+            urls=(f"{_SHOWDOWN}/shuttle.trn", f"{_UCI}/static/public/148/statlog+shuttle.zip"),
+            source="Statlog (Shuttle), UCI ML Repository, doi:10.24432/C5WS31, CC BY 4.0",
+            delimiter=" ",
+        ),
+        Dataset(
+            name="covertype",
+            file="covtype.data",
+            size=75_169_317,
+            sha256="0a9371cef7c964b5475d6053cc3e0894a5aa6f65ad1ed3ecb01c45aa96217945",
+            label=54,
+            counts=(("1", 21197), ("2", 28308), ("3", 3578), ("4", 266), ("5", 958), ("6", 1752), ("7", 2043)),
+            urls=(
+                f"{_UCI}/ml/machine-learning-databases/covtype/covtype.data.gz",
+                f"{_SHOWDOWN}/covtype.data",
+            ),
+            source="Covertype (Blackard, 1998), UCI ML Repository, doi:10.24432/C50K5N, CC BY 4.0",
+            every=10,
+            packed=True,
+        ),
+        Dataset(
+            name="adult",
+            file="adult.data",
+            size=3_974_305,
+            sha256="5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+            label=6,
+            counts=(
+                *(("Adm-clerical", 3770), ("Armed-Forces", 9), ("Craft-repair", 4099), ("Exec-managerial", 4066)),
+                *(("Farming-fishing", 994), ("Handlers-cleaners", 1370), ("Machine-op-inspct", 2002)),
+                *(("Other-service", 3295), ("Priv-house-serv", 149), ("Prof-specialty", 4140)),
+                *(("Protective-serv", 649), ("Sales", 3650), ("Tech-support", 928), ("Transport-moving", 1597)),
+            ),
+            urls=(
+                f"{_UCI}/ml/machine-learning-databases/adult/adult.data",
+                f"{_UCI}/static/public/2/adult.zip",
+            ),
+            source="Adult (Becker and Kohavi, 1996), UCI ML Repository, doi:10.24432/C5XW20, CC BY 4.0",
+            unknown="?",
+        ),
     )
 }
 
@@ -143,8 +208,8 @@ def places(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Iter
         if folder.is_file():
             yield folder
         else:
-            yield folder / dataset.file
-            yield folder / dataset.name / dataset.file
+            names = [dataset.file, *([dataset.file + PACKED] if dataset.packed else [])]
+            yield from (inside / name for name in names for inside in (folder, folder / dataset.name))
 
 
 def located(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Path | None:
@@ -174,7 +239,9 @@ def fetch(dataset: Dataset, progress: Progress | None = None, patience: float = 
         if wrong := dataset._wrong(content):
             failures.append(f"{url}: what came {wrong}")
             continue
-        return _put(content, cache_folder() / dataset.name / dataset.file)
+        name = dataset.file + PACKED if dataset.packed else dataset.file
+        kept = gzip.compress(content, mtime=0) if dataset.packed else content
+        return _put(kept, cache_folder() / dataset.name / name)
     raise DataUnavailable(
         f"{dataset.file} could not be fetched ({'; '.join(failures)}). Put the original file into "
         f"{cache_folder() / dataset.name}, or set RARELY_DATA to the folder that holds it."
@@ -202,6 +269,9 @@ _BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedEr
 
 
 def _member(content: bytes, url: str, dataset: Dataset) -> bytes:
+    if url.endswith(PACKED):
+        with gzip.open(io.BytesIO(content)) as file:
+            return file.read(dataset.size + 1)
     if not url.endswith(".zip"):
         return content
     with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(dataset.file) as member:

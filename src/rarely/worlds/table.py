@@ -13,6 +13,7 @@ elsewhere, as in the paper. The row comes in one of three views:
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -75,8 +76,14 @@ class Table:
         return cls.of(bunch.data, bunch.target)
 
     @classmethod
-    def from_csv(cls, path: str | Path, label: str | int | None = None, delimiter: str = ",") -> Table:
-        """A CSV file; `label` is the class's column, by name or number (None: the last).
+    def from_csv(
+        cls,
+        path: str | Path,
+        label: str | int | None = None,
+        delimiter: str = ",",
+        ignore: Sequence[str | int] = (),
+    ) -> Table:
+        """A CSV file; `label` is the class's column, by name or number (None: the last), and `ignore` others to omit.
 
         A first line without numbers is a header if it names a column of numbers, or if `label` is a name. A
         column of numbers stays so, and must not lack any; any other is coded 0, 1, … in sorted order.
@@ -85,17 +92,19 @@ class Table:
         if not lines:
             raise InvalidInput(f"{path} is empty; a table needs rows.")
         header = None
-        if isinstance(label, str) or _has_header(lines):
+        if any(isinstance(column, str) for column in (label, *ignore)) or _has_header(lines):
             header, lines = lines[0], lines[1:]
         width = len(header or lines[0])
         at = _column(path, label, header, width)
+        omitted = {at, *(_column(path, column, header, width) for column in ignore)}
         columns = list(zip(*lines, strict=True))
         if not columns:
             raise InvalidInput(f"{path} has a header and no rows.")
         names = header or [str(i) for i in range(width)]
-        numbers = [_coded(path, names[i], column) for i, column in enumerate(columns) if i != at]
+        numbers = [_coded(path, names[i], column) for i, column in enumerate(columns) if i not in omitted]
         if not numbers:
-            raise InvalidInput(f"{path} has one column; a table needs the class and at least one more.")
+            left = "one column" if width == 1 else "no column left"
+            raise InvalidInput(f"{path} has {left}; a table needs the class and at least one more.")
         return cls.of(np.stack(numbers, axis=1), columns[at])
 
     @cached_property

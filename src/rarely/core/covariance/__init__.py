@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rarely.core.covariance.auto import Auto
-from rarely.core.covariance.cost import DEFAULT_LIMIT, Limit, Price, Widths, in_bytes, prices
+from rarely.core.covariance.cost import DEFAULT_LIMIT, Limit, Price, Widths, in_bytes, price, prices
 from rarely.core.covariance.diagonal import Diagonal
 from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.last_layer import LastLayer
+from rarely.core.covariance.latency import Latency, rates
 from rarely.core.covariance.primal import Primal
-from rarely.core.covariance.protocol import Candidates, Covariance, ErrorBound, Proposal
+from rarely.core.covariance.protocol import FAR, Candidates, Covariance, ErrorBound, Proposal
 from rarely.core.covariance.sketch.nystrom import Sketched
-from rarely.core.covariance.sketch_settings import DEFAULT_SKETCH, Kind, Sketch, describe_form, form_from
+from rarely.core.covariance.sketch_settings import (
+    DEFAULT_SKETCH,
+    Kind,
+    Sketch,
+    describe_form,
+    form_from,
+    warn_of_sketch,
+)
 
 FORMS: dict[str, Callable[[Widths, float, Limit], Covariance]] = {
     "dual": Dual,
@@ -26,6 +34,7 @@ FORMS: dict[str, Callable[[Widths, float, Limit], Covariance]] = {
 __all__ = [
     "DEFAULT_LIMIT",
     "DEFAULT_SKETCH",
+    "FAR",
     "FORMS",
     "Auto",
     "Candidates",
@@ -35,6 +44,7 @@ __all__ = [
     "ErrorBound",
     "Kind",
     "LastLayer",
+    "Latency",
     "Limit",
     "Price",
     "Primal",
@@ -45,5 +55,8 @@ __all__ = [
     "describe_form",
     "form_from",
     "in_bytes",
+    "price",
     "prices",
+    "rates",
+    "warn_of_sketch",
 ]

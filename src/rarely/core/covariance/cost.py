@@ -85,7 +85,7 @@ class Limit:
             return
         at = max(rounds, self.horizon or 0)
         all_prices = prices(self.widths, at, self.sketch)
-        others = "; ".join(str(price) for name, price in all_prices.items() if name != kind)
+        others = "; ".join(str(price) for name, price in all_prices.items() if name not in (kind, "sketched"))
         raise TooExpensive(
             f"covariance {kind!r} must fit memory_limit = {in_bytes(self.bytes)}, but at {at} rounds it needs "
             f"{in_bytes(all_prices[kind].bytes)}. The others: {others}. Choose one of them by name, or raise "

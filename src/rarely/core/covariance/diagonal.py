@@ -7,6 +7,7 @@ z   (out_l, in_l) per layer   λ + Σ φ²
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,13 @@ from rarely.core.growable_array import shallow
 from rarely.core.model.features import Factors
 from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Grown(Proposal):
+    """Rounds on top of the running diagonals, and the diagonals after the last of them."""
+
+    running: tuple[Array, ...]
 
 
 class Diagonal:
@@ -57,17 +65,41 @@ class Diagonal:
                 z += np.square(d[i])[:, None] * np.square(a[i])
                 total += float(np.log(z / self.ridge).sum())
             log_dets[i] = total
-        return Proposal(factors, log_dets, np.empty((len(factors), 0)))
+        return Grown(factors, log_dets, np.empty((len(factors), 0)), tuple(running))
 
     def accept(self, proposal: Proposal, count: int) -> None:
         if not count:
             return
-        kept = proposal.factors[:count]
-        self._running = tuple(
-            z + np.square(d).T @ np.square(a) for a, d, z in zip(kept.inputs, kept.signals, self._running, strict=True)
-        )
+        if isinstance(proposal, Grown) and count == len(proposal.factors) == 1:  # one decision, and the same numbers
+            self._running = proposal.running
+        else:
+            kept = proposal.factors[:count]
+            pairs = zip(kept.inputs, kept.signals, self._running, strict=True)
+            self._running = tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
         self.rounds += count
         self.log_det = float(proposal.log_dets[count - 1])
+
+    def take_over(self, past: Factors, jitters: int, frozen: int = 0) -> None:
+        """Become the diagonals of a form that has these features: all of them, and the first as the frozen one."""
+        for rows in (past[:frozen], past[frozen:]):
+            pairs = zip(rows.inputs, rows.signals, self._running, strict=True)
+            self._running = tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
+            self.rounds += len(rows)
+            self.log_det = self._log_det_of(self._running)
+            if self.rounds == frozen:
+                self.freeze()
+
+    def take_part(self, running: Array, frozen: Array, rounds: int, jitters: int) -> None:
+        """Become the diagonals of these matrices."""
+        for matrix in (frozen, running):
+            diagonal, start, layers = np.diagonal(matrix), 0, []
+            for z in self._running:
+                layers.append(np.maximum(diagonal[start : start + z.size].reshape(z.shape), self.ridge))
+                start += z.size
+            self._running, self.log_det = tuple(layers), self._log_det_of(tuple(layers))
+            if matrix is frozen:
+                self.freeze()
+        self.rounds = rounds
 
     def freeze(self, ahead: int = 0) -> None:
         self._frozen, self.frozen_log_det = self._running, self.log_det

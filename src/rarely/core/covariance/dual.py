@@ -61,6 +61,18 @@ class Dual:
     def rounds(self) -> int:
         return len(self.past)
 
+    def limited(self, limit: Limit) -> Self:
+        """The same under another limit of memory, which it must fit."""
+        limit.check_rounds(self.kind, self.rounds)
+        other = self.fork()
+        other._limit = limit
+        return other
+
+    @property
+    def limit(self) -> Limit:
+        """What it may take."""
+        return self._limit
+
     @property
     def frozen_rounds(self) -> int:
         """Features in the frozen matrix."""

@@ -122,6 +122,16 @@ class Primal:
             self._frozen, self.frozen_log_det = self._running, self.log_det
         self._add(past[frozen:])
 
+    def take_part(self, running: Array, frozen: Array, rounds: int, jitters: int) -> None:
+        """Become these matrices."""
+        self._jitters = jitters
+        for matrix in (frozen, running):
+            self._matrix = matrix.copy()
+            self._factorise()
+            if matrix is frozen:
+                self._frozen, self.frozen_log_det = self._running, self.log_det
+        self.rounds = rounds
+
     def _add(self, past: Factors) -> None:
         for start in range(0, len(past), self.block()):
             features = past[start : start + self.block()].vectors()

@@ -27,7 +27,7 @@ def read_known(saved: Fields, rows: int, logged: int) -> Array:
     return known
 
 
-def read_arrivals(saved: Fields, rewards: Array, logged: int) -> IntArray:
+def read_arrivals(saved: Fields, rewards: Array, logged: int, *, in_order: bool) -> IntArray:
     """The saved order of rewards. The first files of version 0.1 do not tell it, and no learner of theirs needs it."""
     told = ~np.isnan(rewards)
     if not saved.since(2, "arrivals"):
@@ -37,8 +37,8 @@ def read_arrivals(saved: Fields, rewards: Array, logged: int) -> IntArray:
     found[arrivals] = True
     once = len(arrivals) == int(found.sum()) and bool((found == told).all())
     saved.require(once, "arrivals must name every row with a reward once, and no other")
-    in_order = np.array_equal(arrivals[:logged], np.arange(logged))
-    saved.require(in_order, f"arrivals must begin with the {logged} logged rows")
+    first = not in_order or np.array_equal(arrivals[:logged], np.arange(logged))
+    saved.require(first, f"arrivals must begin with the {logged} logged rows")
     return arrivals
 
 

@@ -64,11 +64,24 @@ class Affine:
 
     @classmethod
     def fit(cls, contexts: Array, *, constant: bool = True) -> Affine:
-        """Standardise the columns of (n, d) contexts and divide by √d, so that ‖x̃‖ is about 1 before the constant."""
+        """Standardise the columns of (n, d) contexts and divide by √d, so that ‖x̃‖ is about 1 before the constant.
+
+        A column of two values is divided by half their distance instead: the standard deviation of a rare 0/1 column
+        is near 0, and a single 1 would outweigh all other columns.
+
+        >>> rows = np.array([[0.0, 0.0]] * 99 + [[1.0, 100.0]])
+        >>> Affine.fit(rows, constant=False)(rows[-1:]).round(2)
+        array([[1.4, 1.4]])
+        """
         rows = np.atleast_2d(np.asarray(contexts, np.float64))
         moments = Moments(rows.shape[1])
         moments.add(rows, len(rows))
-        return moments.affine(constant=constant)
+        affine = moments.affine(constant=constant)
+        lowest, highest = rows.min(axis=0, initial=np.inf), rows.max(axis=0, initial=-np.inf)
+        paired = ((rows == lowest) | (rows == highest)).all(axis=0) & ~moments.still()
+        # The standard deviation of a column of two values is half their distance if both are equally frequent.
+        half = np.subtract(highest, lowest, where=paired, out=np.zeros(affine.dim)) / 2 * math.sqrt(affine.dim)
+        return replace(affine, spread=np.where(paired, half, affine.spread))
 
     @property
     def dim(self) -> int:
@@ -136,9 +149,10 @@ class Moments:
 
     def settled(self) -> BoolArray:
         """Which columns have shown their spread: enough rounds, and not one number all along."""
-        return ~self._still() if self.rounds >= ENOUGH else np.zeros(len(self.mean), np.bool_)
+        return ~self.still() if self.rounds >= ENOUGH else np.zeros(len(self.mean), np.bool_)
 
-    def _still(self) -> BoolArray:
+    def still(self) -> BoolArray:
+        """Which columns have had one number all along, but for rounding."""
         return np.asarray(np.less_equal(self._deviation(), 1e-12 * np.abs(self.mean)), np.bool_)
 
     def _deviation(self) -> Array:
@@ -146,7 +160,7 @@ class Moments:
 
     def affine(self, *, constant: bool = True) -> Affine:
         """The map that standardises what was seen; a column that never varied is only centred."""
-        spread = np.where(self._still(), 1.0, self._deviation()) * np.sqrt(len(self.mean))
+        spread = np.where(self.still(), 1.0, self._deviation()) * np.sqrt(len(self.mean))
         return Affine(self.mean.copy(), spread, constant)
 
     def early_affine(self, *, constant: bool = True) -> Affine:

@@ -60,6 +60,9 @@ class Factors:
     def columns(self) -> Array:
         """The same as (p, n), as solving wants them."""
         out, start = np.empty((sum(o * i for o, i in self.widths), len(self))), 0
+        if out.shape[0] == self.inputs[0].shape[1]:  # a linear model, or a last layer: one pass
+            np.multiply(self.inputs[0].T, self.signals[0].T, out=out)
+            return out
         for (o, i), a, d in zip(self.widths, self.inputs, self.signals, strict=True):
             layer = out[start : start + o * i].reshape(o, i, len(self))
             np.multiply(np.ascontiguousarray(d.T)[:, None], np.ascontiguousarray(a.T)[None], out=layer)

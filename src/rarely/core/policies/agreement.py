@@ -18,6 +18,7 @@ from rarely.core.choice.confidence_radius import Beta
 from rarely.core.covariance import FORMS
 from rarely.core.inputs.history import History
 from rarely.core.policies.clock import BatchClock
+from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.saving.fields import CLOSE, Fields, is_close
@@ -33,6 +34,14 @@ class Parts(NamedTuple):
     history: History
     updates: tuple[UpdateRecord, ...]
     learned: int
+    lost: int | None = None
+    """Rounds that are not in Z, as the file says; formats 1 and 2 do not."""
+    events: tuple[PolicyEvent, ...] = ()
+
+    @property
+    def reformed(self) -> bool:
+        """Whether Z took another form in this batch, by which its log det may have changed."""
+        return any(event.kind == "covariance" and event.round >= self.clock.base_round for event in self.events)
 
     @property
     def trained(self) -> bool:
@@ -83,13 +92,14 @@ def _check_records(saved: Fields, parts: Parts) -> None:
     # A log's record is the first, of version 0; every other that was accepted has a version above 0.
     of_log = bool(updates) and updates[0].accepted and updates[0].version == 0
     known = history.logged + rounds - missing
+    whole = history.forgetting is None and not history.dropped
     for name, holds, sentence in (
         ("version", versions == np.cumsum(accepted) - of_log, "as many as were accepted by then"),
         ("reason", unexplained == accepted, "empty where an update was accepted, and only there"),
         ("round", (np.diff(rounds, prepend=0) >= 0) & (rounds <= history.rounds), f"rising up to {history.rounds}"),
         ("adopted", (begins >= rounds) & (begins <= np.append(rounds, history.rounds)[1:]), "after its round"),
         ("missing", missing <= rounds, "at most the rounds decided by then"),
-        ("samples", (samples == known) if history.forgetting is None else (samples <= known), "the rewards then in"),
+        ("samples", (samples == known) if whole else (samples <= known), "the rewards then in"),
         ("covariance", formed, f"one of {', '.join(FORMS)}"),
     ):
         if not holds.all():
@@ -101,8 +111,10 @@ def _check_records(saved: Fields, parts: Parts) -> None:
 def _check_versions(saved: Fields, parts: Parts) -> None:
     """Every round was decided by the version that was in use."""
     begins = [record.begins for record in parts.accepted if record.version]
-    expected = np.searchsorted(begins, np.arange(parts.history.rounds), side="right")
-    same = np.array_equal(parts.history.versions[parts.history.logged :], expected)
+    history = parts.history
+    rounds = history.rows[history.rows >= history.logged] - history.logged
+    expected = np.searchsorted(begins, rounds, side="right")
+    same = np.array_equal(history.versions[len(history) - len(rounds) :], expected)
     saved.require(same, "history.versions must be those that were in use, as updates say")
 
 
@@ -125,6 +137,8 @@ def _check_clock(saved: Fields, parts: Parts) -> None:
         ("base_round", clock.base_round, last[0].round if last else 0),
     ):
         saved.require(value == expected, f"{name} must be {expected}, as updates say; it is {value}")
+    if parts.reformed:
+        return
     if last:
         saved.require_close("base_log_det", clock.base_log_det, last[0].log_det, RECORDED)
     elif not parts.trained:  # version 0.1.0 left no record of a log
@@ -153,13 +167,18 @@ def _check_radius(saved: Fields, parts: Parts, beta: Beta, start: float) -> None
 
 def _check_covariance(saved: Fields, parts: Parts) -> None:
     """Z has the features of all rows that count; it was frozen, if at all, at the last accepted update."""
-    covariance, clock, rows = parts.frozen.covariance, parts.clock, _rows_that_count(parts)
-    saved.require(covariance.rounds == rows, f"covariance must hold {rows} rounds; it holds {covariance.rounds}")
+    covariance, clock = parts.frozen.covariance, parts.clock
+    if not parts.history.dropped:
+        rows = _rows_that_count(parts)
+        saved.require(covariance.rounds == rows, f"covariance must hold {rows} rounds; it holds {covariance.rounds}")
+    if parts.lost is not None:
+        rows = parts.history.total - parts.lost
+        saved.require(covariance.rounds == rows, f"covariance must hold {rows} rounds; it holds {covariance.rounds}")
     frozen, running = covariance.frozen_log_det, covariance.log_det
     slack = parts.slack
     if not parts.trained:
         saved.require_close("covariance.frozen_log_det", frozen, 0.0, "before any update")
-    if parts.may_fall:
+    if parts.may_fall or parts.reformed:
         return
     saved.require(frozen <= running + slack, "covariance.frozen_log_det must be at most covariance.log_det")
     saved.require(clock.base_log_det <= running + slack, "base_log_det must be at most covariance.log_det")

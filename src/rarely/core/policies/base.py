@@ -12,56 +12,49 @@ time: a second one gets `PolicyBusy`. The others read one state and may be calle
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import json
-import os
-import secrets
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal, Self
 
-import numpy as np
-
 from rarely.core.choice.confidence_radius import Beta, radius_at
 from rarely.core.choice.random_stream import Seeded
 from rarely.core.choice.rules import ChoiceRule
-from rarely.core.covariance import Kind, Sketch
-from rarely.core.errors import InvalidContexts, InvalidInput, check_choice
+from rarely.core.covariance import Kind, Latency, Sketch, warn_of_sketch
+from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
-from rarely.core.inputs.history import History
+from rarely.core.inputs.history import History, Late
 from rarely.core.inputs.rewards import read_log
 from rarely.core.policies.clock import BatchClock
 from rarely.core.policies.deciding import decide, rounds_at_once
 from rarely.core.policies.exclusive import alone
 from rarely.core.policies.frozen import FrozenPolicy
+from rarely.core.policies.identity import Identity
 from rarely.core.policies.learner import Learner
 from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
-from rarely.core.policies.presentation import policy_table
-from rarely.core.policies.saved_state import content_of, restored_state
+from rarely.core.policies.parameters import Parameters
 from rarely.core.policies.scored_arms import Scores, concatenated
-from rarely.core.policies.settings import decoded
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.policies.updating import start_from_log, update
 from rarely.core.policies.upkeep import Upkeep
-from rarely.core.saving import archive
-from rarely.core.saving.fields import Fields
-from rarely.core.schedules import Budget, Schedule, schedule_from
+from rarely.core.schedules import Budget, Schedule
 from rarely.core.training.progress import Progress
-from rarely.core.types import Array, Arrays, Decision
+from rarely.core.types import Array, Decision
 
 Ties = Literal["lowest", "random"]
 WithinBatch = Literal["frozen", "running"]
-_CHANGES = ("select", "observe", "update", "adopt", "extend_budget")
+HistoryLimit = int | Literal["auto"] | None
+DEFAULT_HISTORY = 20_000_000
+"""Bytes of past rounds that "auto" allows: a file then stays below 30 MB."""
+_CHANGES = ("select", "observe", "update", "adopt", "extend_budget", "compact")
 """Methods that change a policy."""
 
 
-class Policy(Upkeep, ABC):
+class Policy(Upkeep, Parameters, Identity, ABC):
     """A contextual bandit whose policy is frozen between updates, of which there are few."""
 
     def __init__(
@@ -77,6 +70,8 @@ class Policy(Upkeep, ABC):
         memory_limit: int,
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch = "frozen",
+        history_limit: HistoryLimit = None,
+        latency: Latency | None = None,
         maker: Callable[..., CovarianceMaker] = CovarianceMaker,
     ) -> None:
         if not isinstance(schedule, Schedule):
@@ -84,7 +79,11 @@ class Policy(Upkeep, ABC):
         check_forgetting(forgetting)
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
-        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon)
+        warn_of_sketch(covariance)
+        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon, latency)
+        if history_limit is not None and history_limit != "auto":
+            check_whole("history_limit", history_limit, 1)
+        self._history_limit = DEFAULT_HISTORY if history_limit == "auto" else history_limit
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
@@ -97,10 +96,6 @@ class Policy(Upkeep, ABC):
             ContextReader(learner.dim, learner.fits_scale),
         )
         self._begin_life()
-
-    def _begin_life(self) -> None:
-        self._life = secrets.token_hex(8)
-        self._caller: dict[str, list[int]] = {}
 
     @classmethod
     def from_log(cls, contexts: Any, rewards: Any, *, dim: int | None = None, **settings: Any) -> Self:
@@ -121,96 +116,6 @@ class Policy(Upkeep, ABC):
 
     # --- identity
 
-    def _repr_html_(self) -> str:
-        budget = self._state.clock.budget
-        most = "no limit" if budget.batches is None else f"at most {budget.batches}"
-        planned = budget.ahead(self.round) or "when the schedule ends the batch"
-        coming = "none, the budget is spent" if budget.spent(self.version) else planned
-        facts = [
-            ("version", f"{self.version} ({most} versions)"),
-            ("rounds decided", f"{self.round}"),
-            ("rewards missing", f"{self.missing}"),
-            ("next update", "due now" if self.due else coming),
-            ("covariance", self.covariance),
-        ]
-        return policy_table(type(self).__name__, facts, self.updates)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments by name, as scikit-learn's estimators have them; `deep` changes nothing.
-
-        Examples
-        --------
-        >>> from rarely import LinUCB
-        >>> LinUCB(dim=2, beta=0.5).get_params()["beta"]
-        0.5
-        """
-        given = self.settings()
-        if "beta" in given:
-            given["beta"] = self._beta  # a function has no description
-        return dict(zip(given, decoded(**given), strict=True))
-
-    def set_params(self, **params: Any) -> Self:
-        """Change arguments of a policy that has not decided yet; returns the policy.
-
-        Raises
-        ------
-        InvalidInput
-            If a name is none of the constructor's, or if a round was decided or a log was learned.
-        """
-        with self._alone():
-            if self.round or self.updates:
-                raise InvalidInput(
-                    f"set_params changes a policy before its first round; this one has decided {self.round} rounds "
-                    f"and has {len(self.updates)} updates on record. Make a new policy with the arguments you want."
-                )
-            known = self.get_params()
-            if unknown := sorted(params.keys() - known.keys()):
-                raise InvalidInput(f"{unknown[0]} is no argument of {type(self).__name__}: {', '.join(sorted(known))}.")
-            make: Any = type(self)
-            fresh = make(**known | params)
-            kept = {name: self.__dict__[name] for name in ("_caller", "_life")}
-            self.__dict__ = fresh.__dict__ | kept
-        return self
-
-    def __sklearn_clone__(self) -> Self:
-        """A policy with the same arguments and no history, for `sklearn.base.clone`."""
-        make: Any = type(self)
-        clone: Self = make(**self.get_params())
-        return clone
-
-    @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """The constructor's arguments as JSON, the seed included: `type(policy)(**policy.settings())` starts anew.
-
-        A `beta` that is a function cannot be JSON: give it again beside the others.
-        """
-
-    def fingerprint(self) -> str:
-        """A SHA-256 over settings and state: equal for equal policies, in every process and after every file.
-
-        The lives of the policy (see `Decision.life`) are no part of it, nor are the names of the loops that trained.
-        """
-        header, arrays = self._content()
-        header["updates"] = [{k: v for k, v in update.items() if k != "loops"} for update in header["updates"]]
-        header["history"] = {name: value for name, value in header["history"].items() if name != "lives"}
-        digest = hashlib.sha256(json.dumps(header, sort_keys=True, default=archive.plain).encode())
-        for name, array in sorted(arrays.items()):
-            digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
-
-    def __copy__(self) -> Self:
-        # A shallow copy would write into the rows of the original.
-        return copy.deepcopy(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For `pickle` and `copy`: all but the caller and the life, which the copy begins anew."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_caller", "_life")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin_life()
-
     def _alone(self) -> AbstractContextManager[None]:
         """A call that changes the policy, refused at once while another one is under way."""
         return alone(self, self._caller, [getattr(Policy, name) for name in _CHANGES])
@@ -218,7 +123,24 @@ class Policy(Upkeep, ABC):
     # --- deciding
 
     def score(self, contexts: Any, mask: Any = None) -> Scores:
-        """Means and bonuses under the frozen version: pure, no round."""
+        """Means and bonuses under the frozen version. Nothing changes: it is no round.
+
+        Parameters
+        ----------
+        contexts, mask
+            As in `select`.
+
+        Returns
+        -------
+        Scores
+            `means` and `bonuses`, (K,) or (n, K) each, NaN where no arm is.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> LinUCB(dim=1, intercept=False).score([[1.0], [3.0]]).bonuses
+        array([1., 3.])
+        """
         state = self._state
         rounds = state.reader.read(contexts, mask)
         parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
@@ -226,7 +148,24 @@ class Policy(Upkeep, ABC):
         return Scores(_joined([a.means for a in assessed], rounds), _joined([a.bonuses for a in assessed], rounds))
 
     def probabilities(self, contexts: Any, mask: Any = None) -> Array:
-        """The probability of every arm under the frozen version, (K,) or (n, K), 0 where no arm is: pure, no round."""
+        """The probability of every arm under the frozen version. Nothing changes: it is no round.
+
+        Parameters
+        ----------
+        contexts, mask
+            As in `select`.
+
+        Returns
+        -------
+        array
+            (K,) or (n, K), 0 where no arm is.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB, Mixture
+        >>> LinUCB(dim=1, exploration=Mixture(0.2)).probabilities([[1.0], [3.0]])
+        array([0.1, 0.9])
+        """
         state = self._state
         rounds = state.reader.read(contexts, mask)
         parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
@@ -236,8 +175,34 @@ class Policy(Upkeep, ABC):
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
         """Decide one round, or n under the frozen version.
 
-        `contexts` is (K, d), (n, K, d) or a list of (K_i, d); `mask` says which arms are there. With
-        `until_due` the rounds up to and including the one that ends the batch are decided, and no more.
+        Parameters
+        ----------
+        contexts
+            (K, d) for one round of K arms, (n, K, d) for n rounds, or a list of (K_i, d) where rounds differ in their
+            arms. Arrays, lists and data frames are accepted; a frame's column names are kept and compared.
+        mask
+            (K,) or (n, K): which arms are there; all of them without it.
+        until_due
+            Decide the rounds up to and including the one that ends the batch, and no more.
+
+        Returns
+        -------
+        Decision
+            Arms, means, bonuses and probabilities. Keep it, or its `id`, for `observe`.
+
+        Raises
+        ------
+        InvalidContexts
+            If shapes, kinds or column names do not fit, or a number is not finite.
+        UpdateDue
+            If `until_due` is set and the batch has ended already.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> policy = LinUCB(dim=2, seed=0)
+        >>> policy.select([[1.0, 0.0], [0.0, 2.0]]).arm
+        1
         """
         with self._alone():
             before = self._state
@@ -252,14 +217,51 @@ class Policy(Upkeep, ABC):
     # --- learning
 
     def observe(
-        self, decision: Decision | None = None, rewards: Any = None, *, rounds: Any = None, ids: Any = None
+        self,
+        decision: Decision | None = None,
+        rewards: Any = None,
+        *,
+        rounds: Any = None,
+        ids: Any = None,
+        late: Late = "raise",
     ) -> None:
-        """Tell rewards: of a decision, whole or sliced; now, later, in any order.
+        """Take in rewards: of a decision, whole or sliced; now, later, in any order.
 
         A decision is compared with the one on record, and refused if this policy did not make it or has lost it
-        in a crash. Where the decision itself is not at hand, `ids=` takes what `decision.id` gave, which is as safe and
-        survives a restart. `rounds=` takes bare round numbers: nothing is compared, and after a crash the number of
-        a lost decision belongs to a later one, so use it only where that cannot happen.
+        in a crash.
+
+        Parameters
+        ----------
+        decision
+            What `select` returned.
+        rewards
+            One finite number for each round. A value that is in already is ignored.
+        ids
+            Instead of a decision: what `decision.id` gave, which is as safe and survives a restart.
+        rounds
+            Instead of a decision: bare round numbers. Nothing is compared, and after a crash the number of a lost
+            decision belongs to a later one, so use it only where that cannot happen.
+        late
+            "raise" `DroppedRound` for a reward of a round that was compacted away, or "count" it.
+
+        Raises
+        ------
+        WrongDecision, UnknownRound
+            If this policy did not make the decision, or has no such round.
+        ConflictingReward
+            If a round has another reward already.
+        InvalidReward
+            If a reward is not a finite number.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> policy = LinUCB(dim=1, seed=0)
+        >>> decision = policy.select([[[1.0], [2.0]], [[3.0], [0.0]]])
+        >>> policy.observe(decision[1], 0.5)  # the second round first
+        >>> policy.observe(ids=decision[0].id, rewards=1.0)
+        >>> policy.missing
+        0
         """
         if decision is not None and not isinstance(decision, Decision):
             raise InvalidInput(
@@ -268,14 +270,15 @@ class Policy(Upkeep, ABC):
             )
         if sum(given is not None for given in (decision, rounds, ids)) != 1:
             raise InvalidInput("observe takes one of decision, rounds= and ids=, and the rewards that belong to it.")
+        check_choice("late", late, Late)
         with self._alone():
             state = self._state
             if decision is not None:
-                history = state.history.with_rewards_of(decision, rewards)
+                history = state.history.with_rewards_of(decision, rewards, late=late)
             elif ids is not None:
-                history = state.history.with_rewards_by_id(ids, rewards)
+                history = state.history.with_rewards_by_id(ids, rewards, late=late)
             else:
-                history = state.history.with_rewards(rounds, rewards)
+                history = state.history.with_rewards(rounds, rewards, late=late)
             self._state = replace(state, history=history)
 
     def update(self, *, force: bool = False, progress: Progress | None = None) -> UpdateRecord:
@@ -292,33 +295,12 @@ class Policy(Upkeep, ABC):
         `prepare_update`.
         """
         with self._alone():
-            after, record = update(self._state, self._maker, self._beta, force=force, progress=progress)
+            after, record = update(
+                self._state, self._maker, self._beta, force=force, progress=progress, limit=self._history_limit
+            )
             log_update(type(self).__name__, record)
             self._state = after
         return record
-
-    # --- saving
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write every number of the state to one file, at any moment; `rarely.load` brings it back.
-
-        The file takes the place of an earlier one in one step, and is on the disk when `save` returns: after a crash
-        there is the old file or the new one, whole. A new file gets the mode 0666 less the umask, and a file that
-        exists keeps its own; a symbolic link stays, and the file that it leads to is replaced. While it is written, a
-        temporary file `.rarely-….part` lies beside it, which the next save removes if the process was killed.
-        """
-        schedule_from(self.schedule.describe())  # a schedule that `load` does not know is refused now
-        archive.write(path, *self._content())
-
-    def _content(self) -> tuple[dict[str, Any], Arrays]:
-        """Header and arrays of a saved policy."""
-        numbers, arrays = content_of(self._state)
-        return {"policy": type(self).__name__, "settings": self.settings()} | numbers, arrays
-
-    def _restore(self, saved: Fields, seed: Any) -> None:
-        """Take over a saved state; this policy is new, and made with the saved settings."""
-        state, generator = restored_state(self._state, saved, self._beta)
-        self._seed, self._scratch, self._state = seed, generator, state
 
 
 def _joined(parts: list[Array], rounds: RoundContexts) -> Array:

@@ -9,7 +9,7 @@ from rarely.core.choice.rules import UniformChoice
 from rarely.core.covariance import DEFAULT_LIMIT, Kind, Sketch
 from rarely.core.inputs.forgetting import Forgetting
 from rarely.core.inputs.scaling import Affine, ContextScale
-from rarely.core.policies.base import Policy
+from rarely.core.policies.base import HistoryLimit, Policy
 from rarely.core.policies.linear import LinearLearner
 from rarely.core.policies.settings import decoded, encoded
 from rarely.core.schedules import EveryRound, Schedule
@@ -37,6 +37,7 @@ class Uniform(Policy):
         forgetting: Forgetting | None = None,
         seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
+        history_limit: HistoryLimit = "auto",
     ) -> None:
         schedule, covariance = decoded(schedule=schedule, covariance=covariance)
         context_scale, forgetting = decoded(context_scale=context_scale, forgetting=forgetting)
@@ -53,6 +54,7 @@ class Uniform(Policy):
             seed=seeded(seed),
             memory_limit=memory_limit,
             forgetting=forgetting,
+            history_limit=history_limit,
         )
 
     def settings(self) -> dict[str, Any]:
@@ -67,5 +69,6 @@ class Uniform(Policy):
                 "forgetting": self.history.forgetting,
                 "seed": self._seed,
                 "memory_limit": self._maker.memory_limit,
+                "history_limit": self._history_limit,
             }
         )

@@ -77,6 +77,10 @@ class BatchClock:
         """The clock at the start of a batch of the given version."""
         return BatchClock(self.budget, version, False, round, log_det, self.rescues)
 
+    def rebased(self, shift: float) -> BatchClock:
+        """The clock whose log dets are those of another form of Z, which differ by so much at the batch's start."""
+        return replace(self, base_log_det=self.base_log_det + shift)
+
     def replayed(self, round: int, log_det: float) -> BatchClock:
         """The clock of a batch that began at its base and stands at this round and log det by now."""
         rounds = round - self.base_round
@@ -100,7 +104,7 @@ class BatchClock:
             batch = self.budget.in_batch(version, round, 0.0)
             expected = min(left, max(batch.lookahead(round, 0.0, 0), even))
         # No end in sight is not an endless batch: a trial of 300 rounds may be over with its last update.
-        return 0 if expected >= FAR else expected
+        return 0 if expected >= FAR // 2 else expected
 
     def restored(self, saved: Fields, rounds: int, extra: int) -> BatchClock:
         """The saved clock of a policy that has decided so many rounds; this one has not started."""

@@ -13,8 +13,10 @@ import numpy as np
 
 from rarely.core.choice.random_stream import UniformStream
 from rarely.core.choice.rules import sample_arms
+from rarely.core.covariance import Auto
 from rarely.core.errors import UpdateDue
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
+from rarely.core.policies.form_change import noted, rebased
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.scored_arms import most_likely_arm
@@ -54,9 +56,13 @@ def decide(
             "call update() first, or select without until_due to go on under the frozen version."
         )
     frozen, clock, history, offered = state.frozen.fork(), state.clock, state.history, state.offered
+    if isinstance(frozen.covariance, Auto):
+        frozen.covariance.expect(rounds.arms)
+        before = state.frozen.covariance
+        clock = rebased(clock, (before.kind, before.frozen_log_det), frozen.covariance)
     draws = UniformStream(generator, state.random) if frozen.rule.draws else None
     done: list[Chosen] = []
-    now = history.rounds
+    now = changed = history.rounds
 
     def at_once() -> int:
         most = 1 if frozen.learner.follows else rounds_at_once(frozen, rounds)
@@ -80,7 +86,10 @@ def decide(
             proposal = covariance.propose(assessed.chosen(rows, covariance))
             end = clock.first_due(now, proposal.log_dets)
             keep = len(part) if end is None or not until_due else end + 1
+            form = covariance.kind, covariance.frozen_log_det
             covariance.accept(proposal, keep)
+            clock = rebased(clock, form, covariance)
+            changed = changed if covariance.kind == form[0] else now + keep
             frozen = frozen.with_learner(frozen.learner.seen(part.rows_until(keep), keep))
         if end is not None:
             clock = clock.ended()
@@ -99,7 +108,10 @@ def decide(
         known[:, column] = array[each, arms]
     history = history.with_rounds(chosen, arms, clock.version, known, life)
     random = state.random if draws is None else draws.state
-    after = PolicyState(frozen, clock, history, random, reader, state.updates, offered, state.learned, state.events)
+    after = PolicyState(
+        frozen, clock, history, random, reader, state.updates, offered, state.learned, state.events, state.lost
+    )
+    after = noted(state, after, changed)
     start = now - len(arms) + 1
     return after, Decision(
         arm=int(arms[0]) if rounds.single else arms,
@@ -127,7 +139,8 @@ def rounds_at_once(frozen: FrozenPolicy, rounds: RoundContexts) -> int:
 def _following(frozen: FrozenPolicy, maker: CovarianceMaker, contexts: Array) -> FrozenPolicy:
     """The version whose scale has changed, with Z built again from all rounds so far."""
     learner = frozen.learner
-    return replace(frozen, covariance=maker.of(learner.features, learner.widths, contexts))
+    covariance = maker.like(frozen.covariance).of(learner.features, learner.widths, contexts)
+    return replace(frozen, covariance=covariance)
 
 
 def _joined(done: list[Chosen]) -> Chosen:

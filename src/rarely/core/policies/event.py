@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from rarely.core.saving.fields import Fields
 
-EventKind = Literal["budget", "covariance", "compaction"]
+EventKind = Literal["budget", "covariance", "compaction", "limit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class PolicyEvent:
     """A change of a policy's budget, of the form of its Z, or of what it remembers; see `Policy.events`."""
 
     kind: str
-    """"budget", "covariance" or "compaction"."""
+    """"budget", "covariance", "compaction", or "limit" where `history_limit` was reached."""
     round: int
     """Rounds decided by then."""
     version: int

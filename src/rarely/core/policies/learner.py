@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from rarely.core.growable_array import changed
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import ContextScale, RewardScale
 from rarely.core.model.features import Factors
+from rarely.core.policies.linear_part import LinearPart
 from rarely.core.saving.fields import Fields
-from rarely.core.types import Array, Arrays, IntArray
+from rarely.core.training.sampling import training_rows
+from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class FitResult:
     """The columns of contexts whose scale was fitted anew."""
     loops: str = ""
     """Those that trained, as `Objective.loops` names them."""
+    trained: int | None = None
+    """Samples that the network was trained on; None where it was all of them."""
 
 
 class TrainingSet(NamedTuple):
@@ -49,15 +53,29 @@ class TrainingSet(NamedTuple):
     weights: Array | None
     """(n,), or None where nothing is forgotten."""
     scale: RewardScale
+    offsets: Array | None = None
+    """(n,): what a linear part predicts, in reward units; `rewards` are what it leaves."""
 
     @classmethod
-    def of(cls, history: History, contexts: ContextScale, *, rewards: bool) -> TrainingSet:
-        """The history's samples; the scale of rewards is fitted, or left alone."""
+    def of(
+        cls,
+        history: History,
+        contexts: ContextScale,
+        *,
+        rewards: bool,
+        most: int | None = None,
+        linear: LinearPart | None = None,
+    ) -> TrainingSet:
+        """The history's samples, at most so many; the scale of rewards is fitted, or left alone."""
         samples = history.samples()
-        scale = RewardScale.fit(samples.rewards, samples.weights) if rewards else RewardScale()
+        if most is not None and len(samples.rows) > most:
+            samples = samples.some(training_rows(samples.rows, most))
+        offsets = None if linear is None else linear(samples.contexts)
+        values = samples.rewards if offsets is None else samples.rewards - offsets
+        scale = RewardScale.fit(values, samples.weights) if rewards else RewardScale()
         with np.errstate(over="ignore", invalid="ignore"):
-            values = (samples.rewards - scale.center) / scale.spread
-        return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale)
+            values = (values - scale.center) / scale.spread
+        return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale, offsets)
 
     @property
     def overflow(self) -> str:
@@ -85,6 +103,10 @@ class Learner(Protocol):
     @property
     def widths(self) -> Widths:
         """(out_l, in_l) of its features' layers."""
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether an update may ask for Z to be built again, from all rounds."""
 
     @property
     def reward_spread(self) -> float:
@@ -115,6 +137,12 @@ class Learner(Protocol):
     def caught_up(self, other: Learner) -> Learner:
         """The learner after it saw all contexts that `other` saw, the version that it replaces."""
 
+    def needs(self, history: History) -> BoolArray | None:
+        """(rows,): which rows it will learn from again; None for all. Open rounds need not be named."""
+
+    def without_rows(self, rows: IntArray) -> Learner:
+        """The learner after these rows of the history were dropped."""
+
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
         """What the radius β may depend on, for a version that decides from `round` on."""
 
@@ -133,6 +161,7 @@ class ScaledLearner(ABC):
 
     scale: ContextScale
     rewards: RewardScale
+    rebuilds: ClassVar[bool] = True
 
     @property
     def dim(self) -> int:
@@ -168,6 +197,12 @@ class ScaledLearner(ABC):
     def caught_up(self, other: Learner) -> Self:
         assert isinstance(other, ScaledLearner)
         return self._with_scale(self.scale.with_moments_of(other.scale))
+
+    def needs(self, history: History) -> BoolArray | None:
+        return None
+
+    def without_rows(self, rows: IntArray) -> Self:
+        return self
 
     def at_scale_of(self, other: ScaledLearner) -> Self:
         """The same with the other's scale of contexts."""

@@ -23,12 +23,12 @@ from rarely.core.inputs.forgetting import Forgetting
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale
 from rarely.core.model.features import Factors
-from rarely.core.policies.base import Policy, Ties, WithinBatch
+from rarely.core.policies.base import HistoryLimit, Policy, Ties, WithinBatch
 from rarely.core.policies.learner import FitResult, Learner
 from rarely.core.policies.settings import decoded, encoded
 from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.schedules import EveryRound, Schedule
-from rarely.core.types import Array, Arrays
+from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class LinearLearner:
     noise: ClassVar[float | None] = None
     fits_scale: ClassVar[bool] = False
     follows: ClassVar[bool] = False
+    rebuilds: ClassVar[bool] = False
 
     @classmethod
     def start(cls, scale: Affine, ridge: float) -> LinearLearner:
@@ -105,6 +106,13 @@ class LinearLearner:
         learned = self.learned + len(rewards) if history.forgetting is None else 0
         return FitResult(replace(self, coefficients=solution, matrix=matrix, moment=moment, learned=learned), reason)
 
+    def needs(self, history: History) -> BoolArray | None:
+        """Its sums hold the rewards that it has learned from."""
+        return history.came_after(self.learned) if self.learned else None
+
+    def without_rows(self, rows: IntArray) -> LinearLearner:
+        return self
+
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
         return VersionStats(round, covariance.rounds, covariance.frozen_log_det, self.ridge, exact=True)
 
@@ -129,7 +137,7 @@ class LinearLearner:
                 return learner
             saved.require(trained, "matrix must be λI and moment 0 before anything is learned")
             saved.require(is_symmetric(matrix), "matrix must be symmetric with a positive diagonal")
-            if history.forgetting is None:
+            if history.forgetting is None and not history.dropped:
                 learner._check_sums(saved, history)
             size = np.abs(matrix) @ np.abs(coefficients) + np.abs(moment)
             solved = np.isfinite(size) & (np.abs(matrix @ coefficients - moment) <= CLOSE * size.max())
@@ -160,7 +168,8 @@ class LinUCB(Policy):
         within_batch      "frozen", or "running": bonuses follow every decision of the batch
         context_scale     an `Affine` of contexts; `**blocks.settings` has it for contexts made of blocks
 
-    The others are those of `BatchNeuralUCB`.
+    The others are those of `BatchNeuralUCB`. Where `history_limit` is reached ("auto" is 20 MB), an update drops the
+    rounds whose rewards its sums hold, which changes no decision; only then the oldest rounds without a reward.
 
     >>> from rarely import LinUCB
     >>> policy = LinUCB(dim=2, beta=0.0)
@@ -186,6 +195,7 @@ class LinUCB(Policy):
         ties: Ties = "lowest",
         seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
+        history_limit: HistoryLimit = "auto",
     ) -> None:
         schedule, covariance, beta = decoded(schedule=schedule, covariance=covariance, beta=beta)
         context_scale, exploration, forgetting = decoded(
@@ -207,6 +217,7 @@ class LinUCB(Policy):
             memory_limit=memory_limit,
             forgetting=forgetting,
             within_batch=within_batch,
+            history_limit=history_limit,
         )
         self._schedule, self._exploration, self._within_batch = schedule, exploration, within_batch
 
@@ -236,5 +247,6 @@ class LinUCB(Policy):
                 "ties": self._ties,
                 "seed": self._seed,
                 "memory_limit": self._maker.memory_limit,
+                "history_limit": self._history_limit,
             }
         )

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from rarely.core.choice.confidence_radius import Beta, NoiseRadius
 from rarely.core.choice.random_stream import Seed, seeded
 from rarely.core.choice.rules import ChoiceRule, Mixture, UpperConfidence, with_exploration
-from rarely.core.covariance import DEFAULT_LIMIT, Kind, Sketch, in_bytes
-from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_flag, check_whole
+from rarely.core.covariance import DEFAULT_LIMIT, Kind, Latency, Sketch, in_bytes, rates
+from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_positive, check_whole
 from rarely.core.inputs.forgetting import Discount, Forgetting
 from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
-from rarely.core.model.network import Initial, Network, Scaling
-from rarely.core.policies.base import Policy, Ties, WithinBatch
+from rarely.core.model.network import Network
+from rarely.core.policies.base import DEFAULT_HISTORY, HistoryLimit, Policy, Ties, WithinBatch
 from rarely.core.policies.neural_learner import NeuralLearner
-from rarely.core.policies.presets import PRESET_SETTINGS, PresetName
+from rarely.core.policies.presets import Preset, PresetName, Training
+from rarely.core.policies.renamed import grouped
 from rarely.core.policies.settings import decoded, encoded
 from rarely.core.schedules import EveryRound, Schedule
-from rarely.core.training.gradient_descent import Optimiser, Precision, TrainingPlan
+from rarely.core.training.gradient_descent import TrainingPlan
 from rarely.core.training.tuning import Tuning, Validation
 from rarely.core.types import Array
 
+TRAINING_ROWS = 10_000
+"""Samples that an update of a policy that tunes itself trains on, at most (docs/decisions/0029)."""
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
+DEFAULT_LATENCY = 0.005
+"""Seconds that a decision of the practical policy may take."""
 TUNED_HIDDEN = 200
 TUNED_BETA = NoiseRadius(0.02, norm_factor=0.02, exploit_last=True, relative=0.1, spread_factor=0.1, untried=3.0)
 """m and β where it does."""
-_NOT_SETTINGS = ("self", "seed", "__class__")
 
 
 class BatchNeuralUCB(Policy):
@@ -43,24 +47,31 @@ class BatchNeuralUCB(Policy):
     hidden, depth
         m units (an even number) in each of L − 1 hidden layers. `hidden=None` is 200 where the policy tunes itself and
         100 elsewhere.
-    skip
-        The strength s of a linear path beside the network, which adds s·c·x. None is no path or, where the policy tunes
-        itself, its own choice.
     ridge
         λ of Z_1 = λI and of the penalty in training.
     beta
         The radius β in bonus = β·√(φᵀZ⁻¹φ): a number, a function of the round, a `TheoremRadius` or a `NoiseRadius`.
-    steps, step_size
-        J gradient steps in each update, of size η; `step_size=None` takes η from the curvature.
+    training
+        A `Training`: steps, step size, a linear path beside the network, warm start; or a number of steps.
     covariance
-        "auto" (the cheaper of the exact forms), "dual" (t×t), "primal" (p×p), or one of the approximations "sketched"
-        (r×r; a `Sketch` sets r), "diagonal" and "last_layer".
+        "auto" (the cheaper of the exact forms while it keeps to `latency`), "exact" (the cheaper of them always),
+        "dual" (t×t), "primal" (p×p), or one of the approximations "last_layer" and "diagonal"; "sketched", or a
+        `Sketch`, is deprecated.
     preset
         "practical" scales contexts from the first round on, and again at an update when the data have left their
         scale; it appends a constant, standardises rewards and trains in float32. "paper" is the printed algorithm:
         contexts and rewards as they come, float64. "code" follows the public NeuralUCB program: biases, no √m, uniform
         initial weights, descent on single samples that continues from the last weights; its bonus √(λν·gᵀZ⁻¹g) is
-        beta = √(λν).
+        beta = √(λν). A `Preset` changes single choices: `Preset.named("practical", precision="float64")`.
+    latency, arms
+        Seconds that a decision may take, and how many arms it has, if that is known beforehand. With
+        `covariance="auto"` Z is exact while decisions keep to it on this machine, and that of the last layer
+        afterwards; `policy.cost` says from which round on, an `ApproximationWarning` and `policy.events` when it
+        happens. None never approximates, as `covariance="exact"` does. "auto" is 0.005 in preset "practical", and None
+        in the others.
+    context_scale
+        An `Affine` map of contexts, instead of a scale that the policy fits; `**blocks.settings` has it for contexts
+        made of blocks.
     seed
         Of the initial weights and of random ties; a number or a NumPy Generator.
     within_batch
@@ -72,25 +83,30 @@ class BatchNeuralUCB(Policy):
         A `Mixture`, which gives every arm a share of all rounds and therefore a probability above 0.
     forgetting
         A `Window` or a `Discount`, for worlds that change.
+    training_rows
+        The most samples that an update trains the network on. With more, the network is trained on the latest half of
+        that number and on a uniform sample of the others. A policy that tunes itself then learns by a ridge regression
+        on *all* rewards, and the network learns what this leaves. So an update costs the same however long the policy
+        lives; `UpdateRecord.trained` has the number. None is 10 000 where the policy tunes itself and "all" elsewhere.
     ties
         "lowest" arm, or "random".
     memory_limit
         Bytes that the covariance may take. A form that needs more is refused, and the error lists the alternatives.
+    history_limit
+        Bytes that past rounds may take. Beyond them an update drops what it does not need, then the oldest rounds
+        without a reward, then the oldest that it has learned from, with a `ForgettingWarning` at the first time;
+        records count them. None is no limit; "auto" is 20 MB where the policy tunes itself, and no limit elsewhere.
 
     Notes
     -----
-    Without `steps`, `skip` and `step_size` the practical policy tunes itself: each update chooses J and s by rewards
+    Without a `training` the practical policy tunes itself: each update chooses J and s by rewards
     that were held out (`rarely.core.training.tuning`), and its record says why and how well calibrated the version
     before was; `policy.tuning` has the losses. β is then a `NoiseRadius`: a small part of the noise and norm that were
     estimated, more where the policy repeats a few arms, and 0 for the last version, which nothing can learn from.
     Otherwise, and in the other presets, J is 200 and β is 0.01 unless given.
 
-    One by one, over the preset: `context_scale` (an `Affine`; `**blocks.settings` has it for contexts made of blocks),
-    `standardise_rewards`, `precision` ("float32", "float64"), `optimiser` ("gradient_descent", "sgd"),
-    `biases`, `scaling` ("ntk": f = √m·u as printed; "standard": f = u), `initial` weights ("paired":
-    f(·; θ_0) = 0; "uniform"). And one deviation from the paper: `warm_start`, which starts each training at the
-    last version's weights and not at θ_0, so that fewer steps do; docs/decisions/0011 says what it does to regret.
-
+    Examples
+    --------
     >>> from rarely import BatchNeuralUCB, FixedGrid
     >>> policy = BatchNeuralUCB(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
     >>> decision = policy.select(np.random.default_rng(0).random((10, 3, 2)))
@@ -106,70 +122,85 @@ class BatchNeuralUCB(Policy):
         *,
         hidden: int | None = None,
         depth: int = 2,
-        skip: float | None = None,
         ridge: float = 0.01,
         beta: Beta | None = None,
-        steps: int | None = None,
-        step_size: float | None = None,
+        training: Training | int | None = None,
         covariance: Kind | Sketch = "auto",
-        preset: PresetName = "practical",
+        preset: PresetName | Preset = "practical",
         context_scale: Affine | None = None,
-        standardise_rewards: bool | None = None,
-        biases: bool | None = None,
-        scaling: Scaling | None = None,
-        initial: Initial | None = None,
-        optimiser: Optimiser | None = None,
-        precision: Precision | None = None,
-        warm_start: bool = False,
         exploration: Mixture | None = None,
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch | None = None,
+        training_rows: int | Literal["all"] | None = None,
         ties: Ties = "lowest",
         seed: Seed = None,
         memory_limit: int = DEFAULT_LIMIT,
+        history_limit: HistoryLimit = "auto",
+        latency: float | Literal["auto"] | None = "auto",
+        arms: int | None = None,
+        **renamed: Any,
     ) -> None:
         schedule, covariance, beta = decoded(schedule=schedule, covariance=covariance, beta=beta)
         context_scale, exploration, forgetting = decoded(
             context_scale=context_scale, exploration=exploration, forgetting=forgetting
         )
-        # Everything that makes the policy again; the seed follows when it is drawn.
-        self._settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
-        check_choice("preset", preset, PresetName)
+        preset, training = grouped(type(self).__name__, preset, training, renamed)
         check_choice("ties", ties, Ties)
-        check_flag("warm_start", warm_start)
-        for name, flag in (("standardise_rewards", standardise_rewards), ("biases", biases)):
-            if flag is not None:
-                check_flag(name, flag)
         check_whole("memory_limit", memory_limit, 1)
-        practical = preset == "practical"
-        reading = PRESET_SETTINGS[preset].given(
-            standardise_rewards=standardise_rewards,
-            biases=biases,
-            scaling=scaling,
-            initial=initial,
-            optimiser=optimiser,
-            precision=precision,
-        )
-        if isinstance(forgetting, Discount) and (reading.biases or reading.optimiser == "sgd"):
+        if isinstance(forgetting, Discount) and (preset.biases or preset.optimiser == "sgd"):
             raise InvalidInput(
                 "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "
                 "weighted through u(cx) = c·u(x); use a Window, or another preset."
             )
+        practical = preset.scale_contexts
         scale = ContextScale.start(dim, context_scale, constant=practical, fitted=practical)
-        plain = reading.optimiser == "gradient_descent" and not reading.biases
-        tuned = practical and plain and not warm_start and steps is skip is step_size is None
+        plain = preset.optimiser == "gradient_descent" and not preset.biases
+        tuned = practical and plain and training.tunes
         if hidden is None:
             hidden = TUNED_HIDDEN if tuned else PLAIN_HIDDEN
         tuning = Tuning() if tuned else None
-        strength = skip if tuning is None else tuning.skip
+        strength = training.skip if tuning is None else tuning.skip
         network = Network(
-            scale.affine.scaled_dim, hidden, depth, reading.biases, reading.scaling, reading.initial, strength
+            scale.affine.scaled_dim, hidden, depth, preset.biases, preset.scaling, preset.initial, strength
         )
         if beta is None:
             beta = self._tuned_beta if tuned else PLAIN_BETA
         if within_batch is None:
             within_batch = self._tuned_within_batch if tuned else "frozen"
-        self._settings |= {"beta": beta, "hidden": hidden, "within_batch": within_batch}
+        if training_rows is None:
+            training_rows = self._tuned_rows if tuned else "all"
+        if training_rows != "all":
+            check_whole("training_rows", training_rows, 2)
+        if history_limit == "auto":
+            history_limit = DEFAULT_HISTORY if tuned else None
+        if latency == "auto":
+            latency = DEFAULT_LATENCY if practical else None
+        if latency is not None:
+            check_positive("latency", latency, "seconds that a decision may take, or None")
+        if arms is not None:
+            check_whole("arms", arms, 1)
+        # Everything that makes the policy again; the seed follows when it is drawn.
+        self._settings = {
+            "dim": dim,
+            "schedule": schedule,
+            "hidden": hidden,
+            "depth": depth,
+            "ridge": ridge,
+            "beta": beta,
+            "training": training,
+            "covariance": covariance,
+            "preset": preset,
+            "context_scale": context_scale,
+            "exploration": exploration,
+            "forgetting": forgetting,
+            "within_batch": within_batch,
+            "ties": ties,
+            "memory_limit": memory_limit,
+            "history_limit": history_limit,
+            "latency": latency,
+            "arms": arms,
+            "training_rows": training_rows,
+        }
         if 8 * network.parameters > memory_limit:
             raise TooExpensive(
                 f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
@@ -186,14 +217,15 @@ class BatchNeuralUCB(Policy):
             tuning=tuning,
             plan=TrainingPlan(
                 ridge,
-                PLAIN_STEPS if steps is None else steps,
-                step_size,
-                reading.optimiser,
-                reading.precision,
-                warm_start,
+                PLAIN_STEPS if training.steps is None else training.steps,
+                training.step_size,
+                preset.optimiser,
+                preset.precision,
+                training.warm_start,
             ),
-            standardise_rewards=reading.standardise_rewards,
-            shuffle_seed=int(source.generator.integers(2**32)) if reading.optimiser == "sgd" else 0,
+            standardise_rewards=preset.standardise_rewards,
+            shuffle_seed=int(source.generator.integers(2**32)) if preset.optimiser == "sgd" else 0,
+            training_rows=None if training_rows == "all" else training_rows,
         )
         super().__init__(
             learner,
@@ -206,14 +238,20 @@ class BatchNeuralUCB(Policy):
             memory_limit=memory_limit,
             forgetting=forgetting,
             within_batch=within_batch,
+            history_limit=history_limit,
+            latency=None if latency is None else Latency(float(latency), arms, rates()),
         )
 
     _learner_kind: type[NeuralLearner] = NeuralLearner
     _tuned_beta: NoiseRadius = TUNED_BETA
     _tuned_within_batch: WithinBatch = "running"
+    _tuned_rows: int | Literal["all"] = TRAINING_ROWS
 
     def _rule(self, ties: Ties) -> ChoiceRule:
         return UpperConfidence(draws=ties == "random")
+
+    def _set(self, **changes: Any) -> None:
+        self._settings = self._settings | changes
 
     @property
     def network(self) -> Network:

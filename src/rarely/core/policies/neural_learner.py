@@ -15,11 +15,13 @@ from rarely.core.inputs.scaling import ContextScale, RewardScale
 from rarely.core.model.features import Factors
 from rarely.core.model.network import Network, Weights
 from rarely.core.policies.learner import FitResult, ScaledLearner, TrainingSet
+from rarely.core.policies.linear_part import MOST, LinearPart
 from rarely.core.saving.fields import DType, Fields
 from rarely.core.training.gradient_descent import TrainingPlan, train
+from rarely.core.training.sampling import training_rows
 from rarely.core.training.sgd import train_singly
 from rarely.core.training.tuning import SKIP_GRID, STEP_GRID, Tuning, tune
-from rarely.core.types import Array, Arrays
+from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class NeuralLearner(ScaledLearner):
     """Where it chooses path and steps itself."""
     shuffle_seed: int = 0
     """From which descent on single samples derives their order."""
+    training_rows: int | None = None
+    """Samples that an update trains on, at most; None: all of them."""
+    linear: LinearPart | None = None
+    """Learned from all samples where there are more than that; the network then learns what it leaves."""
 
     @property
     def widths(self) -> Widths:
@@ -50,21 +56,31 @@ class NeuralLearner(ScaledLearner):
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
-        return self.rewards.center + self.rewards.spread * values, factors
+        if self.linear is None:
+            return self.rewards.center + self.rewards.spread * values, factors
+        means = self.linear(contexts) + self.rewards.center + self.linear.share * self.rewards.spread * values
+        return means, factors
 
     def learn(self, history: History) -> FitResult:
         ready = self.scaled()
-        samples = TrainingSet.of(history, ready.scale, rewards=self.standardise_rewards)
+        linear = self._next_linear(history, ready.scale)
+        samples = TrainingSet.of(
+            history, ready.scale, rewards=self.standardise_rewards, most=self.training_rows, linear=linear
+        )
         if samples.overflow:
             return FitResult(self, samples.overflow)
-        rows, x, y, weights, scale = samples
+        rows, x, y, weights, scale, offsets = samples
         if weights is not None:
             # Without biases u(cx) = c·u(x) for c > 0: scaled samples are weighted ones.
             x, y = x * np.sqrt(weights)[:, None], y * np.sqrt(weights)
         tuning, network = self.tuning, self.network
         if tuning is not None:
-            outcome, tuning = tune(network, self.initial, x, y, rows, self.plan, tuning, scale, weights)
+            outcome, tuning = tune(network, self.initial, x, y, rows, self.plan, tuning, scale, weights, offsets)
             network = replace(network, skip=tuning.skip)
+            if linear is not None and offsets is not None:
+                held, predicted, came = tuning.held_out_predictions(rows)
+                center = scale.center + offsets[held]
+                linear = linear.with_share(came - center, predicted - center)
         elif self.plan.optimiser == "sgd":
             outcome = train_singly(self.network, self.weights, x, y, self.plan, self.shuffle_seed)
         else:
@@ -78,12 +94,15 @@ class NeuralLearner(ScaledLearner):
             tuning=tuning,
             direction=outcome.direction,
             used_step=outcome.step_size,
+            linear=linear,
         )
         rescaled = self.scale.changed_columns(ready.scale)
+        # Features with another linear path are others: next to those in Z all arms would look unknown.
+        repathed = network.skip != self.network.skip
         return FitResult(
             learner,
             outcome.reason,
-            self._basis(learner) if rescaled or self._first else None,
+            self._basis(learner) if rescaled or self._first or repathed else None,
             outcome.step_size,
             outcome.attempts,
             outcome.initial_loss,
@@ -93,7 +112,36 @@ class NeuralLearner(ScaledLearner):
             "" if tuning is None else tuning.explain(),
             rescaled,
             outcome.loops,
+            None if len(rows) == history.counted else len(rows),
         )
+
+    def _next_linear(self, history: History, scale: ContextScale) -> LinearPart | None:
+        """The linear part of the next version, where there are more samples than train the network."""
+        if self.training_rows is None or self.tuning is None or history.forgetting is not None:
+            return None
+        if scale.affine.scaled_dim > MOST:
+            return None
+        if self.linear is None and history.arrived <= self.training_rows:
+            return None
+        return (self.linear or LinearPart.start(scale)).learn(history)
+
+    def needs(self, history: History) -> BoolArray | None:
+        """Those that train the network again, where the linear part holds all that it has learned from."""
+        if self.linear is None:
+            return None
+        needed, there = np.zeros(len(history), np.bool_), np.flatnonzero(~np.isnan(history.rewards))
+        needed[there[training_rows(history.rows[there], self.training_rows)]] = True
+        return needed | history.came_after(self.linear.learned)
+
+    def without_rows(self, rows: IntArray) -> Self:
+        tuning = self.tuning
+        if tuning is None:
+            return self
+        places = rows - tuning.first
+        places = places[(places >= 0) & (places < len(tuning.rewards))]
+        predictions, rewards, weights = tuning.predictions.copy(), tuning.rewards.copy(), tuning.weights.copy()
+        predictions[places], rewards[places], weights[places] = np.nan, np.nan, 0.0
+        return replace(self, tuning=replace(tuning, predictions=predictions, rewards=rewards, weights=weights))
 
     @property
     def _first(self) -> bool:
@@ -139,6 +187,10 @@ class NeuralLearner(ScaledLearner):
             chosen, tried = self.tuning.state()
             numbers |= {"tuning": chosen, "skip": self.network.skip}
             arrays |= {f"tuning.{name}": array for name, array in tried.items()}
+        if self.linear is not None:
+            sums, parts = self.linear.state()
+            numbers |= {"linear": sums}
+            arrays |= {f"linear.{name}": array for name, array in parts.items()}
         return numbers, arrays
 
     def restored(self, saved: Fields, history: History, *, trained: bool) -> Self:
@@ -157,12 +209,14 @@ class NeuralLearner(ScaledLearner):
                 tuning=tuning,
                 initial=layers("initial"),
                 weights=layers("weights"),
-                scale=self.scale.restored(saved, len(history), trained=trained),
+                scale=self.scale.restored(saved, history.total, trained=trained),
                 rewards=rewards,
                 shuffle_seed=seed,
                 direction=layers("direction", precision) if "direction0" in saved else None,
             )
-            fresh = learner.untrained and learner.direction is None
+            if saved.has_part("linear"):
+                learner = replace(learner, linear=LinearPart.restored(saved.inner("linear"), self.scale, history))
+            fresh = learner.untrained and learner.direction is None and learner.linear is None
             saved.require(trained or fresh, "weights must be the initial ones before anything is learned")
         return learner
 
@@ -170,7 +224,8 @@ class NeuralLearner(ScaledLearner):
         """The network with the strength of its saved skip path, and what chose it."""
         if self.tuning is None:
             return self.network, None
-        tuning, old = Tuning.restored(saved.inner("tuning"), history, trained=trained)
+        unrolled: Any = history.unrolled()
+        tuning, old = Tuning.restored(saved.inner("tuning"), unrolled, trained=trained)
         # Format 1 does not tell the path's strength; with errors in it, it was there from the first round on.
         skip = SKIP_GRID[tuning.path] if old else tuning.skip
         if saved.since(2, "skip"):

@@ -15,9 +15,11 @@ from rarely.core.choice.rules import ChoiceRule, Thompson
 from rarely.core.covariance import Widths
 from rarely.core.covariance.cholesky import ridge_solution
 from rarely.core.inputs.history import History
+from rarely.core.inputs.scaling import ContextScale
 from rarely.core.model.features import Factors
 from rarely.core.policies.base import Ties
 from rarely.core.policies.learner import FitResult
+from rarely.core.policies.linear_part import LinearPart
 from rarely.core.policies.neural import BatchNeuralUCB
 from rarely.core.policies.neural_learner import NeuralLearner
 from rarely.core.policies.thompson import SAMPLED_BETA
@@ -56,6 +58,9 @@ class LastLayerLearner(NeuralLearner):
         fitted = replace(learner, coefficients=coefficients)
         return replace(fit, learner=fitted, basis=fitted)
 
+    def _next_linear(self, history: History, scale: ContextScale) -> LinearPart | None:
+        return None  # the last layer is fitted to all samples, the skip path among them
+
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = super().state()
         return numbers, arrays | {"coefficients": self.coefficients}
@@ -81,6 +86,7 @@ class NeuralLinear(BatchNeuralUCB):
     _learner_kind = LastLayerLearner
     _tuned_beta = SAMPLED_BETA
     _tuned_within_batch = "frozen"
+    _tuned_rows = "all"
 
     def _rule(self, ties: Ties) -> ChoiceRule:
         return Thompson(lowest=ties == "lowest")

@@ -1,10 +1,11 @@
-"""Ways to read the paper's experiments, by name."""
+"""Ways to read the paper's experiments, by name or one's own; and how a network is trained."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Self
 
+from rarely.core.errors import InvalidInput, check_choice, check_flag, check_positive, check_whole
 from rarely.core.model.network import Initial, Scaling
 from rarely.core.training.gradient_descent import Optimiser, Precision
 
@@ -13,8 +14,33 @@ PresetName = Literal["practical", "paper", "code"]
 
 @dataclass(frozen=True)
 class Preset:
-    """One way to read the paper's experiments: what a preset sets where the user does not."""
+    """One way to read the paper's experiments.
 
+    Parameters
+    ----------
+    scale_contexts
+        Whether contexts are scaled from the first round on, with a constant appended, and again at an update when
+        the data have left their scale.
+    standardise_rewards
+        Whether the network is trained on rewards less their mean, over their spread.
+    biases
+        Whether the network has biases.
+    scaling
+        "ntk": f = √m·u as printed; "standard": f = u.
+    initial
+        Initial weights: "paired", so that f(·; θ_0) = 0, or "uniform".
+    optimiser
+        "gradient_descent", or "sgd", descent on single samples.
+    precision
+        "float32" or "float64", of training alone: decisions are always computed in float64.
+
+    Examples
+    --------
+    >>> Preset.named("practical", precision="float64").precision
+    'float64'
+    """
+
+    scale_contexts: bool = False
     standardise_rewards: bool = False
     biases: bool = False
     scaling: Scaling = "ntk"
@@ -22,13 +48,93 @@ class Preset:
     optimiser: Optimiser = "gradient_descent"
     precision: Precision = "float64"
 
-    def given(self, **knobs: Any) -> Preset:
-        """The same with the user's own choices, where they are not None."""
-        return replace(self, **{name: value for name, value in knobs.items() if value is not None})
+    def __post_init__(self) -> None:
+        for name in ("scale_contexts", "standardise_rewards", "biases"):
+            check_flag(name, getattr(self, name))
+        check_choice("scaling", self.scaling, Scaling)
+        check_choice("initial", self.initial, Initial)
+        check_choice("optimiser", self.optimiser, Optimiser)
+        check_choice("precision", self.precision, Precision)
+
+    @classmethod
+    def named(cls, name: PresetName, **changes: Any) -> Self:
+        """The preset of this name, with changes."""
+        check_choice("preset", name, PresetName)
+        return replace(cls(**asdict(PRESET_SETTINGS[name])), **changes)
+
+    def describe(self) -> Any:
+        """The preset as JSON: its name, or its fields if it is none of the named ones."""
+        names: list[str] = [name for name, preset in PRESET_SETTINGS.items() if preset == self]
+        return names[0] if names else asdict(self)
 
 
 PRESET_SETTINGS: dict[PresetName, Preset] = {
-    "practical": Preset(standardise_rewards=True, precision="float32"),
+    "practical": Preset(scale_contexts=True, standardise_rewards=True, precision="float32"),
     "paper": Preset(),
     "code": Preset(biases=True, scaling="standard", initial="uniform", optimiser="sgd"),
 }
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained at each update; with all of it left out, the practical policy tunes itself.
+
+    Parameters
+    ----------
+    steps
+        J gradient steps. None is 200, or the policy's own choice where it tunes itself.
+    step_size
+        η; None takes it from the curvature.
+    skip
+        The strength s of a linear path beside the network, which adds s·c·x. None is no path or, where the policy tunes
+        itself, its own choice.
+    warm_start
+        Whether each training starts at the last version's weights and not at θ_0, so that fewer steps do: a deviation
+        from the paper; docs/decisions/0011 says what it does to regret.
+
+    Examples
+    --------
+    >>> Training(steps=50).tunes
+    False
+    """
+
+    steps: int | None = None
+    step_size: float | None = None
+    skip: float | None = None
+    warm_start: bool = False
+
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            check_whole("steps", self.steps, 0)
+        if self.step_size is not None:
+            check_positive("step_size", self.step_size, "or None, which takes it from the curvature")
+        check_flag("warm_start", self.warm_start)
+
+    @property
+    def tunes(self) -> bool:
+        """Whether nothing is set, so that a policy may choose J and s itself."""
+        return self == Training()
+
+    def describe(self) -> dict[str, Any]:
+        """The training as JSON."""
+        return asdict(self)
+
+
+def preset_from(given: Any) -> Preset:
+    """A preset from its name, its description or itself."""
+    if isinstance(given, Preset):
+        return given
+    if isinstance(given, dict):
+        return Preset(**given)
+    return Preset.named(given)
+
+
+def training_from(given: Any) -> Training:
+    """A training from its description, a number of steps, None or itself."""
+    if given is None or isinstance(given, Training):
+        return given or Training()
+    if isinstance(given, dict):
+        return Training(**given)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return Training(steps=given)
+    raise InvalidInput(f"training must be a Training, such as Training(steps=200), or the steps; got {given!r}.")

@@ -33,6 +33,7 @@ def content_of(state: PolicyState) -> tuple[dict[str, Any], Arrays]:
         "radius": state.frozen.radius,
         "updates": [record.describe() for record in state.updates],
         "learned": state.learned,
+        "lost": state.lost,
         "extra_versions": state.clock.budget.extra,
         "events": [event.describe() for event in state.events],
         "offered": state.offered.describe(),
@@ -63,13 +64,15 @@ def restored_state(new: PolicyState, saved: Fields, beta: Beta) -> tuple[PolicyS
         reader = ContextReader.restored(dim, fits_scale, saved.inner("reader"))
     trained = clock.version > 0 or history.logged > 0
     learner = frozen.learner.restored(saved.inner("learner"), history, trained=trained)
+    events = read_events(saved, history.rounds, clock.version)
+    lost = saved.whole("lost", most=history.total) if saved.since(3, "lost") else None
     frozen.covariance.restore(*saved.part("covariance"))
     frozen = replace(frozen, learner=learner, radius=saved.number("radius", least=0))
-    check_agreement(saved, Parts(frozen, clock, history, updates, learned), beta, start)
+    check_agreement(saved, Parts(frozen, clock, history, updates, learned, lost, events), beta, start)
     generator = read_generator(saved)
     random = generator.bit_generator.state
     offered = Offered()
     if saved.since(2, "offered"):
         offered = Offered.restored(saved.inner("offered"), history.rounds - clock.base_round)
-    events = read_events(saved, history.rounds, clock.version)
-    return PolicyState(frozen, clock, history, random, reader, updates, offered, learned, events), generator
+    lost = history.total - frozen.covariance.rounds
+    return PolicyState(frozen, clock, history, random, reader, updates, offered, learned, events, lost), generator

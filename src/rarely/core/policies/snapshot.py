@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from rarely.core.choice.confidence_radius import FUNCTION, Beta
+from rarely.core.covariance import Kind, Sketch
 from rarely.core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely.core.policies.base import Policy
+from rarely.core.policies.renamed import grouped_settings
 from rarely.core.policies.settings import decoded
 from rarely.core.saving import archive
 from rarely.core.saving.fields import Fields, shortened
@@ -21,13 +23,24 @@ _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeE
 """What constructors, and the parts of a policy, raise at values that no policy saves."""
 
 
-def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
+_SINCE_3 = ("history_limit", "latency", "arms", "training_rows")
+"""Settings that format 2 does not have."""
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    beta: Beta | None = None,
+    covariance: Kind | Sketch | None = None,
+    memory_limit: int | None = None,
+) -> Any:
     """The policy that `save` wrote, with the same future bit for bit (in the same environment).
 
     Files of every version since 0.1.0 can be read; a `SnapshotWarning` says what an early one lacks. A file that is
     damaged, or was written by a later version, is refused with a `SnapshotError`.
 
-    A `beta` that is a function is not saved: give it again here.
+    A `beta` that is a function is not saved: give it again here. With `covariance` or `memory_limit` the policy goes on
+    in another form of Z, as `Policy.with_covariance` makes it.
     """
     saved = archive.read(path)
     settings = saved.header.get("settings")
@@ -35,7 +48,7 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
         _check_beta(settings["beta"], beta, saved.format)
     try:
         with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
-            return _restored(saved, beta)
+            policy = _restored(saved, beta)
     except SnapshotError as error:
         raise SnapshotError(f"{os.fspath(path)} {error}") from error
     except _MISFITS as error:
@@ -44,6 +57,9 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None) -> Any:
             f"class that is not the one imported here: its parts do not fit ({type(error).__name__}: {error}). "
             "Use a backup."
         ) from error
+    if covariance is not None or memory_limit is not None:
+        policy._reform(covariance, memory_limit, "given to load")
+    return policy
 
 
 def _restored(found: archive.Archive, beta: Beta | None) -> Any:
@@ -62,9 +78,15 @@ def _restored(found: archive.Archive, beta: Beta | None) -> Any:
     own = kinds[name].__module__.startswith("rarely.")
     if own:
         _check_sizes(Fields("settings", settings, {}), found.arrays)
+    settings = grouped_settings(settings)
     given = _read_settings(settings, beta)
     if own and saved.format == 1 and name != "Uniform":
         given["within_batch"] = "frozen"  # version 0.1 had nothing else
+    if own and saved.format < 3 and "memory_limit" in given and name != "KernelUCB":
+        given["history_limit"] = None  # earlier versions dropped nothing,
+        if "hidden" in given:
+            given["latency"] = None  # were exact unless they were told otherwise,
+            given["training_rows"] = "all"  # and trained on all that they knew
     policy = kinds[name](**given)
     if own:
         _check_settings(saved, settings, policy.settings())
@@ -115,6 +137,8 @@ def _check_settings(saved: Fields, settings: dict[str, Any], made: dict[str, Any
         made["seed"] = None
     if saved.format == 1:  # it has fewer names, and fewer fields in the description of a radius
         made = {name: made[name] for name in settings.keys() & made.keys()} | {"beta": settings.get("beta")}
+    if saved.format == 2:
+        made = {name: value for name, value in made.items() if name not in _SINCE_3}
     for name in sorted(made):
         saved.require(name in settings or saved.format == 1, f"settings.{name} must be there")
         came = settings.get(name)

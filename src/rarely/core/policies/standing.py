@@ -6,6 +6,7 @@ from rarely.core.covariance import Covariance, ErrorBound
 from rarely.core.inputs.history import History
 from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.learner import Learner
+from rarely.core.policies.presentation import policy_table
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.schedules import Schedule
@@ -19,6 +20,20 @@ class Standing:
     def __repr__(self) -> str:
         stands = f"version {self.version}, round {self.round}, {self.missing} rewards missing"
         return f"<{type(self).__name__}: {stands}{', due' if self.due else ''}>"
+
+    def _repr_html_(self) -> str:
+        budget = self._state.clock.budget
+        most = "no limit" if budget.batches is None else f"at most {budget.batches}"
+        planned = budget.ahead(self.round) or "when the schedule ends the batch"
+        coming = "none, the budget is spent" if budget.spent(self.version) else planned
+        facts = [
+            ("version", f"{self.version} ({most} versions)"),
+            ("rounds decided", f"{self.round}"),
+            ("rewards missing", f"{self.missing}"),
+            ("next update", "due now" if self.due else coming),
+            ("covariance", self.covariance),
+        ]
+        return policy_table(type(self).__name__, facts, self.updates)
 
     @property
     def dim(self) -> int:

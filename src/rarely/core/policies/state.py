@@ -30,3 +30,5 @@ class PolicyState:
     learned: int = 0
     """Rewards that were in at the last accepted update, or when it was prepared."""
     events: tuple[PolicyEvent, ...] = ()
+    lost: int = 0
+    """Rounds that are not in Z: forgotten, or dropped before it was built again."""

@@ -42,6 +42,8 @@ class Cut:
     missing: int
     """and rounds without one."""
     log_det: float
+    form: str
+    """Of Z."""
     due: str
     """Why the batch had ended; "" where it had not."""
     lives: tuple[tuple[int, str], ...] = ()
@@ -135,9 +137,12 @@ class UpdateJob:
 
 def with_digest(job: UpdateJob, settings: dict[str, Any], learned: int) -> UpdateJob:
     """The job of a policy with these settings, whose last update had so many rewards; its cut is named."""
-    cut = replace(job.cut, lives=job.history.lives_before(len(job.history)))
+    cut = replace(job.cut, lives=job.history.lives_before(job.history.total))
     digest = digest_of(settings, job.learner, job.history, cut, learned)
-    return replace(job, cut=replace(cut, digest=digest), history=job.history.for_learning())
+    history, needs = job.history, job.learner.needs(job.history)
+    if needs is not None and history.forgetting is None and not job.learner.rebuilds:
+        history = history.without(~needs)
+    return replace(job, cut=replace(cut, digest=digest), history=history.for_learning())
 
 
 def digest_of(settings: dict[str, Any], learner: Learner, history: History, cut: Cut, learned: int) -> str:

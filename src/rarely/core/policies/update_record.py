@@ -50,6 +50,8 @@ class UpdateRecord:
 
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
+    trained: int | None = None
+    """Samples that the network was trained on, where `training_rows` left some out; None where it was all of them."""
     due: str = ""
     """Why the schedule had ended the batch, and its plan for the rest of the budget; "" if the update was not due."""
     unexplored: float | None = None
@@ -62,6 +64,10 @@ class UpdateRecord:
     adopted: int | None = None
     """Rounds decided when the version came into use: more than `round` where it was trained elsewhere meanwhile. None
     in files from before this was kept, where it is `round`."""
+    dropped: int = 0
+    """Rows of the history that were dropped after it, which a `Window`, a `Discount` or a limit has forgotten."""
+    lost: int = 0
+    """Rounds that are not in Z afterwards: forgotten, or dropped before it was built again."""
     loops: str = ""
     """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained, and
     in files from before this was kept. No part of `Policy.fingerprint`."""
@@ -100,6 +106,11 @@ def read_records(saved: Fields, dim: int) -> tuple[UpdateRecord, ...]:
             table.column("steps", "whole", least=0, null=True)
         if table.since(3, "adopted"):
             table.column("adopted", "whole", least=0, null=True)
+        if table.since(3, "trained"):
+            table.column("trained", "whole", least=0, null=True)
+        for name in ("dropped", "lost"):
+            if table.since(3, name):
+                table.column(name, "whole", least=0)
         for name in ("tuning", "loops", "due"):
             if table.since(2, name):
                 table.column(name, "text")

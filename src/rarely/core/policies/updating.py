@@ -12,6 +12,7 @@ from rarely.core.choice.confidence_radius import Beta, NoiseRadius, radius_at
 from rarely.core.covariance import Covariance
 from rarely.core.errors import (
     BudgetSpent,
+    ForgettingWarning,
     NothingToLearn,
     NothingToLearnWarning,
     ScheduleWarning,
@@ -20,6 +21,9 @@ from rarely.core.errors import (
     WrongUpdate,
 )
 from rarely.core.policies.clock import BatchClock
+from rarely.core.policies.compaction import compacted_after_update, limit_sentence
+from rarely.core.policies.event import PolicyEvent
+from rarely.core.policies.form_change import EXACT, noted
 from rarely.core.policies.learner import FitResult, Learner
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.offered import Offered
@@ -35,15 +39,21 @@ BOTH_SIDES = 1.959963984540054
 
 
 def update(
-    state: PolicyState, maker: CovarianceMaker, beta: Beta, *, force: bool, progress: Progress | None = None
+    state: PolicyState,
+    maker: CovarianceMaker,
+    beta: Beta,
+    *,
+    force: bool,
+    progress: Progress | None = None,
+    limit: int | None = None,
 ) -> tuple[PolicyState, UpdateRecord]:
     """Learn from the rewards that are in, and freeze the next version, or say why not."""
     job = prepare(state, maker)
     skipped = None if force else _nothing_new(state)
     result = job.run(progress) if skipped is None else UpdateResult(job.cut, skipped)
-    after, record = concluded(state, maker, beta, result)
+    after, record = _concluded(state, maker, beta, result)
     _warn_of_schedule(state.clock, after.clock, record.due, record.round)
-    return after, record
+    return _tidied(state, after, record, limit)
 
 
 def prepare(state: PolicyState, maker: CovarianceMaker) -> UpdateJob:
@@ -63,10 +73,11 @@ def prepare(state: PolicyState, maker: CovarianceMaker) -> UpdateJob:
         samples=history.counted,
         missing=history.missing,
         log_det=log_det,
+        form=state.frozen.covariance.kind,
         due=clock.explain(history.rounds, log_det),
     )
     ahead = clock.rounds_ahead(history.rounds, clock.version + 1)
-    return UpdateJob(cut, state.frozen.learner, history, maker, ahead)
+    return UpdateJob(cut, state.frozen.learner, history, maker.like(state.frozen.covariance), ahead)
 
 
 def check_new(state: PolicyState) -> None:
@@ -79,13 +90,18 @@ def check_new(state: PolicyState) -> None:
 
 
 def adopt(
-    state: PolicyState, maker: CovarianceMaker, beta: Beta, result: UpdateResult, settings: dict[str, Any]
+    state: PolicyState,
+    maker: CovarianceMaker,
+    beta: Beta,
+    result: UpdateResult,
+    settings: dict[str, Any],
+    limit: int | None = None,
 ) -> tuple[PolicyState, UpdateRecord]:
     """The state after an update that was prepared earlier and made elsewhere."""
     _check_result(state, result, settings)
-    after, record = concluded(state, maker, beta, result)
+    after, record = _concluded(state, maker, beta, result)
     _warn_of_schedule(state.clock, after.clock, record.due, record.round)
-    return after, record
+    return _tidied(state, after, record, limit)
 
 
 def _check_result(state: PolicyState, result: UpdateResult, settings: dict[str, Any]) -> None:
@@ -108,7 +124,7 @@ def _check_result(state: PolicyState, result: UpdateResult, settings: dict[str, 
         )
 
 
-def concluded(
+def _concluded(
     state: PolicyState, maker: CovarianceMaker, beta: Beta, result: UpdateResult
 ) -> tuple[PolicyState, UpdateRecord]:
     """The state after an update; rounds and rewards since its cut stay as they are."""
@@ -122,15 +138,44 @@ def concluded(
             base = covariance.log_det
         else:
             learner = learner.caught_up(frozen.learner)
-            base = base if result.covariance is None else result.covariance.log_det
+            if result.covariance is not None:
+                base = result.covariance.log_det
+            elif covariance.kind != cut.form and not {covariance.kind, cut.form} <= {*EXACT}:
+                base = covariance.log_det
         radius = _radius(beta, state, learner, covariance, version)
         frozen = replace(frozen, learner=learner, covariance=covariance, radius=radius)
     clock = state.clock.restarted(cut.round, base, version)
     clock = clock.replayed(history.rounds, frozen.covariance.log_det)
     due = f"{cut.due}; {clock.plan}" if cut.due else ""
     after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered())
+    if not fit.reason:
+        after = noted(state, replace(after, lost=history.total - frozen.covariance.rounds), history.rounds)
     record = _record_of(after, fit, cut, _coverage(state), due, state.offered)
     return replace(after, updates=(*state.updates, record)), record
+
+
+def _tidied(
+    before: PolicyState, after: PolicyState, record: UpdateRecord, limit: int | None
+) -> tuple[PolicyState, UpdateRecord]:
+    """The state after an update without the rows that it has made superfluous; the record counts them."""
+    done = compacted_after_update(after, limit)
+    if not done.dropped:
+        return after, record
+    record = replace(record, dropped=done.dropped)
+    state = replace(done.state, updates=(*before.updates, record))
+    if limit is None or not done.learned + done.abandoned:
+        return state, record
+    sentence = limit_sentence(done, limit)
+    if all(event.kind != "limit" for event in before.events):
+        warnings.warn(
+            f"{sentence}. From now on the oldest rounds are dropped at every update, and records count them. Raise "
+            "history_limit, or use forgetting=Window(…) to choose what is forgotten.",
+            ForgettingWarning,
+            stacklevel=4,
+        )
+        event = PolicyEvent("limit", record.adopted or 0, record.version, sentence)
+        state = replace(state, events=(*state.events, event))
+    return state, record
 
 
 def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows: Array, values: Array) -> PolicyState:
@@ -151,8 +196,9 @@ def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows:
         clock=state.clock.restarted(0, covariance.log_det, 0),
         history=history,
         learned=history.arrived,
+        lost=history.total - covariance.rounds,
     )
-    cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, "")
+    cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.kind, "")
     return replace(after, updates=(_record_of(after, fit, cut),))
 
 
@@ -193,7 +239,7 @@ def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covari
         chosen, least_known = _deviations(state)
         stats = replace(
             stats,
-            spread=_largest_spread(state.history.rewards),
+            spread=state.history.largest_spread,
             chosen=min(chosen, default=None),
             least_known=least_known[-1] if least_known else None,
             first_least_known=least_known[0] if least_known else None,
@@ -207,20 +253,6 @@ def _deviations(state: PolicyState) -> tuple[list[float], list[float]]:
     now = state.offered.deviations
     both = [*found, *([] if now is None else [now])]
     return [chosen for chosen, _ in both], [least_known for _, least_known in both]
-
-
-def _largest_spread(rewards: Array) -> float:
-    """The largest standard deviation of the first n rewards over all n.
-
-    Rewards vary less once the same arms are chosen again and again, which says nothing about the others.
-    """
-    rewards = rewards[~np.isnan(rewards)]
-    if len(rewards) < 2:
-        return 0.0
-    rewards = rewards - rewards.mean()
-    count = np.arange(1, len(rewards) + 1)
-    mean, squares = np.cumsum(rewards) / count, np.cumsum(np.square(rewards)) / count
-    return float(np.sqrt(np.maximum(squares - np.square(mean), 0.0).max()))
 
 
 def _coverage(state: PolicyState) -> float | None:
@@ -283,6 +315,7 @@ def _record_of(
         skip=fit.skip,
         tuning=fit.tuning,
         rescaled=fit.rescaled,
+        trained=fit.trained,
         noise=state.frozen.learner.noise,
         coverage=coverage,
         loops=fit.loops,
@@ -290,4 +323,5 @@ def _record_of(
         unexplored=None if offered is None else offered.share,
         chosen=chosen,
         least_known=least_known,
+        lost=state.lost,
     )

@@ -10,7 +10,8 @@ and the batch gets an equal share of that growth,
     L(√(T/t) − 1)/(B − b).
 
 It ends when log det has grown by more, but no earlier than T((b + 1)/B)³, so that new directions cannot spend the
-budget, and no later than T((b + 1)/B)², so that a log det that has stopped growing cannot save it up.
+budget, and no later than T((b + 1)/B)², so that a log det that has stopped growing cannot save it up. Within these
+limits it ends by round 2t, too: while a few rewards are all that is known, every further one changes the policy.
 """
 
 from __future__ import annotations
@@ -25,15 +26,19 @@ from rarely.core.types import Array
 
 EARLIEST, LATEST = 3, 2
 """Powers of b/B between which update b falls."""
+LONGEST = 2
+"""A batch that begins at round t ends by round 2t if the limits allow it: no version decides more rounds than it has
+learned from."""
 
 
 @dataclass(frozen=True)
 class Paced(Schedule):
     """B batches in T rounds, dense where much is learned: the schedule to take if nothing else is known.
 
-    The rounds are T(b/B)² where log det Z grows as √t. It adapts to what is measured, within limits that always hold:
-    there are never more than B versions, and update b falls between rounds T(b/B)³ and T(b/B)². So after round t at
-    least B(1 − (t/T)^(1/3)) − 1 updates are left, and at least B√(t/T) − 1 have been due.
+    After a start at rounds 1, 2, 4, 8 …, if B allows it, the rounds grow as squares where log det Z grows as √t. It
+    adapts to what is measured, within limits that always hold: there are never more than B versions, and update b
+    falls between rounds T(b/B)³ and T(b/B)². So after round t at least B(1 − (t/T)^(1/3)) − 1 updates are left, and at
+    least B√(t/T) − 1 have been due.
 
     Parameters
     ----------
@@ -45,7 +50,7 @@ class Paced(Schedule):
     Examples
     --------
     >>> Paced(horizon=1000, batches=10).in_batch(version=0, round=0, log_det=0.0)
-    PacedBatch(horizon=1000, update=1, earliest=10, latest=10, growth=0.0)
+    PacedBatch(horizon=1000, update=1, earliest=1, latest=1, growth=0.0)
     >>> Paced(horizon=1000, batches=10).in_batch(version=4, round=160, log_det=80.0)
     PacedBatch(horizon=1000, update=5, earliest=161, latest=250, growth=20.0)
     """
@@ -77,6 +82,7 @@ class Paced(Schedule):
             # An update came late: plan the rest as √t would have it from here.
             root = math.sqrt(round)
             latest = max(round + 1, math.ceil((root + (math.sqrt(horizon) - root) / left) ** 2))
+        latest = max(earliest, min(latest, LONGEST * round), round + 1)
         earliest = max(round + 1, earliest)
         if not (round and log_det > 0):
             return PacedBatch(horizon, update, latest, latest, 0.0)

@@ -15,7 +15,9 @@ log, the same update goes on to the other path, so that a policy of two or three
 
 Which mean is highest does not change when all are shifted and stretched, so a candidate is not judged by that: a long
 descent often orders the arms well although it exaggerates. The candidate in use is left only for one whose mean error,
-over the samples that both were tried on and are fitted to, is lower by more than half its standard error. The cost is a
+over the samples that both were tried on and are fitted to, is lower by z of its standard errors. With few samples z is
+1/2: a wrong choice lasts one short batch, and a late one costs more. With many (`MANY`) it is what bounds the chance of
+changing for no reason by 5 %, all rivals taken together: the best of 23 alike is ahead by luck alone. The cost is a
 descent on 4/5 of the samples, and one on all of them to the chosen rung; at a first training it is two on 4/5 of them,
 and never more than three (`MOST`).
 """
@@ -25,6 +27,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -51,8 +54,11 @@ MOST = 2 * len(SKIP_GRID) - 1
 FEWEST = 10
 """Samples that two candidates must have been tried on before they are compared, and before any are tried."""
 DOUBT = 0.5
-"""Standard errors by which another candidate must be better."""
-RECENT = 10_000
+"""Standard errors by which another candidate must be better, up to `SOME` held-out samples."""
+SOME, MANY = 500, 2000
+LEVEL = 0.05
+"""The chance that the candidate in use is left for one of many that are no better, from `MANY` held-out samples on."""
+RECENT = 40_000
 """Samples whose predictions are kept, the latest: enough to judge by, and bounded."""
 SAME = 1e-12
 """Rewards that differ by less than this part of them do not differ."""
@@ -160,7 +166,7 @@ class Tuning:
     def _choice(self) -> tuple[int, int]:
         """The best of those that are better beyond doubt, or the one in use."""
         gain, doubt = self.compared()
-        sure = np.where(gain > DOUBT * doubt, gain, 0.0)
+        sure = np.where(gain > demanded(self._means(self.gains)[0]) * doubt, gain, 0.0)
         path, rung = np.unravel_index(int(np.argmax(sure)), sure.shape)
         return (int(path), int(rung)) if sure[path, rung] > 0 else (self.path, self.rung)
 
@@ -197,6 +203,14 @@ class Tuning:
         if count[own] < FEWEST or np.ptp(came) <= SAME * np.abs(came).max():
             return None
         return float(np.sqrt(mean[own]))
+
+    def held_out_predictions(self, rows: IntArray) -> tuple[IntArray, Array, Array]:
+        """Which of these rising rows the candidate in use has predicted without their rewards, what, and what came."""
+        first, end = np.searchsorted(rows, (self.first, self.first + len(self.rewards)))
+        places = rows[first:end] - self.first
+        predicted = self.predictions[places, self.path, self.rung]
+        known = ~np.isnan(predicted)
+        return first + np.flatnonzero(known), predicted[known], self.rewards[places][known]
 
     def validation(self) -> Validation:
         """All losses, and how they compare with that of the candidate in use."""
@@ -285,11 +299,12 @@ def tune(
     tuning: Tuning,
     scale: RewardScale | None = None,
     weights: Array | None = None,
+    offsets: Array | None = None,
 ) -> tuple[TrainingOutcome, Tuning]:
     """A training whose path and length are chosen; `rows` say where the samples stand in the history.
 
     Predictions are noted in reward units, in which the rewards stand on `scale`. Samples that count `weights` times
-    come scaled, (√w·x, √w·y).
+    come scaled, (√w·x, √w·y). Where another model predicts `offsets`, in reward units, the rewards are what it leaves.
     """
     scale = scale or RewardScale()
     tuning = tuning.with_rows(rows, weights)
@@ -307,11 +322,24 @@ def tune(
             tuning = tuning.advance()
             continue
         unit = scale.spread / (1.0 if weights is None else np.sqrt(weights[held]))
-        ahead = [scale.center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
-        tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), scale.center + unit * rewards[held])
+        center = scale.center if offsets is None else scale.center + offsets[held]
+        ahead = [center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
+        tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), center + unit * rewards[held])
     chosen = replace(network, skip=tuning.skip)
     steps = STEP_GRID[tuning.rung : tuning.rung + 1]
     return descend_to(objective_of(chosen, initial, contexts, rewards, plan), steps).outcome(chosen), tuning
+
+
+def demanded(samples: IntArray) -> Array:
+    """z: standard errors by which a rival must be better that was compared on so many samples.
+
+    >>> demanded(np.array([100, 1000, 2000, 50_000])).round(2).tolist()
+    [0.5, 1.68, 2.85, 2.85]
+    """
+    rivals = len(SKIP_GRID) * len(STEP_GRID) - 1
+    sure = NormalDist().inv_cdf(1 - LEVEL / rivals)
+    part = np.log(np.clip(samples, SOME, MANY) / SOME) / np.log(MANY / SOME)
+    return np.asarray(DOUBT + part * (sure - DOUBT))
 
 
 def split_mix(rows: IntArray) -> NDArray[np.uint64]:

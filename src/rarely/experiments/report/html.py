@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-import base64
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from rarely.core.policies.presets import PresetName
-from rarely.experiments.catalogue import FAIR
 from rarely.experiments.records import Record
 from rarely.experiments.report import tables
 from rarely.experiments.report.claims import PRINTED_ROUNDS, Judged
+from rarely.experiments.report.growth import growth_problem
+from rarely.experiments.report.headline import sentences
 from rarely.experiments.report.results import NEURAL, Comparison, overhead
+from rarely.experiments.report.texts import DEVIATIONS, EXPLAINED
 from rarely.experiments.report.verdicts import Verdict
+from rarely.simulation.inline_svg import inline
+from rarely.simulation.page import document, grid, table
 
-EXPLAINED: dict[PresetName, str] = {
-    "paper": "the printed network, loss, contexts and rewards, with the step from the curvature, for the printed "
-    "one diverges; float64",
-    "practical": "the printed network and loss with contexts scaled and given a constant, rewards standardised, "
-    "training in float32; rows of tables are standardised over the whole file",
-    "code": "what the public NeuralUCB program of Zhou et al. (2020) does: biases, no √m, uniform initial weights, "
-    "J steps on single samples at the printed η going on from the last weights, decay toward 0, bonus "
-    "√(λν·gᵀZ⁻¹g); rows of tables scaled to norm 1",
-}
-DEVIATIONS = (
-    "The printed step sizes diverge at once with f = √m·W<sub>L</sub>σ(…): presets paper and practical take "
-    "1.8/(m(λ<sub>max</sub>(ΦΦᵀ) + λ)) and check that the loss falls; preset code has no √m and takes the printed "
-    "ones.",
-    "Z is the full matrix, exact at every round; the program that preset code follows keeps its diagonal only.",
-    "The fixed grid is t<sub>b</sub> = ⌊bT/B⌋ + 1: the printed one where B divides T, and balanced elsewhere.",
-    "Batch 0 has no printed policy: it is that of the initial weights with Z = λI. A budget of B versions is "
-    "B − 1 updates.",
-    "N(0, 0.25) is read as variance 0.25; cosine-sd and quadratic-sd have it as a standard deviation. MAGIC has "
-    "m = 100 here; magic-m400 has the other value that the text prints.",
-    "Values that the text does not name: B = 100 and 200 and log q = 20, 40, 60 for cosine; B = 100 and "
-    "log q = 20, 40 for Mushroom.",
-    "LinUCB's best pair (λ, β) of 16 is chosen on the very runs reported, as in the paper; beside it stands "
-    f"λ = β = {FAIR[0]:g}, fixed beforehand, and both again with an intercept (“LinUCB + 1”: a constant in the "
-    "context, for tables one in each arm's block).",
-    "Times are processor time of selecting and training in a process with one BLAS thread, rounds decided one at a "
-    "time; they are compared within runs on one machine, and they are times of this implementation: LinUCB goes "
-    "through the same machinery as the others, at about a millisecond a round, so that NeuralUCB is fewer times slower "
-    "than it would be against a bare rank-one update. The paper's own seconds cannot be compared with them.",
-)
+PRINTED_RUNS = 10
 
 
 def render(
@@ -56,52 +31,71 @@ def render(
     doubts: Sequence[str] = (),
 ) -> str:
     """The whole page; `doubts` are warnings about the records."""
-    problems = [(name, list(group)) for name, group in groupby(comparisons, key=lambda c: c.problem)]
+    plain = [c for c in comparisons if not growth_problem(c.problem)]
+    problems = [(name, list(group)) for name, group in groupby(plain, key=lambda c: c.problem)]
     sections = [
         _head(records, comparisons),
+        *([_headline(comparisons, judged)] if judged else []),
+        _warnings(plain),
         *(f'<p class="warn">{escape(doubt)}</p>' for doubt in doubts),
         _navigation(problems, judged),
         _what_was_run(records, comparisons),
         *([_claims(judged)] if judged else []),
-        _figure(figures, "frontier", "Regret against the number of updates, every configuration; intervals over runs."),
+        _frontiers(comparisons, figures),
         *(_problem(name, group, figures) for name, group in problems),
         *([_deviations(), _evidence(judged)] if judged else []),
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Batched Neural Bandits, reproduced</title><style>{_style()}</style></head>\n<body>\n"
-        + "\n".join(sections)
-        + "\n</body></html>\n"
-    )
-
-
-def _style() -> str:
-    return Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return document("Batched Neural Bandits, reproduced", "\n".join(sections))
 
 
 def _head(records: Sequence[Record], comparisons: Sequence[Comparison]) -> str:
     version = records[0].data["environment"]["rarely"]
-    warnings = []
-    if any(c.rounds != PRINTED_ROUNDS and c.base == c.problem for c in comparisons):
-        lengths = ", ".join(str(n) for n in sorted({c.rounds for c in comparisons}))
-        warnings.append(f"These runs have T = {lengths} rounds; the paper's have {PRINTED_ROUNDS}.")
-    sequential = [len(c.series[NEURAL].runs) if NEURAL in c.series else 0 for c in comparisons]
-    if min(sequential) < 10:
-        few = " to ".join(str(n) for n in sorted({min(sequential), max(sequential)}))
-        warnings.append(
-            f"Sequential NeuralUCB, with which most claims compare, has {few} runs "
-            "of a problem here; the paper's has 10. Few runs tell few things."
-        )
-    warned = "".join(f'<p class="warn">{escape(text)}</p>' for text in warnings)
     if not any(c.base for c in comparisons):
         return "<h1>BatchNeuralUCB and its rivals on a problem of your own</h1>"
     return (
         "<h1>Batched Neural Bandits, reproduced claim by claim</h1>"
         f"<p>Experiments of <em>Batched Neural Bandits</em> (Gu, Karbasi, Khosravi, Mirrokni, Zhou, 2021) by "
         f"<code>rarely</code> {escape(version)}. Every verdict is computed from the runs, with thresholds fixed "
-        f"before any run; none is written by hand.</p>{warned}"
+        "before any run; none is written by hand.</p>"
     )
+
+
+def _warnings(comparisons: Sequence[Comparison]) -> str:
+    """In what the runs fall short of the paper's."""
+    warnings = []
+    if any(c.rounds != PRINTED_ROUNDS and c.base and c.base == c.problem for c in comparisons):
+        lengths = ", ".join(str(n) for n in sorted({c.rounds for c in comparisons}))
+        warnings.append(f"These runs have T = {lengths} rounds; the paper's have {PRINTED_ROUNDS}.")
+    sequential = [len(c.series[NEURAL].runs) if NEURAL in c.series else 0 for c in comparisons]
+    if sequential and min(sequential) < PRINTED_RUNS:
+        few = " to ".join(str(n) for n in sorted({min(sequential), max(sequential)}))
+        warnings.append(
+            f"Sequential NeuralUCB, with which most claims compare, has {few} runs "
+            f"of a problem here; the paper's has {PRINTED_RUNS}. Few runs tell few things."
+        )
+    return "".join(f'<p class="warn">{escape(text)}</p>' for text in warnings)
+
+
+def _headline(comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> str:
+    told = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences(comparisons, judged))
+    return f'<ul class="headline" id="summary">{told}</ul>'
+
+
+def _frontiers(comparisons: Sequence[Comparison], figures: Path) -> str:
+    """Regret against updates in every preset, and the B that each scheme needs where several lengths were played."""
+    about = {
+        "frontier": "Regret against the number of updates, every configuration, with intervals over runs; "
+        "single runs as dots where there are few.",
+        "growth": "The B that each scheme needs for at most 25 % more regret than the finest grid of 256.",
+    }
+    names = [f"frontier-{preset}" for preset in dict.fromkeys(c.preset for c in comparisons)]
+    names += [f"growth-{c.preset}" for c in comparisons if growth_problem(c.problem)]
+    there = [name for name in dict.fromkeys(names) if (figures / f"{name}.svg").exists()]
+    return _row([_figure(figures, name, about[name.split("-")[0]]) for name in there])
+
+
+def _row(figures: Sequence[str]) -> str:
+    return f'<div class="figures">{"".join(figures)}</div>'
 
 
 def _navigation(problems: Iterable[tuple[str, list[Comparison]]], judged: Sequence[Judged]) -> str:
@@ -143,11 +137,12 @@ def _claims(judged: Sequence[Judged]) -> str:
     counted = "; ".join(f"{p}: {tables.tally([j for j in judged if j.preset == p])}" for p in presets)
     return (
         '<h2 id="claims">The claims</h2><p>✓ holds: the 95 % interval over runs, paired by seed, lies where the claim '
-        "says. ✗ does not hold: it lies elsewhere. ? cannot be told from these runs. A claim with several comparisons "
-        "holds if all do, overall-1 if most do; they are not corrected for their number, so with few runs one of many "
-        "may fail by chance. The figures behind each verdict are under <a href='#evidence'>Evidence</a> and in "
+        "says. ✗ does not hold: an interval that is widened for the number of comparisons (Holm) lies elsewhere. "
+        "? cannot be told from these runs. A claim with several comparisons holds if all do, overall-1 if most do. "
+        "Configurations with values that the paper does not name do not decide. The comparisons behind each verdict "
+        "are under <a href='#evidence'>Evidence</a> and in "
         f"<code>claims.json</code>.</p><p class='faint'>{escape(counted)}.</p>"
-        + _table(["claim", "the paper, in other words", *presets], body)
+        + table(["claim", "the paper, in other words", *presets], body, "claims")
     )
 
 
@@ -155,7 +150,7 @@ def _verdict_cell(one: Judged | None) -> str:
     if one is None:
         return "<td>—</td>"
     return (
-        f'<td><a class="v {_css(one.verdict)}" href="#{_anchor(one)}">{tables.MARKS[one.verdict]}</a>'
+        f'<td><a class="v {_css(one.verdict)}" href="#{_anchor(one)}">{tables.mark(one)}</a>'
         f'<br><span class="faint">{escape(tables.behind(one))}</span></td>'
     )
 
@@ -165,13 +160,13 @@ def _problem(name: str, comparisons: Sequence[Comparison], figures: Path) -> str
     for c in comparisons:
         parts.append(f"<h3>{escape(name)}, preset {c.preset}</h3>")
         parts.append(_results(c))
-        for kind, caption in (
-            ("box", "Total regret: solid line median, dashed line mean."),
-            ("scatter", "Regret against processor time."),
-            ("curves", "Mean regret so far; ticks where one run updated."),
-            ("logdet", "How log det Z grew, and how much in each batch."),
-        ):
-            parts.append(_figure(figures, f"{c.problem}-{c.preset}-{kind}", caption))
+        captions = {
+            "box": "Total regret of every configuration.",
+            "scatter": "Regret against processor time.",
+            "curves": "Mean regret so far; ticks where one run updated.",
+            "logdet": "How log det Z grew, and how much in each batch.",
+        }
+        parts.append(_row([_figure(figures, f"{c.problem}-{c.preset}-{kind}", captions[kind]) for kind in captions]))
     return "\n".join(parts)
 
 
@@ -210,52 +205,37 @@ def _evidence(judged: Sequence[Judged]) -> str:
     parts = ['<h2 id="evidence">Evidence</h2><p class="faint">Lines in grey stand beside a claim and do not count.</p>']
     for one in judged:
         body = []
-        for check in one.checks:
-            css = "" if check.counts else ' class="beside"'
-            note = f'<br><span class="faint">{escape(check.note)}</span>' if check.note else ""
+        for each in one.checks:
+            css = "" if each in one.counted else ' class="beside"'
+            note = f'<br><span class="faint">{escape(each.note)}</span>' if each.note else ""
+            verdict = "" if one.claim.kind == "figure" else tables.MARKS[each.verdict]
             body.append(
-                f"<tr{css}><td>{escape(check.what)}{note}</td><td>{escape(check.needs)}</td>"
-                f'<td>{escape(tables.number(check.estimate))}</td><td class="{_css(check.verdict)}">'
-                f"{tables.MARKS[check.verdict]}</td></tr>"
+                f"<tr{css}><td>{escape(each.check.what)}{note}</td><td>{escape(each.check.needs)}</td>"
+                f'<td>{escape(tables.number(each))}</td><td class="{_css(each.verdict)}">{verdict}</td></tr>'
             )
         parts.append(
             f'<details open id="{_anchor(one)}"><summary><strong>{escape(one.claim.id)}</strong> '
-            f'{escape(one.problem)}, {one.preset}: <span class="{_css(one.verdict)}">{one.verdict}</span></summary>'
-            f"<p>{escape(one.claim.says)} <span class='faint'>{escape(one.rule)}</span></p>"
-            + _table(["compared", "needs", "measured [95 %]", "verdict"], body)
+            f'{escape(one.problem)}, {one.preset}: <span class="{_css(one.verdict)}">{tables.mark(one)}</span>'
+            "</summary>"
+            f"<p>{escape(one.claim.says)} <span class='faint'>{escape(one.claim.rule.says)}</span></p>"
+            + table(["compared", "needs", "measured [interval that decided]", "verdict"], body, "evidence")
             + "</details>"
         )
     return "\n".join(parts)
 
 
 def _figure(folder: Path, name: str, caption: str) -> str:
-    data = base64.b64encode((folder / f"{name}.svg").read_bytes()).decode()
-    wide = ' class="wide"' if name == "frontier" else ""
-    return (
-        f'<figure{wide}><div class="scroll"><img alt="{escape(caption)}" src="data:image/svg+xml;base64,{data}"></div>'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
+    svg = inline((folder / f"{name}.svg").read_text(encoding="utf-8"), f"{name}: {caption}", _short(name))
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _grid(grid: tables.Grid) -> str:
-    body = [f"<tr>{''.join(_cells('td', line, grid.numbers))}</tr>" for line in grid.body]
-    return _scrolled("".join(_cells("th", grid.head, grid.numbers)), body, "grid")
+def _short(name: str) -> str:
+    """A few letters for the ids of a figure, of which there are many."""
+    return f"i{zlib.crc32(name.encode()):x}-"
 
 
-def _table(head: Sequence[str], body: Sequence[str]) -> str:
-    return _scrolled("".join(_cells("th", head, len(head))), body)
-
-
-def _cells(tag: str, texts: Sequence[str], numbers: int) -> Iterator[str]:
-    for i, text in enumerate(texts):
-        css = ' class="n"' if i >= numbers else ""
-        yield f"<{tag}{css}>{escape(text)}</{tag}>"
-
-
-def _scrolled(head: str, body: Sequence[str], css: str = "") -> str:
-    rows = "\n".join(body)
-    head = f"<thead><tr>{head}</tr></thead>"
-    return f'<div class="scroll"><table class="{css}">{head}<tbody>\n{rows}\n</tbody></table></div>'
+def _grid(given: tables.Grid) -> str:
+    return grid(given.head, given.body, given.numbers)
 
 
 def _css(verdict: Verdict) -> str:

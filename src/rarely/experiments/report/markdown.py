@@ -34,7 +34,7 @@ def _claims(judged: Sequence[Judged]) -> str:
     presets, rows = tables.claims(judged)
     body = []
     for row in rows:
-        verdicts = [f"{tables.MARKS[j.verdict]}: {tables.behind(j)}" if j else "—" for j in row.judged.values()]
+        verdicts = [f"{tables.mark(j)}: {tables.behind(j)}" if j else "—" for j in row.judged.values()]
         body.append([row.name, row.says, *verdicts])
     return _written(tables.Grid(["claim", "the paper, in other words", *presets], body, numbers=len(presets) + 2))
 

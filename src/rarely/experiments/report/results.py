@@ -19,7 +19,7 @@ from rarely.core.types import Array
 from rarely.experiments.catalogue import FAIR, PROBLEMS
 from rarely.experiments.config import PRESETS, VIEWS, Configuration, Kind
 from rarely.experiments.records import Record
-from rarely.simulation.statistics import IntervalEstimate, difference, mean, ratio
+from rarely.simulation.statistics import IntervalEstimate, Sample, differences, mean, ratios
 
 BEST_LINEAR, NEURAL = "linucb-best", "neuralucb"
 
@@ -85,9 +85,10 @@ class Series:
         """The most bytes that a process held."""
         return max(int(record.data["peak_memory"]) for record in self.runs.values())
 
-    def curves(self) -> Array:
-        """Regret so far, (runs, T)."""
-        return np.stack([record.curve for record in self.runs.values()])
+    def curves(self) -> tuple[Array, Array]:
+        """Rounds that figures show, (m,), and the regret so far at each, (runs, m)."""
+        points = [record.curve_points for record in self.runs.values()]
+        return points[0][0], np.stack([values for _, values in points])
 
 
 @dataclass(frozen=True)
@@ -110,14 +111,14 @@ class Comparison:
         return sorted({seed for series in self.series.values() for seed in series.runs})
 
     def paired(self, a: Series, b: Series, *, same_machine: bool = False) -> list[tuple[Record, Record]]:
-        """The runs that both have; times are compared on one machine only."""
+        """The runs that both have; times are compared on one machine and with one compiled form only."""
         pairs = [(a.runs[seed], b.runs[seed]) for seed in sorted(a.runs.keys() & b.runs.keys())]
-        return [(x, y) for x, y in pairs if not same_machine or x.machine == y.machine]
+        return [(x, y) for x, y in pairs if not same_machine or (x.machine, x.form) == (y.machine, y.form)]
 
-    def regret_ratio(self, a: Series, b: Series) -> IntervalEstimate:
+    def regret_ratios(self, a: Series, b: Series) -> Sample:
         """Regret of a over regret of b, run by run."""
         pairs = self.paired(a, b)
-        return ratio([x.regret for x, _ in pairs], [y.regret for _, y in pairs])
+        return ratios([x.regret for x, _ in pairs], [y.regret for _, y in pairs])
 
     def ratio_of_means(self, a: Series, b: Series) -> float:
         """Mean regret of a over mean regret of b, on the runs that both have."""
@@ -125,34 +126,40 @@ class Comparison:
         below = sum(y.regret for _, y in pairs)
         return sum(x.regret for x, _ in pairs) / below if below else float("nan")
 
-    def regret_difference(self, a: Series, b: Series) -> IntervalEstimate:
-        """Regret of a less regret of b."""
+    def regret_differences(self, a: Series, b: Series) -> Sample:
+        """Regret of a less regret of b, run by run."""
         pairs = self.paired(a, b)
-        return difference([x.regret for x, _ in pairs], [y.regret for _, y in pairs])
+        return differences([x.regret for x, _ in pairs], [y.regret for _, y in pairs])
 
-    def time_ratio(self, a: Series, b: Series) -> IntervalEstimate:
-        """Processor time of a over that of b."""
+    def time_ratios(self, a: Series, b: Series) -> Sample:
+        """Processor time of a over that of b, run by run."""
         pairs = self.paired(a, b, same_machine=True)
-        return ratio([x.seconds for x, _ in pairs], [y.seconds for _, y in pairs])
+        return ratios([x.seconds for x, _ in pairs], [y.seconds for _, y in pairs])
 
-    def version_ratio(self, a: Series, b: Series) -> IntervalEstimate:
-        """Versions of a over versions of b: one more than its updates, so never 0."""
+    def version_excess(self, a: Series, b: Series, factor: float) -> Sample:
+        """Versions of a less `factor` times those of b, run by run: counts, which are compared as counts."""
         pairs = self.paired(a, b)
-        return ratio([x.versions for x, _ in pairs], [y.versions for _, y in pairs])
+        return Sample(tuple(x.versions - factor * y.versions for x, y in pairs))
 
-    def gap_difference(self, a: Series, b: Series, target: Series) -> IntervalEstimate:
+    def times_fewer_versions(self, a: Series, b: Series) -> float:
+        """Versions of a over versions of b, in all runs together."""
+        pairs = self.paired(a, b)
+        below = sum(y.versions for _, y in pairs)
+        return sum(x.versions for x, _ in pairs) / below if below else float("nan")
+
+    def gap_differences(self, a: Series, b: Series, target: Series) -> Sample:
         """How much further b's regret is from the target's than a's, run by run."""
         seeds = sorted(a.runs.keys() & b.runs.keys() & target.runs.keys())
 
         def gaps(series: Series) -> list[float]:
             return [abs(series.runs[seed].regret - target.runs[seed].regret) for seed in seeds]
 
-        return difference(gaps(b), gaps(a))
+        return differences(gaps(b), gaps(a))
 
     def same_runs(self, a: Series, b: Series) -> bool:
         """Whether both chose alike in every run that both have."""
         pairs = self.paired(a, b)
-        return bool(pairs) and all(x.regret == y.regret and np.array_equal(x.curve, y.curve) for x, y in pairs)
+        return bool(pairs) and all(x.regret == y.regret and x.curve_digest == y.curve_digest for x, y in pairs)
 
 
 def compare(records: Iterable[Record]) -> list[Comparison]:

@@ -29,7 +29,7 @@ def as_csv(comparisons: Iterable[Comparison]) -> str:
 def _row(comparison: Comparison, series: Series) -> dict[str, Any]:
     regret = series.regret
     sequential = comparison.series.get(NEURAL)
-    speed = comparison.time_ratio(sequential, series) if sequential else None
+    speed = comparison.time_ratios(sequential, series).interval() if sequential else None
     return {
         "problem": comparison.problem,
         "preset": comparison.preset,

@@ -12,14 +12,15 @@ from rarely.experiments.config import PRESETS
 from rarely.experiments.report.claims import Judged
 from rarely.experiments.report.results import NEURAL, Comparison
 from rarely.experiments.report.summary import rows
-from rarely.experiments.report.verdicts import Verdict
-from rarely.simulation.statistics import IntervalEstimate
+from rarely.experiments.report.verdicts import Decided, Verdict
+from rarely.simulation.statistics import CONFIDENCE
 
 WITH_INTERCEPT = "LinUCB + 1, best"
 MARKS: dict[Verdict, str] = {
     "holds": "✓ holds",
     "does not hold": "✗ does not hold",
     "cannot be told": "? cannot be told",
+    "not asked": "– not asked",
 }
 
 
@@ -99,35 +100,55 @@ def claims(judged: Sequence[Judged]) -> tuple[list[PresetName], list[ClaimRow]]:
     return presets, out
 
 
+def mark(one: Judged) -> str:
+    """The verdict in a word, with T where it is not the paper's; what is no claim is called what it is."""
+    word = "figure" if one.claim.kind == "figure" else MARKS[one.verdict]
+    return word if one.of_paper_length else f"{word} at T = {one.rounds}"
+
+
 def behind(one: Judged) -> str:
     """The figures behind a verdict in few words: the one comparison, or how many hold."""
-    counted = [check for check in one.checks if check.counts]
+    counted = one.counted
     if not counted:
-        return "not run"
+        return "nothing to ask" if one.checks else "not run"
     if len(counted) == 1:
-        beside = [check for check in one.checks if WITH_INTERCEPT in check.what and check.estimate]
-        return "; with an intercept ".join(number(check.estimate) for check in (*counted, *beside))
-    counts = Counter(check.verdict for check in counted)
+        beside = [each for each in one.checks if WITH_INTERCEPT in each.check.what and each.estimate]
+        few = "; with an intercept ".join(number(each) for each in (*counted, *beside[: one.claim.kind == "claim"]))
+        return few + (", more than claimed" if "more than claimed" in counted[0].note else "")
+    counts = Counter(each.verdict for each in counted)
     others = [f"{counts['does not hold']} do not"] if counts["does not hold"] else []
     return ", ".join([f"{counts['holds']} of {len(counted)} hold", *others])
 
 
 def tally(judged: Sequence[Judged]) -> str:
-    """How many claims hold, do not, and cannot be told."""
-    counts = Counter(j.verdict for j in judged)
+    """How many of the paper's claims hold, do not, and cannot be told."""
+    claimed = [j for j in judged if j.claim.kind == "claim"]
+    counts = Counter(j.verdict for j in claimed)
     words: dict[Verdict, str] = {"holds": "hold", "does not hold": "do not hold", "cannot be told": "cannot be told"}
-    return f"of {len(judged)} claims " + ", ".join(f"{counts[v]} {word}" for v, word in words.items() if counts[v])
+    return f"of {len(claimed)} claims " + ", ".join(f"{counts[v]} {word}" for v, word in words.items() if counts[v])
 
 
-def number(estimate: IntervalEstimate | None) -> str:
-    """A figure with its interval."""
+def number(one: Decided) -> str:
+    """A figure with the interval that decided, and its confidence where it is not 95 %."""
+    estimate = one.estimate
     if estimate is None or not estimate.runs:
         return "no runs"
     if math.isnan(estimate.value):
         return "no number, because a value is 0"
     if estimate.runs == 1:
         return f"{estimate.value:.4g} (1 run)"
-    return f"{estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+    wider = "" if math.isclose(one.confidence, CONFIDENCE) else f" ({percent(one.confidence)})"
+    return f"{estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]{wider}"
+
+
+def percent(confidence: float) -> str:
+    """A confidence near 1 with as many digits as tell it from 1.
+
+    >>> percent(0.95), percent(1 - 2 * 0.025 / 27)
+    ('95 %', '99.81 %')
+    """
+    digits = max(0, 1 - math.floor(math.log10(100 * (1 - confidence)))) if confidence < 1 else 0
+    return f"{100 * confidence:.{digits}f}".rstrip("0").rstrip(".") + " %"
 
 
 def _seconds(value: float) -> str:

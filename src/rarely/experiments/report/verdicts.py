@@ -1,31 +1,75 @@
-"""How a claim is judged: thresholds fixed before any run, intervals over runs, verdicts computed.
+"""How a claim is judged: thresholds fixed before any run, tests over runs, verdicts computed.
 
-    holds            the whole 95 % interval lies where the claim says
-    does not hold    the whole interval lies elsewhere
-    cannot be told   the interval reaches into both, or there are no runs to tell
+    holds            every check holds: its 95 % interval lies where the claim says (an intersection–union test, which
+                     needs no correction for the number of checks)
+    does not hold    a check fails: an interval that is widened for the number of checks lies elsewhere (Holm's method)
+    cannot be told   neither
+    not asked        the check has no meaning for these runs; it counts nowhere
 
-"almost N times" is at least 0.8N; "slightly" is up to 25 %; "very close" is up to 50 % more; "cannot be
-told apart" is a paired interval within ±10 %; "beats" is a paired interval of differences above 0. A ratio is
-taken run by run (runs of one problem can differ tenfold), and where the ratio of mean regrets is another it
-stands beside it. Several checks of one claim are not corrected for their number: the more there are, the
-sooner one fails by chance.
+A claim that needs only u of K checks is judged by partial conjunction (Benjamini and Heller, 2008): it holds if the
+u-th smallest p-value is at most α/(K − u + 1), and does not hold if the (K − u + 1)-th smallest p-value against the
+checks is at most α/u. For u = K these are the two rules above. α is 2.5 % on each side, and
+docs/decisions/0030-judge.md has the error rates of the whole judge in simulated papers.
+
+"almost", "around" and "slightly" have one slack, a factor of 1.25: "almost N times" and "around N" are 0.8N to 1.25N
+where the paper gives a size, "almost N times smaller" of all configurations is at least 0.8N, and "slightly" is up to
+25 %; "much better" is beyond "slightly". "very close" is up to 50 % more, "cannot be told apart" within ±10 %, and
+"beats" is a mean difference above 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
-from rarely.experiments.catalogue import PROBLEMS, configurations
-from rarely.experiments.report.results import Comparison, Series
-from rarely.simulation.statistics import IntervalEstimate
+from rarely.simulation.statistics import IntervalEstimate, Sample
 
-Verdict = Literal["holds", "does not hold", "cannot be told"]
-SAME = "the same decisions in every run"
-ALMOST, SLIGHTLY, VERY_CLOSE, ALIKE = 0.8, 1.25, 1.5, 0.1
-Quantity = Literal["regret", "time", "versions"]
+Verdict = Literal["holds", "does not hold", "cannot be told", "not asked"]
+ALPHA = 0.025
+"""The size of each one-sided test: what a 95 % interval leaves on either side."""
+SLACK, VERY_CLOSE, ALIKE = 1.25, 1.5, 0.1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured quantity, and the range where a claim says that it lies; the ends belong to it unless `strict`."""
+
+    what: str
+    needs: str
+    sample: Sample | None
+    """None where a configuration was not run."""
+    low: float = -math.inf
+    high: float = math.inf
+    strict: bool = False
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether the range has two ends."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @cached_property
+    def p_outside(self) -> float:
+        """The p-value against "it lies outside the range"; small where the claim holds."""
+        if self.sample is None:
+            return 1.0
+        closed = not self.strict
+        return max(self.sample.p_above(self.low, or_equal=closed), self.sample.p_below(self.high, or_equal=closed))
+
+    @cached_property
+    def p_inside(self) -> float:
+        """The p-value against "it lies in the range"; small where the claim fails."""
+        if self.sample is None:
+            return 1.0
+        below = self.sample.p_below(self.low, or_equal=self.strict)
+        above = self.sample.p_above(self.high, or_equal=self.strict)
+        return min(1.0, (2.0 if self.two_sided else 1.0) * min(below, above))
+
+    def confidence(self, level: float, *, outside: bool) -> float:
+        """The confidence of the interval that a test of this level looks at."""
+        return 1 - (level if outside and self.two_sided else 2 * level)
 
 
 @dataclass(frozen=True)
@@ -34,139 +78,126 @@ class Check:
 
     what: str
     needs: str
-    estimate: IntervalEstimate | None
-    verdict: Verdict
+    parts: tuple[Measured, ...]
+    """All must lie in their ranges."""
     note: str = ""
     counts: bool = True
+    asked: bool = True
+
+    @cached_property
+    def p_fails_to_hold(self) -> float:
+        """The p-value against "the check is false"."""
+        return max(part.p_outside for part in self.parts)
+
+    @cached_property
+    def p_true(self) -> float:
+        """The p-value against "the check is true"."""
+        return min(1.0, len(self.parts) * min(part.p_inside for part in self.parts))
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A check with its verdict, and the interval that decided."""
+
+    check: Check
+    verdict: Verdict
+    estimate: IntervalEstimate | None
+    confidence: float
+    note: str = ""
 
     def describe(self) -> dict[str, Any]:
         """The check as JSON."""
         e = self.estimate
-        numbers = {
-            "value": _finite(e.value) if e else None,
-            "low": _finite(e.low) if e else None,
-            "high": _finite(e.high) if e else None,
+        numbers = {name: _finite(getattr(e, name)) if e else None for name in ("value", "low", "high")}
+        return {
+            "what": self.check.what,
+            "needs": self.check.needs,
+            **numbers,
+            "confidence": _finite(self.confidence),
             "runs": e.runs if e else 0,
-        }
-        return {"what": self.what, "needs": self.needs, **numbers, "verdict": self.verdict} | {
+            "verdict": self.verdict,
             "note": self.note,
-            "counts": self.counts,
+            "counts": self.check.counts and self.check.asked,
         }
 
 
-def all_hold(checks: Sequence[Check]) -> Verdict:
-    """Every check must hold."""
-    verdicts = [check.verdict for check in checks if check.counts]
-    if "does not hold" in verdicts:
-        return "does not hold"
-    return "holds" if verdicts and set(verdicts) == {"holds"} else "cannot be told"
+@dataclass(frozen=True)
+class Rule:
+    """How many of a claim's checks must be true."""
+
+    says: str
+    needed: Callable[[int], int]
 
 
-def most_hold(checks: Sequence[Check]) -> Verdict:
-    """More than half must hold."""
-    verdicts = [check.verdict for check in checks if check.counts]
-    if verdicts.count("holds") > len(verdicts) / 2:
-        return "holds"
-    return "does not hold" if verdicts and verdicts.count("does not hold") >= len(verdicts) / 2 else "cannot be told"
+ALL = Rule("Every check must hold.", lambda count: count)
+MOST = Rule("More than half must hold.", lambda count: count // 2 + 1)
 
 
-class Bench:
-    """Checks on one comparison, by the names of its series.
-
-    "Every" configuration is every one of the catalogue: one that was not run cannot be told.
-    """
-
-    def __init__(self, comparison: Comparison) -> None:
-        self.comparison = comparison
-        known = {c.id: c for c in configurations(PROBLEMS[comparison.problem])}
-        self.fixed = {name: c for name, c in known.items() if c.kind == "fixed"}
-        self.adaptive = {name: c for name, c in known.items() if c.kind == "adaptive"}
-        self.batched = self.fixed | self.adaptive
-
-    def adaptive_with(self, *batches: int) -> list[str]:
-        """The adaptive configurations with these B."""
-        return [name for name, c in self.adaptive.items() if c.batches in batches]
-
-    def at_least(self, factor: float, quantity: Quantity, a: str, b: str) -> Check:
-        """a is at least `factor` times b."""
-        check = self._factor(quantity, a, b, f"at least {factor:g}", lambda e: (e.low >= factor, e.high < factor))
-        budget, rounds = self.fixed[b].batches if b in self.fixed else None, self.comparison.rounds
-        if quantity == "versions" and budget is not None and rounds < factor * budget:
-            note = f"cannot be asked: {rounds} rounds are not {factor:g} times a grid of {budget}"
-            return replace(check, verdict="cannot be told", note=note, counts=False)
-        return check
-
-    def at_most(self, factor: float, quantity: Quantity, a: str, b: str) -> Check:
-        """a is at most `factor` times b."""
-        return self._factor(quantity, a, b, f"at most {factor:g}", lambda e: (e.high <= factor, e.low > factor))
-
-    def alike(self, a: str, b: str) -> Check:
-        """Regrets of a and b cannot be told apart."""
-        low, high = 1 - ALIKE, 1 + ALIKE
-        return self._factor(
-            "regret",
-            a,
-            b,
-            f"within {low:g} and {high:g}",
-            lambda e: (low <= e.low and e.high <= high, e.low > high or e.high < low),
-        )
-
-    def beats(self, a: str, b: str) -> Check:
-        """a has less regret than b."""
-        pair = self._pair(a, b)
-        what = f"regret of {self._label(b)} − regret of {self._label(a)}"
-        if pair is None:
-            return self._not_run(what, "above 0", a, b)
-        x, y = pair
-        return self._above_zero(what, self.comparison.regret_difference(y, x), x, y)
-
-    def nearer(self, a: str, b: str, target: str) -> Check:
-        """a's regret is nearer to the target's than b's."""
-        first, second = self._pair(a, b), self._pair(a, target)
-        labels = [self._label(name) for name in (b, a, target)]
-        what = f"distance of {labels[0]} − distance of {labels[1]}, from the regret of {labels[2]}"
-        if first is None or second is None:
-            return self._not_run(what, "above 0", a, b, target)
-        x, y = first
-        return self._above_zero(what, self.comparison.gap_difference(x, y, second[1]), x, y)
-
-    def _above_zero(self, what: str, estimate: IntervalEstimate, x: Series, y: Series) -> Check:
-        same = self.comparison.same_runs(x, y)
-        verdict = _told(estimate, estimate.low > 0, estimate.high < 0 or same)
-        return Check(what, "above 0", estimate, verdict, SAME if same else "")
-
-    def _factor(
-        self, quantity: Quantity, a: str, b: str, needs: str, rule: Callable[[IntervalEstimate], tuple[bool, bool]]
-    ) -> Check:
-        pair = self._pair(a, b)
-        what = f"{quantity} of {self._label(a)} ÷ {self._label(b)}"
-        if pair is None:
-            return self._not_run(what, needs, a, b)
-        compare = self.comparison
-        measure = {"regret": compare.regret_ratio, "time": compare.time_ratio, "versions": compare.version_ratio}
-        estimate = measure[quantity](*pair)
-        notes = [SAME] if compare.same_runs(*pair) else []
-        if quantity == "regret" and estimate.runs > 1:
-            notes.append(f"ratio of the means {compare.ratio_of_means(*pair):.4g}")
-        return Check(what, needs, estimate, _told(estimate, *rule(estimate)), "; ".join(notes))
-
-    def _pair(self, a: str, b: str) -> tuple[Series, Series] | None:
-        series = self.comparison.series
-        return (series[a], series[b]) if a in series and b in series else None
-
-    def _label(self, name: str) -> str:
-        series = self.comparison.series.get(name)
-        return series.label if series else name
-
-    def _not_run(self, what: str, needs: str, *names: str) -> Check:
-        lacking = " and ".join(name for name in names if name not in self.comparison.series)
-        return Check(what, needs, None, "cannot be told", f"no runs of {lacking}")
+def decide(checks: Sequence[Check], rule: Rule = ALL) -> tuple[Verdict, list[Decided]]:
+    """The verdict on a claim, and on each of its checks in their order."""
+    counted = [check for check in checks if check.counts and check.asked]
+    held, failed = _levels(counted, rule)
+    decided, place = list[Decided](), 0
+    for check in checks:
+        if check.counts and check.asked:
+            decided.append(_decide(check, held, failed[place]))
+            place += 1
+        else:
+            decided.append(_decide(check, ALPHA, ALPHA))
+    return _verdict(counted, rule), decided
 
 
-def _told(estimate: IntervalEstimate, holds: bool, fails: bool) -> Verdict:
-    if estimate.runs < 2 or math.isnan(estimate.value):
+def _verdict(counted: Sequence[Check], rule: Rule) -> Verdict:
+    count = len(counted)
+    if not count:
         return "cannot be told"
-    return "holds" if holds else "does not hold" if fails else "cannot be told"
+    needed = rule.needed(count)
+    if sorted(check.p_fails_to_hold for check in counted)[needed - 1] <= ALPHA / (count - needed + 1):
+        return "holds"
+    if sorted(check.p_true for check in counted)[count - needed] <= ALPHA / needed:
+        return "does not hold"
+    return "cannot be told"
+
+
+def _levels(counted: Sequence[Check], rule: Rule) -> tuple[float, list[float]]:
+    """The level at which a check holds, and for each check the one at which it fails: Holm's where all must hold."""
+    count = len(counted)
+    needed = rule.needed(count) if count else 0
+    if needed < count:
+        return ALPHA / (count - needed + 1), [ALPHA / needed] * count
+    levels, last = [0.0] * count, count
+    for rank, place in enumerate(sorted(range(count), key=lambda i: counted[i].p_true)):
+        # Holm's levels rise from α/K to α, and no further than the first check that is not rejected.
+        levels[place] = ALPHA / (count - min(rank, last))
+        if counted[place].p_true > levels[place]:
+            last = min(rank, last)
+    return ALPHA, levels
+
+
+def _decide(check: Check, held: float, failed: float) -> Decided:
+    if not check.asked:
+        return Decided(check, "not asked", None, 1 - 2 * ALPHA, check.note)
+    if check.p_fails_to_hold <= held:
+        part = max(check.parts, key=lambda part: part.p_outside)
+        return _with_interval(check, "holds", part, part.confidence(held, outside=False))
+    part = min(check.parts, key=lambda part: part.p_inside)
+    level = failed / len(check.parts)
+    if check.p_true <= failed:
+        return _with_interval(check, "does not hold", part, part.confidence(level, outside=True))
+    # An interval of 95 % that lies elsewhere did not decide; the wider one that reaches into the range did.
+    wider = part.p_inside <= ALPHA
+    confidence = part.confidence(level, outside=True) if wider else 1 - 2 * ALPHA
+    return _with_interval(check, "cannot be told", part, confidence)
+
+
+def _with_interval(check: Check, verdict: Verdict, part: Measured, confidence: float) -> Decided:
+    notes = [check.note] if check.note else []
+    estimate = part.sample.interval(confidence) if part.sample is not None else None
+    if len(check.parts) > 1:
+        notes.append(f"decided by {part.what}, {part.needs}")
+    if verdict == "does not hold" and part.two_sided and estimate is not None:
+        notes.append("more than claimed" if estimate.value > part.high else "less than claimed")
+    return Decided(check, verdict, estimate, confidence, "; ".join(notes))
 
 
 def _finite(x: float) -> float | None:

@@ -6,18 +6,19 @@ DIR/report.html  DIR/claims.json  DIR/summary.csv  DIR/figures/*.png, *.svg
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from rarely.core.errors import RarelyError
+from rarely.experiments.published import publish, read_published
 from rarely.experiments.records import Refusal
 from rarely.experiments.report import html, markdown, plots
 from rarely.experiments.report.claims import Judged, judge
 from rarely.experiments.report.results import compare
 from rarely.experiments.report.summary import as_csv
 from rarely.experiments.store import Found, Store
+from rarely.simulation.writing import make_folder, write_text
 
 
 class NothingToReport(RarelyError):
@@ -37,31 +38,39 @@ class Report(NamedTuple):
     """Records of version 0.1, of which an edit may not show."""
 
 
-def write_report(out: Path, drawn: Callable[[int, int], None] = lambda done, of: None) -> Report:
-    """Draw and write everything from the records in `out`.
+def write_report(
+    out: Path,
+    drawn: Callable[[int, int], None] = lambda done, of: None,
+    published: Path | None = None,
+    publish_to: Path | None = None,
+) -> Report:
+    """Draw and write everything from the records in `out`, or from a file of published ones.
 
-    `drawn` hears how many figures of how many are there.
+    `drawn` hears how many figures of how many are there. `publish_to` is a file for the records in compact form.
     """
-    found = _found(out)
+    found = _found(out) if published is None else Found(read_published(published), [])
+    make_folder(out)
+    if publish_to is not None:
+        publish(found.records, publish_to)
     comparisons = compare(found.records)
     judged = judge(comparisons)
-    _put(out / "claims.json", json.dumps(claims_json(judged, found, out), indent=1, ensure_ascii=False))
-    _put(out / "summary.csv", as_csv(comparisons))
+    write_text(out / "claims.json", json.dumps(claims_json(judged, found, out), indent=1, ensure_ascii=False))
+    write_text(out / "summary.csv", as_csv(comparisons))
     figures = []
     for figure in plots.draw_all(comparisons, out / "figures"):
         figures.append(figure)
         drawn(len(figures), plots.count(comparisons))
     _remove_stale(out / "figures", figures)
     doubts = doubts_about(found, out)
-    _put(out / "report.html", html.render(found.records, comparisons, judged, out / "figures", doubts))
+    write_text(out / "report.html", html.render(found.records, comparisons, judged, out / "figures", doubts))
     return Report(out / "report.html", judged, found.refused, len(found.records), _without_digest(found))
 
 
-def write_markdown(out: Path, path: Path) -> None:
-    """Claims and tables as Markdown, from the records in `out`."""
-    found = _found(out)
+def write_markdown(out: Path, path: Path, published: Path | None = None) -> None:
+    """Claims and tables as Markdown, from the records in `out` or in a file of published ones."""
+    found = _found(out) if published is None else Found(read_published(published), [])
     comparisons = compare(found.records)
-    _put(path, markdown.render(found.records, comparisons, judge(comparisons), doubts_about(found, out)))
+    write_text(path, markdown.render(found.records, comparisons, judge(comparisons), doubts_about(found, out)))
 
 
 def claims_json(judged: list[Judged], found: Found, out: Path) -> dict[str, object]:
@@ -102,12 +111,6 @@ def _found(out: Path) -> Found:
             f"{out / 'records'} holds no records to report; run: rarely reproduce --out {out}.{refused}"
         )
     return found
-
-
-def _put(path: Path, text: str) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
 
 
 def _remove_stale(folder: Path, figures: list[Path]) -> None:

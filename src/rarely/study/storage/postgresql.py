@@ -21,10 +21,8 @@ from rarely.study.storage.copying import copy_tables
 from rarely.study.storage.schema import SCHEMA, check_schema, migration
 from rarely.study.storage.tables import Tables
 
-try:
-    psycopg: Any = import_module("psycopg")
-except ModuleNotFoundError:  # an optional package
-    psycopg = None
+psycopg: Any = None
+"""The optional package, imported by the first database that needs it."""
 
 PATIENCE = 10
 """Seconds to wait for the server when a connection is made."""
@@ -38,8 +36,7 @@ class PostgresqlStorage:
     """Studies in a PostgreSQL database."""
 
     def __init__(self, url: str) -> None:
-        if psycopg is None:
-            raise InvalidStorage("PostgreSQL needs psycopg: pip install 'rarely[postgres]'.")
+        _import()
         self.url = _without_password(url)
         self._lock, self._process, self._failed = threading.RLock(), os.getpid(), ""
         try:
@@ -166,6 +163,14 @@ class PostgresqlStorage:
         if self._process == os.getpid():
             with suppress(psycopg.Error):
                 self._raw.close()
+
+
+def _import() -> None:
+    global psycopg
+    try:
+        psycopg = import_module("psycopg")
+    except ModuleNotFoundError:
+        raise InvalidStorage("PostgreSQL needs psycopg: pip install 'rarely[postgres]'.") from None
 
 
 def _marks(sql: str) -> str:

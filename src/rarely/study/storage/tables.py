@@ -175,15 +175,13 @@ class Tables:
 
     # --- rewards
 
-    def received(self, study: int) -> int:
-        """How many rewards came, each counted once."""
-        sql = "SELECT count(*) FROM rarely_events WHERE study = ? AND key IS NOT NULL"
-        return int(self._connection.execute(sql, (study,))[0][0])
-
-    def delivered(self, study: int) -> list[tuple[str, str, int]]:
-        """Kind and cause of all deliveries, and how often."""
-        sql = "SELECT kind, why, count(*) FROM rarely_events WHERE study = ? AND key IS NOT NULL GROUP BY kind, why"
-        found = self._connection.execute(sql, (study,))
+    def delivered(self, study: int, last: int) -> list[tuple[str, str, int]]:
+        """Kind and cause of all deliveries up to a place of the record, and how often."""
+        sql = (
+            "SELECT kind, why, count(*) FROM rarely_events "
+            "WHERE study = ? AND key IS NOT NULL AND seq <= ? GROUP BY kind, why"
+        )
+        found = self._connection.execute(sql, (study, last))
         return sorted((str(kind), str(why), int(count)) for kind, why, count in found)
 
     def rewards_until(self, study: int, last: int) -> int:

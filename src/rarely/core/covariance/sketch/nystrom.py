@@ -83,6 +83,11 @@ class Sketched:
         self.log_det = self.frozen_log_det = 0.0
 
     @property
+    def size(self) -> int:
+        """The most points."""
+        return self._size
+
+    @property
     def points(self) -> int:
         """Points so far."""
         return len(self._dictionary)

@@ -1,0 +1,173 @@
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from comparison_records import record
+from rarely.cli import app
+from rarely.comparison import leaderboard
+from rarely.comparison.cells import Cell
+from rarely.comparison.figures import axes
+from rarely.comparison.pace import Pace
+from rarely.comparison.store import write
+from rarely.comparison.svg import Style
+from rarely.comparison.writer import NothingToCompare, write_leaderboard
+
+RECORDS = [
+    record(problem, policy, batches, seed, regret, family=family, covered=(9, 10) if policy == "a" else (0, 0))
+    for problem, family in (("p", "gallery"), ("q<b>", "drift"))
+    for policy, base in (("a", 20), ("b&c", 30), ("uniform", 100))
+    for batches, regret in ((5, base + 9), (20, base + 3), (None, base))
+    for seed in range(3)
+    if not (policy == "uniform" and batches is None)
+]
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "300"})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for one in RECORDS:
+        if "<" not in one.problem:
+            write(tmp_path, one)
+    return tmp_path
+
+
+def test_the_page_is_one_file_with_sound_figures_and_escaped_names(tmp_path):
+    from rarely.comparison import page
+
+    html = page.render(RECORDS, leaderboard(RECORDS), ["a <doubt>"])
+    figures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert len(figures) == 2 + 2 + 2  # two swatches, two problems, two radars
+    for figure in figures:
+        ET.fromstring(figure)
+    assert not re.search(r"(src|href)=[\"'](?!#)", html)
+    assert "http" not in html.replace("http://www.w3.org/2000/svg", "")
+    assert "q&lt;b&gt;" in html
+    assert "<b>" not in html
+    assert "a &lt;doubt&gt;" in html
+
+
+def test_the_leaderboard_is_written_with_json_and_markdown(folder):
+    written = write_leaderboard(folder, folder / "board.md")
+    described = json.loads((folder / "leaderboard.json").read_text(encoding="utf-8"))
+    assert [row["policy"] for row in described["rows"]] == ["a", "b&c", "uniform"]
+    assert described["scales"]["p"]["best"] == "a"
+    assert described["rows"][0]["scores"].keys() == {"5", "20", "T"}
+    text = (folder / "board.md").read_text(encoding="utf-8")
+    assert "| 1 | a |" in text
+    assert "| 90 % |" in text
+    assert written.path.name == "leaderboard.html"
+
+
+def test_the_axes_of_a_radar_are_within_0_and_1():
+    board = leaderboard(RECORDS)
+    shown = {row.policy: dict(axes(board, row)) for row in board.rows}
+    assert list(shown["a"]) == ["gallery", "drift", "B = 5", "B = 20", "speed", "calibration"]
+    assert all(value is None or 0 <= value <= 1 for values in shown.values() for value in values.values())
+    assert shown["b&c"]["calibration"] is None
+    assert shown["a"]["calibration"] == pytest.approx(1 - 0.05 / 0.45)
+
+
+def test_two_dozen_policies_look_different():
+    assert len({Style.of(index) for index in range(24)}) == 24
+
+
+def test_a_folder_without_records_is_refused(tmp_path):
+    with pytest.raises(NothingToCompare, match="holds no complete frontier"):
+        write_leaderboard(tmp_path)
+
+
+def test_the_command_plays_reports_and_resumes(tmp_path):
+    own = "class Mine:\n    def __init__(self, task):\n        pass\n"
+    own += "    def select(self, contexts):\n        return 0\n    def due(self, round):\n        return True\n"
+    own += "    def observe(self, *told):\n        pass\n    def update(self):\n        pass\n"
+    (tmp_path / "my_own_policy.py").write_text(own, encoding="utf-8")
+    command = ["compare", "needle", "two-sided+delay", "--policy", "linucb", "--policy", "mine=my_own_policy:Mine"]
+    command += ["--budgets", "3,T", "--seeds", "2", "--rounds", "20", "--jobs", "1", "--out", tmp_path / "out"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.syspath_prepend(tmp_path)
+        result = call(*command, "--pack", tmp_path / "all.gz", "--markdown", tmp_path / "board.md")
+        assert result.exit_code == 0, result.output
+        assert "16 cells to play" in result.output
+        assert "0 cells to play" in call(*command).output
+    assert "16 records packed" in result.output
+    assert "mine" in (tmp_path / "board.md").read_text(encoding="utf-8")
+    merged = call("compare", "--merge", tmp_path / "all.gz", "--out", tmp_path / "merged")
+    assert merged.exit_code == 0, merged.output
+    assert "16 records in" in merged.output
+    report = call("report", tmp_path / "merged")
+    assert report.exit_code == 0
+    assert "leaderboard" in report.output
+
+
+def test_a_refused_record_is_named_and_the_exit_code_is_1(folder):
+    broken = next(folder.rglob("*.gz"))
+    broken.write_bytes(b"nonsense")
+    result = call("report", folder)
+    assert result.exit_code == 1
+    assert broken.name in result.output
+    assert "1 file was refused" in (folder / "leaderboard.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing"], "no problem is called 'nothing'"),
+        (["needle", "--policy", "nothing"], "no policy is called 'nothing'"),
+        (["needle", "--budgets", "5;20"], "separated by commas"),
+        (["needle", "--budgets", ","], "at least one problem, one policy and one budget"),
+        (["needle", "--label", "x"], "--label is for a table of your own"),
+        (["needle", "--merge", "x"], "plays nothing"),
+        (["--merge", "nowhere"], "has no records"),
+        (["needle", "--rounds", "2", "--budgets", "5"], "nothing is left to play"),
+    ],
+)
+def test_misuse_is_one_sentence(arguments, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = call("compare", *arguments)
+    assert result.exit_code == 1
+    assert says in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    result = call("compare", "needle", "--policy", "linucb", "--out", tmp_path / "file")
+    assert result.exit_code == 1
+    assert str(tmp_path / "file") in result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_the_list_names_problems_and_policies():
+    result = call("compare", "--list")
+    assert result.exit_code == 0
+    for name in ("covertype", "one-in-fifty", "neuralucb@trigger", "vowpal (needs vowpalwabbit)"):
+        assert name in result.output
+
+
+def test_the_time_left_is_that_of_cells_of_the_same_kind():
+    now = [0.0]
+    cells = [Cell("p", policy, 5, seed, 100) for seed in range(3) for policy in ("a", "b")]
+    pace = Pace(cells, jobs=1, clock=lambda: now[0])
+    assert pace.seconds_left() is None
+    pace.finished(cells[0], 2.0)
+    assert pace.seconds_left() == pytest.approx(2 * 2.0 + 3 * 2.0)
+    pace.finished(cells[1], 5.0)
+    assert pace.seconds_left() == pytest.approx(2 * 2.0 + 2 * 5.0)
+    pace.finished(cells[2], None)
+    assert pace.seconds_left() == pytest.approx(2.0 + 2 * 5.0)
+    now[0] = 9.0
+    assert pace.elapsed == 9.0
+
+
+def test_what_the_page_needs_is_in_the_package():
+    import rarely.comparison
+
+    assert Path(rarely.comparison.__file__).with_name("page.css").exists()

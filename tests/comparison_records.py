@@ -1,0 +1,55 @@
+"""Records of a comparison that were never played."""
+
+from rarely.comparison.cells import identity
+from rarely.comparison.records import FORMAT, KIND, Record, check_record
+
+ENVIRONMENT = {"machine": "a machine", "rarely": "0", "python": "3", "numpy": "2"}
+
+
+def record(
+    problem="p",
+    policy="a",
+    batches=5,
+    seed=0,
+    regret=10.0,
+    *,
+    uniform=100.0,
+    rounds=50,
+    family="gallery",
+    code="c",
+    text="",
+    digest="d",
+    covered=(0, 0),
+    seconds=1.0,
+    machine="a machine",
+):
+    """One record that every check accepts."""
+    asked = {
+        "problem": {"name": problem, "variant": "", "world": {"world": "W"}},
+        "policy": {"name": policy, "text": text},
+        "batches": batches,
+        "seed": seed,
+        "rounds": rounds,
+    }
+    data = {
+        "format": FORMAT,
+        "kind": KIND,
+        "id": f"{problem}/{policy}/B{batches or 'T'}/seed{seed}",
+        "identity": identity(asked),
+        "code": code,
+        "asked": asked,
+        "family": family,
+        "rounds_digest": digest,
+        "regret": float(regret),
+        "uniform": float(uniform),
+        "worst": float(max(2 * uniform, regret)),
+        "reward": 0.0,
+        "curve": [[1, 0.0], [rounds, float(regret)]],
+        "updates": [1, 2],
+        "covered": list(covered),
+        "seconds": {"selecting": float(seconds), "training": 0.0},
+        "wall": 1.0,
+        "environment": ENVIRONMENT | {"machine": machine},
+    }
+    check_record(data)
+    return Record(data)

@@ -1,0 +1,272 @@
+"""A default that copes: exact while decisions are fast, then an approximation that is announced and on record."""
+
+import copy
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import rarely
+from rarely import (
+    ApproximationWarning,
+    BatchNeuralUCB,
+    DeterminantTrigger,
+    InvalidInput,
+    LinUCB,
+    OnDemand,
+)
+from rarely.core.covariance import FAR, Diagonal, LastLayer, Limit, auto, latency
+from rarely.core.covariance.conversion import from_dual, from_primal
+from rarely.core.covariance.dual import Dual
+from rarely.core.covariance.latency import OVERHEAD, Latency, Rates
+from rarely.core.covariance.primal import Primal
+from rarely.core.model.features import Factors
+from rarely.core.policies import neural
+from worlds import contexts, rewards
+
+STREAM = contexts(seed=41, rounds=120)
+SLOW = Rates(2.0**23, 2.0**40)
+"""With 3 arms and p = 160 it keeps the dual form fast for about 30 rounds, and the primal one never."""
+WIDTHS = ((40, 3), (1, 40))
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    monkeypatch.setattr(auto, "SMALL", 8)
+    monkeypatch.setattr(neural, "rates", lambda: SLOW)
+
+
+def small(**own):
+    settings = {"hidden": 40, "steps": 5, "seed": 3, "latency": OVERHEAD + 0.002, "within_batch": "running"}
+    return BatchNeuralUCB(2, **({"schedule": OnDemand()} | settings | own))
+
+
+def decide(policy, start, count, *, singly=False):
+    if singly:
+        for t in range(start, start + count):
+            decide(policy, t, 1)
+        return
+    decision = policy.select(STREAM[start : start + count])
+    policy.observe(decision, rewards(STREAM[start + np.arange(count), decision.arm]))
+
+
+def threshold():
+    return Latency(OVERHEAD + 0.002, 3, SLOW).dual_rounds(WIDTHS)
+
+
+def factors(seed, count):
+    rng = np.random.default_rng(seed)
+    inputs = tuple(rng.normal(size=(count, i)) for _, i in WIDTHS)
+    return Factors(inputs, tuple(rng.normal(size=(count, o)) for o, _ in WIDTHS))
+
+
+@pytest.mark.usefixtures("slow")
+class TestSwitch:
+    def test_it_is_exact_until_it_would_be_slow_and_says_when_it_is_not(self, tmp_path):
+        policy, rounds = small(), threshold()
+        assert 16 < rounds < 100
+        assert policy.cost.exact_rounds is None  # nobody has said how many arms there are
+        decide(policy, 0, 1)
+        assert policy.cost.exact_rounds == rounds
+        decide(policy, 1, rounds - 2)
+        assert policy.covariance == "dual"
+        assert not policy.events
+        with pytest.warns(ApproximationWarning, match=r"latency = 2.6 ms .* 3 arms with p = 160"):
+            decide(policy, rounds - 1, 1)
+        assert policy.covariance == "diagonal"
+        (event,) = policy.events
+        assert (event.kind, event.round) == ("covariance", rounds)
+        assert "no bound" in event.detail
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            decide(policy, rounds, 10)
+            assert policy.update().covariance == "diagonal"
+            decide(policy, rounds + 10, 5)
+        policy.save(tmp_path / "policy.rarely")
+        assert rarely.load(tmp_path / "policy.rarely").fingerprint() == policy.fingerprint()
+        assert len(policy.events) == 1
+        assert not policy.cost.exact
+        assert "approximate" in str(policy.cost)
+
+    def test_blocks_are_single_rounds(self):
+        together, singly = small(), small()
+        with pytest.warns(ApproximationWarning):
+            one = together.select(STREAM[:80])
+        with pytest.warns(ApproximationWarning):
+            other = [singly.select(STREAM[t]) for t in range(80)]
+        np.testing.assert_array_equal(one.arm, [each.arm for each in other])
+        np.testing.assert_allclose(one.bonuses, [each.bonuses for each in other], rtol=1e-6)
+        assert together.events == singly.events
+        assert together.log_det == pytest.approx(singly.log_det, rel=1e-9)
+
+    @pytest.mark.parametrize("within", ["frozen", "running"])
+    @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
+    def test_it_is_the_diagonal_of_what_was_exact(self, within):
+        policy = small(within_batch=within)
+        exact = small(within_batch=within, covariance="exact")
+        for each in (policy, exact):
+            decide(each, 0, 20)
+            each.update()
+        decide(policy, 20, threshold() - 20)
+        decide(exact, 20, threshold() - 20)
+        np.testing.assert_array_equal(policy.history.arms, exact.history.arms)
+        assert (policy.covariance, exact.covariance) == ("diagonal", "dual")
+        expected = from_dual(exact._covariance._inner, Diagonal(WIDTHS, 0.01, Limit(WIDTHS)))
+        probes = exact._learner.features(STREAM[100])
+        for running in (False, True):
+            np.testing.assert_allclose(
+                policy._covariance.measure(probes, running=running).variances,
+                expected.measure(probes, running=running).variances,
+                rtol=1e-12,
+            )
+
+    def test_a_file_keeps_the_rates_of_the_machine_that_made_it(self, tmp_path, monkeypatch):
+        policy = small()
+        decide(policy, 0, 20)
+        policy.save(tmp_path / "policy.rarely")
+        monkeypatch.setattr(neural, "rates", lambda: Rates(2.0**40, 2.0**50))
+        loaded = rarely.load(tmp_path / "policy.rarely")
+        for each in (policy, loaded):
+            with pytest.warns(ApproximationWarning):
+                decide(each, 20, 60)
+        assert loaded.events == policy.events
+        assert loaded.fingerprint() == policy.fingerprint()
+
+    def test_exact_forms_and_other_presets_are_left_alone(self):
+        for policy in (
+            small(covariance="exact"),
+            small(latency=None),
+            small(covariance="dual"),
+            small(preset="paper", latency="auto"),
+            small(preset="code", latency="auto", step_size=0.01),
+        ):
+            decide(policy, 0, 100)
+            assert policy.covariance in ("dual", "primal")
+            assert not policy.events
+        assert BatchNeuralUCB(2, OnDemand(), preset="paper").settings()["latency"] is None
+        assert BatchNeuralUCB(2, OnDemand(), preset="code").settings()["latency"] is None
+        assert BatchNeuralUCB(2, OnDemand()).settings()["latency"] == 0.005
+
+    @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
+    def test_a_trigger_does_not_fire_because_of_the_change(self):
+        policy = small(schedule=DeterminantTrigger(log_ratio=1e9))
+        decide(policy, 0, 10)
+        policy.update()
+        before = policy.log_det - policy._state.clock.base_log_det
+        decide(policy, 10, threshold() - 10, singly=True)
+        assert policy.covariance == "diagonal"
+        clock, covariance = policy._state.clock, policy._covariance
+        assert clock.base_log_det == pytest.approx(covariance.frozen_log_det, rel=1e-9)
+        assert before == pytest.approx(0.0, abs=1e-9)
+
+    @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
+    def test_more_arms_take_longer(self):
+        policy = small()
+        decide(policy, 0, 20)
+        assert policy.covariance == "dual"
+        policy.select(np.random.default_rng(0).normal(size=(200, 2)))
+        assert policy.covariance == "diagonal"
+        assert policy.cost.arms == 200
+
+    @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
+    @pytest.mark.parametrize("settings", [{"steps": None}, {"forgetting": rarely.Window(60)}, {"steps": 5}])
+    def test_updates_elsewhere_go_across_it(self, settings, tmp_path):
+        policy = small(**settings)
+        decide(policy, 0, 20)
+        for night in range(4):
+            job = policy.prepare_update()
+            decide(policy, 20 + 20 * night, 20)
+            policy.adopt(job.run())
+            policy.save(tmp_path / "policy.rarely")
+            assert rarely.load(tmp_path / "policy.rarely").fingerprint() == policy.fingerprint()
+        assert policy.covariance == "diagonal"
+
+
+class TestCost:
+    def test_it_is_known_at_construction(self, monkeypatch):
+        monkeypatch.setattr(neural, "rates", lambda: Rates(2.0**32, 2.0**33))
+        policy = BatchNeuralUCB(188, OnDemand(horizon=500_000), arms=50, seed=0)
+        cost = policy.cost
+        assert (cost.parameters, cost.arms, cost.rounds, cost.latency) == (38_189, 50, 500_000, 0.005)
+        assert not cost.exact
+        assert 100 < cost.exact_rounds < 2000
+        assert cost.seconds < 0.005
+        assert cost.bytes < 10_000_000
+        said = str(cost)
+        assert "at round 500,000 a decision among 50 arms takes about" in said
+        assert "within 5 ms" in said
+        exact = BatchNeuralUCB(188, OnDemand(), arms=50, seed=0, covariance="exact").cost
+        assert exact.exact
+        assert "bonuses are exact" in str(exact)
+
+    def test_a_small_problem_is_exact_for_life(self):
+        cost = BatchNeuralUCB(3, OnDemand(horizon=10**6), arms=5, hidden=20, seed=0).cost
+        assert cost.exact
+        assert cost.exact_rounds is None
+        assert cost.seconds < 0.005
+
+    def test_every_policy_has_one(self):
+        assert LinUCB(4, OnDemand(horizon=1000)).cost.bytes < 10_000
+        assert rarely.KernelUCB(2).cost.exact
+        assert not small(covariance="last_layer").cost.exact
+        assert small(covariance=rarely.Sketch(20), arms=4).cost.seconds > 0
+
+    @pytest.mark.parametrize("settings", [{"latency": 0.0}, {"latency": "fast"}, {"arms": 0}, {"covariance": "quick"}])
+    def test_settings_are_checked(self, settings):
+        with pytest.raises(InvalidInput):
+            small(**settings)
+
+
+class TestModel:
+    def test_rates_are_measured_once_and_fast(self):
+        latency.rates.cache_clear()
+        start = time.process_time()
+        found = latency.rates()
+        assert time.process_time() - start < 0.5
+        assert latency.rates() is found
+        assert all(np.log2(rate) == int(np.log2(rate)) for rate in (found.operations, found.reads))
+
+    @pytest.mark.parametrize("arms", [1, 5, 50, 1000])
+    @pytest.mark.parametrize("rates", [Rates(2.0**30, 2.0**33), Rates(2.0**34, 2.0**35), SLOW])
+    def test_the_threshold_is_the_last_round_in_time_rounded_down(self, arms, rates):
+        allowed = Latency(0.005, arms, rates)
+        rounds = allowed.dual_rounds(WIDTHS)
+        assert rounds == 1 or allowed.allows("dual", WIDTHS, rounds)
+        assert not allowed.allows("dual", WIDTHS, int(1.5 * rounds) + 1)
+
+    def test_without_arms_nothing_is_known(self):
+        assert Latency(0.005, None, SLOW).dual_rounds(WIDTHS) == FAR
+
+
+class TestConversion:
+    @pytest.mark.parametrize("kind", [Diagonal, LastLayer])
+    @pytest.mark.parametrize("frozen", [0, 7, 30])
+    def test_the_parts_of_a_matrix_are_those_of_its_rounds(self, kind, frozen):
+        limit, past, probes = Limit(WIDTHS), factors(0, 30), factors(1, 4)
+        dual, primal, plain = Dual(WIDTHS, 0.5, limit), Primal(WIDTHS, 0.5, limit), kind(WIDTHS, 0.5, limit)
+        for form in (dual, primal, plain):
+            for rows in (past[:frozen], past[frozen:]):
+                form.accept(form.propose(form.measure(rows)), len(rows))
+                if form.rounds == frozen:
+                    form.freeze()
+        for made in (from_dual(dual, kind(WIDTHS, 0.5, limit)), from_primal(primal, kind(WIDTHS, 0.5, limit))):
+            assert made.rounds == 30
+            assert made.log_det == pytest.approx(plain.log_det, rel=1e-9)
+            assert made.frozen_log_det == pytest.approx(plain.frozen_log_det, rel=1e-9, abs=1e-9)
+            for running in (False, True):
+                np.testing.assert_allclose(
+                    made.measure(probes, running=running).variances,
+                    plain.measure(probes, running=running).variances,
+                    rtol=1e-8,
+                )
+
+    def test_the_original_is_untouched(self):
+        dual = Dual(WIDTHS, 0.5, Limit(WIDTHS))
+        dual.accept(dual.propose(dual.measure(factors(0, 9))), 9)
+        before = copy.deepcopy(dual.state())
+        from_dual(dual, Diagonal(WIDTHS, 0.5, Limit(WIDTHS)))
+        after = dual.state()
+        assert before[0] == after[0]
+        for name, array in before[1].items():
+            np.testing.assert_array_equal(array, after[1][name])

@@ -1,0 +1,191 @@
+"""Another form of Z in mid-life, and what it does on record."""
+
+import numpy as np
+import pytest
+
+import rarely
+from rarely import (
+    AtRounds,
+    BatchNeuralUCB,
+    DeterminantTrigger,
+    HistoryDropped,
+    InvalidInput,
+    KernelUCB,
+    LinUCB,
+    OnDemand,
+    Sketch,
+    TooExpensive,
+    Window,
+)
+from worlds import MAKERS, contexts, rewards, small
+
+STREAM = contexts(seed=51, rounds=120)
+EXACT = ("dual", "primal", "auto", "exact")
+FORMS = (*EXACT, "diagonal", "last_layer", Sketch(60), Sketch(5))
+
+
+def decide(policy, start, count):
+    decision = policy.select(STREAM[start : start + count])
+    policy.observe(decision, rewards(STREAM[start + np.arange(count), decision.arm]))
+    return decision
+
+
+def lived(schedule=None, **own):
+    policy = small(schedule or OnDemand(), **own)
+    decide(policy, 0, 12)
+    policy.update()
+    decide(policy, 12, 7)
+    return policy
+
+
+def variances(policy, running):
+    return policy._covariance.measure(policy._learner.features(STREAM[100]), running=running).variances
+
+
+@pytest.mark.parametrize("source", FORMS, ids=str)
+@pytest.mark.parametrize("target", FORMS, ids=str)
+def test_any_form_follows_any_other(source, target, tmp_path):
+    policy = lived(covariance=source)
+    before = policy.fingerprint()
+    other = policy.with_covariance(target, reason="to try")
+    assert policy.fingerprint() == before
+    assert (other.round, other.version, other.missing) == (policy.round, policy.version, policy.missing)
+    assert other.settings()["covariance"] == rarely.core.covariance.describe_form(target)
+    (event,) = other.events
+    assert (event.kind, event.round, event.reason) == ("covariance", 19, "to try")
+    # The oracle: the same rounds, decided in the target form from the start; features of version 1 are its own, and
+    # those of version 0 too unless Z was built again.
+    assert f"of {policy.round} rounds" in event.detail
+    if source in EXACT and "built again" not in event.detail:
+        plain = lived(covariance=target)
+        if (plain.history.arms == policy.history.arms).all():
+            for running in (False, True):
+                np.testing.assert_allclose(variances(other, running), variances(plain, running), rtol=1e-7)
+            assert other.log_det == pytest.approx(plain.log_det, rel=1e-7)
+    other.save(tmp_path / "policy.rarely")
+    loaded = rarely.load(tmp_path / "policy.rarely")
+    assert loaded.fingerprint() == other.fingerprint()
+    for each in (other, loaded):
+        decide(each, 19, 10)
+        assert each.update().accepted
+        decide(each, 29, 5)
+    assert loaded.fingerprint() == other.fingerprint()
+    other.save(tmp_path / "policy.rarely")
+    assert rarely.load(tmp_path / "policy.rarely").fingerprint() == other.fingerprint()
+
+
+@pytest.mark.parametrize("source", ["diagonal", "last_layer", Sketch(60)], ids=str)
+@pytest.mark.parametrize("own", [{}, {"forgetting": Window(9)}, {"schedule": AtRounds([12])}], ids=str)
+def test_from_an_approximation_z_is_built_again_with_the_features_in_use(source, own):
+    policy = lived(covariance=source, **own)
+    other = policy.with_covariance("primal")
+    learner, history = other._learner, other.history
+    features = learner.features(history.contexts).vectors()
+    weights = np.ones(19)
+    if own.get("forgetting"):
+        weights[:3] = 0.0  # the update after round 12 remembered nine
+    for running, rows in ((True, 19), (False, 12)):
+        kept = features[:rows] * np.sqrt(weights[:rows, None])
+        matrix = 0.1 * np.eye(features.shape[1]) + kept.T @ kept
+        probes = learner.features(STREAM[100]).vectors()
+        expected = np.einsum("ij,ij->i", probes, np.linalg.solve(matrix, probes.T).T)
+        np.testing.assert_allclose(variances(other, running), expected, rtol=1e-8)
+    assert "features of version 1" in other.events[-1].detail
+
+
+def test_load_takes_another_form(tmp_path):
+    policy = lived()
+    policy.save(tmp_path / "policy.rarely")
+    loaded = rarely.load(tmp_path / "policy.rarely", covariance="diagonal", memory_limit=10**6)
+    assert loaded.covariance == "diagonal"
+    assert loaded.settings()["memory_limit"] == 10**6
+    assert loaded.events[0].reason == "given to load"
+    assert "what the form does not hold is lost" in loaded.events[0].detail
+    assert rarely.load(tmp_path / "policy.rarely").covariance == policy.covariance
+
+
+def test_a_limit_alone_keeps_the_form_and_its_numbers():
+    for name in ("paper", "primal", "diagonal", "last_layer", "sketched", "linear", "kernel"):
+        policy = MAKERS[name](OnDemand())
+        decide(policy, 0, 15)
+        other = policy.with_covariance(memory_limit=10**8)
+        assert other.covariance == policy.covariance
+        assert other.log_det == policy.log_det
+        assert other.settings()["memory_limit"] == 10**8
+        np.testing.assert_array_equal(variances(other, True), variances(policy, True))
+        decide(other, 15, 5)
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing():
+    policy = lived(covariance="dual")
+    before = policy.fingerprint()
+    for change in ({"covariance": "primal", "memory_limit": 1000}, {"memory_limit": 1000}):
+        with pytest.raises(TooExpensive):
+            policy.with_covariance(**change)
+    with pytest.raises(InvalidInput, match="covariance must be one of"):
+        policy.with_covariance("quick")
+    with pytest.raises(InvalidInput, match="memory_limit"):
+        policy.with_covariance(memory_limit=-1)
+    with pytest.raises(InvalidInput, match="kernel"):
+        KernelUCB(2, OnDemand()).with_covariance("diagonal")
+    assert policy.fingerprint() == before
+
+
+def test_rounds_that_were_dropped_cannot_be_counted_again():
+    policy = LinUCB(2, OnDemand(), covariance="diagonal")
+    decide(policy, 0, 30)
+    policy.update()
+    policy.compact()
+    with pytest.raises(HistoryDropped, match="30 of 30"):
+        policy.with_covariance("exact")
+    exact = LinUCB(2, OnDemand())
+    decide(exact, 0, 30)
+    exact.update()
+    exact.compact()
+    assert exact.with_covariance("diagonal").covariance == "diagonal"
+
+
+def test_a_window_that_dropped_only_what_it_forgot_is_built_again():
+    policy = small(OnDemand(), covariance="diagonal", forgetting=Window(9))
+    for start in (0, 15, 30):
+        decide(policy, start, 15)
+        policy.update()
+    assert policy.compact() > 20
+    assert policy.with_covariance("exact")._covariance.rounds == 9
+
+
+def test_a_trigger_counts_on_from_the_new_form():
+    policy = small(DeterminantTrigger(log_ratio=1e6))
+    decide(policy, 0, 20)
+    policy.update()
+    growth = decide(policy, 20, 1) and policy.log_det - policy._state.clock.base_log_det
+    other = policy.with_covariance("diagonal")
+    clock = other._state.clock
+    assert clock.base_log_det == pytest.approx(other._covariance.frozen_log_det)
+    assert 0 < other.log_det - clock.base_log_det < 10 * growth + 10
+
+
+def test_late_rewards_and_ids_of_before_are_accepted():
+    policy = lived(covariance="dual")
+    decision = policy.select(STREAM[20:24])
+    other = policy.with_covariance("diagonal")
+    other.observe(ids=decision.id, rewards=np.ones(4))
+    assert other.missing == 0
+    again = other.select(STREAM[24:28])
+    assert not set(again.id) & set(decision.id)
+
+
+def test_jobs_and_another_form():
+    policy = lived(covariance="dual")
+    job = policy.prepare_update()
+    other = policy.with_covariance("diagonal")
+    with pytest.raises(rarely.WrongUpdate):
+        other.adopt(job.run())
+    assert policy.adopt(job.run()).accepted
+    assert other.adopt(other.prepare_update().run()).covariance == "diagonal"
+
+
+def test_default_policies_can_be_told_to_stay_exact():
+    policy = BatchNeuralUCB(2, OnDemand(), hidden=20, seed=0)
+    decide(policy, 0, 20)
+    assert policy.with_covariance("exact").cost.latency is None

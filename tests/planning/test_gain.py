@@ -1,0 +1,162 @@
+"""What updates are worth, against the policy in use; and plans that go on where they were stopped."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rarely import Affine, InvalidInput
+from rarely.core.schedules import EveryRound, FixedGrid
+from rarely.planning import Log, plan
+from rarely.planning.finished_trials import FinishedTrials
+from rarely.planning.frontier import Frontier, Point
+from rarely.planning.gain import price, shares_of, text
+from rarely.planning.planner import _counts
+from rarely.planning.present import Present, measure_present
+from rarely.planning.reward_model import LogWorld, SimulatedRewards
+from rarely.planning.simulate import KINDS, Maker, play_trial
+from rarely.simulation.statistics import IntervalEstimate
+from rarely.worlds import World
+
+QUICK = {"horizon": 30, "runs": 2, "policy": "linear", "batches": [2, 4]}
+
+
+class Lines(World):
+    arms, dim, context_scale = 3, 3, Affine.identity(3)
+
+    def secret(self, generator):
+        return generator.normal(size=3)
+
+    def round(self, t, secret, generator):
+        contexts = generator.normal(size=(3, 3))
+        return contexts, contexts @ secret, 0.3 * generator.normal()
+
+
+def frontier(**regrets):
+    """Regrets of B = 2, 4, 8 for each kind, against 100 of an update after every round."""
+    points = []
+    for kind in KINDS:
+        for batches, regret in zip((2, 4, 8), regrets.get(kind, (200, 200, 200)), strict=True):
+            ratio, whole = (
+                IntervalEstimate(regret / 100, regret / 110, regret / 90, 5),
+                IntervalEstimate(regret, 0, 1e9, 5),
+            )
+            points.append(Point(kind, batches, None, batches, whole, ratio, (1,) * batches))
+    return Frontier(50, 5, IntervalEstimate(100.0, 90.0, 110.0, 5), ((0, 0.0), (50, 9.0)), tuple(points))
+
+
+PRESENT = Present(True, IntervalEstimate(500.0, 490.0, 510.0, 5))
+
+
+def test_shares_are_of_what_frequent_updates_gain_over_the_present_policy():
+    rows = shares_of(frontier(fixed=(300, 220, 100), adaptive=(340, 180, 140)), PRESENT)
+    assert [row.batches for row in rows] == [2, 4, 8]
+    assert [row.shares["fixed"] for row in rows] == [0.5, 0.7, 1.0]
+    assert [row.best for row in rows] == [0.75, 0.8, 1.0]
+    assert rows[1].low == pytest.approx((500 - 200) / 400)
+    assert rows[1].high == pytest.approx((500 - 180 / 1.1) / 400)
+
+
+def test_the_next_update_is_worth_the_slope_to_the_next_b():
+    shown = frontier(fixed=(300, 220, 100), adaptive=(340, 180, 140), geometric=(400, 400, 400))
+    rows = shares_of(shown, PRESENT)
+    assert [row.next for row in rows] == [(300 - 180) / 2, (180 - 100) / 4, None]
+    assert price(rows, shown) == (
+        "With 3 updates 80 % of the possible gain; the 4th is worth 20 of reward over 50 rounds."
+    )
+    assert price(rows[2:], shown).endswith("100 % of the possible gain; more were not simulated.")
+    worse = shares_of(frontier(fixed=(100, 300, 300), geometric=(300, 300, 300), adaptive=(300, 300, 300)), PRESENT)
+    assert [row.next for row in worse] == [0.0, 0.0, None]
+
+
+def test_where_the_present_policy_is_better_updates_gain_nothing():
+    present = Present(False, IntervalEstimate(90.0, 80.0, 99.0, 5))
+    rows = shares_of(frontier(), present)
+    assert rows == []
+    (said,) = text(rows, frontier(), present)
+    assert said.startswith("Updates have nothing to gain here: choosing arms at random has no more regret than")
+
+
+def test_the_present_policy_is_the_one_that_wrote_the_log():
+    """Of two arms that pay 1 and 0 the log has the worse one in a quarter of its rounds."""
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    log = Log.of(rows, 2, (np.arange(40) % 4 == 0).astype(int), np.arange(40.0))
+    world = LogWorld(log, SimulatedRewards(log, lambda features: np.tile([1.0, 0.0], (len(features), 1))), 40)
+    present = measure_present(world, 40, [1, 2])
+    assert present.logged
+    assert present.regret.value == 10.0
+    at_random = measure_present(LogWorld(Log.of(rows, 2), world.rewards, 40), 40, [1, 2])
+    assert not at_random.logged
+    assert at_random.regret.value == 20.0
+
+
+def test_a_world_is_compared_with_arms_at_random():
+    present = measure_present(Lines(), 60, [3])
+    rounds = Lines().rounds(3, 60)
+    expected = np.mean([rounds.regrets(np.full(60, arm)).sum() for arm in range(3)])
+    assert present.regret.value == pytest.approx(expected)
+
+
+def test_the_table_comes_first_and_theory_only_where_it_says_something():
+    made = plan(Lines(), **QUICK)
+    lines = made.text().splitlines()
+    assert lines[0].startswith("Share of the possible gain")
+    assert lines[1].split()[:2] == ["B", "updates"]
+    assert [line.split()[0] for line in lines[2:4]] == ["2", "4"]
+    assert "possible gain" in lines[4]
+    low = made.theory.adaptive_lower.batches
+    assert ("or an adaptive" in made.text()) == (low < 30)
+    saved = json.loads(json.dumps(made.describe(), allow_nan=False))
+    assert [share["batches"] for share in saved["shares"]] == [2, 4]
+    assert saved["present"]["regret"]["value"] > 0
+
+
+def test_the_default_policy_is_compared_with_128_updates_and_tried_up_to_64():
+    default, plain = Maker("default"), Maker("linear")
+    assert default.reference(2000) == FixedGrid(2000, 128)
+    assert default.reference(100) == plain.reference(2000) == EveryRound()
+    assert _counts(None, 2000, default)[-1] == 64
+    assert _counts(None, 2000, plain)[-1] == 256
+    assert Frontier(1024, 1, IntervalEstimate(1, 1, 1, 1), (), (), 128).often == "an update after every 8 rounds"
+
+
+def test_a_plan_that_was_interrupted_goes_on_and_is_the_same(tmp_path, monkeypatch):
+    whole, path = plan(Lines(), **QUICK).describe(), tmp_path / "plan" / "unfinished.jsonl"
+    played = []
+
+    def counted(world, maker, rounds, trial, most=10**9):
+        if len(played) == most:
+            raise KeyboardInterrupt
+        played.append(trial)
+        return play_trial(world, maker, rounds, trial)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("rarely.planning.frontier.play_trial", lambda *given: counted(*given, most=9))
+        with pytest.raises(KeyboardInterrupt):
+            plan(Lines(), **QUICK, resume=path)
+    lines = path.read_text().splitlines()
+    assert len(lines) == 1 + 2 + 8  # the question, log q of two B, and eight trials after the pilot
+    path.write_text("\n".join([*lines, lines[-1][:40]]))  # killed while it wrote
+    played.clear()
+    monkeypatch.setattr("rarely.planning.frontier.play_trial", counted)
+    assert plan(Lines(), **QUICK, resume=path).describe() == whole
+    assert len(played) == 1 + 14 - 8
+    assert not path.exists()
+
+
+def test_runs_of_another_plan_or_with_an_edit_are_not_taken(tmp_path):
+    path = tmp_path / "trials.jsonl"
+    first = FinishedTrials(path, "one plan")
+    first._keep("a", 1.0)
+    first._keep("b", 2.0)
+    assert len(FinishedTrials(path, "one plan")) == 2
+    path.write_text(path.read_text().replace("2.0", "9.0"))
+    assert len(FinishedTrials(path, "one plan")) == 1
+    assert len(FinishedTrials(path, "another plan")) == 0
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_a_simulator_cannot_be_resumed(tmp_path):
+    log = Log.of(np.random.default_rng(0).normal(size=(40, 2)), 2)
+    with pytest.raises(InvalidInput, match="resume must be None with a simulator"):
+        plan(log, **QUICK, simulator=lambda rows: rows, resume=tmp_path / "x")
