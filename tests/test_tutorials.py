@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import code_blocks
 from code_blocks import run, sections
 from rarely.study import Client
 
@@ -71,6 +72,16 @@ def test_the_tutorial_on_choosing_b_and_q_shows_what_it_prints(clinic, tmp_path)
     assert "<svg" in (tmp_path / "plan" / "plan.svg").read_text(encoding="utf-8")
 
 
+def test_the_tutorial_on_a_recommender_shows_what_it_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "tutorials" / "recommender.md"
+    blocks = [block for section in sections(page) for block in section.blocks]
+    assert len(blocks) == 7
+    assert all(block.shown for block in blocks)
+    names = run(blocks)
+    assert names["policy"].round == 900
+
+
 def test_the_tutorial_from_notebook_to_service_shows_what_it_prints(tmp_path, monkeypatch):
     pytest.importorskip("fastapi", reason="the service needs rarely[serve]")
     monkeypatch.chdir(tmp_path)
@@ -80,10 +91,10 @@ def test_the_tutorial_from_notebook_to_service_shows_what_it_prints(tmp_path, mo
         port = str(probe.getsockname()[1])
     text = (ROOT / "docs" / "tutorials" / "notebook-to-service.md").read_text(encoding="utf-8").replace("8000", port)
     page.write_text(text, encoding="utf-8")
-    blocks = [block for section in sections(page) for block in section.blocks]
+    blocks = [block for section in code_blocks.sections(page) for block in section.blocks]
     assert len(blocks) == text.count("```python") == 5
     command = re.search(r"^rarely (serve sqlite.*)$", text, re.MULTILINE).group(1).split()
-    names = run(blocks[:1])
+    names = code_blocks.run(blocks[:1])
     service = subprocess.Popen([sys.executable, "-m", "rarely", *command])
     try:
         with Client(f"http://127.0.0.1:{port}", "banners", retries=60, backoff=0.2) as waiting:
@@ -93,21 +104,11 @@ def test_the_tutorial_from_notebook_to_service_shows_what_it_prints(tmp_path, mo
             said = subprocess.run(["sh", "-ec", shell], capture_output=True, text=True, check=True).stdout
             assert '"round":101' in said
             assert '"status":"accepted"' in said
-        run(blocks[1:4], names)
+        code_blocks.run(blocks[1:4], names)
     finally:
         service.terminate()
         assert service.wait(60) in (0, -15)
-    run(blocks[4:], names)
-
-
-def test_the_tutorial_on_a_recommender_shows_what_it_prints(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    page = ROOT / "docs" / "tutorials" / "recommender.md"
-    blocks = [block for section in sections(page) for block in section.blocks]
-    assert len(blocks) == 7
-    assert all(block.shown for block in blocks)
-    names = run(blocks)
-    assert names["policy"].round == 900
+    code_blocks.run(blocks[4:], names)
 
 
 def test_the_example_tables_are_the_same_for_everyone(own_log, clinic, tmp_path):

@@ -97,8 +97,9 @@ class NeuralLearner(ScaledLearner):
             linear=linear,
         )
         rescaled = self.scale.changed_columns(ready.scale)
-        # Features with another linear path are others: next to those in Z all arms would look unknown.
-        repathed = network.skip != self.network.skip
+        # Features with another linear path are others: next to those in Z all arms would look unknown. But Z knows
+        # rounds that were dropped, and one built without them would not.
+        repathed = network.skip != self.network.skip and not history.dropped
         return FitResult(
             learner,
             outcome.reason,
