@@ -97,13 +97,10 @@ class NeuralLearner(ScaledLearner):
             linear=linear,
         )
         rescaled = self.scale.changed_columns(ready.scale)
-        # Features with another linear path are others: next to those in Z all arms would look unknown. But Z knows
-        # rounds that were dropped, and one built without them would not.
-        repathed = network.skip != self.network.skip and not history.dropped
         return FitResult(
             learner,
             outcome.reason,
-            self._basis(learner) if rescaled or self._first or repathed else None,
+            self._basis(learner) if rescaled or self._first else None,
             outcome.step_size,
             outcome.attempts,
             outcome.initial_loss,
