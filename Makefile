@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # The tests run in parallel processes; a BLAS that starts threads of its own in each would only fight.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: run reproduce lint test test-slow crash-test docs sanitize bench wheels wheel-test clean
+.PHONY: run reproduce lint test test-slow api-test crash-test docs sanitize bench wheels wheel-test clean
 
 run: $(VENV)/.installed            ## the cosine problem, all configurations: out/quick/report.html
 	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out/quick
@@ -36,6 +36,10 @@ test: lint                         ## lint, types, arrows, doctests, tests; what
 
 test-slow: $(VENV)/.installed      ## the tests that take minutes
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow
+
+api-test: $(VENV)/.installed       ## the service under schemathesis, which makes requests from the description of the API
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(VENV)/api 'schemathesis>=4'
+	PYTHONPATH=$(abspath $(VENV))/api $(ONE_THREAD) $(BIN)/python -m pytest -q -m slow tests/service/test_schemathesis.py
 
 crash-test: $(VENV)/.installed     ## studies under kill -9: 1000 times with SQLite, 200 times with PostgreSQL and its server
 	$(ONE_THREAD) $(BIN)/python tests/crash_rounds.py
@@ -89,7 +93,7 @@ $(VENV)/wheels/.installed:
 
 $(VENV)/docs/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/core/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)/docs
-	$(VENV)/docs/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,docs]'
+	$(VENV)/docs/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,serve,docs]'
 	touch $@
 
 clean:

@@ -41,9 +41,9 @@ def sections(path: Path) -> list[Section]:
     return [section for section in found if section.blocks]
 
 
-def run(blocks: list[Block]) -> dict[str, Any]:
+def run(blocks: list[Block], names: dict[str, Any] | None = None) -> dict[str, Any]:
     """Run blocks one after another with the same names, and hold their output to what the page shows."""
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names = {"__name__": "__main__"} if names is None else names
     for block in blocks:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

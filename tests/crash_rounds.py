@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from rarely import FixedGrid, LinTS
-from rarely.study import Study
+from rarely.study import Study, StudyFailed
 from rarely.study.storage import sqlite
 
 NAME = "crashes"
@@ -29,7 +29,7 @@ TOGETHER = 5
 
 
 def policy():
-    return LinTS(dim=3, schedule=FixedGrid(10**6, 500), beta=0.5, seed=1)
+    return LinTS(dim=3, schedule=FixedGrid(10**6, 5000), beta=0.5, seed=1)
 
 
 def cheat():
@@ -53,12 +53,7 @@ def child(storage, number, seed, pipe, cheats):
     if cheats:
         cheat()
     generator = np.random.default_rng(seed)
-    try:
-        study = Study.open(storage, NAME)
-    except Exception as error:
-        os.write(pipe, f"error {error!r}\n".encode())
-        return
-    asked = 0
+    study, asked = Study.open(storage, NAME), 0
     while True:
         count = int(generator.integers(1, 4))
         ids = [f"{number}-{asked + i}" for i in range(count)]
@@ -71,7 +66,7 @@ def child(storage, number, seed, pipe, cheats):
             for _ in range(int(generator.integers(1, 3))):
                 study.tell(answer.id, float(answer.index == 1))
             os.write(pipe, f"tell {answer.id}\n".encode())
-        if generator.random() < 0.02:
+        if generator.random() < 0.1:
             study.update(lease=0.05)
             os.write(pipe, f"version {study.status().version}\n".encode())
 
@@ -85,11 +80,16 @@ class Nursery:
         )
 
     def acknowledged(self, storage, number, seed, patience, cheats, strike):
-        """The lines of one child that was killed at a random moment; `strike` is called just before."""
+        """The lines of one child that was killed after some lines and a random moment more.
+
+        `strike` is called just before.
+        """
         self._process.stdin.write((json.dumps([storage, number, seed, cheats]) + "\n").encode())
         self._process.stdin.flush()
         child_id, lines = int(self._process.stdout.readline()), [self._process.stdout.readline()]
-        time.sleep(patience)
+        while len(lines) < patience[0] and lines[-1] != b"end\n":
+            lines.append(self._process.stdout.readline())
+        time.sleep(patience[1])
         strike(number)
         with suppress(ProcessLookupError):
             os.kill(child_id, 9)
@@ -112,6 +112,10 @@ def run_nursery():
             os.write(1, f"{os.getpid()}\n".encode())
             try:
                 child(storage, number, seed, 1, cheats)
+            except StudyFailed:  # the server was killed
+                os._exit(0)
+            except BaseException as error:
+                os.write(1, f"error {error!r}\n".encode())
             finally:
                 os._exit(0)
         os.waitpid(child_id, 0)
@@ -126,7 +130,8 @@ def play(storage, rounds, *, seed=0, cheats=False, server=None, report=lambda li
     found, nursery = [], Nursery()
     try:
         for number in range(rounds):
-            lines = nursery.acknowledged(storage, number, (seed, number), chance.expovariate(1 / 0.06), cheats, strike)
+            patience = chance.randrange(1, 25), chance.expovariate(1 / 0.02)
+            lines = nursery.acknowledged(storage, number, (seed, number), patience, cheats, strike)
             wrong = [line for line in lines if line[0] == "error"]
             assert not wrong, " ".join(wrong[0])
             found += lines

@@ -2,12 +2,17 @@
 
 import importlib.util
 import re
+import shutil
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import code_blocks
 from code_blocks import run, sections
+from rarely.study import Client
 
 ROOT = Path(__file__).parents[1]
 NUMBER = re.compile(r"-?\d+\.?\d*")
@@ -75,6 +80,35 @@ def test_the_tutorial_on_a_recommender_shows_what_it_prints(tmp_path, monkeypatc
     assert all(block.shown for block in blocks)
     names = run(blocks)
     assert names["policy"].round == 900
+
+
+def test_the_tutorial_from_notebook_to_service_shows_what_it_prints(tmp_path, monkeypatch):
+    pytest.importorskip("fastapi", reason="the service needs rarely[serve]")
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    text = (ROOT / "docs" / "tutorials" / "notebook-to-service.md").read_text(encoding="utf-8").replace("8000", port)
+    page.write_text(text, encoding="utf-8")
+    blocks = [block for section in code_blocks.sections(page) for block in section.blocks]
+    assert len(blocks) == text.count("```python") == 5
+    command = re.search(r"^rarely (serve sqlite.*)$", text, re.MULTILINE).group(1).split()
+    names = code_blocks.run(blocks[:1])
+    service = subprocess.Popen([sys.executable, "-m", "rarely", *command])
+    try:
+        with Client(f"http://127.0.0.1:{port}", "banners", retries=60, backoff=0.2) as waiting:
+            waiting.status()
+        if shutil.which("curl"):
+            shell = re.search(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE).group(1)
+            said = subprocess.run(["sh", "-ec", shell], capture_output=True, text=True, check=True).stdout
+            assert '"round":101' in said
+            assert '"status":"accepted"' in said
+        code_blocks.run(blocks[1:4], names)
+    finally:
+        service.terminate()
+        assert service.wait(60) in (0, -15)
+    code_blocks.run(blocks[4:], names)
 
 
 def test_the_example_tables_are_the_same_for_everyone(own_log, clinic, tmp_path):

@@ -403,7 +403,9 @@ def test_too_dear_a_covariance_is_refused_at_the_door():
     with pytest.raises(TooExpensive, match="dual"):
         BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=64, covariance="dual")
     with pytest.raises(TooExpensive):
-        BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3)
+        BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, covariance="exact")
+    # The default leaves the exact forms long before they take so much.
+    assert not BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, arms=4).cost.exact
 
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_made():

@@ -318,3 +318,15 @@ def test_requests_of_another_form_are_refused(make, request_):
         study.tell_many([request_])
     with pytest.raises(InvalidInput, match="finish_update takes"):
         study.finish_update(request_)
+
+
+def test_callers_who_are_gathered_share_a_block(make):
+    from rarely.study.grouping import answer_many
+
+    study = make()
+    calls = zip(("ann", "bob", "\n"), (Request(contexts_of(i), f"{i}") for i in range(3)), strict=True)
+    answers = answer_many(study, calls)
+    assert [type(answer).__name__ for answer in answers] == ["Answer", "Answer", "InvalidId"]
+    one, other = study.decision("0"), study.decision("1")
+    assert one.block == other.block
+    assert (one.actor, other.actor) == ("ann", "bob")

@@ -137,6 +137,10 @@ def test_a_version_waits_for_approval(make):
     play(study, 20, 10)
     with pytest.raises(InvalidStudy, match="name who"):
         study.approve(actor="")
+    study.pin()
+    with pytest.raises(StudyPinned):
+        study.approve(actor="ann")
+    study.unpin()
     assert study.approve(actor="ann", reason="looks right") == 1
     assert study.ask(contexts_of(99), id="next").version == 1
     assert_the_record_makes_the_policy(study)

@@ -59,7 +59,7 @@ def read_records(folder: str | Path) -> Found:
     Parameters
     ----------
     folder
-        A folder that `rarely compare` wrote.
+        A folder that `rarely compare` wrote, or a file of packed records.
 
     Returns
     -------

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 from fastapi import Request as HttpRequest
 from fastapi import Response
 from starlette.concurrency import run_in_threadpool
@@ -69,7 +70,7 @@ class Api:
                 f"a decision may have at most {self.limits.arms} arms; got {len(given.contexts)}.",
                 code="InvalidContexts",
             )
-        return Request(given.contexts, given.id, given.available)
+        return Request(_as_array(given.contexts), given.id, given.available)
 
     async def _answers(self, study: OpenedStudy, caller: str, calls: list[Any]) -> list[Any]:
         if len(calls) > self.limits.items:
@@ -180,6 +181,12 @@ class Api:
 
 def _tell(given: schemas.RewardRequest) -> Tell:
     return Tell(given.id, given.reward, given.key)
+
+
+def _as_array(contexts: Any) -> Any:
+    """Rows of equal length as an array, which the study checks faster than lists; others as they are."""
+    rows = isinstance(contexts, list) and len({len(row) if isinstance(row, list) else -1 for row in contexts}) == 1
+    return np.array(contexts, np.float64) if rows else contexts
 
 
 def _is_row(contexts: Any) -> bool:

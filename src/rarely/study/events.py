@@ -28,12 +28,11 @@ Kind = Literal[
     "pin",
     "unpin",
     "shadow",
-    "config",
 ]
 GENESIS = "0" * 64
 """The hash before the first event."""
 SPECIALS: tuple[Kind, ...] = (
-    *("create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "shadow", "config"),
+    *("create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "shadow"),
 )
 """Kinds of which a study has few: all but decisions, rewards and cuts."""
 SETTERS: tuple[Kind, ...] = ("create", "rejected", "version", "rollback")

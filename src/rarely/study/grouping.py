@@ -7,12 +7,11 @@ from typing import Any
 
 from rarely.core.errors import RarelyError
 from rarely.study.deciding import decide
-from rarely.study.deliveries import Tell, read_tell
+from rarely.study.deliveries import Delivery, Tell, read_tell
 from rarely.study.inspecting import Inspection
 from rarely.study.receiving import receive
-from rarely.study.requests import Request, read_request
+from rarely.study.requests import Question, Request, read_request
 from rarely.study.session import Session
-from rarely.study.texts import check_text
 
 Call = tuple[str, Request | Tell]
 """Who calls, and what is asked or told."""
@@ -43,19 +42,17 @@ def answer_many(study: Inspection, calls: Iterable[Call]) -> list[Any]:
     >>> [(type(found).__name__, found.seq) for found in answer_many(study, calls)]
     [('Receipt', 3), ('Answer', 2)]
     """
-    calls, session = list(calls), study._session
+    session = study._session
     found = [_checked(session, *call) for call in calls]
-    groups: dict[tuple[bool, str], list[int]] = {}
-    for i, (actor, call) in enumerate(calls):
-        if not isinstance(found[i], RarelyError):
-            groups.setdefault((isinstance(call, Tell), actor), []).append(i)
-    if not groups:
+    # Callers differ in what is recorded, not in how they are decided: one block for all of them.
+    asked = [i for i, each in enumerate(found) if isinstance(each, Question)]
+    told = [i for i, each in enumerate(found) if isinstance(each, Delivery)]
+    if not asked and not told:
         return found
+    fields = {"actor": "", "reason": ""}
     with session.writing() as tables:
-        for (told, actor), places in sorted(groups.items()):
-            fields = {"actor": actor, "reason": ""}
-            answered = (receive if told else decide)(session, tables, [found[i] for i in places], fields)
-            for i, answer in zip(places, answered, strict=True):
+        for work, places in ((decide, asked), (receive, told)):
+            for i, answer in zip(places, work(session, tables, [found[i] for i in places], fields), strict=True):
                 found[i] = answer
     return found
 
@@ -63,7 +60,8 @@ def answer_many(study: Inspection, calls: Iterable[Call]) -> list[Any]:
 def _checked(session: Session, actor: str, call: Request | Tell) -> Any:
     """A question or a delivery, or what is wrong with it."""
     try:
-        check_text(actor, "actor")
-        return read_tell(call) if isinstance(call, Tell) else read_request(call, session.settings, session.dim)
+        if isinstance(call, Tell):
+            return read_tell(call._replace(actor=actor))
+        return read_request(call._replace(actor=actor), session.settings, session.dim)
     except RarelyError as error:
         return error

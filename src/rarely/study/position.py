@@ -8,9 +8,6 @@ from typing import Any
 
 from rarely.study.events import GENESIS, Event
 
-_QUIET = ("cut", "config")
-"""Kinds that change nothing but the place in the record."""
-
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -55,7 +52,7 @@ class Position:
         if event.key is not None:
             counted = self._count(event.kind, event.why)
             return replace(self, seq=event.seq, head=event.hash, time=event.time, received=self.received + 1, **counted)
-        if event.kind in _QUIET:
+        if event.kind == "cut":
             return replace(self, seq=event.seq, head=event.hash, time=event.time)
         content = event.content if content is None else content
         return replace(self, seq=event.seq, head=event.hash, time=event.time, **self._change(event, content))

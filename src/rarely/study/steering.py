@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rarely.study.errors import ApprovalNeeded, InvalidStudy, StudyFull
+from rarely.study.errors import ApprovalNeeded, InvalidStudy, StudyFull, StudyPinned
 from rarely.study.live import LivePolicy
 from rarely.study.publishing import add_version
 from rarely.study.session import Session
@@ -18,6 +18,10 @@ def approve(session: Session, *, actor: str, reason: str) -> int:
     """Publish the candidate; the number of its version."""
     with session.writing() as tables:
         seq, event = _candidate(session, tables)
+        if session.position.pinned:
+            raise StudyPinned(
+                f"version {session.position.version} of study {session.name!r} is pinned; unpin it first."
+            )
         if session.position.versions >= session.row.budget:
             raise StudyFull(f"study {session.name!r} has all of its {session.row.budget} versions.")
         known = event.content

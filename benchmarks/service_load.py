@@ -1,0 +1,242 @@
+"""The service under load: requests at a constant rate, whatever it answers, and the disk's own rate beside the figures.
+
+    PYTHONPATH=src python benchmarks/service_load.py --rate 1000 --seconds 20
+
+A closed loop, which sends the next request when the last was answered, slows down with the service and hides its queue.
+Here request i is due at time i/rate; its latency counts from then, also if no connection was free. The service runs in
+a process of its own with SQLite, K arms, a network of m units and a record of some past rounds; the generator and the
+service share the cores. Halfway through, with --update, a version is trained, and the seconds of the training are told
+apart. `fsync` is how often this disk confirms a small write: a commit takes at least one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from rarely import BatchNeuralUCB, FixedGrid
+from rarely.study import Client, Request, Study
+
+TOGETHER = 500
+CONNECTIONS = 512
+
+
+def fsync_rate(folder: Path, seconds: float = 1.0) -> float:
+    """Small writes that the disk confirms in a second, one by one."""
+    with open(folder / "probe", "wb") as file:
+        count, begun = 0, time.perf_counter()
+        while time.perf_counter() - begun < seconds:
+            file.write(b"x" * 4096)
+            file.flush()
+            os.fdatasync(file.fileno())
+            count += 1
+    return count / (time.perf_counter() - begun)
+
+
+def make_study(storage: str, options: argparse.Namespace) -> None:
+    """A study with past rounds and their rewards."""
+    policy = BatchNeuralUCB(
+        dim=options.dim,
+        schedule=FixedGrid(10 * options.past + 100_000, 20),
+        hidden=options.hidden,
+        within_batch=options.within_batch,
+        seed=0,
+    )
+    rng = np.random.default_rng(0)
+    with Study.create(storage, "load", policy=policy, arms=options.arms) as study:
+        for first in range(0, options.past, TOGETHER):
+            contexts = rng.normal(size=(TOGETHER, options.arms, options.dim)).round(4)
+            answers = study.ask_many([Request(each, f"past-{first + i}") for i, each in enumerate(contexts)])
+            study.tell_many([(answer.id, float(rng.random())) for answer in answers])
+
+
+class Connection(asyncio.Protocol):
+    """One connection: a request out, an answer in."""
+
+    def __init__(self, load: Load) -> None:
+        self.load, self.due, self.got, self.need, self.busy = load, 0.0, b"", -1, False
+
+    def connection_made(self, transport) -> None:
+        self.transport = transport
+        self.load.free(self)
+
+    def send(self, due: float, data: bytes) -> None:
+        self.due, self.got, self.need, self.busy = due, b"", -1, True
+        self.transport.write(data)
+
+    def data_received(self, data: bytes) -> None:
+        self.got += data
+        if self.need < 0:
+            end = self.got.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            head = self.got[:end].lower()
+            at = head.index(b"content-length:") + 15
+            self.need = end + 4 + int(head[at : head.find(b"\r\n", at) if b"\r\n" in head[at:] else None])
+        if len(self.got) >= self.need:
+            self.busy = False
+            self.load.answered(self.due, int(self.got[9:12]))
+            self.load.free(self)
+
+    def connection_lost(self, error) -> None:
+        self.load.lost += self.busy
+        if self in self.load.idle:
+            self.load.idle.remove(self)
+
+
+class Load:
+    """Requests at their times, on connections that are free; those that find none wait, and their clock runs."""
+
+    def __init__(self, port: int, options: argparse.Namespace) -> None:
+        self.port, self.options = port, options
+        self.idle: list[Connection] = []
+        self.waiting: list[tuple[float, bytes]] = []
+        self.found: list[tuple[float, float, int]] = []
+        self.lost = 0
+        rng = np.random.default_rng(1)
+        self.bodies = [json.dumps(rng.normal(size=(options.arms, options.dim)).round(4).tolist()) for _ in range(200)]
+
+    def request(self, number: int) -> bytes:
+        body = f'{{"id":"load-{self.options.tag}-{number}","contexts":{self.bodies[number % 200]}}}'.encode()
+        head = "POST /v1/studies/load/decide HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        return head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+    def free(self, connection: Connection) -> None:
+        if self.waiting:
+            connection.send(*self.waiting.pop(0))
+        else:
+            self.idle.append(connection)
+
+    def answered(self, due: float, status: int) -> None:
+        self.found.append((due - self.begun, time.perf_counter() - due, status))
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(CONNECTIONS):
+            await loop.create_connection(lambda: Connection(self), "127.0.0.1", self.port)
+        total = int(self.options.rate * self.options.seconds)
+        self.begun = time.perf_counter() + 0.1
+        for number in range(total):
+            due = self.begun + number / self.options.rate
+            if (pause := due - time.perf_counter()) > 0:
+                await asyncio.sleep(pause)
+            data = self.request(number)
+            if self.idle:
+                self.idle.pop().send(due, data)
+            else:
+                self.waiting.append((due, data))
+            if number % 50 == 0:
+                await asyncio.sleep(0)
+        end = time.perf_counter() + 60
+        while len(self.found) + self.lost < total and time.perf_counter() < end:
+            await asyncio.sleep(0.05)
+
+
+def figures(name: str, rows: list[tuple[float, float, int]], seconds: float) -> dict[str, object]:
+    """Rate and latency of the decisions among some answers."""
+    late = np.array([latency for _, latency, status in rows if status == 200]) * 1e3
+    statuses = {str(status): sum(s == status for _, _, s in rows) for status in sorted({s for _, _, s in rows})}
+    cuts = (
+        dict(zip(("p50", "p99", "p999", "most"), np.quantile(late, [0.5, 0.99, 0.999, 1.0]).round(1), strict=True))
+        if len(late)
+        else {}
+    )
+    return {
+        "part": name,
+        "decisions/s": round(len(late) / seconds),
+        **{k: float(v) for k, v in cuts.items()},
+        "statuses": statuses,
+    }
+
+
+def memory_of(process: int) -> float:
+    """Resident memory of a process in MiB."""
+    with open(f"/proc/{process}/status", encoding="utf-8") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS"))
+
+
+def cpu_of(process: int) -> float:
+    """Seconds of CPU that a process has used; not those of the processes that it started."""
+    with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in {"rate": 1000.0, "seconds": 20.0}.items():
+        parser.add_argument(f"--{name}", type=float, default=value)
+    for name, value in {"past": 20_000, "arms": 10, "dim": 10, "hidden": 64, "port": 8123, "waiting": 2000}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--within-batch", default="frozen")
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where the database is kept and used again")
+    options = parser.parse_args()
+    options.tag = f"{time.time():.0f}"
+    folder = options.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    storage = f"sqlite:///{folder / 'load.db'}"
+    if not (folder / "load.db").exists():
+        make_study(storage, options)
+    rate = fsync_rate(folder)
+    command = [sys.executable, "-m", "rarely", "serve", storage, "--port", str(options.port), "--no-train"]
+    service = subprocess.Popen([*command, "--waiting", str(options.waiting)], stdout=subprocess.DEVNULL)
+    try:
+        client = Client(f"http://127.0.0.1:{options.port}", "load", retries=60, backoff=0.5)
+        before = client.status()
+        load, trained = Load(options.port, options), [0.0, 0.0]
+
+        async def update() -> None:
+            await asyncio.sleep(options.seconds / 4)
+            trained[0] = options.seconds / 4
+            await asyncio.to_thread(client.activate, "next", force=True)
+            while (await asyncio.to_thread(client.status))["training"]:
+                await asyncio.sleep(0.5)
+            trained[1] = time.perf_counter() - load.begun
+
+        async def both() -> None:
+            await asyncio.gather(load.run(), *([update()] if options.update else []))
+
+        memory, spent, usage = memory_of(service.pid), cpu_of(service.pid), resource.getrusage(resource.RUSAGE_SELF)
+        own = usage.ru_utime + usage.ru_stime
+        asyncio.run(both())
+        print(f"fsync/s {rate:.0f}, cores {os.cpu_count()}, load average {os.getloadavg()[0]:.1f}")
+        parts = {"all": load.found}
+        if options.update:
+            parts["training"] = [row for row in load.found if trained[0] <= row[0] <= trained[1]]
+            parts["no training"] = [row for row in load.found if not trained[0] <= row[0] <= trained[1]]
+        spans = {"all": options.seconds, "training": trained[1] - trained[0]}
+        for name, rows in parts.items():
+            span = spans.get(name, options.seconds - min(spans["training"], options.seconds - trained[0]))
+            print(json.dumps(figures(name, rows, max(span, 1e-9))))
+        time.sleep(1.5)
+        after = client.status()
+        made = after["decisions"] - before["decisions"]
+        decided = sum(status == 200 for _, _, status in load.found)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        print(
+            f"requests {int(options.rate * options.seconds)}, answered {len(load.found)}, lost {load.lost}, decided "
+            f"{decided}, on record {made}, version {before['version']} → {after['version']}, memory of the service "
+            f"{memory:.0f} → {memory_of(service.pid):.0f} MiB, CPU a request: service "
+            f"{(cpu_of(service.pid) - spent) / len(load.found) * 1e3:.2f} ms, generator "
+            f"{(usage.ru_utime + usage.ru_stime - own) / len(load.found) * 1e3:.2f} ms"
+        )
+        assert made == decided, "an answered decision is not on record, or one on record was not answered"
+    finally:
+        service.send_signal(signal.SIGTERM)
+        service.wait(60)
+
+
+if __name__ == "__main__":
+    main()
