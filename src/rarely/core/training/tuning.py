@@ -15,9 +15,8 @@ log, the same update goes on to the other path, so that a policy of two or three
 
 Which mean is highest does not change when all are shifted and stretched, so a candidate is not judged by that: a long
 descent often orders the arms well although it exaggerates. The candidate in use is left only for one whose mean error,
-over the samples that both were tried on and are fitted to, is lower by z of its standard errors. With few samples z is
-1/2: a wrong choice lasts one short batch, and a late one costs more. With many (`MANY`) it is what bounds the chance of
-changing for no reason by 5 %, all rivals taken together: the best of 23 alike is ahead by luck alone. The cost is a
+over the samples that both were tried on and are fitted to, is lower by z of its standard errors: with few samples 1/2,
+with many what bounds the chance of a change for no reason by 5 %, all 23 rivals taken together. The cost is a
 descent on 4/5 of the samples, and one on all of them to the chosen rung; at a first training it is two on 4/5 of them,
 and never more than three (`MOST`).
 """
@@ -58,8 +57,7 @@ DOUBT = 0.5
 SOME, MANY = 500, 2000
 LEVEL = 0.05
 """The chance that the candidate in use is left for one of many that are no better, from `MANY` held-out samples on."""
-RECENT = 40_000
-"""Samples whose predictions are kept, the latest: enough to judge by, and bounded."""
+RECENT = 40_000  # the latest samples, whose predictions are kept: enough to judge by, and bounded
 SAME = 1e-12
 """Rewards that differ by less than this part of them do not differ."""
 
@@ -328,8 +326,7 @@ def demanded(samples: IntArray) -> Array:
     >>> demanded(np.array([100, 1000, 2000, 50_000])).round(2).tolist()
     [0.5, 1.68, 2.85, 2.85]
     """
-    rivals = len(SKIP_GRID) * len(STEP_GRID) - 1
-    sure = NormalDist().inv_cdf(1 - LEVEL / rivals)
+    sure = NormalDist().inv_cdf(1 - LEVEL / (len(SKIP_GRID) * len(STEP_GRID) - 1))
     part = np.log(np.clip(samples, SOME, MANY) / SOME) / np.log(MANY / SOME)
     return np.asarray(DOUBT + part * (sure - DOUBT))
 
@@ -337,8 +334,7 @@ def demanded(samples: IntArray) -> Array:
 def split_mix(rows: IntArray) -> NDArray[np.uint64]:
     """The numbers of SplitMix64 at these places: each bit depends on all bits of the row.
 
-    A product alone leaves rows of some periods (58, say) mostly in one fold: then a rhythm of the stream, such as the
-    hours of a day, decides what is held out.
+    A product alone leaves rows of some periods mostly in one fold, so that the hours of a day decide what is held out.
     """
     state = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
