@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from rarely.core.errors import RarelyError
 from rarely.service.dashboard import Overview
 from rarely.service.limits import Limits
 from rarely.service.meters import Meters, gauge
@@ -19,6 +20,8 @@ from rarely.study.grouping import answer_many
 from rarely.study.storage import open_storage
 
 Found = TypeVar("Found")
+PAUSE = 1.0
+"""Seconds between two attempts to connect again."""
 FRESH = 1.0
 """Seconds for which a status is told again: it counts all rewards, and several monitors may ask."""
 
@@ -26,12 +29,15 @@ FRESH = 1.0
 class OpenedStudy:
     """One study of the service."""
 
-    def __init__(self, study: Study, limits: Limits, *, automatic: bool) -> None:
-        self.study, self.meters = study, Meters()
+    def __init__(
+        self, study: Study, limits: Limits, *, automatic: bool, reopen: Callable[[], Study] | None = None
+    ) -> None:
+        self.study, self.meters, self._reopen = study, Meters(), reopen
+        self._tried, self._mending = 0.0, threading.Lock()
         self.failure = ""
         """Why it does no more work; "" while it does."""
         self.writer = Writer(self, limits, self.meters)
-        self.trainer = Trainer(study, automatic=automatic)
+        self.trainer = Trainer(lambda: self.study, automatic=automatic)
         self.overview = Overview(study.settings)
         """For the dashboard, which brings it up to date."""
         self._status: tuple[float, Status] | None = None
@@ -47,14 +53,34 @@ class OpenedStudy:
 
     def watched(self, work: Callable[[], Found]) -> Found:
         """Do something with the study. After a commit that was not confirmed nothing more is done."""
-        if self.failure:
+        if self.failure and not self._mended():
             raise StudyFailed(self.failure)
         try:
             return work()
         except StudyFailed as error:
-            # A failed fsync is final: a second one may claim success for what is lost.
-            self.failure = f"{error} Start the service again."
+            self.failure = str(error) if self._reopen is not None else f"{error} Start the service again."
+            self._tried = time.monotonic()
             raise
+
+    def _mended(self) -> bool:
+        """Connect again where that is safe, at most once a second.
+
+        A server that lost the connection has committed or not, and the record says which. A file whose fsync failed is
+        another matter: a second one may claim success for what is lost, so a person starts the service again.
+        """
+        with self._mending:
+            if not self.failure:
+                return True
+            if self._reopen is None or time.monotonic() < self._tried + PAUSE:
+                return False
+            self._tried = time.monotonic()
+            try:
+                study = self._reopen()
+            except RarelyError:
+                return False
+            old, self.study, self.failure = self.study, study, ""
+            old.close()
+            return True
 
     def status(self) -> Status:
         """Where the study stands, at most a second ago."""
@@ -131,8 +157,12 @@ class OpenedStudies:
                 raise Refusal(503, "the service is stopping.", code="Stopping")
             if name not in self._opened:
                 study = self._found(name)
-                self._opened[name] = OpenedStudy(study, self._limits, automatic=self._automatic)
+                again = (lambda: self._found(name)) if self._is_remote() else None
+                self._opened[name] = OpenedStudy(study, self._limits, automatic=self._automatic, reopen=again)
             return self._opened[name]
+
+    def _is_remote(self) -> bool:
+        return self._storage.startswith("postgres")
 
     def _found(self, name: str) -> Study:
         try:

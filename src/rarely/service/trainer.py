@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rarely.core.errors import NothingToLearn, RarelyError
@@ -22,7 +23,9 @@ EXPECTED = (NothingToLearn, StudyFull, StudyPinned, ApprovalNeeded, StudyBusy)
 class Trainer:
     """Trains the next version of a study when it is due or asked for; one training at a time."""
 
-    def __init__(self, study: Study, *, automatic: bool, poll: float = 0.5, patience: float = 60.0) -> None:
+    def __init__(
+        self, study: Callable[[], Study], *, automatic: bool, poll: float = 0.5, patience: float = 60.0
+    ) -> None:
         self._study, self._automatic, self._poll, self._patience = study, automatic, poll, patience
         self._changed = threading.Condition()
         self._wanted: dict[str, Any] | None = None
@@ -68,7 +71,7 @@ class Trainer:
             self._train(wanted)
 
     def _is_due(self) -> bool:
-        return self._automatic and self._study.due and time.monotonic() >= self._not_before
+        return self._automatic and self._study().due and time.monotonic() >= self._not_before
 
     def _train(self, wanted: dict[str, Any]) -> None:
         begun, outcome = time.monotonic(), "failed"
@@ -89,13 +92,14 @@ class Trainer:
                 self.under_way = False
 
     def _update(self, *, force: bool = False, actor: str, reason: str) -> str:
-        job = self._study.begin_update(force=force, actor=actor, reason=reason)
+        study = self._study()
+        job = study.begin_update(force=force, actor=actor, reason=reason)
         try:
             trained = self._elsewhere(job)
         except BaseException:
-            self._study.give_up_update(job)
+            study.give_up_update(job)
             raise
-        return self._study.finish_update(trained, actor=actor, reason=reason)
+        return self._study().finish_update(trained, actor=actor, reason=reason)
 
     def _elsewhere(self, job: Job) -> Trained:
         """Train in a process of its own; what it raises is raised here."""

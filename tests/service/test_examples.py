@@ -1,0 +1,102 @@
+"""The examples of the service, and the commands that serve and make keys."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from rarely.cli import app
+from rarely.service import KeyFile
+from rarely.service.access import Access
+from services import serving
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "service"
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "300"})
+
+
+@pytest.fixture
+def banners(storage, tmp_path):
+    """A service of the study that the examples use, which asks for keys; and a key with all scopes."""
+    made = command("study", "create", storage, "banners", "--file", EXAMPLES / "study.json")
+    assert made.exit_code == 0, made.output
+    file = KeyFile(tmp_path / "keys.json")
+    secret = file.add("first", ["decide", "reward", "read", "admin"])
+    with serving(storage, keys=file, automatic=False) as service:
+        yield service, secret
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_every_route_answers_curl(banners):
+    service, secret = banners
+    given = os.environ | {"URL": service.url, "KEY": secret}
+    done = subprocess.run(["sh", EXAMPLES / "requests.sh"], env=given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (EXAMPLES / "requests.sh").read_text()
+    routes = {path.replace("/v1/studies/{name}", "$STUDY") for path in service.schema["paths"] if "/v1/" in path}
+    assert {route for route in routes if route not in text} == {"$STUDY/dismiss", "$STUDY/shadow"}
+
+
+def test_the_client_of_the_examples_asks_and_tells(banners, monkeypatch, tmp_path, capsys):
+    service, secret = banners
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["client.py", service.url, secret])
+    spec = importlib.util.spec_from_file_location("client_example", EXAMPLES / "client.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 21
+    assert all(line.endswith(": accepted") for line in lines[:20])
+
+
+def test_the_compose_file_starts_the_service_with_keys_and_on_this_machine_alone():
+    services = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())["services"]
+    assert services["service"]["ports"] == ["127.0.0.1:8000:8000"]
+    assert "ports" not in services["database"]
+    start = (EXAMPLES / "start.sh").read_text()
+    assert "--keys /keys/keys.json" in start
+    assert 'CMD ["sh", "/start.sh"]' in (EXAMPLES / "Dockerfile").read_text()
+
+
+def test_keys_are_made_rotated_listed_and_revoked_by_commands(tmp_path):
+    file = tmp_path / "keys.json"
+    first = command("keys", "add", file, "shop", "--scope", "decide", "--scope", "reward", "--days", 30)
+    assert first.exit_code == 0
+    secret = first.output.splitlines()[0]
+    assert KeyFile(file).find(secret).scopes == ("decide", "reward")
+    second = command("keys", "rotate", file, "shop", "--grace", 0).output.splitlines()[0]
+    assert KeyFile(file).find(secret) is None
+    listed = command("keys", "list", file).output
+    assert "decide, reward" in listed
+    assert second not in listed
+    assert command("keys", "revoke", file, "shop").exit_code == 0
+    assert Access(KeyFile(file)).keys.find(second) is None
+    refused = command("keys", "revoke", file, "shop")
+    assert (refused.exit_code, "no key called" in refused.output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sqlite:///{}/none.db"], "does not exist"),
+        (["sqlite:///{}/trial.db", "--host", "0.0.0.0"], "API keys are needed"),
+        (["sqlite:///{}/trial.db", "--host", "0.0.0.0", "--keys", "{}/none.json"], "has no API keys"),
+        (["trial.db"], "storage must be a string"),
+    ],
+)
+def test_a_service_that_cannot_start_says_why(tmp_path, arguments, says):
+    made = command("study", "create", f"sqlite:///{tmp_path}/trial.db", "t", "--arms", "a,b", "--dim", 2)
+    assert made.exit_code == 0, made.output
+    done = command("serve", *(argument.format(tmp_path) for argument in arguments))
+    assert done.exit_code == 1
+    assert says in done.output
+    assert "Traceback" not in done.output
