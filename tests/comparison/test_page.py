@@ -74,6 +74,15 @@ def test_the_axes_of_a_radar_are_within_0_and_1():
     assert shown["a"]["calibration"] == pytest.approx(1 - 0.05 / 0.45)
 
 
+def test_the_figures_say_what_is_0():
+    from rarely.comparison.figures import frontier
+
+    assert "best sequential" in frontier(leaderboard(RECORDS), "p")
+    finite = frontier(leaderboard([one for one in RECORDS if one.batches is not None]), "p")
+    assert "best with B = 20" in finite
+    assert "sequential" not in finite
+
+
 def test_two_dozen_policies_look_different():
     assert len({Style.of(index) for index in range(24)}) == 24
 

@@ -162,41 +162,6 @@ def test_the_rounds_before_the_first_training_count_along_the_path_that_it_chose
         assert policy.log_det == pytest.approx(np.linalg.slogdet(dense / 0.01)[1])
 
 
-@pytest.mark.parametrize("path", [0, 1])
-def test_an_update_that_changes_the_linear_path_builds_z_again(path, monkeypatch):
-    """Features with another path are others: next to the old ones every arm would look unknown."""
-    rng = np.random.default_rng(0)
-    x, fresh = rng.normal(size=(60, 1, 3)), rng.normal(size=(20, 1, 3))
-    policy = BatchNeuralUCB(3, AtRounds([40, 60]), hidden=20, beta=0.1, seed=0)
-    monkeypatch.setattr(Tuning, "_choice", lambda self: (1 - path, 5))
-    policy.observe(policy.select(x[:40]), x[:40].sum(axis=(1, 2)))
-    policy.update()
-    monkeypatch.setattr(Tuning, "_choice", lambda self: (path, 5))
-    policy.observe(policy.select(x[40:]), x[40:].sum(axis=(1, 2)))
-    policy.update()
-    network, weights = policy.network, policy.weights
-    assert network.skip == SKIP_GRID[path]
-    phi = network.values_and_factors(weights, policy.context_scale(x[:, 0]))[1].vectors()
-    dense = 0.01 * np.eye(phi.shape[1]) + phi.T @ phi
-    new = network.values_and_factors(weights, policy.context_scale(fresh[:, 0]))[1].vectors()
-    expected = policy.beta * np.sqrt(np.sum(new * np.linalg.solve(dense, new.T).T, axis=1))
-    np.testing.assert_allclose(policy.score(fresh).bonuses[:, 0], expected, rtol=1e-6)
-
-
-def test_z_keeps_dropped_rounds_when_the_linear_path_changes(monkeypatch):
-    x = np.random.default_rng(0).normal(size=(60, 1, 3))
-    policy = BatchNeuralUCB(3, AtRounds([40, 60]), hidden=20, beta=0.1, seed=0)
-    for path, part in ((0, slice(0, 40)), (1, slice(40, 60))):
-        monkeypatch.setattr(Tuning, "_choice", lambda self, path=path: (path, 5))
-        decision = policy.select(x[part])
-        policy.observe(decision[5:], x[part][5:].sum(axis=(1, 2)))
-        policy.update()
-        policy.compact(open_for=0)
-    assert policy.network.skip == SKIP_GRID[1]
-    assert policy.history.dropped
-    assert policy._state.frozen.covariance.rounds == 60
-
-
 def test_the_first_version_has_no_linear_path_and_a_snapshot_of_it_knows(tmp_path):
     policy = BatchNeuralUCB(2, FixedGrid(40, 4), hidden=8, seed=0)
     assert policy.network.skip == 0.0

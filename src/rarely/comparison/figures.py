@@ -49,7 +49,8 @@ def frontier(board: Leaderboard, problem: str) -> str:
                 )
             )
     scale = results.scales[problem]
-    return svg.frontier(problem, curves, scale.zero, scale.one, last)
+    zero_name = "best sequential" if scale.batches is None else f"best with B = {scale.batches}"
+    return svg.frontier(problem, curves, scale.zero, scale.one, zero_name, last)
 
 
 def axes(board: Leaderboard, row: Row) -> list[tuple[str, float | None]]:

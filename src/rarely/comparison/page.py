@@ -32,7 +32,7 @@ def render(records: Sequence[Record], board: Leaderboard, doubts: Sequence[str] 
         '<h2 id="frontiers">A frontier for each problem</h2><p>Mean regret with its 95 % interval over seeds, against '
         "the number of versions; both axes are logarithmic.</p>" + _legend(drawn),
         _panels(figures.frontier(board, problem) for problem in board.results.problems),
-        '<h2 id="radars">A radar for each policy</h2><p>The rim is the best sequential policy, the fastest policy, and '
+        '<h2 id="radars">A radar for each policy</h2><p>The rim is a normalised regret of 0, the fastest policy, and '
         "intervals that cover 95 %; the middle is uniform play, the slowest policy, and no intervals.</p>",
         _panels(
             svg.radar(row.policy, figures.axes(board, row), drawn[row.policy])

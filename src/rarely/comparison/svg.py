@@ -66,10 +66,10 @@ def swatch(style: Style) -> str:
     return f'<svg class="swatch" viewBox="0 0 26 12" width="26" height="12" aria-hidden="true">{drawn}</svg>'
 
 
-def frontier(title: str, curves: Sequence[Curve], zero: float, one: float, last: int) -> str:
-    """Regret against the budget, both on logarithmic axes; dashed lines at uniform play and at the best sequential.
+def frontier(title: str, curves: Sequence[Curve], zero: float, one: float, zero_name: str, last: int) -> str:
+    """Regret against the budget, both on logarithmic axes; dashed lines at what is 1 (uniform play) and what is 0.
 
-    `last` is the budget that stands for T.
+    `zero_name` says what is 0, and `last` is the budget that stands for T.
     """
     values = [value for curve in curves for value in curve.means if value > 0] + [one, zero]
     low = min([value for value in values if value > 0], default=1.0) / 1.25
@@ -92,11 +92,14 @@ def frontier(title: str, curves: Sequence[Curve], zero: float, one: float, last:
         name = "T" if batches == last else str(batches)
         parts.append(f'<text x="{x(batches):.1f}" y="{HEIGHT - BOTTOM + 14}" text-anchor="middle">{name}</text>')
     parts.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 5}" text-anchor="middle">versions B</text>')
-    for value, name in ((one, "uniform"), (zero, "best sequential")):
+    for value, name, x_name, anchor, down in (
+        (one, "uniform", WIDTH - RIGHT, "end", -3),
+        (zero, zero_name, LEFT + 2, "start", 11),
+    ):
         if low <= value <= high:
             at = y(value)
             parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}" class="ref"/>')
-            parts.append(f'<text x="{WIDTH - RIGHT}" y="{at - 3:.1f}" text-anchor="end" class="faint">{name}</text>')
+            parts.append(f'<text x="{x_name}" y="{at + down:.1f}" text-anchor="{anchor}" class="faint">{name}</text>')
     for place, curve in enumerate(curves):
         # A few points to the side of each other, so that intervals do not hide one another.
         shift = DODGE * (place - (len(curves) - 1) / 2) / max(len(curves) - 1, 1)

@@ -78,7 +78,7 @@ class NeuralLearner(ScaledLearner):
             outcome, tuning = tune(network, self.initial, x, y, rows, self.plan, tuning, scale, weights, offsets)
             network = replace(network, skip=tuning.skip)
             if linear is not None and offsets is not None:
-                held, predicted, came = tuning.held_out_predictions(rows)
+                held, predicted, came = _held_out(tuning, rows)
                 center = scale.center + offsets[held]
                 linear = linear.with_share(came - center, predicted - center)
         elif self.plan.optimiser == "sgd":
@@ -97,13 +97,10 @@ class NeuralLearner(ScaledLearner):
             linear=linear,
         )
         rescaled = self.scale.changed_columns(ready.scale)
-        # Features with another linear path are others: next to those in Z all arms would look unknown. But Z knows
-        # rounds that were dropped, and one built without them would not.
-        repathed = network.skip != self.network.skip and not history.dropped
         return FitResult(
             learner,
             outcome.reason,
-            self._basis(learner) if rescaled or self._first or repathed else None,
+            self._basis(learner) if rescaled or self._first else None,
             outcome.step_size,
             outcome.attempts,
             outcome.initial_loss,
@@ -238,3 +235,12 @@ class NeuralLearner(ScaledLearner):
 def _distance(weights: Weights, others: Weights) -> float:
     """‖θ − θ'‖."""
     return math.sqrt(sum(float(np.square(w - v).sum()) for w, v in zip(weights, others, strict=True)))
+
+
+def _held_out(tuning: Tuning, rows: IntArray) -> tuple[IntArray, Array, Array]:
+    """Which of these rising rows the candidate in use has predicted without their rewards, what, and what came."""
+    first, end = np.searchsorted(rows, (tuning.first, tuning.first + len(tuning.rewards)))
+    places = rows[first:end] - tuning.first
+    predicted = tuning.predictions[places, tuning.path, tuning.rung]
+    known = ~np.isnan(predicted)
+    return first + np.flatnonzero(known), predicted[known], tuning.rewards[places][known]

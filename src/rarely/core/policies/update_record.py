@@ -46,7 +46,8 @@ class UpdateRecord:
     """Standard deviation of held-out rewards around their predictions, in reward units, where it is estimated."""
     coverage: float | None = None
     """Of the rewards of the version before: how many lay within 1.96·√(noise² + bonus²) of their mean, as both were
-    when it decided. A calibrated policy has about 0.95."""
+    when it decided. A calibrated policy has about 0.95. Much less in several updates is a sign that the world changes:
+    use `forgetting`."""
 
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""

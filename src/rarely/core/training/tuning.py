@@ -204,14 +204,6 @@ class Tuning:
             return None
         return float(np.sqrt(mean[own]))
 
-    def held_out_predictions(self, rows: IntArray) -> tuple[IntArray, Array, Array]:
-        """Which of these rising rows the candidate in use has predicted without their rewards, what, and what came."""
-        first, end = np.searchsorted(rows, (self.first, self.first + len(self.rewards)))
-        places = rows[first:end] - self.first
-        predicted = self.predictions[places, self.path, self.rung]
-        known = ~np.isnan(predicted)
-        return first + np.flatnonzero(known), predicted[known], self.rewards[places][known]
-
     def validation(self) -> Validation:
         """All losses, and how they compare with that of the candidate in use."""
         counts, losses, errors = self._means(self.errors(self.predictions))

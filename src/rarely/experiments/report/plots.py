@@ -78,7 +78,7 @@ def box(comparison: Comparison) -> Figure:
         axes.set_xscale("log")
         plain_numbers(axes.xaxis)
     lines = "a dot a run, dashed line mean" if few else "solid line median, dashed line mean"
-    axes.set_xlabel(f"total regret (runs in brackets; {lines})", fontsize=8)
+    figure.supxlabel(f"total regret (runs in brackets; {lines})", fontsize=8)
     axes.set_title(_title(comparison))
     return figure
 

@@ -1,0 +1,40 @@
+"""The published leaderboard is what its packed records give, and they are enough seeds."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rarely.comparison import leaderboard, read_records
+from rarely.comparison.cells import Cell
+from rarely.comparison.markdown import render
+from rarely.comparison.runner import play_cell
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def published():
+    found = read_records(DOCS / "leaderboard.jsonl.gz")
+    assert not found.refused
+    return found.records
+
+
+def test_the_page_is_made_from_the_records(published):
+    page = (DOCS / "leaderboard.md").read_text(encoding="utf-8")
+    assert render(published, leaderboard(published)) in page
+
+
+def test_every_cell_has_ten_seeds(published):
+    seeds = Counter((one.problem, one.policy, one.batches) for one in published)
+    assert set(seeds.values()) == {10}
+
+
+def test_uniform_play_is_the_same_today(published):
+    """The rounds of a seed have not changed, so new records compare with the published ones."""
+    for one in published:
+        if one.policy == "uniform" and one.seed == 0 and one.problem in ("cosine", "needle", "wheel"):
+            cell = Cell(one.problem, one.policy, one.batches, one.seed, one.rounds)
+            again = play_cell(cell).record
+            assert again.data["rounds_digest"] == one.data["rounds_digest"]
+            assert again.regret == pytest.approx(one.regret)
