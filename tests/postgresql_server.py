@@ -52,7 +52,10 @@ class Server:
         if os.geteuid() == 0:
             user = _user()
             os.chown(self.folder, user.pw_uid, user.pw_gid)
-            self._prefix = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+            self._prefix = [
+                *("setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"),
+                "--pdeathsig=INT",  # a test run that is killed takes its server with it
+            ]
         self.data = os.path.join(self.folder, "data")
         self._run(_program("initdb"), "-D", self.data, "-U", "rarely", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
         with socket.socket() as free:

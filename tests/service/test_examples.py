@@ -2,9 +2,11 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,18 @@ def test_keys_are_made_rotated_listed_and_revoked_by_commands(tmp_path):
     assert Access(KeyFile(file)).keys.find(second) is None
     refused = command("keys", "revoke", file, "shop")
     assert (refused.exit_code, "no key called" in refused.output) == (1, True)
+
+
+def test_the_extra_has_all_that_the_command_needs():
+    """Without what is in the laboratory's extra alone."""
+    extras = tomllib.loads((EXAMPLES.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {extra: {re.match(r"[\w-]+", each).group() for each in extras[extra]} for extra in ("lab", "serve")}
+    without = "".join(f"sys.modules[{name!r}] = None; " for name in sorted(names["lab"] - names["serve"]))
+    assert "matplotlib" in without
+    command = f"import sys; {without}import rarely.cli, rarely.service"
+    subprocess.run(
+        [sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    )
 
 
 @pytest.mark.parametrize(

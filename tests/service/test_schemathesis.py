@@ -43,5 +43,6 @@ def test_every_operation_is_answered_as_described(tmp_path, described):
         options = ["--checks", CHECKS, "--max-examples", EXAMPLES, "--mode", "all", "--continue-on-failure"]
         done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+        assert "generated" in done.stdout, done.stdout[-2000:]
         assert service.opened.study.verify().whole
         assert service.status().rewards.balanced

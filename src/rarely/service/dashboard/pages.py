@@ -82,7 +82,7 @@ def render_routes(schema: dict[str, Any]) -> str:
             "scope": next((scope for need in operation.get("security", ()) for scope in need["key"]), ""),
             "takes": _names(operation.get("requestBody", {})),
             "gives": _names(operation["responses"]["200"]),
-            "refuses": [code for code in operation["responses"] if code >= "4"],
+            "refuses": sorted(code for code in operation["responses"] if code >= "4"),
         }
         for path, methods in schema["paths"].items()
         for method, operation in methods.items()
