@@ -65,14 +65,14 @@ class Connection(asyncio.Protocol):
     """One connection: a request out, an answer in."""
 
     def __init__(self, load: Load) -> None:
-        self.load, self.due, self.got, self.need = load, 0.0, b"", -1
+        self.load, self.due, self.got, self.need, self.busy = load, 0.0, b"", -1, False
 
     def connection_made(self, transport) -> None:
         self.transport = transport
         self.load.free(self)
 
     def send(self, due: float, data: bytes) -> None:
-        self.due, self.got, self.need = due, b"", -1
+        self.due, self.got, self.need, self.busy = due, b"", -1, True
         self.transport.write(data)
 
     def data_received(self, data: bytes) -> None:
@@ -85,11 +85,14 @@ class Connection(asyncio.Protocol):
             at = head.index(b"content-length:") + 15
             self.need = end + 4 + int(head[at : head.find(b"\r\n", at) if b"\r\n" in head[at:] else None])
         if len(self.got) >= self.need:
+            self.busy = False
             self.load.answered(self.due, int(self.got[9:12]))
             self.load.free(self)
 
     def connection_lost(self, error) -> None:
-        self.load.lost += 1
+        self.load.lost += self.busy
+        if self in self.load.idle:
+            self.load.idle.remove(self)
 
 
 class Load:

@@ -1,7 +1,10 @@
-"""What an update must train on, once there are more rewards than it has time for: the table of docs/decisions/0029.
+"""What an update must train on, once there are more rewards than it has time for: see docs/decisions/0029.
 
-python benchmarks/training_rows.py                 # three problems, five ways, one seed; a quarter of an hour
+python benchmarks/training_rows.py                 # three problems, six ways, one seed
 python benchmarks/training_rows.py --seeds 3 --problems recommender
+python benchmarks/training_rows.py --known 5000 --problems cosine
+
+The table of the decision has the best length of each training; here policies choose it themselves.
 
 A log of past decisions, a third of them random, trains one version in each way. A row has its mean reward over new
 rounds, less that of uniform choice, of the best possible (0: uniform, 1: the best arm of every round), and the
@@ -62,16 +65,16 @@ WAYS: dict[str, Way] = {
 }
 
 
-def log_of(world: World, seed: int) -> tuple[Array, Array, Rounds]:
+def log_of(world: World, seed: int, known: int) -> tuple[Array, Array, Rounds]:
     """Contexts and rewards of past decisions, and new rounds; two thirds of the decisions are good ones."""
     rng, contexts, rewards = np.random.default_rng((seed, 1)), [], []
-    for first in range(1, KNOWN, 5000):
+    for first in range(1, known, 5000):
         rounds = world.rounds(seed, 5000, first)
         seen = rounds.means + rounds.means.std() * rng.normal(size=rounds.means.shape)
         arms = np.where(rng.random(5000) < 1 / 3, rng.integers(world.arms, size=5000), seen.argmax(axis=1))
         contexts.append(rounds.contexts[np.arange(5000), arms])
         rewards.append(rounds.paid(arms))
-    return np.concatenate(contexts), np.concatenate(rewards), world.rounds(seed, NEW, KNOWN + 1)
+    return np.concatenate(contexts), np.concatenate(rewards), world.rounds(seed, NEW, known + 1)
 
 
 def worth(made: BatchNeuralUCB, new: Rounds) -> float:
@@ -87,11 +90,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=PROBLEMS)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--known", type=int, default=KNOWN, help="rewards in the log, in whole 5000s")
     given = parser.parse_args()
     print("| problem | trained on | share of the best | processor, s |\n|---|---|---|---|", flush=True)
     for name in given.problems:
         world = PROBLEMS[name]
-        logs = [log_of(world, seed) for seed in range(given.seeds)]
+        logs = [log_of(world, seed, given.known) for seed in range(given.seeds)]
         for way, make in WAYS.items():
             shares, seconds = [], []
             for contexts, rewards, new in logs:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import lab_records
 from rarely import InvalidInput
 from rarely.cli import app
 from rarely.experiments.catalogue import PROBLEMS
@@ -60,7 +61,7 @@ def test_7440_records_of_2000_rounds_take_a_few_mb(tmp_path):
     """All that `make reproduce` plays; a record of its own file takes about 8 kB."""
     generator, records = np.random.default_rng(0), []
     for seed in range(40):
-        one = record(
+        one = lab_records.record(
             kind="fixed", batches=40, seed=seed, rounds=2000, updates=39, regret=float(generator.uniform(50, 99))
         )
         one.data["curve"] = (one.regret * np.sort(generator.random(2000))).round(4).tolist()

@@ -448,7 +448,7 @@ def test_ctrl_c_leaves_a_folder_that_can_be_resumed(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "the same command goes on" in complaint
+    assert "run the same command to resume" in complaint
     assert "Traceback" not in complaint
     assert Store(tmp_path).read()
     assert not list(tmp_path.glob("records/**/*.part"))

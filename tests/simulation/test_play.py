@@ -10,7 +10,7 @@ from rarely.experiments.catalogue import PROBLEMS, policy_of
 from rarely.experiments.config import Cell, Configuration
 from rarely.experiments.records import make_record
 from rarely.simulation.play import play
-from rarely.simulation.provenance import DECISIVE, PACKAGE, code_fingerprint
+from rarely.simulation.provenance import DECISIVE, PACKAGE, code_fingerprint, fingerprint_of
 from rarely.worlds import Cosine
 
 ROUNDS = Cosine().rounds(seed=0, count=30)
@@ -98,11 +98,16 @@ def package(tmp_path, monkeypatch):
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     monkeypatch.setattr("rarely.simulation.provenance.PACKAGE", copy)
     yield copy
+    forget()
+
+
+def forget():
     code_fingerprint.cache_clear()
+    fingerprint_of.cache_clear()
 
 
 def fingerprint():
-    code_fingerprint.cache_clear()
+    forget()
     return code_fingerprint()
 
 

@@ -13,7 +13,8 @@ Heath and Wahba, 1979), which the sums alone decide: with A = U diag(a) Uᵀ and
     κ = argmin residual(κ)/(n − degrees(κ))²
 
 The network is trained on what this leaves, which may be noise alone. So its prediction f counts by the share b that
-held-out rewards ask for, less a standard error: b = Σ e·f/Σ f² − √(Σ(e − b̂f)²f²)/Σ f², from 0 to 1, e = r − cᵀx.
+held-out rewards ask for, less three standard errors: b = b̂ − 3√(Σ(e − b̂f)²f²)/Σ f² from 0 to 1, b̂ = Σ e·f/Σ f² and
+e = r − cᵀx. Three, because the same rewards chose f among 24 candidates.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from rarely.core.types import Array, Arrays
 MOST = 2000
 """Numbers in a scaled context up to which d² sums are kept."""
 RIDGES = np.geomspace(1e-2, 1e4, 25)
+DOUBTS = 3.0
+"""Standard errors that are taken off the network's share."""
 BLOCK = 4096
 """Contexts that are summed at a time."""
 
@@ -95,7 +98,7 @@ class LinearPart:
             return replace(self, share=0.0)
         share = float(residuals @ predictions) / squares
         doubt = float(np.linalg.norm((residuals - share * predictions) * predictions)) / squares
-        return replace(self, share=min(max(share - doubt, 0.0), 1.0))
+        return replace(self, share=min(max(share - DOUBTS * doubt, 0.0), 1.0))
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays, for `restored`."""
