@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -120,7 +119,6 @@ class Record:
         return str(self.data["environment"]["machine"])
 
 
-@cache
 def code_fingerprint() -> str:
     """A hash of the source that decides a record's numbers."""
     return fingerprint_of(CODE)

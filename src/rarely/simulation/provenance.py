@@ -69,6 +69,7 @@ def code_fingerprint() -> str:
     return fingerprint_of(DECISIVE)
 
 
+@cache
 def fingerprint_of(parts: tuple[str, ...]) -> str:
     """The same hash of other files and folders of the package."""
     files = [file for part in parts for file in _files(PACKAGE / part) if file.suffix in SOURCES]
