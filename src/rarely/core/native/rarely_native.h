@@ -1,4 +1,4 @@
-/* The functions of the library, and the structs that they take; `library.py` mirrors both.
+/* The functions of the library, and the structs that they take; `loader.py` mirrors both.
  *
  * Every number is a ptrdiff_t or a double, so that the layout is the same with every compiler. The caller checks shapes.
  */
