@@ -44,6 +44,7 @@ def words_and_numbers(text):
     return NUMBER.sub("#", told), [float(n) for n in found if "." not in n], [float(n) for n in found if "." in n]
 
 
+@pytest.mark.slow  # `make docs` runs it
 def test_the_tutorial_on_ones_own_log_shows_what_it_prints(own_log, tmp_path):
     told = own_log.play(tmp_path)
     assert len(told) == own_log.TUTORIAL.read_text(encoding="utf-8").count("```python") == 10

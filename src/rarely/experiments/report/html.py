@@ -66,7 +66,7 @@ def _warnings(comparisons: Sequence[Comparison]) -> str:
     if any(c.rounds != PRINTED_ROUNDS and c.base and c.base == c.problem for c in comparisons):
         lengths = ", ".join(str(n) for n in sorted({c.rounds for c in comparisons}))
         warnings.append(f"These runs have T = {lengths} rounds; the paper's have {PRINTED_ROUNDS}.")
-    sequential = [len(c.series[NEURAL].runs) if NEURAL in c.series else 0 for c in comparisons]
+    sequential = [len(c.series[NEURAL].runs) if NEURAL in c.series else 0 for c in comparisons if c.base]
     if sequential and min(sequential) < PRINTED_RUNS:
         few = " to ".join(str(n) for n in sorted({min(sequential), max(sequential)}))
         warnings.append(
