@@ -169,7 +169,7 @@ def _tidied(
     if all(event.kind != "limit" for event in before.events):
         warnings.warn(
             f"{sentence}. From now on the oldest rounds are dropped at every update, and records count them. Raise "
-            "history_limit, or use forgetting=Window(…) to choose what is forgotten.",
+            "limits.history, or use forgetting=Window(…) to choose what is forgotten.",
             ForgettingWarning,
             stacklevel=4,
         )
