@@ -36,6 +36,7 @@ from rarely.core.saving.fields import Fields
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.training.gradient_descent import STABLE
 from rarely.core.training.objective import ENOUGH, TURNS
+from rarely.core.training.report import TrainingReport
 from rarely.core.types import Array, Arrays
 from rarely.theory.ntk import NTK, KernelKind
 
@@ -97,7 +98,7 @@ class KernelLearner(ScaledLearner):
         reason = "" if np.isfinite(solution).all() else "the estimate overflows: the rewards are too large"
         learner = replace(ready, points=x, coefficients=root * solution, rewards=scale, used_step=step)
         basis = learner if rescaled else None
-        return FitResult(learner, reason, basis, step_size=step, steps=self.steps, rescaled=rescaled)
+        return FitResult(learner, reason, basis, rescaled, TrainingReport(step_size=step, steps=self.steps))
 
     def _solve(self, matrix: Array, targets: Array) -> tuple[Array, float | None]:
         """(λI + K)⁻¹ r̃ or, with steps, where so many of them lead; and their size."""
