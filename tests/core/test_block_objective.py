@@ -220,7 +220,7 @@ def test_a_training_is_the_same_but_for_rounding(monkeypatch):
     monkeypatch.setattr(block_objective, "pattern_of", lambda contexts: None)
     plain = train(net, theta, contexts, rewards, TrainingPlan(0.1, 30))
     assert ours.accepted
-    assert ours.final_loss == pytest.approx(plain.final_loss, rel=1e-10)
+    assert ours.report.final_loss == pytest.approx(plain.report.final_loss, rel=1e-10)
     assert_close(ours.weights, plain.weights, np.float64)
 
 

@@ -122,6 +122,7 @@ def _check_sizes(settings: Fields, arrays: Arrays) -> None:
     fitting = width("history.contexts") == dim
     settings.require(fitting, f"dim must be {width('history.contexts')}, the columns of history.contexts; it is {dim}")
     if "hidden" in settings:
+        settings.require("preset" in settings, "preset must be there")  # old names are grouped around it
         hidden, depth = settings.whole("hidden", 1), settings.whole("depth", 2, len(arrays))
         for i in range(depth):
             name = f"learner.initial{i}"
