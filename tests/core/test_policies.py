@@ -18,6 +18,7 @@ from rarely import (
     InvalidInput,
     InvalidReward,
     KernelUCB,
+    Limits,
     LinTS,
     LinUCB,
     NeuralTS,
@@ -405,7 +406,7 @@ def test_too_dear_a_covariance_is_refused_at_the_door():
     with pytest.raises(TooExpensive):
         BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, covariance="exact")
     # The default leaves the exact forms long before they take so much.
-    assert not BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, arms=4).cost.exact
+    assert not BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, limits=Limits(arms=4)).cost.exact
 
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_made():
@@ -421,7 +422,7 @@ def test_a_policy_tells_where_it_stands():
 
 def test_without_a_horizon_the_price_is_checked_as_rounds_come_and_nothing_changes():
     fitting = prices(small().network.shapes, 50)["dual"].bytes
-    policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", memory_limit=fitting)
+    policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", limits=Limits(memory=fitting))
     for _ in range(10):
         policy.select(contexts()[:5])
     with pytest.raises(TooExpensive):
@@ -460,7 +461,7 @@ def test_small_blocks_choose_like_large_ones(monkeypatch, covariance):
 
 
 def test_a_block_that_fails_midway_changes_nothing():
-    policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", memory_limit=60_000)
+    policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", limits=Limits(memory=60_000))
     with pytest.raises(TooExpensive):
         policy.select(contexts(rounds=3000))
     assert (policy.round, policy.log_det, len(policy.history)) == (0, 0.0, 0)
@@ -471,7 +472,7 @@ def test_a_block_that_fails_midway_changes_nothing():
     [
         lambda: small(ridge="0.5"),
         lambda: small(step_size="1"),
-        lambda: small(memory_limit=None),
+        lambda: small(limits=Limits(memory=None)),
         lambda: small(context_scale=(0, 1)),
         lambda: LinUCB.from_log(3.0, [1.0]),
         lambda: LinUCB.from_log([[1.0], [1.0, 2.0]], [1.0, 2.0]),

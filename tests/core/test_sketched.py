@@ -16,6 +16,7 @@ from rarely import (
     ErrorBound,
     FixedGrid,
     InvalidInput,
+    Limits,
     LinUCB,
     NeuralUCB,
     Sketch,
@@ -459,7 +460,7 @@ def test_every_policy_takes_a_sketch_and_brings_it_back_from_a_file(make_policy,
 def test_too_large_a_sketch_is_refused_before_anything_is_allocated():
     with pytest.raises(TooExpensive, match=r"covariance 'sketched' must fit .* needs 72 TB"):
         small(covariance=Sketch(10**6))
-    assert small(covariance=Sketch(50), memory_limit=400_000).covariance == "sketched"
+    assert small(covariance=Sketch(50), limits=Limits(memory=400_000)).covariance == "sketched"
 
 
 def test_a_refused_exact_form_names_the_others_and_not_the_sketch():

@@ -369,14 +369,14 @@ def test_a_descent_that_rises_is_tried_with_smaller_steps(monkeypatch):
     checkpoints = descend_to(objective_of(net, theta, x, y, PLAN), (5, 20))
     assert checkpoints.attempts > 1
     assert checkpoints.final_loss <= checkpoints.initial_loss
-    assert checkpoints.outcome(net).accepted
+    assert checkpoints.outcome(net, 20).accepted
 
 
 def test_a_descent_that_never_falls_is_refused(monkeypatch):
     monkeypatch.setattr(checkpoints_module, "STABLE", 1e30)
     net = Network(3, 12, skip=3.0)
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
-    outcome = descend_to(objective_of(net, theta, x, y, PLAN), (5,)).outcome(net)
+    outcome = descend_to(objective_of(net, theta, x, y, PLAN), (5,)).outcome(net, 5)
     assert "did not fall" in outcome.reason
 
 
@@ -492,7 +492,7 @@ def test_a_saved_policy_goes_on_tuning_where_it_was(tmp_path):
         one.observe(decision, fresh.rewards[np.arange(30), decision.arm])
     np.testing.assert_array_equal(policy.history.arms, other.history.arms)
     a, b = policy._learner.learn(policy.history), other._learner.learn(other.history)
-    assert a.tuning == b.tuning
+    assert a.report == b.report
     for v, w in zip(a.learner.weights, b.learner.weights, strict=True):
         np.testing.assert_array_equal(v, w)
 

@@ -87,9 +87,9 @@ class Limit:
         all_prices = prices(self.widths, at, self.sketch)
         others = "; ".join(str(price) for name, price in all_prices.items() if name not in (kind, "sketched"))
         raise TooExpensive(
-            f"covariance {kind!r} must fit memory_limit = {in_bytes(self.bytes)}, but at {at} rounds it needs "
+            f"covariance {kind!r} must fit limits.memory = {in_bytes(self.bytes)}, but at {at} rounds it needs "
             f"{in_bytes(all_prices[kind].bytes)}. The others: {others}. Choose one of them by name, or raise "
-            "memory_limit."
+            "limits.memory."
         )
 
     def unbounded(self) -> Limit:

@@ -21,8 +21,8 @@ from typing import Any, Literal, Self
 from rarely.core.choice.confidence_radius import Beta, radius_at
 from rarely.core.choice.random_stream import Seeded
 from rarely.core.choice.rules import ChoiceRule
-from rarely.core.covariance import Kind, Latency, Sketch, warn_of_sketch
-from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
+from rarely.core.covariance import Kind, Sketch, warn_of_sketch
+from rarely.core.errors import InvalidContexts, InvalidInput, check_choice
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
 from rarely.core.inputs.history import History, Late
@@ -33,6 +33,7 @@ from rarely.core.policies.exclusive import alone
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.identity import Identity
 from rarely.core.policies.learner import Learner
+from rarely.core.policies.limits import Limits
 from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.parameters import Parameters
@@ -47,9 +48,6 @@ from rarely.core.types import Array, Decision
 
 Ties = Literal["lowest", "random"]
 WithinBatch = Literal["frozen", "running"]
-HistoryLimit = int | Literal["auto"] | None
-DEFAULT_HISTORY = 20_000_000
-"""Bytes of past rounds that "auto" allows: a file then stays below 30 MB."""
 _CHANGES = ("select", "observe", "update", "adopt", "extend_budget", "compact")
 """Methods that change a policy."""
 
@@ -67,11 +65,9 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         beta: Beta,
         chooser: ChoiceRule,
         seed: Seeded,
-        memory_limit: int,
+        limits: Limits,
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch = "frozen",
-        history_limit: HistoryLimit = None,
-        latency: Latency | None = None,
         maker: Callable[..., CovarianceMaker] = CovarianceMaker,
     ) -> None:
         if not isinstance(schedule, Schedule):
@@ -80,10 +76,8 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
         warn_of_sketch(covariance)
-        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon, latency)
-        if history_limit is not None and history_limit != "auto":
-            check_whole("history_limit", history_limit, 1)
-        self._history_limit = DEFAULT_HISTORY if history_limit == "auto" else history_limit
+        self._limits = limits
+        self._maker = maker(covariance, ridge, limits.memory, clock.budget.horizon, limits.decision_time)
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
@@ -296,7 +290,7 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         """
         with self._alone():
             after, record = update(
-                self._state, self._maker, self._beta, force=force, progress=progress, limit=self._history_limit
+                self._state, self._maker, self._beta, force=force, progress=progress, limit=self._limits.history_bytes
             )
             log_update(type(self).__name__, record)
             self._state = after

@@ -15,7 +15,7 @@ class PolicyEvent:
     """A change of a policy's budget, of the form of its Z, or of what it remembers; see `Policy.events`."""
 
     kind: str
-    """"budget", "covariance", "compaction", or "limit" where `history_limit` was reached."""
+    """"budget", "covariance", "compaction", or "limit" where `Limits.history` was reached."""
     round: int
     """Rounds decided by then."""
     version: int

@@ -52,7 +52,7 @@ class UpdateRecord:
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
     trained: int | None = None
-    """Samples that the network was trained on, where `training_rows` left some out; None where it was all of them."""
+    """Samples that the network was trained on, where `Training.rows` left some out; None where it was all of them."""
     due: str = ""
     """Why the schedule had ended the batch, and its plan for the rest of the budget; "" if the update was not due."""
     unexplored: float | None = None

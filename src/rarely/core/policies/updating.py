@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -169,7 +169,7 @@ def _tidied(
     if all(event.kind != "limit" for event in before.events):
         warnings.warn(
             f"{sentence}. From now on the oldest rounds are dropped at every update, and records count them. Raise "
-            "history_limit, or use forgetting=Window(…) to choose what is forgotten.",
+            "limits.history, or use forgetting=Window(…) to choose what is forgotten.",
             ForgettingWarning,
             stacklevel=4,
         )
@@ -307,21 +307,13 @@ def _record_of(
         beta=state.frozen.radius,
         covariance=covariance.kind,
         jitters=covariance.jitters,
-        step_size=fit.step_size,
-        attempts=fit.attempts,
-        initial_loss=fit.initial_loss,
-        final_loss=fit.final_loss,
-        steps=fit.steps,
-        skip=fit.skip,
-        tuning=fit.tuning,
         rescaled=fit.rescaled,
-        trained=fit.trained,
         noise=state.frozen.learner.noise,
         coverage=coverage,
-        loops=fit.loops,
         due=due,
         unexplored=None if offered is None else offered.share,
         chosen=chosen,
         least_known=least_known,
         lost=state.lost,
+        **asdict(fit.report),
     )

@@ -316,8 +316,9 @@ def tune(
         ahead = [center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
         tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), center + unit * rewards[held])
     chosen = replace(network, skip=tuning.skip)
-    steps = STEP_GRID[tuning.rung : tuning.rung + 1]
-    return descend_to(objective_of(chosen, initial, contexts, rewards, plan), steps).outcome(chosen), tuning
+    steps = STEP_GRID[tuning.rung]
+    checkpoints = descend_to(objective_of(chosen, initial, contexts, rewards, plan), (steps,))
+    return checkpoints.outcome(chosen, steps, tuning.explain()), tuning
 
 
 def demanded(samples: IntArray) -> Array:
