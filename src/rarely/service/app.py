@@ -22,11 +22,14 @@ from rarely.service.limits import Limits
 from rarely.service.opened import OpenedStudies
 from rarely.service.problems import MEDIA, Refusal, response_of
 from rarely.service.routes import Api, Handler
+from rarely.service.shortcut import Shortcut, Verb
 from rarely.service.site import Site
 
 LOG = logging.getLogger("rarely.service")
 PUBLIC = ""
 """The scope of a route that needs no key."""
+FREQUENT = ("decide", "reward")
+"""Verbs that take the shortcut past FastAPI's router."""
 
 
 class Route(NamedTuple):
@@ -39,6 +42,11 @@ class Route(NamedTuple):
     takes: tuple[type[BaseModel], ...]
     gives: tuple[type[BaseModel], ...]
     status: int = 200
+
+    @property
+    def verb(self) -> str:
+        """The last part of its path, by which the description of the API knows it."""
+        return {"/": "index", "/studies/{name}": "dashboard"}.get(self.path, self.path.rsplit("/", 1)[-1])
 
 
 def pages_of(site: Site) -> list[Route]:
@@ -128,9 +136,12 @@ def create_app(
         openapi_url=None,
     )
     access = Access(keys)
-    for route in routes_of(Api(studies, limits)) + pages_of(Site(studies, app)):
-        if route.method == "GET" or not read_only:
-            _add(app, access, route)
+    routes = routes_of(Api(studies, limits)) + pages_of(Site(studies, app))
+    routes = [route for route in routes if route.method == "GET" or not read_only]
+    for route in routes:
+        _add(app, access, route)
+    verbs = {route.verb: Verb(route.scope, route.handler) for route in routes if route.verb in FREQUENT}
+    app.add_middleware(Shortcut, verbs=verbs, access=access)
     for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.state.studies, app.state.access = studies, access
@@ -155,13 +166,12 @@ def _add(app: FastAPI, access: Access, route: Route) -> None:
             return await route.handler(request, "", caller(request))
 
         endpoint = of_service
-    verb = {"/": "index", "/studies/{name}": "dashboard"}.get(route.path, route.path.rsplit("/", 1)[-1])
     app.add_api_route(
         route.path,
         endpoint,
         methods=[route.method],
-        name=verb,
-        operation_id=verb,
+        name=route.verb,
+        operation_id=route.verb,
         description=route.handler.__doc__,
         response_class=Response,
         openapi_extra=_operation(route),

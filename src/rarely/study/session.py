@@ -133,9 +133,14 @@ class Session:
 
     def append(self, tables: Tables, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
         """Write the next event."""
+        event = self.following(kind, content, **fields)
+        tables.append(self.row.study, [event])
+        return event
+
+    def following(self, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
+        """The next event, at which the study stands then; the caller writes it."""
         event = next_event(self.name, self.position.last, kind, self.now(), content, **fields)
         self.position = self.position.after(event, content)
-        tables.append(self.row.study, [event])
         return event
 
     def install(self, live: LivePolicy) -> None:
