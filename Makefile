@@ -31,7 +31,7 @@ COMPILED := $(BIN)/python -c 'import sys; from rarely.core import native; sys.ex
 test: lint                         ## lint, types, arrows, doctests, tests; what the compiled loops do, once more without them
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
 	@$(COMPILED) || echo "there are no compiled loops, so the tests have run without them: no second run"
-	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 $(BIN)/python -m pytest -n auto -q -r fE -m "not slow and not once" \
+	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 EXAMPLES=5 $(BIN)/python -m pytest -n auto -q -r fE -m "not slow and not once" \
 	    tests/core tests/contracts $(ONE_FORM:%=--ignore=tests/%.py)
 
 test-slow: $(VENV)/.installed      ## the tests that take minutes
