@@ -301,7 +301,7 @@ def test_the_default_limits():
     assert BatchNeuralUCB(2, OnDemand()).settings()["limits"]["history"] == 20_000_000
     assert LinUCB(2).settings()["limits"]["history"] == 20_000_000
     assert BatchNeuralUCB(2, OnDemand(), preset="paper").settings()["limits"]["history"] is None
-    assert BatchNeuralUCB(2, OnDemand(), steps=10).settings()["limits"]["history"] is None
+    assert BatchNeuralUCB(2, OnDemand(), training=10).settings()["limits"]["history"] is None
     with pytest.raises(rarely.InvalidInput, match=r"limits\.history"):
         LinUCB(2, limits=Limits(history=0))
 

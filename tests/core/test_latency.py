@@ -17,6 +17,7 @@ from rarely import (
     Limits,
     LinUCB,
     OnDemand,
+    Training,
 )
 from rarely.core.covariance import FAR, Diagonal, LastLayer, Limit, auto, latency
 from rarely.core.covariance.conversion import from_dual, from_primal
@@ -41,7 +42,7 @@ def slow(monkeypatch):
 
 
 def small(**own):
-    settings = {"hidden": 40, "steps": 5, "seed": 3, "limits": LIMITS, "within_batch": "running"}
+    settings = {"hidden": 40, "training": 5, "seed": 3, "limits": LIMITS, "within_batch": "running"}
     return BatchNeuralUCB(2, **({"schedule": OnDemand()} | settings | own))
 
 
@@ -142,7 +143,7 @@ class TestSwitch:
             small(limits=Limits(latency=None)),
             small(covariance="dual"),
             small(preset="paper", limits=Limits(latency="auto")),
-            small(preset="code", limits=Limits(latency="auto"), step_size=0.01),
+            small(preset="code", limits=Limits(latency="auto"), training=Training(5, 0.01)),
         ):
             decide(policy, 0, 100)
             assert policy.covariance in ("dual", "primal")
@@ -173,7 +174,7 @@ class TestSwitch:
         assert policy.cost.arms == 200
 
     @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
-    @pytest.mark.parametrize("settings", [{"steps": None}, {"forgetting": rarely.Window(60)}, {"steps": 5}])
+    @pytest.mark.parametrize("settings", [{"training": None}, {"forgetting": rarely.Window(60)}, {"training": 5}])
     def test_updates_elsewhere_go_across_it(self, settings, tmp_path):
         policy = small(**settings)
         decide(policy, 0, 20)

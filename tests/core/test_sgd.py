@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import output_and_gradient, unflatten
-from rarely import BatchNeuralUCB, FixedGrid, load
+from rarely import BatchNeuralUCB, FixedGrid, Training, load
 from rarely.core.model.network import Network
 from rarely.core.training.gradient_descent import TrainingPlan
 from rarely.core.training.sgd import train_singly
@@ -104,7 +104,7 @@ def test_a_step_of_its_own_lowers_the_loss_on_an_easy_problem():
 
 
 def test_the_code_preset_goes_on_from_its_last_weights():
-    policy = BatchNeuralUCB(2, FixedGrid(20, 4), hidden=8, preset="code", steps=3, step_size=0.01, seed=0)
+    policy = BatchNeuralUCB(2, FixedGrid(20, 4), hidden=8, preset="code", training=Training(3, 0.01), seed=0)
     rng = np.random.default_rng(0)
     for batch in range(1, 3):
         before = policy.weights

@@ -436,8 +436,8 @@ def test_impossible_sizes_are_refused(size):
 @pytest.mark.parametrize(
     "make_policy",
     [
-        lambda form: BatchNeuralUCB(2, FixedGrid(HORIZON, 4), hidden=8, steps=5, covariance=form, seed=0),
-        lambda form: NeuralUCB(2, hidden=8, steps=5, covariance=form, seed=0),
+        lambda form: BatchNeuralUCB(2, FixedGrid(HORIZON, 4), hidden=8, training=5, covariance=form, seed=0),
+        lambda form: NeuralUCB(2, hidden=8, training=5, covariance=form, seed=0),
         lambda form: LinUCB(2, covariance=form),
         lambda form: Uniform(2, covariance=form, seed=0),
     ],

@@ -127,8 +127,9 @@ def test_a_warm_start_is_where_the_descent_begins_and_the_penalty_still_pulls_to
 
 
 def test_a_warm_policy_goes_on_from_its_last_weights_and_a_cold_one_does_not():
-    def trained(**settings):
-        policy = BatchNeuralUCB(2, FixedGrid(40, 4), hidden=8, preset="paper", seed=0, **settings)
+    def trained(*training, **more):
+        training = Training(*training, **more)
+        policy = BatchNeuralUCB(2, FixedGrid(40, 4), hidden=8, preset="paper", seed=0, training=training)
         rng = np.random.default_rng(0)
         for _ in range(2):
             decision = policy.select(rng.normal(size=(10, 3, 2)))
@@ -136,14 +137,14 @@ def test_a_warm_policy_goes_on_from_its_last_weights_and_a_cold_one_does_not():
             policy.update()
         return policy
 
-    cold, warm, once = trained(steps=20), trained(steps=20, warm_start=True), trained(steps=0, warm_start=True)
+    cold, warm, once = trained(20), trained(20, warm_start=True), trained(0, warm_start=True)
     assert warm.updates[-1].final_loss < cold.updates[-1].final_loss
     assert all(np.array_equal(a, b) for a, b in zip(once.weights, once.initial_weights, strict=True))
 
 
 def test_a_warm_start_is_not_for_descent_on_single_samples():
     with pytest.raises(InvalidInput, match="goes on from the last weights"):
-        BatchNeuralUCB(2, FixedGrid(10, 2), preset="code", warm_start=True)
+        BatchNeuralUCB(2, FixedGrid(10, 2), preset="code", training=Training(warm_start=True))
 
 
 def test_a_record_has_every_number_of_a_report():

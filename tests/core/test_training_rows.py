@@ -210,7 +210,9 @@ def test_the_last_layer_of_neural_linear_needs_no_linear_part():
     assert NeuralLinear(4, FixedGrid(600, 6)).settings()["training"]["rows"] == "all"
 
 
-@pytest.mark.parametrize("own", [{"preset": "paper"}, {"preset": "code"}, {"steps": 20}, {"warm_start": True}])
+@pytest.mark.parametrize(
+    "own", [{"preset": "paper"}, {"preset": "code"}, {"training": 20}, {"training": Training(warm_start=True)}]
+)
 def test_policies_that_do_not_tune_themselves_train_on_all(own):
     assert BatchNeuralUCB(4, FixedGrid(100, 2), hidden=4, **own).settings()["training"]["rows"] == "all"
 

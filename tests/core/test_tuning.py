@@ -10,7 +10,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import rarely
-from rarely import AtRounds, BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, NeuralLinear, NoiseRadius
+from rarely import (
+    AtRounds,
+    BatchNeuralUCB,
+    FixedGrid,
+    InvalidInput,
+    LinUCB,
+    NeuralLinear,
+    NoiseRadius,
+    Preset,
+    Training,
+)
 from rarely.core.model.network import Network
 from rarely.core.training import checkpoints as checkpoints_module
 from rarely.core.training import tuning as module
@@ -462,13 +472,13 @@ def test_units_of_rewards_do_not_matter():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"steps": 200},
-        {"skip": 1.0},
-        {"step_size": 1e-4},
-        {"warm_start": True},
-        {"optimiser": "sgd", "step_size": 1e-4},
+        {"training": 200},
+        {"training": Training(skip=1.0)},
+        {"training": Training(step_size=1e-4)},
+        {"training": Training(warm_start=True)},
+        {"preset": Preset.named("practical", optimiser="sgd"), "training": Training(step_size=1e-4)},
         {"preset": "paper"},
-        {"preset": "code", "step_size": 1e-3},
+        {"preset": "code", "training": Training(step_size=1e-3)},
     ],
 )
 def test_whoever_sets_something_about_training_gets_just_that(settings):
@@ -568,7 +578,7 @@ def test_losses_that_are_not_there_are_nan():
     untried = BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8).tuning
     assert np.isnan(untried.losses).all()
     assert not untried.rewards.any()
-    assert BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8, steps=20).tuning is None
+    assert BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8, training=20).tuning is None
     x, y = problem(FEWEST - 1, linear=True)
     started = BatchNeuralUCB.from_log(x, y, schedule=FixedGrid(10, 2), hidden=8, seed=0).tuning
     assert np.isnan(started.losses).all()

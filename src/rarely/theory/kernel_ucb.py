@@ -185,6 +185,8 @@ class KernelUCB(Policy):
 
     The others are those of `BatchNeuralUCB`. Memory grows with the square of the rounds, and an update with their cube.
 
+    Examples
+    --------
     >>> from rarely import FixedGrid, KernelUCB
     >>> policy = KernelUCB(dim=2, schedule=FixedGrid(horizon=20, batches=2))
     >>> decision = policy.select(np.random.default_rng(0).random((10, 3, 2)))
@@ -213,6 +215,7 @@ class KernelUCB(Policy):
         limits: Limits | None = None,
         **renamed: Any,
     ) -> None:
+        (limits,) = decoded(limits=limits)
         limits = grouped_limits(type(self).__name__, limits, renamed).settled()
         limits.check_unset(type(self).__name__, "history", "latency", "arms")
         schedule, beta = decoded(schedule=schedule, beta=beta)

@@ -53,7 +53,19 @@ _CHANGES = ("select", "observe", "update", "adopt", "extend_budget", "compact")
 
 
 class Policy(Upkeep, Parameters, Identity, ABC):
-    """A contextual bandit whose policy is frozen between updates, of which there are few."""
+    """A contextual bandit whose policy is frozen between updates, of which there are few.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, Policy
+    >>> policy = LinUCB(dim=1, seed=0)
+    >>> isinstance(policy, Policy)
+    True
+    >>> decision = policy.select([[1.0], [2.0]])
+    >>> policy.observe(decision, 0.5)
+    >>> policy.due, policy.update().version
+    (True, 1)
+    """
 
     def __init__(
         self,

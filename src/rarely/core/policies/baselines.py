@@ -23,6 +23,8 @@ class Uniform(Policy):
     It still keeps the linear Z of its choices and the ridge estimate of their rewards, so that every
     schedule works on it and `score` shows what a greedy linear policy would know from its log.
 
+    Examples
+    --------
     >>> from rarely import Uniform
     >>> Uniform(dim=1, seed=0).select([[[0.0], [0.0]]] * 6).arm
     array([1, 0, 0, 0, 1, 1])
@@ -41,6 +43,7 @@ class Uniform(Policy):
         limits: Limits | None = None,
         **renamed: Any,
     ) -> None:
+        (limits,) = decoded(limits=limits)
         limits = grouped_limits(type(self).__name__, limits, renamed).settled(history=DEFAULT_HISTORY)
         limits.check_unset(type(self).__name__, "latency", "arms")
         schedule, covariance = decoded(schedule=schedule, covariance=covariance)

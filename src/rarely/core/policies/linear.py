@@ -173,6 +173,8 @@ class LinUCB(Policy):
     The others are those of `BatchNeuralUCB`. Where `Limits.history` is reached ("auto" is 20 MB), an update drops the
     rounds whose rewards its sums hold, which changes no decision; only then the oldest rounds without a reward.
 
+    Examples
+    --------
     >>> from rarely import LinUCB
     >>> policy = LinUCB(dim=2, beta=0.0)
     >>> decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
@@ -199,6 +201,7 @@ class LinUCB(Policy):
         limits: Limits | None = None,
         **renamed: Any,
     ) -> None:
+        (limits,) = decoded(limits=limits)
         limits = grouped_limits(type(self).__name__, limits, renamed).settled(history=DEFAULT_HISTORY)
         limits.check_unset(type(self).__name__, "latency", "arms")
         schedule, covariance, beta = decoded(schedule=schedule, covariance=covariance, beta=beta)

@@ -125,6 +125,7 @@ class BatchNeuralUCB(Policy):
         context_scale, exploration, forgetting = decoded(
             context_scale=context_scale, exploration=exploration, forgetting=forgetting
         )
+        preset, training, limits = decoded(preset=preset, training=training, limits=limits)
         preset, training, limits = grouped(type(self).__name__, preset, training, limits, renamed)
         check_choice("ties", ties, Ties)
         if isinstance(forgetting, Discount) and (preset.biases or preset.optimiser == "sgd"):
@@ -252,7 +253,16 @@ class BatchNeuralUCB(Policy):
 
 
 class NeuralUCB(BatchNeuralUCB):
-    """BatchNeuralUCB with an update due after every round (Zhou et al., 2020), Z in full."""
+    """BatchNeuralUCB with an update due after every round (Zhou et al., 2020), Z in full.
+
+    Examples
+    --------
+    >>> from rarely import NeuralUCB
+    >>> policy = NeuralUCB(dim=1, hidden=8, seed=0)
+    >>> policy.observe(policy.select([[1.0], [2.0]]), 0.5)
+    >>> policy.due, policy.update().version
+    (True, 1)
+    """
 
     def __init__(self, dim: int, **settings: Any) -> None:
         super().__init__(dim, EveryRound(), **settings)

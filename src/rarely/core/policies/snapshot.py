@@ -37,6 +37,17 @@ def load(
 
     A `beta` that is a function is not saved: give it again here. With `covariance` or `memory_limit` the policy goes on
     in another form of Z, as `Policy.with_covariance` makes it.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from rarely import LinUCB, load
+    >>> policy = LinUCB(dim=1, seed=0)
+    >>> _ = policy.select([[1.0], [2.0]])
+    >>> path = os.path.join(tempfile.mkdtemp(), "policy.rarely")
+    >>> policy.save(path)
+    >>> load(path).fingerprint() == policy.fingerprint()
+    True
     """
     saved = archive.read(path)
     settings = saved.header.get("settings")

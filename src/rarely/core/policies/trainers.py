@@ -17,7 +17,7 @@ from rarely.core.training.sgd import train_singly
 from rarely.core.training.tuning import Tuning, tune
 
 
-class Trained(NamedTuple):
+class TrainerResult(NamedTuple):
     """What a trainer gives back."""
 
     outcome: TrainingOutcome
@@ -28,7 +28,7 @@ class Trained(NamedTuple):
 class Trainer(Protocol):
     """A way to train; it knows where a training starts."""
 
-    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan) -> Trained:
+    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan) -> TrainerResult:
         """The weights of the next version."""
 
 
@@ -42,9 +42,9 @@ class GradientDescent:
     start: Weights | None = None
     """The last weights, where training starts warm."""
 
-    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan) -> Trained:
+    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan) -> TrainerResult:
         x, y = samples.weighted()
-        return Trained(train(network, self.initial, x, y, plan, self.direction, self.start))
+        return TrainerResult(train(network, self.initial, x, y, plan, self.direction, self.start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class SingleSamples:
     start: Weights
     seed: int
 
-    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan) -> Trained:
+    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan) -> TrainerResult:
         x, y = samples.weighted()
-        return Trained(train_singly(network, self.start, x, y, plan, self.seed))
+        return TrainerResult(train_singly(network, self.start, x, y, plan, self.seed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ class SelfTuning:
     initial: Weights
     tuning: Tuning
 
-    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan) -> Trained:
+    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan) -> TrainerResult:
         x, y = samples.weighted()
         scale, weights, offsets = samples.scale, samples.weights, samples.offsets
-        return Trained(*tune(network, self.initial, x, y, samples.rows, plan, self.tuning, scale, weights, offsets))
+        tuned = tune(network, self.initial, x, y, samples.rows, plan, self.tuning, scale, weights, offsets)
+        return TrainerResult(*tuned)

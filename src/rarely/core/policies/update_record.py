@@ -11,7 +11,17 @@ from rarely.core.saving.fields import CLOSE, Fields
 
 @dataclass(frozen=True, slots=True)
 class UpdateRecord:
-    """One call of `update`; or the start from a log, of version 0 and round 0."""
+    """One call of `update`; or the start from a log, of version 0 and round 0.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, OnDemand
+    >>> policy = LinUCB(dim=1, schedule=OnDemand())
+    >>> policy.observe(policy.select([[[1.0], [2.0]]] * 5), [1.0] * 5)
+    >>> record = policy.update()
+    >>> record.accepted, record.version, record.round, record.samples, record.missing
+    (True, 1, 5, 5, 0)
+    """
 
     version: int
     """The version in use afterwards."""

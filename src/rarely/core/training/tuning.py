@@ -68,6 +68,14 @@ class Validation:
 
     Candidates are tried on the same rewards, so their losses rise and fall together: `errors` say how well a loss
     is known, `difference_errors` how well two are told apart, and by these the choice is made.
+
+    Examples
+    --------
+    >>> from rarely import BatchNeuralUCB, OnDemand
+    >>> policy = BatchNeuralUCB(dim=1, hidden=8, schedule=OnDemand(), seed=0)
+    >>> validation = policy.tuning
+    >>> validation.losses.shape == (len(validation.skips), len(validation.steps))
+    True
     """
 
     skips: Array
