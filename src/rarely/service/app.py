@@ -49,6 +49,22 @@ class Route(NamedTuple):
         return {"/": "index", "/studies/{name}": "dashboard"}.get(self.path, self.path.rsplit("/", 1)[-1])
 
 
+class Service(FastAPI):
+    """FastAPI, whose description of the API has the models that the bodies are read as."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The description, made once."""
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            parts = schema.setdefault("components", {})
+            for model in schemas.BODIES:
+                made = model.model_json_schema(ref_template="#/components/schemas/{model}")
+                parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
+            parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            self.openapi_schema = schema
+        return self.openapi_schema
+
+
 def pages_of(site: Site) -> list[Route]:
     """The pages, and the description of the API."""
     return [
@@ -99,7 +115,7 @@ def create_app(
     limits: Limits | None = None,
     automatic: bool = True,
     read_only: bool = False,
-) -> FastAPI:
+) -> Service:
     """The service of all studies in a database.
 
     Parameters
@@ -132,7 +148,7 @@ def create_app(
         finally:
             await run_in_threadpool(studies.close)
 
-    app = FastAPI(
+    app = Service(
         title="rarely",
         version=__version__,
         description="Decisions that last: every decision, reward and version is on record before it is answered.",
@@ -151,7 +167,6 @@ def create_app(
     for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.state.studies, app.state.access = studies, access
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
 
@@ -211,19 +226,6 @@ def _operation(route: Route) -> dict[str, Any]:
 def _any(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
     places = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
     return places[0] if len(places) == 1 else {"anyOf": places}
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's description of the paths, with the models that the bodies are read as."""
-    if app.openapi_schema is None:
-        schema = FastAPI.openapi(app)
-        parts = schema.setdefault("components", {})
-        for model in schemas.BODIES:
-            made = model.model_json_schema(ref_template="#/components/schemas/{model}")
-            parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
-        parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        app.openapi_schema = schema
-    return app.openapi_schema
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:
