@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.types import Array, BoolArray, Decision
-from rarely.study.canonical import packed, unpacked
+from rarely.core.types import Array, BoolArray
+from rarely.study.canonical import unpacked
 from rarely.study.errors import BrokenStudy
 from rarely.study.events import Event
 from rarely.study.requests import Question
@@ -96,43 +96,6 @@ class Record:
         out = np.full(len(self.present), absent)
         out[self.present] = values
         return out
-
-
-def content_of(
-    question: Question,
-    decision: Decision,
-    i: int,
-    *,
-    version: int,
-    stage: str,
-    block: int,
-    draws: int,
-    drew: bool,
-    shadow: Array | None,
-    shadow_of: int | None,
-) -> tuple[dict[str, Any], bytes]:
-    """Body and data of the i-th round of a decision."""
-    present, complete = question.present, bool(question.present.all())
-    here: Any = slice(None, len(present)) if complete else np.flatnonzero(present)
-    arrays = [question.numbers, decision.means[i][here], decision.bonuses[i][here], decision.probabilities[i][here]]
-    if shadow is not None:
-        arrays.append(shadow[here])
-    body = {
-        "arm": int(decision.arms[i]),
-        "arms": len(present),
-        "block": block,
-        "draws": draws,
-        "drew": drew,
-        "present": None if complete else np.flatnonzero(present).tolist(),
-        "probability": float(decision.probabilities[i, decision.arms[i]]),
-        "request": question.hash,
-        "round": int(decision.rounds[i]),
-        "shadow": shadow_of,
-        "shape": list(question.numbers.shape),
-        "stage": stage,
-        "version": version,
-    }
-    return body, packed(*arrays)
 
 
 def answer_of(event: Event, arms: Sequence[str] | None, content: dict[str, Any] | None = None) -> Answer:

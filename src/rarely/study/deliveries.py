@@ -9,6 +9,7 @@ window has closed when the time of the event at the cut lies behind it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -94,10 +95,12 @@ def read_tell(tell: Tell) -> Delivery:
 
 
 def judge(
-    tables: Tables, study: int, rule: RewardRule, delivery: Delivery, now: int
+    rule: RewardRule, delivery: Delivery, decision: Event | None, earlier: Sequence[Event], now: int
 ) -> Receipt | tuple[Kind, str, dict[str, Any]]:
-    """The receipt of a delivery that is on record, or kind, reason and body of the event that a new one becomes."""
-    earlier = tables.deliveries(study, delivery.id)
+    """The receipt of a delivery that is on record, or kind, reason and body of the event that a new one becomes.
+
+    `decision` is the one that the delivery is about, if it is on record, and `earlier` are the deliveries for it.
+    """
     for event in earlier:
         if event.key == delivery.key:
             known = event.content["reward"]
@@ -107,7 +110,6 @@ def judge(
                     f"{delivery.value}. Give another reward another key."
                 )
             return Receipt(delivery.id, "duplicate", event.why, event.seq)
-    decision = tables.decision(study, delivery.id)
     body: dict[str, Any] = {"reward": delivery.value}
     if decision is None:
         return "quarantine", UNKNOWN, body

@@ -10,10 +10,12 @@ import numpy as np
 
 from rarely.core.choice.confidence_radius import VersionStats
 from rarely.core.covariance import Covariance, Widths
+from rarely.core.inputs.crossing import Crossed
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import ContextScale, RewardScale
 from rarely.core.model.features import Factors
 from rarely.core.model.network import Network, Weights
+from rarely.core.model.shared_row import SharedRow
 from rarely.core.policies.learner import FitResult, ScaledLearner, TrainingSet
 from rarely.core.policies.linear_part import MOST, LinearPart
 from rarely.core.policies.trainers import GradientDescent, SelfTuning, SingleSamples, Trainer
@@ -55,11 +57,15 @@ class NeuralLearner(ScaledLearner):
         return None if self.tuning is None else self.tuning.noise
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
-        values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
+        scaled, affine = self.scale(contexts), self.scale.affine
+        shared = None
+        if isinstance(affine, Crossed):
+            shared = SharedRow.of(scaled, affine.rows, affine.dim - affine.rows)
+        values, factors = self.network.values_and_factors(self.weights, scaled, shared)
         if self.linear is None:
             return self.rewards.center + self.rewards.spread * values, factors
-        means = self.linear(contexts) + self.rewards.center + self.linear.share * self.rewards.spread * values
-        return means, factors
+        linear = self.linear.of_scaled(scaled) if self.linear.has_scale(self.scale) else self.linear(contexts)
+        return linear + self.rewards.center + self.linear.share * self.rewards.spread * values, factors
 
     def learn(self, history: History) -> FitResult:
         ready = self.scaled()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_job import Cut, UpdateJob, UpdateResult, digest_of
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.training.progress import Progress
+from rarely.core.training.report import TRAINING_NUMBERS
 from rarely.core.types import Array
 
 _NO_REWARD = ("no reward came so far", "no reward came since the last update")
@@ -147,11 +148,10 @@ def _concluded(
     clock = state.clock.restarted(cut.round, base, version)
     clock = clock.replayed(history.rounds, frozen.covariance.log_det)
     due = f"{cut.due}; {clock.plan}" if cut.due else ""
-    after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered())
-    if not fit.reason:
-        after = noted(state, replace(after, lost=history.total - frozen.covariance.rounds), history.rounds)
+    lost = state.lost if fit.reason else history.total - frozen.covariance.rounds
+    after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered(), lost=lost)
     record = _record_of(after, fit, cut, _coverage(state), due, state.offered)
-    return replace(after, updates=(*state.updates, record)), record
+    return noted(state, after.with_update(record), history.rounds), record
 
 
 def _tidied(
@@ -199,7 +199,7 @@ def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows:
         lost=history.total - covariance.rounds,
     )
     cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.kind, "")
-    return replace(after, updates=(_record_of(after, fit, cut),))
+    return after.with_update(_record_of(after, fit, cut))
 
 
 def _nothing_new(state: PolicyState) -> FitResult | None:
@@ -315,5 +315,5 @@ def _record_of(
         chosen=chosen,
         least_known=least_known,
         lost=state.lost,
-        **asdict(fit.report),
+        **{name: getattr(fit.report, name) for name in TRAINING_NUMBERS},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +29,5 @@ class TrainingReport:
 
 NO_TRAINING = TrainingReport()
 """Of a model that is solved for, or where nothing was learned."""
+
+TRAINING_NUMBERS = tuple(field.name for field in fields(TrainingReport))
