@@ -201,11 +201,11 @@ def beta_from(description: Any) -> Beta:
     """The inverse of `describe_beta`, functions aside."""
     if not isinstance(description, dict):
         return float(description)
-    kinds: dict[str, Any] = {"NoiseRadius": NoiseRadius, "TheoremRadius": TheoremRadius}
+    kinds: dict[str, type[NoiseRadius | TheoremRadius]] = {"NoiseRadius": NoiseRadius, "TheoremRadius": TheoremRadius}
     if description.get("kind") not in kinds:
         raise InvalidInput(
             "this beta is a function, which JSON cannot hold: give it again, as load(path, beta=f) or beta=f."
             if description == FUNCTION
             else f"beta must be a number, or describe one of {', '.join(kinds)}; got {description!r}."
         )
-    return kinds[description["kind"]](**{k: v for k, v in description.items() if k != "kind"})  # type: ignore[no-any-return]
+    return kinds[description["kind"]](**{k: v for k, v in description.items() if k != "kind"})

@@ -37,7 +37,7 @@ from rarely.core.policies.limits import Limits
 from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.parameters import Parameters
-from rarely.core.policies.scored_arms import Scores, concatenated
+from rarely.core.policies.scored_arms import ScoredArms, Scores, concatenated
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.policies.updating import start_from_log, update
@@ -88,7 +88,7 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
         warn_of_sketch(covariance)
-        self._limits = limits
+        self._limits, self._history_limit = limits, limits.history_bytes
         self._maker = maker(covariance, ridge, limits.memory, clock.budget.horizon, limits.decision_time)
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
@@ -147,11 +147,10 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         >>> LinUCB(dim=1, intercept=False).score([[1.0], [3.0]]).bonuses
         array([1., 3.])
         """
-        state = self._state
-        rounds = state.reader.read(contexts, mask)
-        parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
-        assessed = [state.frozen.facing(part).assess(part) for part in parts]
-        return Scores(_joined([a.means for a in assessed], rounds), _joined([a.bonuses for a in assessed], rounds))
+        rounds, scored = _scored(self._state, contexts, mask)
+        return Scores(
+            _joined([arms.means for arms in scored], rounds), _joined([arms.bonuses for arms in scored], rounds)
+        )
 
     def probabilities(self, contexts: Any, mask: Any = None) -> Array:
         """The probability of every arm under the frozen version. Nothing changes: it is no round.
@@ -173,10 +172,8 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         array([0.1, 0.9])
         """
         state = self._state
-        rounds = state.reader.read(contexts, mask)
-        parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
-        chances = [state.frozen.facing(part).assess(part).probabilities(state.frozen.rule) for part in parts]
-        return _joined(chances, rounds)
+        rounds, scored = _scored(state, contexts, mask)
+        return _joined([arms.probabilities(state.frozen.rule) for arms in scored], rounds)
 
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
         """Decide one round, or n under the frozen version.
@@ -302,11 +299,18 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         """
         with self._alone():
             after, record = update(
-                self._state, self._maker, self._beta, force=force, progress=progress, limit=self._limits.history_bytes
+                self._state, self._maker, self._beta, force=force, progress=progress, limit=self._history_limit
             )
             log_update(type(self).__name__, record)
             self._state = after
         return record
+
+
+def _scored(state: PolicyState, contexts: Any, mask: Any) -> tuple[RoundContexts, list[ScoredArms]]:
+    """The rounds, and what the frozen version thinks of their arms, in parts that fit into memory."""
+    rounds = state.reader.read(contexts, mask)
+    parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
+    return rounds, [state.frozen.facing(part).assess(part) for part in parts]
 
 
 def _joined(parts: list[Array], rounds: RoundContexts) -> Array:

@@ -30,6 +30,7 @@ class Upkeep(Standing, ABC):
     _maker: CovarianceMaker
     _beta: Beta
     _limits: Limits
+    _history_limit: int | None
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -114,9 +115,7 @@ class Upkeep(Standing, ABC):
         if not isinstance(result, UpdateResult):
             raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
         with self._alone():
-            after, record = adopt(
-                self._state, self._maker, self._beta, result, self.settings(), self._limits.history_bytes
-            )
+            after, record = adopt(self._state, self._maker, self._beta, result, self.settings(), self._history_limit)
             log_update(type(self).__name__, record)
             self._state = after
         return record
