@@ -222,6 +222,12 @@ def test_paced_goes_on_after_an_update_that_came_late_or_was_rejected():
     assert 501 < batch.latest < 1000
 
 
+def test_a_clock_whose_budget_is_spent_ends_no_batch():
+    spent = BatchClock(Budget(EveryRound(), 2), version=1)
+    assert spent.first_due(5, np.zeros(3)) is None
+    assert BatchClock(Budget(EveryRound(), 2)).first_due(5, np.zeros(3)) == 0
+
+
 def test_a_trigger_that_saturates_ends_its_first_batch_anyway():
     trigger = DeterminantTrigger(horizon=400, batches=40, log_ratio=40.0)
     clock = BatchClock(Budget.around(trigger), rescues=True)

@@ -157,3 +157,16 @@ def test_the_steps_are_those_of_torch():
         optimiser.step()
     outcome = train_singly(net, start, x, r, TrainingPlan(ridge=0.1, steps=20, step_size=0.02, optimiser="sgd"))
     np.testing.assert_allclose(flat(outcome.weights), flat([w.detach().numpy() for w in weights]), rtol=1e-9)
+
+
+def test_a_training_that_begins_near_the_truth_may_end_farther_from_it():
+    """The loss grows by more than 1000 times, from next to nothing, and is far below that of f = 0."""
+    net = Network(1, 2, scaling="standard")
+    start = tuple(np.abs(w) for w in net.initial_weights(np.random.default_rng(0)))
+    x, (weights, out) = np.ones((1, 1)), start
+    value = float((out @ np.maximum(weights @ x[0], 0))[0])
+    steepness = float(np.square(out).sum() + np.square(weights).sum())
+    plan = TrainingPlan(ridge=1e-14, steps=8, step_size=2.0 / (2 * steepness), optimiser="sgd")
+    outcome = train_singly(net, start, x, np.array([value + 1e-3]), plan)
+    assert outcome.accepted
+    assert outcome.report.attempts == 1
