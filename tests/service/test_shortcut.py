@@ -118,8 +118,8 @@ def test_both_ways_give_the_same_answer(app, verb, name, body, head):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_shortcut_is_taken(app, verb, monkeypatch):
-    taken, plain = [], shortcut.Shortcut._found
-    monkeypatch.setattr(shortcut.Shortcut, "_found", lambda self, scope: taken.append(plain(self, scope)) or taken[-1])
+    taken, plain = [], shortcut.Shortcut.find
+    monkeypatch.setattr(shortcut.Shortcut, "find", lambda self, scope: taken.append(plain(self, scope)) or taken[-1])
     both_ways(app, f"/v1/studies/trial/{verb}", b"{}", [("host", "localhost")])
     assert [found is not None for found in taken] == [True, False]
 

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from rarely.core.errors import RarelyError
 from rarely.core.version import __version__
@@ -50,7 +51,16 @@ class Route(NamedTuple):
 
 
 class Service(FastAPI):
-    """FastAPI, whose description of the API has the models that the bodies are read as."""
+    """FastAPI behind a shortcut; its description of the API has the models that the bodies are read as."""
+
+    shortcut: Shortcut | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = None if self.shortcut is None else self.shortcut.find(scope)
+        if self.shortcut is None or found is None:
+            await super().__call__(scope, receive, send)
+        else:
+            await self.shortcut.answer(*found, scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The description, made once."""
@@ -163,7 +173,7 @@ def create_app(
     for route in routes:
         _add(app, access, route)
     verbs = {route.verb: Verb(route.scope, route.handler) for route in routes if route.verb in FREQUENT}
-    app.add_middleware(Shortcut, verbs=verbs, access=access)
+    app.shortcut = Shortcut(verbs, access)
     for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.state.studies, app.state.access = studies, access
