@@ -150,8 +150,8 @@ class NoiseRadius:
         """β of the version frozen now."""
         if now.noise is None:
             raise InvalidInput(
-                "a NoiseRadius needs a policy that estimates the noise, BatchNeuralUCB with steps=None; give beta as a "
-                "number, or let the policy tune itself."
+                "a NoiseRadius needs a policy that estimates the noise: a neural one that tunes itself. Give beta as a "
+                "number, or leave training out in preset 'practical'."
             )
         if now.last and self.exploit_last:
             return 0.0
