@@ -97,10 +97,12 @@ class NeuralLearner(ScaledLearner):
             linear=linear,
         )
         rescaled = self.scale.changed_columns(ready.scale)
+        # Features of another path are other directions: under the old Z all arms would look unknown again.
+        rebuilt = bool(rescaled) or self._first or network.skip != self.network.skip
         return FitResult(
             learner,
             outcome.reason,
-            self._basis(learner) if rescaled or self._first else None,
+            self._basis(learner) if rebuilt else None,
             outcome.step_size,
             outcome.attempts,
             outcome.initial_loss,
