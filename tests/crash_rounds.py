@@ -86,20 +86,25 @@ class Nursery:
         """
         self._process.stdin.write((json.dumps([storage, number, seed, cheats]) + "\n").encode())
         self._process.stdin.flush()
-        child_id, lines = int(self._process.stdout.readline()), [self._process.stdout.readline()]
+        child_id, lines = int(self._line()), [self._line()]
         while len(lines) < patience[0] and lines[-1] != b"end\n":
-            lines.append(self._process.stdout.readline())
+            lines.append(self._line())
         time.sleep(patience[1])
         strike(number)
         with suppress(ProcessLookupError):
             os.kill(child_id, 9)
         while lines[-1] != b"end\n":
-            lines.append(self._process.stdout.readline())
+            lines.append(self._line())
         return [line.decode().split() for line in lines[:-1]]
+
+    def _line(self):
+        line = self._process.stdout.readline()
+        assert line, f"the nursery has ended with code {self._process.wait(60)}"
+        return line
 
     def close(self):
         self._process.stdin.close()
-        self._process.wait()
+        self._process.wait(60)
         self._process.stdout.close()
 
 
