@@ -31,6 +31,8 @@ from rarely.study import Client, Request, Study
 
 TOGETHER = 500
 CONNECTIONS = 512
+PATIENCE = 300
+"""Seconds that the last answers may take."""
 
 
 def fsync_rate(folder: Path, seconds: float = 1.0) -> float:
@@ -139,7 +141,7 @@ class Load:
                 self.waiting.append((due, data))
             if number % 50 == 0:
                 await asyncio.sleep(0)
-        end = time.perf_counter() + 60
+        end = time.perf_counter() + PATIENCE
         while len(self.found) + self.lost < total and time.perf_counter() < end:
             await asyncio.sleep(0.05)
 
