@@ -141,6 +141,12 @@ def create_app(
         Whether the next version is trained as soon as the schedule ends a batch; otherwise `activate` trains it.
     read_only
         Whether there are pages, status and metrics alone.
+
+    Examples
+    --------
+    >>> app = create_app("sqlite:///trial.db")  # for uvicorn, or for a server that takes ASGI
+    >>> app.title
+    'rarely'
     """
     limits = Limits() if limits is None else limits
     studies = OpenedStudies(storage, limits, automatic=automatic)

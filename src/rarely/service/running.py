@@ -81,6 +81,11 @@ def serve(storage: str, *, host: str = "127.0.0.1", port: int = 8000, **options:
     """Serve until a signal comes; whether the service could start.
 
     See `create_app` for the other options.
+
+    Examples
+    --------
+    >>> serve("sqlite:///trial.db", port=8000)  # doctest: +SKIP
+    True
     """
     server = configured(storage, host=host, port=port, **options)
     sys.setswitchinterval(TURN)

@@ -22,7 +22,17 @@ from rarely.study.requests import Question
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What `ask` answers: the same for the same id and request, for the life of the study."""
+    """What `ask` answers: the same for the same id and request, for the life of the study.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-answer", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> answer = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> answer.arm, answer.index, answer.probability, answer.version
+    ('blue', 1, 1.0, 0)
+    """
 
     id: str
     arm: str | int
@@ -47,7 +57,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that the record says about a decision; arrays hold the arms that were there."""
+    """All that the record says about a decision; arrays hold the arms that were there.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-record", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> record = study.decision("visit-1")
+    >>> record.answer.arm, record.probabilities
+    ('blue', array([0., 1.]))
+    """
 
     answer: Answer
     question: Question

@@ -28,7 +28,18 @@ UNKNOWN, OUT_OF_RANGE, SECOND = "unknown decision", "out of range", "already rew
 
 
 class Tell(NamedTuple):
-    """One reward that is told; see `Study.tell`."""
+    """One reward that is told; see `Study.tell`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-tells", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> from rarely.study import Tell
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> [receipt.status for receipt in study.tell_many([Tell("visit-1", 1.0), Tell("visit-2", 0.0)])]
+    ['accepted', 'quarantined']
+    """
 
     id: str
     reward: Any
@@ -39,7 +50,17 @@ class Tell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a reward."""
+    """What became of a reward.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-receipt", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> receipt = study.tell("unknown", 1.0)
+    >>> receipt.status
+    'quarantined'
+    """
 
     id: str
     status: Status
@@ -157,7 +178,19 @@ def _default_rewards(tables: Tables, study: int, rule: RewardRule, first: int, l
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Where all rewards are."""
+    """Where all rewards are.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-accounts", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> _ = study.tell("visit-1", 1.0)
+    >>> accounts = study.status().rewards
+    >>> accounts.received, accounts.pending, accounts.balanced
+    (1, 1, True)
+    """
 
     received: int
     used: int

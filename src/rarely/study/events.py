@@ -41,7 +41,17 @@ SETTERS: tuple[Kind, ...] = ("create", "rejected", "version", "rollback")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One row of the record."""
+    """One row of the record.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-event", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> [(event.seq, event.kind, event.ref) for event in study.events()]
+    [(1, 'create', None), (2, 'decide', 'visit-1')]
+    """
 
     seq: int
     """1, 2, … without gaps."""

@@ -18,7 +18,17 @@ from rarely.study.texts import check_id, check_text, new_id
 
 
 class Request(NamedTuple):
-    """One decision that is asked for; see `Study.ask`."""
+    """One decision that is asked for; see `Study.ask`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-request", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> from rarely.study import Request
+    >>> [answer.arm for answer in study.ask_many([Request([[1.0], [2.0]], id="visit-1"), Request({"red": [1.0]})])]
+    ['blue', 'red']
+    """
 
     contexts: Any
     id: str | None = None

@@ -45,7 +45,17 @@ class StudyRow:
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """One published version; `settings`, `seed` and `environment` are JSON."""
+    """One published version; `settings`, `seed` and `environment` are JSON.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-versions", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> version = study.versions()[0]
+    >>> version.number, version.parent, version.seq
+    (0, None, 1)
+    """
 
     number: int
     parent: int | None
