@@ -369,3 +369,17 @@ def test_a_large_matrix_that_is_not_positive_definite_is_refused(loops, where):
     matrix[where, where] = -1.0
     with pytest.raises(NotPositiveDefinite):
         cholesky(matrix)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5, 8, 9, 16, 17, 40])
+def test_a_solution_in_the_place_of_its_right_hand_side_has_the_same_bits(count):
+    rng = np.random.default_rng(count)
+    half = rng.normal(size=(300, 200))
+    factor = GrowingCholesky.of(np.eye(200) + half.T @ half)[0]
+    rhs = rng.normal(size=(200, count))
+    place = linalg.room(200, count)
+    place[:] = rhs
+    kept = factor.solve(place, 200)
+    assert np.array_equal(place, rhs)
+    assert np.array_equal(factor.solve(place, 200, overwrite=True), kept)
+    assert np.allclose(kept, factor.solve(rhs, 200))

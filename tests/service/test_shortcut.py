@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rarely.service import shortcut
 from rarely.service.app import create_app
 from rarely.service.keys import KeyFile
-from rarely.study import Study
+from rarely.service.routes import answer_text
+from rarely.study import Answer, Study
 from studies import contexts_of, linear
 
 VERBS = ("decide", "reward")
@@ -155,3 +156,9 @@ def test_a_read_only_service_takes_no_shortcut(app):
             assert reply[0] == 404
     finally:
         reading.state.studies.close()
+
+
+@given(st.text(max_size=5), st.text(max_size=5) | st.integers(0, 9), st.floats(0, 1), st.text(max_size=3))
+def test_the_text_of_an_answer_is_its_json(id, arm, probability, stage):
+    answer = Answer(id, arm, 3, probability, 1, 10**9, stage, 10**10, 10**16)
+    assert answer_text(answer) == json.dumps(answer.describe(), separators=(",", ":"))

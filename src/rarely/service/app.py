@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
@@ -25,6 +25,7 @@ from rarely.service.problems import MEDIA, Refusal, response_of
 from rarely.service.routes import Api, Handler
 from rarely.service.shortcut import Shortcut, Verb
 from rarely.service.site import Site
+from rarely.study import Answer
 
 LOG = logging.getLogger("rarely.service")
 PUBLIC = ""
@@ -40,8 +41,8 @@ class Route(NamedTuple):
     path: str
     scope: str
     handler: Handler
-    takes: tuple[type[BaseModel], ...]
-    gives: tuple[type[BaseModel], ...]
+    takes: tuple[type[Any], ...]
+    gives: tuple[type[Any], ...]
     status: int = 200
 
     @property
@@ -68,7 +69,7 @@ class Service(FastAPI):
             schema = super().openapi()
             parts = schema.setdefault("components", {})
             for model in schemas.BODIES:
-                made = model.model_json_schema(ref_template="#/components/schemas/{model}")
+                made = TypeAdapter(model).json_schema(ref_template="#/components/schemas/{model}")
                 parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
             parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             self.openapi_schema = schema
@@ -96,7 +97,7 @@ def routes_of(api: Api) -> list[Route]:
             "decide",
             api.decide,
             (schemas.DecideRequest, schemas.DecideRequests),
-            (schemas.AnswerBody, schemas.AnswersBody),
+            (Answer, schemas.AnswersBody),
         ),
         Route(
             "POST",
@@ -233,7 +234,7 @@ def _operation(route: Route) -> dict[str, Any]:
     return extra
 
 
-def _any(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+def _any(models: tuple[type[Any], ...]) -> dict[str, Any]:
     places = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
     return places[0] if len(places) == 1 else {"anyOf": places}
 

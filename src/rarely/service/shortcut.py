@@ -54,4 +54,5 @@ class Shortcut:
             if not isinstance(error, RarelyError):
                 LOG.error("a request failed", exc_info=error)
             response = response_of(error)
-        await response(scope, receive, send)
+        await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+        await send({"type": "http.response.body", "body": response.body})
