@@ -68,6 +68,7 @@ def configured(
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here depends on the client's address or scheme
         lifespan="on",
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(limits.grace),
