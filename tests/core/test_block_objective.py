@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loops import folder_of_the_run, in_kind, kinds
-from rarely import ArmBlocks, BatchNeuralUCB, FixedGrid
+from rarely import ArmBlocks, BatchNeuralUCB, FixedGrid, Preset
 from rarely.core import native
 from rarely.core.inputs.scaling import Affine
 from rarely.core.model.network import Network
@@ -95,14 +95,12 @@ def assert_the_same_descents(ours, plain, rng, steps):
     assert ours.top_curvature(None)[0] == pytest.approx(plain.top_curvature(None)[0], rel=0.01)
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=st.integers(0, 5), biases=st.booleans(), **SHAPES)
 def test_groups_change_nothing_but_rounding(steps, **shape):
     ours, plain = both(BlockObjective, **shape)
     assert_the_same_descents(ours, plain, np.random.default_rng(shape["seed"] + 1), steps)
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=st.integers(0, 5), **SHAPES)
 def test_compiled_groups_change_nothing_but_rounding(loops, steps, **shape):
     ours, plain = both(CompiledBlockObjective, **shape)
@@ -220,7 +218,7 @@ def test_a_training_is_the_same_but_for_rounding(monkeypatch):
     monkeypatch.setattr(block_objective, "pattern_of", lambda contexts: None)
     plain = train(net, theta, contexts, rewards, TrainingPlan(0.1, 30))
     assert ours.accepted
-    assert ours.final_loss == pytest.approx(plain.final_loss, rel=1e-10)
+    assert ours.report.final_loss == pytest.approx(plain.report.final_loss, rel=1e-10)
     assert_close(ours.weights, plain.weights, np.float64)
 
 
@@ -228,11 +226,11 @@ def test_a_policy_with_blocks_learns_the_same(monkeypatch):
     rng = np.random.default_rng(0)
     rows, blocks = rng.normal(size=(120, 3)), ArmBlocks(6, Affine.identity(3, constant=True))
     rewards = rng.normal(size=120)
-    means = []
+    means, double = [], Preset.named("practical", precision="float64")
     for look in (block_objective.pattern_of, lambda contexts: None):
         monkeypatch.setattr(block_objective, "pattern_of", look)
         policy = BatchNeuralUCB(
-            schedule=FixedGrid(240, 2), hidden=32, steps=40, precision="float64", seed=0, **blocks.settings
+            schedule=FixedGrid(240, 2), hidden=32, training=40, preset=double, seed=0, **blocks.settings
         )
         policy.observe(policy.select(blocks(rows)), rewards)
         policy.update()

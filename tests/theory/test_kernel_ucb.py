@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rarely
@@ -25,7 +25,6 @@ def half_played(policy, seed=0):
     return x, rewards(x), stream[HORIZON // 2 :]
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.sampled_from(["network", "definition"]))
 def test_means_and_bonuses_are_the_formulas(seed, depth, kind):
     policy, kernel = raw(depth=depth, kind=kind), NTK(depth, kind)
@@ -53,14 +52,14 @@ def test_many_steps_end_at_the_minimiser():
 @pytest.mark.parametrize("depth", [2, 3])
 def test_wide_networks_approach_it(depth):
     """The same contexts with the same arms: means after J steps, and bonuses, as m grows."""
-    shared = {"ridge": 0.5, "beta": 0.7, "steps": 40, "depth": depth}
-    limit = raw(**shared)
+    shared = {"ridge": 0.5, "beta": 0.7, "depth": depth}
+    limit = raw(steps=40, **shared)
     x, y, ahead = half_played(limit)
     expected = limit.score(ahead)
 
     def distance(hidden, seed):
         network = BatchNeuralUCB.from_log(
-            x, y, schedule=FixedGrid(HORIZON, 1), hidden=hidden, preset="paper", seed=seed, **shared
+            x, y, schedule=FixedGrid(HORIZON, 1), hidden=hidden, preset="paper", seed=seed, training=40, **shared
         )
         scores = network.score(ahead)
         return np.abs(scores.means - expected.means).mean(), np.abs(scores.bonuses - expected.bonuses).mean()

@@ -70,7 +70,19 @@ from rarely.offpolicy.terms import Estimator, around_mean, terms_of
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean reward of a target in a round, or the difference of two, and how sure it is."""
+    """The mean reward of a target in a round, or the difference of two, and how sure it is.
+
+    Examples
+    --------
+    >>> from rarely import Uniform
+    >>> contexts, log = np.arange(80.0).reshape(40, 2, 1), DecisionLog()
+    >>> decision = Uniform(dim=1, seed=0).select(contexts)
+    >>> log.record(contexts, decision)
+    >>> log.observe(decision, 10.0 * decision.arm)
+    >>> estimate = snips(log, target=[1] * 40)
+    >>> estimate.value, estimate.rounds
+    (10.0, 40)
+    """
 
     value: float
     error: float
@@ -132,6 +144,13 @@ def snips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range
 
     Not unbiased but consistent: its bias is of the order of 1/n. Arguments and errors are those of `ips`.
 
+    Parameters
+    ----------
+    log, target, level, reward_range
+        As in `ips`.
+
+    Examples
+    --------
     >>> from rarely import Uniform
     >>> contexts, log = np.arange(8.0).reshape(4, 2, 1), DecisionLog()
     >>> decision = Uniform(dim=1, seed=0).select(contexts)
@@ -149,10 +168,12 @@ def dr(
     """Doubly robust: a model's rewards under the target, and what it got wrong, weighed as in `ips`.
 
     With exact propensities, none of them 0 where the target is not, it is unbiased whatever the model; a good one makes
-    it narrow. The other arguments and the errors are those of `ips`.
+    it narrow. The errors are those of `ips`.
 
     Parameters
     ----------
+    log, target, level, reward_range
+        As in `ips`.
     model
         A function fit(contexts, rewards) → predict; `Ridge()`, the default, is one. The model of a round is fitted on
         earlier rounds alone, so each term stays unbiased given the past although the logging policy learned. The first
@@ -192,6 +213,19 @@ def difference(
     `ips`. If the range of rewards is known, the interval is the normal one with the larger of two errors, the usual one
     and `pooled_error`, cut to what a difference can be.
 
+    Parameters
+    ----------
+    log, level, reward_range
+        As in `ips`.
+    a, b
+        Two targets, each as in `ips`.
+    estimator
+        "ips", "snips" or "dr".
+    model
+        As in `dr`, for this estimator.
+
+    Examples
+    --------
     >>> from rarely import Uniform
     >>> contexts, log = np.random.default_rng(0).normal(size=(400, 2, 1)), DecisionLog()
     >>> decision = Uniform(dim=1, seed=0).select(contexts)

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from rarely.core.errors import RarelyError
 from rarely.core.version import __version__
@@ -22,11 +23,15 @@ from rarely.service.limits import Limits
 from rarely.service.opened import OpenedStudies
 from rarely.service.problems import MEDIA, Refusal, response_of
 from rarely.service.routes import Api, Handler
+from rarely.service.shortcut import Shortcut, Verb
 from rarely.service.site import Site
+from rarely.study import Answer
 
 LOG = logging.getLogger("rarely.service")
 PUBLIC = ""
 """The scope of a route that needs no key."""
+FREQUENT = ("decide", "reward")
+"""Verbs that take the shortcut past FastAPI's router."""
 
 
 class Route(NamedTuple):
@@ -36,9 +41,39 @@ class Route(NamedTuple):
     path: str
     scope: str
     handler: Handler
-    takes: tuple[type[BaseModel], ...]
-    gives: tuple[type[BaseModel], ...]
+    takes: tuple[type[Any], ...]
+    gives: tuple[type[Any], ...]
     status: int = 200
+
+    @property
+    def verb(self) -> str:
+        """The last part of its path, by which the description of the API knows it."""
+        return {"/": "index", "/studies/{name}": "dashboard"}.get(self.path, self.path.rsplit("/", 1)[-1])
+
+
+class Service(FastAPI):
+    """FastAPI behind a shortcut; its description of the API has the models that the bodies are read as."""
+
+    shortcut: Shortcut | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = None if self.shortcut is None else self.shortcut.find(scope)
+        if self.shortcut is None or found is None:
+            await super().__call__(scope, receive, send)
+        else:
+            await self.shortcut.answer(*found, scope, receive, send)
+
+    def openapi(self) -> dict[str, Any]:
+        """The description, made once."""
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            parts = schema.setdefault("components", {})
+            for model in schemas.BODIES:
+                made = TypeAdapter(model).json_schema(ref_template="#/components/schemas/{model}")
+                parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
+            parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            self.openapi_schema = schema
+        return self.openapi_schema
 
 
 def pages_of(site: Site) -> list[Route]:
@@ -62,7 +97,7 @@ def routes_of(api: Api) -> list[Route]:
             "decide",
             api.decide,
             (schemas.DecideRequest, schemas.DecideRequests),
-            (schemas.AnswerBody, schemas.AnswersBody),
+            (Answer, schemas.AnswersBody),
         ),
         Route(
             "POST",
@@ -91,7 +126,7 @@ def create_app(
     limits: Limits | None = None,
     automatic: bool = True,
     read_only: bool = False,
-) -> FastAPI:
+) -> Service:
     """The service of all studies in a database.
 
     Parameters
@@ -106,6 +141,12 @@ def create_app(
         Whether the next version is trained as soon as the schedule ends a batch; otherwise `activate` trains it.
     read_only
         Whether there are pages, status and metrics alone.
+
+    Examples
+    --------
+    >>> app = create_app("sqlite:///trial.db")  # for uvicorn, or for a server that takes ASGI
+    >>> app.title
+    'rarely'
     """
     limits = Limits() if limits is None else limits
     studies = OpenedStudies(storage, limits, automatic=automatic)
@@ -118,7 +159,7 @@ def create_app(
         finally:
             await run_in_threadpool(studies.close)
 
-    app = FastAPI(
+    app = Service(
         title="rarely",
         version=__version__,
         description="Decisions that last: every decision, reward and version is on record before it is answered.",
@@ -128,13 +169,15 @@ def create_app(
         openapi_url=None,
     )
     access = Access(keys)
-    for route in routes_of(Api(studies, limits)) + pages_of(Site(studies, app)):
-        if route.method == "GET" or not read_only:
-            _add(app, access, route)
+    routes = routes_of(Api(studies, limits)) + pages_of(Site(studies, app))
+    routes = [route for route in routes if route.method == "GET" or not read_only]
+    for route in routes:
+        _add(app, access, route)
+    verbs = {route.verb: Verb(route.scope, route.handler) for route in routes if route.verb in FREQUENT}
+    app.shortcut = Shortcut(verbs, access)
     for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.state.studies, app.state.access = studies, access
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
 
@@ -155,13 +198,12 @@ def _add(app: FastAPI, access: Access, route: Route) -> None:
             return await route.handler(request, "", caller(request))
 
         endpoint = of_service
-    verb = {"/": "index", "/studies/{name}": "dashboard"}.get(route.path, route.path.rsplit("/", 1)[-1])
     app.add_api_route(
         route.path,
         endpoint,
         methods=[route.method],
-        name=verb,
-        operation_id=verb,
+        name=route.verb,
+        operation_id=route.verb,
         description=route.handler.__doc__,
         response_class=Response,
         openapi_extra=_operation(route),
@@ -192,22 +234,9 @@ def _operation(route: Route) -> dict[str, Any]:
     return extra
 
 
-def _any(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+def _any(models: tuple[type[Any], ...]) -> dict[str, Any]:
     places = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
     return places[0] if len(places) == 1 else {"anyOf": places}
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's description of the paths, with the models that the bodies are read as."""
-    if app.openapi_schema is None:
-        schema = FastAPI.openapi(app)
-        parts = schema.setdefault("components", {})
-        for model in schemas.BODIES:
-            made = model.model_json_schema(ref_template="#/components/schemas/{model}")
-            parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
-        parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        app.openapi_schema = schema
-    return app.openapi_schema
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:

@@ -30,6 +30,9 @@ class Answering(Protocol):
     def answer_many(self, calls: Any) -> list[Any]:
         """An answer, receipt or error for each call."""
 
+    def answered(self) -> None:
+        """The answers of a group are on their way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
@@ -82,7 +85,9 @@ class Writer:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(self._limits.grace)
+        if self._thread.is_alive():  # a disk that does not answer must not keep the service from ending
+            LOG.error("the writer of a study did not end within %g seconds", self._limits.grace)
 
     def _run(self) -> None:
         while True:
@@ -96,6 +101,7 @@ class Writer:
                 time.sleep(self._limits.gather)
             tickets = self._take()
             self._settle(tickets, self._answers(tickets))
+            self._study.answered()
 
     def _take(self) -> list[Ticket]:
         with self._changed:

@@ -58,6 +58,8 @@ class TheoremRadius:
     undone; before any training of known η it takes the theorem's ηm = C₃/(tL + λ), t in place of T. A step
     above 1/(mλ), which the theorem excludes, enters by `|1 − ηmλ|`. The caller ensures λ ≥ S⁻².
 
+    Examples
+    --------
     >>> radius = TheoremRadius(nu=0.5, S=1.0, delta=0.1, C1=1.0)
     >>> now = VersionStats(round=1, features=0, log_det=0.0, ridge=1.0, exact=True)
     >>> round(radius(now), 4)
@@ -126,6 +128,8 @@ class NoiseRadius:
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
     and its kin where they tune themselves.
 
+    Examples
+    --------
     >>> now = VersionStats(round=9, features=8, log_det=1.0, ridge=0.25, noise=50.0, norm=10.0)
     >>> NoiseRadius(0.02)(now), NoiseRadius(0.02, norm_factor=0.1)(now)
     (1.0, 1.5)
@@ -152,8 +156,8 @@ class NoiseRadius:
         """β of the version frozen now."""
         if now.noise is None:
             raise InvalidInput(
-                "a NoiseRadius needs a policy that estimates the noise, BatchNeuralUCB with steps=None; give beta as a "
-                "number, or let the policy tune itself."
+                "a NoiseRadius needs a policy that estimates the noise: a neural one that tunes itself. Give beta as a "
+                "number, or leave training out in preset 'practical'."
             )
         if now.last and self.exploit_last:
             return 0.0
@@ -210,11 +214,11 @@ def beta_from(description: Any) -> Beta:
     """The inverse of `describe_beta`, functions aside."""
     if not isinstance(description, dict):
         return float(description)
-    kinds: dict[str, Any] = {"NoiseRadius": NoiseRadius, "TheoremRadius": TheoremRadius}
+    kinds: dict[str, type[NoiseRadius | TheoremRadius]] = {"NoiseRadius": NoiseRadius, "TheoremRadius": TheoremRadius}
     if description.get("kind") not in kinds:
         raise InvalidInput(
             "this beta is a function, which JSON cannot hold: give it again, as load(path, beta=f) or beta=f."
             if description == FUNCTION
             else f"beta must be a number, or describe one of {', '.join(kinds)}; got {description!r}."
         )
-    return kinds[description["kind"]](**{k: v for k, v in description.items() if k != "kind"})  # type: ignore[no-any-return]
+    return kinds[description["kind"]](**{k: v for k, v in description.items() if k != "kind"})

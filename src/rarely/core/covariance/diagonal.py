@@ -3,21 +3,29 @@
 z   (out_l, in_l) per layer   λ + Σ φ²
 
 φᵀ diag(z)⁻¹ φ = Σ_l δ²ᵀ (1/z_l) a²          log det = Σ log(z/λ)
+
+A round multiplies the determinant by Π (z + φ²)/z, so log det grows by the logarithms of a few products instead of p
+logarithms, and only the rows of active units, δ ≠ 0, change. At `freeze` log det is summed anew.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from rarely.core.covariance.cost import Limit, Widths
-from rarely.core.covariance.protocol import FAR, Candidates, ErrorBound, Proposal
+from rarely.core.covariance.protocol import FAR, Candidates, ErrorBound, Proposal, refuse_cross
 from rarely.core.growable_array import shallow
 from rarely.core.model.features import Factors
 from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
+
+TILE = 48
+"""Rows of z that change at a time: their arrays stay in the cache, and none is large enough to be given back to the
+operating system after each use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +56,26 @@ class Diagonal:
 
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
         total, matrix = np.zeros(len(factors)), self._running if running else self._frozen
-        for a, d, z in zip(factors.inputs, factors.signals, matrix, strict=True):
-            total += np.einsum("ij,ij->i", np.square(d) @ (1 / z), np.square(a))
+        for layer, (a, d, z) in enumerate(zip(factors.inputs, factors.signals, matrix, strict=True)):
+            if factors.shared is not None and not layer:
+                total += np.einsum("ij,ij->i", np.square(d), factors.shared.squared().image(1 / z))
+            elif len(z) == 1:
+                total += np.square(d[:, 0]) * np.einsum("ij,j->i", np.square(a), 1 / z[0])
+            else:
+                total += np.einsum("ij,ij->i", np.square(d) @ (1 / z), np.square(a))
         return Candidates(factors, total)
 
     def cross(self, one: Candidates, others: Candidates) -> Array:
-        raise NotImplementedError("a round changes this matrix by more than φφᵀ")
+        refuse_cross(self.kind)
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors = chosen.factors
-        log_dets = np.empty(len(factors))
+        growth = np.zeros(len(factors))
         running = [z.copy() for z in self._running]
         for i in range(len(factors)):
-            total = 0.0
             for a, d, z in zip(factors.inputs, factors.signals, running, strict=True):
-                z += np.square(d[i])[:, None] * np.square(a[i])
-                total += float(np.log(z / self.ridge).sum())
-            log_dets[i] = total
+                growth[i] += _grow(z, np.square(d[i]), np.square(a[i]))
+        log_dets = self.log_det + np.cumsum(growth)
         return Grown(factors, log_dets, np.empty((len(factors), 0)), tuple(running))
 
     def accept(self, proposal: Proposal, count: int) -> None:
@@ -102,6 +113,7 @@ class Diagonal:
         self.rounds = rounds
 
     def freeze(self, ahead: int = 0) -> None:
+        self.log_det = self._log_det_of(self._running)  # so that the rounding of single rounds does not add up
         self._frozen, self.frozen_log_det = self._running, self.log_det
 
     def fork(self) -> Self:
@@ -128,3 +140,18 @@ class Diagonal:
 
     def _log_det_of(self, layers: tuple[Array, ...]) -> float:
         return float(sum(np.log(z / self.ridge).sum() for z in layers))
+
+
+def _grow(z: Array, squared_signal: Array, squared_input: Array) -> float:
+    """Add δ²a²ᵀ to a layer in place, and say by how much Σ log z grows."""
+    active, growth = np.flatnonzero(squared_signal), 0.0
+    for start in range(0, len(active), TILE):
+        rows = active[start : start + TILE]
+        before, after = z[rows], np.multiply.outer(squared_signal[rows], squared_input)
+        after += before
+        z[rows] = after
+        after /= before
+        with np.errstate(over="ignore"):
+            grown = float(np.log(np.multiply.reduce(after, axis=0)).sum())
+        growth += grown if math.isfinite(grown) else float(np.log(after).sum())
+    return growth

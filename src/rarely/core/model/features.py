@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rarely.core.growable_array import GrowableArray
+from rarely.core.model.shared_row import SharedRow
 from rarely.core.native import linalg
 from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
@@ -30,6 +31,8 @@ class Factors:
 
     inputs: tuple[Array, ...]
     signals: tuple[Array, ...]
+    shared: SharedRow | None = None
+    """The parts of `inputs[0]`, where those are the crossed contexts of one row: a product with them is then cheap."""
 
     def __len__(self) -> int:
         return len(self.inputs[0])
@@ -58,8 +61,8 @@ class Factors:
         return np.ascontiguousarray(self.columns().T)
 
     def columns(self) -> Array:
-        """The same as (p, n), as solving wants them."""
-        out, start = np.empty((sum(o * i for o, i in self.widths), len(self))), 0
+        """The same as (p, n), as solving wants them, in an array of `linalg.room`."""
+        out, start = linalg.room(sum(o * i for o, i in self.widths), len(self)), 0
         if out.shape[0] == self.inputs[0].shape[1]:  # a linear model, or a last layer: one pass
             np.multiply(self.inputs[0].T, self.signals[0].T, out=out)
             return out

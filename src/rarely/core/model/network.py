@@ -18,7 +18,7 @@ Likewise a bias is a weight from a unit that is always 1, and needs no code of i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidInput, check_choice, check_not_negative, check_whole
 from rarely.core.model.features import Factors
+from rarely.core.model.shared_row import SharedRow
 from rarely.core.native.linalg import BLAS_ALONE, product
 from rarely.core.types import Array, Floats
 
@@ -129,21 +130,29 @@ class Network:
 
     def workspace(self, rows: int, dtype: type, multiply: Multiply = _by_blas) -> Workspace:
         """Room for `rows` contexts at a time, so that a training loop allocates nothing."""
-        inputs: Weights = tuple(np.ones((rows, i), dtype) for _, i in self.shapes)
+        room = np.ones if self.biases else np.empty
+        inputs: Weights = tuple(room((rows, i), dtype) for _, i in self.shapes)
         signals: Weights = tuple(np.empty((rows, o), dtype) for o, _ in self.shapes)
         return Workspace(inputs, signals, np.empty((rows, 1), dtype), multiply)
 
-    def forward(self, weights: Weights, contexts: Floats, work: Workspace) -> Floats:
+    def forward(self, weights: Weights, contexts: Floats, work: Workspace, shared: SharedRow | None = None) -> Floats:
         """u of each context, (n,); fills the workspace's inputs a_0 … a_{L−1}."""
         n = len(contexts)
-        work.inputs[0][:n, : self.dim] = contexts
-        for w, a, b in zip(weights, work.inputs, work.inputs[1:], strict=False):
+        if work.inputs[0] is not contexts:
+            work.inputs[0][:n, : self.dim] = contexts
+        for layer, (w, a, b) in enumerate(zip(weights, work.inputs, work.inputs[1:], strict=False)):
             units = b[:n, : self.hidden]
-            work.multiply(a[:n], w, units)
+            if shared is None or layer or self.biases:
+                work.multiply(a[:n], w, units)
+            else:
+                units[:] = shared.image(np.asarray(w, np.float64))
             np.maximum(units, 0, out=units)
         if self.skip is not None:
             np.multiply(contexts, self.skip, out=work.inputs[-1][:n, self.hidden : self.hidden + self.dim])
-        work.multiply(work.inputs[-1][:n], weights[-1], work.values[:n])
+        if shared is None:
+            work.multiply(work.inputs[-1][:n], weights[-1], work.values[:n])
+        else:  # one decision, whose single row of weights is not worth the lanes
+            np.einsum("ij,kj->ik", work.inputs[-1][:n], weights[-1], out=work.values[:n])
         return work.values[:n, 0]
 
     def backward(self, weights: Weights, rows: int, work: Workspace) -> None:
@@ -173,13 +182,17 @@ class Network:
         work = self.workspace(len(contexts), np.float64, _by_lanes)
         return np.asarray(self.output_scale * self.forward(weights, contexts, work), np.float64)
 
-    def values_and_factors(self, weights: Weights, contexts: Array) -> tuple[Array, Factors]:
-        """f of each context, (n,), and its feature."""
+    def values_and_factors(
+        self, weights: Weights, contexts: Array, shared: SharedRow | None = None
+    ) -> tuple[Array, Factors]:
+        """f of each context, (n,), and its feature; `shared` has the parts of the contexts, where one row is theirs."""
         work = self.workspace(len(contexts), np.float64, _by_lanes)
-        values = self.output_scale * self.forward(weights, contexts, work)
+        if not self.biases:
+            work = replace(work, inputs=(contexts, *work.inputs[1:]))
+        values = self.output_scale * self.forward(weights, contexts, work, shared)
         self.backward(weights, len(contexts), work)
         work.signals[-2][:] *= self.gain(weights)
-        return np.asarray(values, np.float64), Factors(_as_doubles(work.inputs), _as_doubles(work.signals))
+        return np.asarray(values, np.float64), Factors(_as_doubles(work.inputs), _as_doubles(work.signals), shared)
 
 
 @dataclass(frozen=True, slots=True)

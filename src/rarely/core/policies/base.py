@@ -21,8 +21,8 @@ from typing import Any, Literal, Self
 from rarely.core.choice.confidence_radius import Beta, radius_at
 from rarely.core.choice.random_stream import Seeded
 from rarely.core.choice.rules import ChoiceRule
-from rarely.core.covariance import Kind, Latency, Sketch, warn_of_sketch
-from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
+from rarely.core.covariance import Kind, Sketch, warn_of_sketch
+from rarely.core.errors import InvalidContexts, InvalidInput, check_choice
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
 from rarely.core.inputs.history import History, Late
@@ -33,10 +33,11 @@ from rarely.core.policies.exclusive import alone
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.identity import Identity
 from rarely.core.policies.learner import Learner
+from rarely.core.policies.limits import Limits
 from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.parameters import Parameters
-from rarely.core.policies.scored_arms import Scores, concatenated
+from rarely.core.policies.scored_arms import ScoredArms, Scores, concatenated
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.policies.updating import start_from_log, update
@@ -47,15 +48,24 @@ from rarely.core.types import Array, Decision
 
 Ties = Literal["lowest", "random"]
 WithinBatch = Literal["frozen", "running"]
-HistoryLimit = int | Literal["auto"] | None
-DEFAULT_HISTORY = 20_000_000
-"""Bytes of past rounds that "auto" allows: a file then stays below 30 MB."""
 _CHANGES = ("select", "observe", "update", "adopt", "extend_budget", "compact")
 """Methods that change a policy."""
 
 
 class Policy(Upkeep, Parameters, Identity, ABC):
-    """A contextual bandit whose policy is frozen between updates, of which there are few."""
+    """A contextual bandit whose policy is frozen between updates, of which there are few.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, Policy
+    >>> policy = LinUCB(dim=1, seed=0)
+    >>> isinstance(policy, Policy)
+    True
+    >>> decision = policy.select([[1.0], [2.0]])
+    >>> policy.observe(decision, 0.5)
+    >>> policy.due, policy.update().version
+    (True, 1)
+    """
 
     def __init__(
         self,
@@ -67,11 +77,9 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         beta: Beta,
         chooser: ChoiceRule,
         seed: Seeded,
-        memory_limit: int,
+        limits: Limits,
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch = "frozen",
-        history_limit: HistoryLimit = None,
-        latency: Latency | None = None,
         maker: Callable[..., CovarianceMaker] = CovarianceMaker,
     ) -> None:
         if not isinstance(schedule, Schedule):
@@ -80,10 +88,8 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
         warn_of_sketch(covariance)
-        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon, latency)
-        if history_limit is not None and history_limit != "auto":
-            check_whole("history_limit", history_limit, 1)
-        self._history_limit = DEFAULT_HISTORY if history_limit == "auto" else history_limit
+        self._limits, self._history_limit = limits, limits.history_bytes
+        self._maker = maker(covariance, ridge, limits.memory, clock.budget.horizon, limits.decision_time)
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
@@ -141,11 +147,10 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         >>> LinUCB(dim=1, intercept=False).score([[1.0], [3.0]]).bonuses
         array([1., 3.])
         """
-        state = self._state
-        rounds = state.reader.read(contexts, mask)
-        parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
-        assessed = [state.frozen.facing(part).assess(part) for part in parts]
-        return Scores(_joined([a.means for a in assessed], rounds), _joined([a.bonuses for a in assessed], rounds))
+        rounds, scored = _scored(self._state, contexts, mask)
+        return Scores(
+            _joined([arms.means for arms in scored], rounds), _joined([arms.bonuses for arms in scored], rounds)
+        )
 
     def probabilities(self, contexts: Any, mask: Any = None) -> Array:
         """The probability of every arm under the frozen version. Nothing changes: it is no round.
@@ -167,10 +172,8 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         array([0.1, 0.9])
         """
         state = self._state
-        rounds = state.reader.read(contexts, mask)
-        parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
-        chances = [state.frozen.facing(part).assess(part).probabilities(state.frozen.rule) for part in parts]
-        return _joined(chances, rounds)
+        rounds, scored = _scored(state, contexts, mask)
+        return _joined([arms.probabilities(state.frozen.rule) for arms in scored], rounds)
 
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
         """Decide one round, or n under the frozen version.
@@ -301,6 +304,13 @@ class Policy(Upkeep, Parameters, Identity, ABC):
             log_update(type(self).__name__, record)
             self._state = after
         return record
+
+
+def _scored(state: PolicyState, contexts: Any, mask: Any) -> tuple[RoundContexts, list[ScoredArms]]:
+    """The rounds, and what the frozen version thinks of their arms, in parts that fit into memory."""
+    rounds = state.reader.read(contexts, mask)
+    parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
+    return rounds, [state.frozen.facing(part).assess(part) for part in parts]
 
 
 def _joined(parts: list[Array], rounds: RoundContexts) -> Array:

@@ -63,7 +63,15 @@ class LinearPart:
 
     def __call__(self, contexts: Array) -> Array:
         """Its part of the mean rewards, (n,)."""
-        return np.asarray(self.scale(contexts) @ self.coefficients)
+        return self.of_scaled(self.scale(contexts))
+
+    def has_scale(self, scale: ContextScale) -> bool:
+        """Whether contexts on this scale are on its own: always where the scale was given."""
+        return scale.affine is self.scale.affine and scale.clips == self.scale.clips
+
+    def of_scaled(self, contexts: Array) -> Array:
+        """The same of contexts that are scaled already."""
+        return np.asarray(contexts @ self.coefficients)
 
     def learn(self, history: History) -> LinearPart | None:
         """With the rewards that came since; None where the sums overflow."""

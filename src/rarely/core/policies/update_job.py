@@ -54,7 +54,17 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What `UpdateJob.run` gives, for `Policy.adopt`."""
+    """What `UpdateJob.run` gives, for `Policy.adopt`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, OnDemand
+    >>> policy = LinUCB(dim=1, schedule=OnDemand())
+    >>> policy.observe(policy.select([[1.0], [2.0]]), 1.0)
+    >>> result = policy.prepare_update().run()
+    >>> result.accepted, policy.adopt(result).version
+    (True, 1)
+    """
 
     cut: Cut
     fit: FitResult

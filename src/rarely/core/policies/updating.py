@@ -31,6 +31,7 @@ from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_job import Cut, UpdateJob, UpdateResult, digest_of
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.training.progress import Progress
+from rarely.core.training.report import TRAINING_NUMBERS
 from rarely.core.types import Array
 
 _NO_REWARD = ("no reward came so far", "no reward came since the last update")
@@ -147,11 +148,10 @@ def _concluded(
     clock = state.clock.restarted(cut.round, base, version)
     clock = clock.replayed(history.rounds, frozen.covariance.log_det)
     due = f"{cut.due}; {clock.plan}" if cut.due else ""
-    after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered())
-    if not fit.reason:
-        after = noted(state, replace(after, lost=history.total - frozen.covariance.rounds), history.rounds)
+    lost = state.lost if fit.reason else history.total - frozen.covariance.rounds
+    after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered(), lost=lost)
     record = _record_of(after, fit, cut, _coverage(state), due, state.offered)
-    return replace(after, updates=(*state.updates, record)), record
+    return noted(state, after.with_update(record), history.rounds), record
 
 
 def _tidied(
@@ -169,7 +169,7 @@ def _tidied(
     if all(event.kind != "limit" for event in before.events):
         warnings.warn(
             f"{sentence}. From now on the oldest rounds are dropped at every update, and records count them. Raise "
-            "history_limit, or use forgetting=Window(…) to choose what is forgotten.",
+            "limits.history, or use forgetting=Window(…) to choose what is forgotten.",
             ForgettingWarning,
             stacklevel=4,
         )
@@ -199,7 +199,7 @@ def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows:
         lost=history.total - covariance.rounds,
     )
     cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.kind, "")
-    return replace(after, updates=(_record_of(after, fit, cut),))
+    return after.with_update(_record_of(after, fit, cut))
 
 
 def _nothing_new(state: PolicyState) -> FitResult | None:
@@ -243,7 +243,7 @@ def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covari
             chosen=min(chosen, default=None),
             least_known=least_known[-1] if least_known else None,
             first_least_known=least_known[0] if least_known else None,
-            disjoint=state.offered.disjoint,
+            disjoint=state.offered.disjoint and state.offered.arms > state.offered.rounds,  # one arm is no choice
         )
     return radius_at(beta, stats)
 
@@ -308,21 +308,13 @@ def _record_of(
         beta=state.frozen.radius,
         covariance=covariance.kind,
         jitters=covariance.jitters,
-        step_size=fit.step_size,
-        attempts=fit.attempts,
-        initial_loss=fit.initial_loss,
-        final_loss=fit.final_loss,
-        steps=fit.steps,
-        skip=fit.skip,
-        tuning=fit.tuning,
         rescaled=fit.rescaled,
-        trained=fit.trained,
         noise=state.frozen.learner.noise,
         coverage=coverage,
-        loops=fit.loops,
         due=due,
         unexplored=None if offered is None else offered.share,
         chosen=chosen,
         least_known=least_known,
         lost=state.lost,
+        **{name: getattr(fit.report, name) for name in TRAINING_NUMBERS},
     )

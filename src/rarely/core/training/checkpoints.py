@@ -10,6 +10,7 @@ from rarely.core.model.network import Network, Weights
 from rarely.core.training.gradient_descent import ATTEMPTS, HOPELESS, TrainingOutcome, allowed_loss, refusal
 from rarely.core.training.objective import MomentumState, Objective
 from rarely.core.training.progress import step as step_done
+from rarely.core.training.report import TrainingReport
 
 STABLE = 1.0
 """A step with momentum is stable below 4/3 over the curvature."""
@@ -28,21 +29,23 @@ class Checkpoints:
     initial: Weights
     loops: str
 
-    def outcome(self, network: Network) -> TrainingOutcome:
-        """As a training of its own."""
+    def outcome(self, network: Network, steps: int, tuning: str = "") -> TrainingOutcome:
+        """As a training of its own, of so many steps, which `tuning` explains."""
         scale = network.output_scale**2
         weights = self.reached[-1] if self.reached else self.initial
         numbers = (self.step / scale, self.initial_loss, self.final_loss)
-        return TrainingOutcome(
-            weights=tuple(w.astype(np.float64) for w in weights),
-            reason="" if self.reached else refusal(self.attempts, *numbers),
+        report = TrainingReport(
             step_size=self.step / scale,
             attempts=self.attempts,
             initial_loss=self.initial_loss,
             final_loss=self.final_loss,
-            direction=None,
+            steps=steps,
+            skip=network.skip,
+            tuning=tuning,
             loops=self.loops,
         )
+        reason = "" if self.reached else refusal(self.attempts, *numbers)
+        return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report)
 
 
 def descend_to(objective: Objective, rungs: tuple[int, ...]) -> Checkpoints:

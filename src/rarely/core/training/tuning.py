@@ -68,6 +68,13 @@ class Validation:
 
     Candidates are tried on the same rewards, so their losses rise and fall together: `errors` say how well a loss
     is known, `difference_errors` how well two are told apart, and by these the choice is made.
+
+    Examples
+    --------
+    >>> from rarely import BatchNeuralUCB, OnDemand
+    >>> validation = BatchNeuralUCB(dim=1, hidden=8, schedule=OnDemand(), seed=0).tuning
+    >>> validation.losses.shape == (len(validation.skips), len(validation.steps))
+    True
     """
 
     skips: Array
@@ -222,7 +229,7 @@ class Tuning:
         chosen = f"J = {STEP_GRID[self.rung]}, s = {SKIP_GRID[self.path]:g}"
         count, mean, error = (of_all[self.path, self.rung] for of_all in self._means(self.errors(self.predictions)))
         if count < FEWEST:
-            return f"{chosen}: the start, for too few rewards have been held out to compare"
+            return f"{chosen}: the start, because too few rewards have been held out to compare"
         gain, doubt = self.compared()
         gain[self.path, self.rung] = -np.inf
         gain[np.isinf(doubt)] = -np.inf
@@ -316,8 +323,9 @@ def tune(
         ahead = [center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
         tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), center + unit * rewards[held])
     chosen = replace(network, skip=tuning.skip)
-    steps = STEP_GRID[tuning.rung : tuning.rung + 1]
-    return descend_to(objective_of(chosen, initial, contexts, rewards, plan), steps).outcome(chosen), tuning
+    steps = STEP_GRID[tuning.rung]
+    checkpoints = descend_to(objective_of(chosen, initial, contexts, rewards, plan), (steps,))
+    return checkpoints.outcome(chosen, steps, tuning.explain()), tuning
 
 
 def demanded(samples: IntArray) -> Array:

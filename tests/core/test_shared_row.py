@@ -1,0 +1,120 @@
+"""Contexts that one row and several arms make: the same products, variances and decisions without their crossing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rarely import ArmBlocks, BatchNeuralUCB, OnDemand
+from rarely.core.covariance import Limit
+from rarely.core.covariance.diagonal import Diagonal
+from rarely.core.inputs.crossing import Crossed
+from rarely.core.model import shared_row
+from rarely.core.model.features import Factors
+from rarely.core.model.network import Network
+from rarely.core.model.shared_row import SharedRow
+
+
+def crossed(rng: np.random.Generator, rows: int, features: int, arms: int, *, constant: bool):
+    """A crossing, and crossed contexts of one row."""
+    scale = Crossed(rng.normal(size=rows + features), 0.5 + rng.random(rows + features), constant, rows)
+    row = np.tile(rng.normal(size=rows), (arms, 1))
+    return scale, scale(np.hstack((row, rng.normal(size=(arms, features)))))
+
+
+@given(
+    rows=st.integers(1, 6),
+    features=st.integers(1, 6),
+    arms=st.integers(5, 40),
+    units=st.integers(1, 9),
+    constant=st.booleans(),
+    tile=st.sampled_from([1, 64, 2**18]),
+    seed=st.integers(0, 99),
+)
+def test_an_image_is_the_product_with_the_crossed_contexts(rows, features, arms, units, constant, tile, seed):
+    rng = np.random.default_rng(seed)
+    scale, contexts = crossed(rng, rows, features, arms, constant=constant)
+    matrix = rng.normal(size=(units, scale.scaled_dim))
+    shared = SharedRow.of(contexts, rows, features)
+    assert shared is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_row, "GEMM_ALONE", tile)
+        image, squares = shared.image(matrix), shared.squared().image(matrix)
+    size = np.abs(contexts) @ np.abs(matrix).T
+    assert (np.abs(image - contexts @ matrix.T) <= 1e-13 * size).all()
+    assert np.allclose(squares, np.square(contexts) @ matrix.T, rtol=0, atol=1e-12 * np.square(contexts).sum())
+
+
+def test_contexts_of_several_rows_share_none():
+    rng = np.random.default_rng(0)
+    _, contexts = crossed(rng, 3, 2, 10, constant=True)
+    other = contexts.copy()
+    other[-1, 0] += 1e-9
+    assert SharedRow.of(contexts, 3, 2) is not None
+    assert SharedRow.of(other, 3, 2) is None
+
+
+@given(seed=st.integers(0, 99), depth=st.integers(2, 3), skip=st.sampled_from([None, 0.0, 3.0]))
+def test_values_features_and_variances_are_those_of_plain_contexts(seed, depth, skip):
+    rng = np.random.default_rng(seed)
+    scale, contexts = crossed(rng, 4, 3, 12, constant=True)
+    network = Network(scale.scaled_dim, 8, depth, skip=skip)
+    weights = network.initial_weights(rng)
+    shared = SharedRow.of(contexts, 4, 3)
+    plain_values, plain = network.values_and_factors(weights, contexts)
+    values, factors = network.values_and_factors(weights, contexts, shared)
+    assert np.allclose(values, plain_values, rtol=1e-12, atol=1e-12)
+    for mine, theirs in zip(factors.inputs + factors.signals, plain.inputs + plain.signals, strict=True):
+        assert np.allclose(mine, theirs, rtol=1e-12, atol=1e-12)
+    form = Diagonal(network.shapes, 0.3, Limit(network.shapes))
+    for i in (3, 5):
+        form.accept(form.propose(form.measure(plain[[i]])), 1)
+    squares = np.square(plain.vectors())
+    running, frozen = 0.3 + squares[[3, 5]].sum(axis=0), np.full(squares.shape[1], 0.3)
+    for features in (factors, plain):
+        assert np.allclose(form.measure(features).variances, (squares / frozen).sum(axis=1), rtol=1e-12)
+        assert np.allclose(form.measure(features, running=True).variances, (squares / running).sum(axis=1), rtol=1e-12)
+
+
+@given(seed=st.integers(0, 99), large=st.booleans())
+def test_the_log_det_of_a_diagonal_grows_by_what_is_added(seed, large):
+    rng = np.random.default_rng(seed)
+    widths, ridge = ((60, 5), (1, 60)), 0.01
+    size = 1e60 if large else 1.0  # products of so many ratios overflow, and their logarithms are summed one by one
+    signals = rng.normal(size=(7, 60)) * size * (rng.random((7, 60)) < 0.5)
+    factors = Factors((rng.normal(size=(7, 5)), rng.normal(size=(7, 60))), (signals, np.ones((7, 1))))
+    form = Diagonal(widths, ridge, Limit(widths))
+    proposal = form.propose(form.measure(factors))
+    squares = np.square(factors.vectors())
+    expected = np.log((ridge + np.cumsum(squares, axis=0)) / ridge).sum(axis=1)
+    assert np.allclose(proposal.log_dets, expected, rtol=1e-12)
+    form.accept(proposal, 7)
+    form.freeze()
+    assert form.log_det == pytest.approx(expected[-1], rel=1e-13)
+    assert form.frozen_log_det == form.log_det
+
+
+def test_a_recommender_decides_as_without_the_shared_row(monkeypatch):
+    rng = np.random.default_rng(0)
+    users, articles = rng.normal(size=(300, 4)), rng.normal(size=(20, 3))
+    blocks = ArmBlocks.fit(users, layout="bilinear", features=articles)
+
+    def play() -> tuple[list[int], list[float]]:
+        policy = BatchNeuralUCB(schedule=OnDemand(), hidden=16, covariance="diagonal", seed=0, **blocks.settings)
+        arms, means = [], []
+        for t, user in enumerate(users[:120]):
+            decision = policy.select(blocks(user, articles))
+            policy.observe(decision, float(user[0] * articles[decision.arm, 0] > 0))
+            arms.append(int(decision.arm))
+            means.extend(decision.means)
+            if t % 40 == 39:
+                policy.update()
+        return arms, means
+
+    arms, means = play()
+    monkeypatch.setattr(SharedRow, "of", lambda *_: None)
+    plain_arms, plain_means = play()
+    assert arms == plain_arms
+    assert np.allclose(means, plain_means, rtol=1e-6, atol=1e-9)
