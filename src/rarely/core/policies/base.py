@@ -281,7 +281,9 @@ class Policy(Upkeep, Parameters, Identity, ABC):
                 history = state.history.with_rewards(rounds, rewards, late=late)
             self._state = replace(state, history=history)
 
-    def update(self, *, force: bool = False, progress: Progress | None = None) -> UpdateRecord:
+    def update(
+        self, *, force: bool = False, progress: Progress | None = None, seconds: float | None = None
+    ) -> UpdateRecord:
         """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.
 
         A training that made things worse is rejected: no version is spent, the frozen policy stays, the
@@ -290,13 +292,53 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         takes place: the bonuses then know the rounds since, and a policy that tunes itself judges its candidates by
         further held-out rewards.
 
-        `progress` is called with a fraction from 0 to 1, which never falls, and a phase: "training", "covariance" or
-        "done". It may raise, as an interrupt does: then nothing has changed. To go on deciding meanwhile, see
-        `prepare_update`.
+        To go on deciding meanwhile, see `prepare_update`.
+
+        `seconds` is the time that training may take. When half of it is over, a policy that tunes itself tries no
+        further candidates. When all of it is over, the training ends at the point of the lowest loss so far, and the
+        record says so in `early`, with the number of steps. At least a few steps are always taken, and a linear model
+        is solved in one. A budget that is not used up changes no number. One that is makes the update depend on the
+        machine, so studies, whose versions can be trained again, have none.
+
+        Parameters
+        ----------
+        force
+            Whether to update although no reward came since the last update.
+        progress
+            Called with a fraction from 0 to 1, which never falls, and a phase: "training", "covariance" or "done". It
+            may raise, as an interrupt does: then nothing has changed.
+        seconds
+            Time that the training may take; None is no limit.
+
+        Returns
+        -------
+        UpdateRecord
+            What was done.
+
+        Raises
+        ------
+        BudgetSpent, NothingToLearn
+            If no version may follow the one in use, or there is nothing new and none is due.
+        InvalidInput
+            If `seconds` is not a positive number.
+
+        Examples
+        --------
+        >>> from rarely import BatchNeuralUCB, OnDemand
+        >>> policy = BatchNeuralUCB(dim=1, hidden=4, schedule=OnDemand(), seed=0)
+        >>> policy.observe(policy.select([[[1.0], [2.0]]] * 5), [1.0] * 5)
+        >>> policy.update(seconds=60).early
+        ''
         """
         with self._alone():
             after, record = update(
-                self._state, self._maker, self._beta, force=force, progress=progress, limit=self._history_limit
+                self._state,
+                self._maker,
+                self._beta,
+                force=force,
+                progress=progress,
+                seconds=seconds,
+                limit=self._history_limit,
             )
             log_update(type(self).__name__, record)
             self._state = after

@@ -41,6 +41,8 @@ class FitResult:
     """Those that trained, as `Objective.loops` names them."""
     trained: int | None = None
     """Samples that the network was trained on; None where it was all of them."""
+    early: str = ""
+    """What a budget of seconds left undone."""
 
 
 class TrainingSet(NamedTuple):

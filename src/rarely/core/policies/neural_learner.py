@@ -39,6 +39,8 @@ class NeuralLearner(ScaledLearner):
     standardise_rewards: bool
     direction: Weights | None = None
     used_step: float | None = None
+    used_steps: int | None = None
+    """Steps of the last training, where a budget of seconds ended it early."""
     tuning: Tuning | None = None
     """Where it chooses path and steps itself."""
     shuffle_seed: int = 0
@@ -100,6 +102,7 @@ class NeuralLearner(ScaledLearner):
             tuning=tuning,
             direction=outcome.direction,
             used_step=outcome.step_size,
+            used_steps=outcome.steps,
             linear=linear,
         )
         rescaled = self.scale.changed_columns(ready.scale)
@@ -111,7 +114,7 @@ class NeuralLearner(ScaledLearner):
             outcome.attempts,
             outcome.initial_loss,
             outcome.final_loss,
-            self.plan.steps if tuning is None else STEP_GRID[tuning.rung],
+            learner.steps,
             network.skip,
             "" if tuning is None else tuning.explain(),
             rescaled,
@@ -148,6 +151,13 @@ class NeuralLearner(ScaledLearner):
         return replace(self, tuning=replace(tuning, predictions=predictions, rewards=rewards, weights=weights))
 
     @property
+    def steps(self) -> int:
+        """J of the last training, or of the next one before any."""
+        if self.used_steps is not None:
+            return self.used_steps
+        return self.plan.steps if self.tuning is None else STEP_GRID[self.tuning.rung]
+
+    @property
     def _first(self) -> bool:
         """Whether this is the first tuned training: earlier rounds were seen without the path that it chooses."""
         return self.tuning is not None and not self.tuning.turn
@@ -169,7 +179,7 @@ class NeuralLearner(ScaledLearner):
             log_det=covariance.frozen_log_det,
             ridge=self.plan.ridge,
             depth=self.network.depth,
-            steps=self.plan.steps if self.tuning is None else STEP_GRID[self.tuning.rung],
+            steps=self.steps,
             step=None if step is None else step * self.network.output_scale**2,
             # Until enough was held out, all that is known is the rewards' spread, of which noise is some part.
             noise=self.rewards.spread / 4 if self.noise is None and self.tuning is not None else self.noise,

@@ -45,12 +45,13 @@ def update(
     *,
     force: bool,
     progress: Progress | None = None,
+    seconds: float | None = None,
     limit: int | None = None,
 ) -> tuple[PolicyState, UpdateRecord]:
     """Learn from the rewards that are in, and freeze the next version, or say why not."""
     job = prepare(state, maker)
     skipped = None if force else _nothing_new(state)
-    result = job.run(progress) if skipped is None else UpdateResult(job.cut, skipped)
+    result = job.run(progress, seconds=seconds) if skipped is None else UpdateResult(job.cut, skipped)
     after, record = _concluded(state, maker, beta, result)
     _warn_of_schedule(state.clock, after.clock, record.due, record.round)
     return _tidied(state, after, record, limit)
@@ -319,6 +320,7 @@ def _record_of(
         noise=state.frozen.learner.noise,
         coverage=coverage,
         loops=fit.loops,
+        early=fit.early,
         due=due,
         unexplored=None if offered is None else offered.share,
         chosen=chosen,

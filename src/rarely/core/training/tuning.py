@@ -37,6 +37,7 @@ from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import RewardScale
 from rarely.core.model.network import Network, Weights
 from rarely.core.saving.fields import CLOSE, Fields
+from rarely.core.training import deadline
 from rarely.core.training.checkpoints import descend_to
 from rarely.core.training.gradient_descent import TrainingOutcome, TrainingPlan, objective_of
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
@@ -134,9 +135,12 @@ class Tuning:
         )
 
     def with_predictions(self, rows: IntArray, predictions: Array, rewards: Array) -> Tuning:
-        """With what was predicted, (n, rungs), and came on the path whose turn it was, and the choice that follows."""
+        """With what was predicted, (n, rungs), and came on the path whose turn it was, and the choice that follows.
+
+        Rungs that were not reached keep their earlier predictions.
+        """
         noted, came, inside = self.predictions.copy(), self.rewards.copy(), rows >= self.first
-        noted[rows[inside] - self.first, self.next_path] = predictions[inside]
+        noted[rows[inside] - self.first, self.next_path, : predictions.shape[1]] = predictions[inside]
         came[rows[inside] - self.first] = rewards[inside]
         after = replace(self, predictions=noted, rewards=came).advance()
         path, rung = after._choice()
@@ -302,12 +306,16 @@ def tune(
     for trial in range(len(SKIP_GRID) * FOLDS if few else MOST):
         if trial and not few and tuning.comparable:
             break
+        if trial and deadline.over(deadline.TRIALS):
+            deadline.leave_undone("further candidates were not tried")
+            break
         held = tuning.held_out(rows)
         if len(rows) < FEWEST or not held.any() or held.all():
             tuning = tuning.advance()
             continue
         tried = replace(network, skip=SKIP_GRID[tuning.next_path])
-        checkpoints = descend_to(objective_of(tried, initial, contexts[~held], rewards[~held], plan), STEP_GRID)
+        objective = objective_of(tried, initial, contexts[~held], rewards[~held], plan)
+        checkpoints = descend_to(objective, STEP_GRID, deadline.TRIALS)
         if not checkpoints.reached:
             tuning = tuning.advance()
             continue
