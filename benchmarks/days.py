@@ -88,6 +88,9 @@ class Ours:
         rng = np.random.default_rng((seed, 7))
         users, articles = rng.normal(size=(SAMPLE, world.user_dim)), rng.normal(size=(SAMPLE, world.article_dim))
         roster = Roster(ArmBlocks.fit(users, layout="bilinear", features=articles))
+        first = world.day(seed, 0)
+        for name_of_article, features in zip(first.names, first.features, strict=True):
+            roster.open(name_of_article, features)
         return cls(policies(days, world.daily)[name](seed=seed, **roster.settings), roster)
 
     @classmethod

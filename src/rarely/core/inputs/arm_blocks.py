@@ -23,7 +23,7 @@ A training multiplies no zeros of these blocks: `rarely.core.training.block_patt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -180,8 +180,15 @@ class ArmBlocks:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """`dim` and `context_scale` for a policy. Contexts of K blocks may also go to LinUCB with `dim` alone."""
-        return {"dim": self.dim, "context_scale": self.scale}
+        """`dim` and `context_scale` for a policy. Contexts of K blocks may also go to LinUCB with `dim` alone.
+
+        The scale also has the number of arms, if there is one, so that `policy.cost` is known before any decision.
+        """
+        return self.settings_among(self.arms)
+
+    def settings_among(self, arms: int | None) -> dict[str, Any]:
+        """The same for decisions among so many arms, which content arms do not know themselves."""
+        return {"dim": self.dim, "context_scale": replace(self.scale, arms=arms)}
 
     @property
     def _shared(self) -> int:

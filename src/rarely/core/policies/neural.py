@@ -64,7 +64,8 @@ class BatchNeuralUCB(Policy):
         initial weights, descent on single samples that continues from the last weights; its bonus √(λν·gᵀZ⁻¹g) is
         beta = √(λν). A `Preset` changes single choices: `Preset.named("practical", precision="float64")`.
     latency, arms
-        Seconds that a decision may take, and how many arms it has, if that is known beforehand. With
+        Seconds that a decision may take, and how many arms it has, if that is known beforehand; `**blocks.settings`
+        and `**roster.settings` say so by themselves. With
         `covariance="auto"` Z is exact while decisions keep to it on this machine, and that of the last layer
         afterwards; `policy.cost` says from which round on, an `ApproximationWarning` and `policy.events` when it
         happens. None never approximates, as `covariance="exact"` does. "auto" is 0.005 in preset "practical", and None
@@ -239,7 +240,7 @@ class BatchNeuralUCB(Policy):
             forgetting=forgetting,
             within_batch=within_batch,
             history_limit=history_limit,
-            latency=None if latency is None else Latency(float(latency), arms, rates()),
+            latency=None if latency is None else Latency(float(latency), arms or scale.affine.arms, rates()),
         )
 
     _learner_kind: type[NeuralLearner] = NeuralLearner
