@@ -8,11 +8,11 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .PHONY: run reproduce lint test test-slow api-test crash-test docs sanitize bench wheels wheel-test clean
 
-run: $(VENV)/.installed            ## the cosine problem, all configurations: out/quick/report.html
-	$(BIN)/rarely reproduce cosine --preset practical --rounds 1000 --runs 3 --out out/quick
+run: $(VENV)/.lab                  ## the cosine problem, all configurations: out/quick/report.html
+	$(BIN)/rarely reproduce cosine --preset practical --rounds 600 --runs 3 --out out/quick
 
 # Ten runs of everything: many hours on two cores. Stop it at any moment; the same command goes on.
-reproduce: $(VENV)/.installed      ## the paper's experiments in full: out/full/report.html, docs/records.json.gz
+reproduce: $(VENV)/.lab            ## the paper's experiments in full: out/full/report.html, docs/records.json.gz
 	$(BIN)/rarely reproduce cosine quadratic mushroom magic cosine-sd quadratic-sd magic-m400 --out out/full
 	$(BIN)/rarely reproduce growth --preset practical --out out/full
 	$(BIN)/rarely report out/full --publish docs/records.json.gz --markdown out/full/results.md
@@ -31,7 +31,7 @@ COMPILED := $(BIN)/python -c 'import sys; from rarely.core import native; sys.ex
 test: lint                         ## lint, types, arrows, doctests, tests; what the compiled loops do, once more without them
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
 	@$(COMPILED) || echo "there are no compiled loops, so the tests have run without them: no second run"
-	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 $(BIN)/python -m pytest -n auto -q -r fE -m "not slow and not once" \
+	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 EXAMPLES=5 $(BIN)/python -m pytest -n auto -q -r fE -m "not slow and not once" \
 	    tests/core tests/contracts $(ONE_FORM:%=--ignore=tests/%.py)
 
 test-slow: $(VENV)/.installed      ## the tests that take minutes
@@ -57,7 +57,7 @@ sanitize: $(VENV)/.installed       ## the compiled loops under AddressSanitizer 
 	    $(ONE_THREAD) RARELY_SANITIZER=$$sanitizer $(BIN)/python -m pytest -q tests/core/test_native.py; \
 	done
 
-bench: $(VENV)/.installed          ## every figure of docs/performance.md but the longest, against docs/baseline.json
+bench: $(VENV)/.lab                ## every figure of docs/performance.md but the longest, against docs/baseline.json
 	$(BIN)/rarely bench $(if $(wildcard docs/baseline.json),--baseline docs/baseline.json)
 
 # Zig's target = the wheel's platform. Zig compiles C for all of them on any machine, for glibc as of 2014.
@@ -99,9 +99,18 @@ $(VENV)/docs/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/cor
 clean:
 	rm -rf $(VENV) src/rarely/core/native/_native.* src/rarely/core/native/_native_build.json out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(VENV)/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/core/native/*.[ch])
+SOURCES := pyproject.toml hatch_build.py $(wildcard src/rarely/core/native/*.[ch])
+define INSTALL
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rarely needs Python 3.11 or newer; set PYTHON=python3.12, say")'
-	@echo "installing into $(VENV), once; this takes some minutes"
+	@echo "installing into $(VENV), once; this takes a minute or two"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e
+endef
+
+$(VENV)/.lab: $(SOURCES)
+	$(INSTALL) '.[lab]'
 	touch $@
+
+$(VENV)/.installed: $(SOURCES)
+	$(INSTALL) '.[lab,dev]'
+	touch $(VENV)/.lab $@

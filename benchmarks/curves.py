@@ -71,7 +71,7 @@ def training_panel(machine: Machine, sizes: Sequence[int], hidden: int = 200, st
     def seconds(n: int) -> float:
         contexts, rewards = rng.normal(size=(n, DIM + 1)) / np.sqrt(DIM + 1), rng.normal(size=n)
         first = train(network, theta, contexts, rewards, TrainingPlan(0.01, 1, precision="float32"))
-        plan = TrainingPlan(0.01, steps, first.step_size / 2, precision="float32")
+        plan = TrainingPlan(0.01, steps, first.report.step_size / 2, precision="float32")
         return best_of(3, lambda: train(network, theta, contexts, rewards, plan, first.direction))
 
     model = [steps * training_pass(n, network.shapes) / machine.float32 for n in sizes]

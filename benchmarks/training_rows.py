@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, OnDemand, Preset, Training, Window
+from rarely import BatchNeuralUCB, Limits, OnDemand, Preset, Training, Window
 from rarely.core.types import Array
 from rarely.worlds import Cosine, Quadratic, Recommender, Rounds, World
 
@@ -36,14 +36,15 @@ Way = Callable[[World, Array, Array], BatchNeuralUCB]
 
 def policy(world: World, contexts: Array, rewards: Array, **own: Any) -> BatchNeuralUCB:
     """A policy whose version 0 is trained on a log; the diagonal form, since only its means are asked for."""
-    own = {"covariance": "diagonal", "context_scale": world.context_scale, "seed": 0, "history_limit": None} | own
+    limits = Limits(history=None)
+    own = {"covariance": "diagonal", "context_scale": world.context_scale, "seed": 0, "limits": limits} | own
     return BatchNeuralUCB.from_log(contexts, rewards, schedule=OnDemand(), **own)
 
 
 def sampled(world: World, contexts: Array, rewards: Array) -> BatchNeuralUCB:
     """Trained on a uniform sample alone."""
     rows = np.sort(np.random.default_rng(0).permutation(len(rewards))[:MOST])
-    return policy(world, contexts[rows], rewards[rows], training_rows="all")
+    return policy(world, contexts[rows], rewards[rows], training=Training(rows="all"))
 
 
 def warm(world: World, contexts: Array, rewards: Array) -> BatchNeuralUCB:
@@ -56,12 +57,12 @@ def warm(world: World, contexts: Array, rewards: Array) -> BatchNeuralUCB:
 
 
 WAYS: dict[str, Way] = {
-    "all rewards": lambda *log: policy(*log, training_rows="all"),
-    "window of 10 000": lambda *log: policy(*log, training_rows="all", forgetting=Window(MOST)),
+    "all rewards": lambda *log: policy(*log, training=Training(rows="all")),
+    "window of 10 000": lambda *log: policy(*log, training=Training(rows="all"), forgetting=Window(MOST)),
     "sample of 10 000": sampled,
     "all rewards, 20 steps from the last weights, twice": warm,
     "descent on single samples, one pass": lambda *log: policy(*log, preset=SINGLY, training=len(log[2])),
-    "10 000, and a linear part of all": lambda *log: policy(*log, training_rows=MOST),
+    "10 000, and a linear part of all": lambda *log: policy(*log, training=Training(rows=MOST)),
 }
 
 

@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 import rarely
 from rarely import __version__
-from rarely.cli import app
+from rarely.bench.measure import Benchmark
+from rarely.bench.session import Session
+from rarely.cli import app, bench
 from rarely.cli.console import console, telling
 from rarely.core import native
 from rarely.worlds import datasets
@@ -337,6 +339,30 @@ def test_a_line_comes_every_so_many_seconds_where_there_is_no_terminal(monkeypat
     time.sleep(0.05)
     assert lines[:3] == ["line 0", "line 1", "line 2"]
     assert len(lines) == count
+
+
+def test_a_line_without_text_is_not_printed(monkeypatch):
+    lines, texts = [], iter(["", "", "one", "two"])
+    monkeypatch.setattr(console, "print", lambda text, **how: lines.append(text))
+    with telling(lambda: next(texts, ""), seconds=0.01):
+        while len(lines) < 2:
+            time.sleep(0.005)
+    assert lines == ["one", "two"]
+
+
+def test_a_benchmark_tells_every_so_often_that_it_goes_on(monkeypatch):
+    lines = []
+    monkeypatch.setattr(console, "print", lambda text, **how: lines.append(str(text)))
+    monkeypatch.setattr(sys.modules["rarely.cli.console"], "SECONDS_TO_FIRST_LINE", 0.01)
+
+    def slow(_):
+        while not any("so far" in line for line in lines):
+            time.sleep(0.005)
+        return []
+
+    assert not bench._measure(Session({}, {}), [Benchmark("slow", "Slow.", slow)])
+    assert lines[0] == "1 of 1: slow"
+    assert lines[1].startswith("1 of 1: slow, ")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ from rarely import (
     NeuralLinear,
     NeuralTS,
     NeuralUCB,
+    Preset,
     Sketch,
+    Training,
     Uniform,
     Window,
 )
@@ -42,14 +44,16 @@ def rewards(rows):
 
 
 def small(schedule=None, kind=BatchNeuralUCB, **settings):
-    defaults = {"hidden": 16, "steps": 20, "ridge": 0.1, "beta": 0.5, "preset": "paper", "seed": 3}
+    defaults = {"hidden": 16, "training": 20, "ridge": 0.1, "beta": 0.5, "preset": "paper", "seed": 3}
     return kind(2, schedule or FixedGrid(HORIZON, 4), **(defaults | settings))
 
 
+BIASED = Preset(biases=True)
+SGD = Preset(optimiser="sgd", scaling="standard")
 MAKERS = {
     "paper": small,
     "practical": lambda schedule=None, **s: small(schedule, **({"preset": "practical"} | s)),
-    "deep": lambda schedule=None, **s: small(schedule, **({"depth": 3, "biases": True, "hidden": 40} | s)),
+    "deep": lambda schedule=None, **s: small(schedule, **({"depth": 3, "preset": BIASED, "hidden": 40} | s)),
     "primal": lambda schedule=None, **s: small(schedule, **({"covariance": "primal"} | s)),
     "diagonal": lambda schedule=None, **s: small(schedule, **({"covariance": "diagonal"} | s)),
     "last_layer": lambda schedule=None, **s: small(schedule, **({"covariance": "last_layer"} | s)),
@@ -60,13 +64,13 @@ MAKERS = {
         schedule, **({"within_batch": "running", "covariance": "primal"} | s)
     ),
     "random_ties": lambda schedule=None, **s: small(schedule, **({"ties": "random"} | s)),
-    "sgd": lambda schedule=None, **s: small(schedule, **({"optimiser": "sgd", "scaling": "standard"} | s)),
-    "code": lambda schedule=None, **s: small(schedule, **({"preset": "code", "step_size": 0.01} | s)),
+    "sgd": lambda schedule=None, **s: small(schedule, **({"preset": SGD} | s)),
+    "code": lambda schedule=None, **s: small(schedule, **({"preset": "code", "training": Training(20, 0.01)} | s)),
     "linear": lambda schedule=None, **s: LinUCB(2, schedule or FixedGrid(HORIZON, 4), **({"beta": 0.5} | s)),
     "no_intercept": lambda schedule=None, **s: LinUCB(
         2, schedule or DeterminantTrigger(HORIZON, 4, 1.0), intercept=False, **s
     ),
-    "tuned": lambda schedule=None, **s: small(schedule, **({"preset": "practical", "steps": None} | s)),
+    "tuned": lambda schedule=None, **s: small(schedule, **({"preset": "practical", "training": None} | s)),
     "window": lambda schedule=None, **s: small(schedule, **({"forgetting": Window(9)} | s)),
     "discount": lambda schedule=None, **s: small(schedule, **({"forgetting": Discount(0.9)} | s)),
     "linear_discount": lambda schedule=None, **s: LinUCB(
@@ -75,7 +79,7 @@ MAKERS = {
     "mixture": lambda schedule=None, **s: small(schedule, **({"exploration": Mixture(0.3)} | s)),
     "thompson": lambda schedule=None, **s: small(schedule, NeuralTS, **s),
     "epsilon_greedy": lambda schedule=None, **s: NeuralEpsilonGreedy(
-        2, schedule or FixedGrid(HORIZON, 4), **({"hidden": 16, "steps": 20, "epsilon": 0.3, "seed": 3} | s)
+        2, schedule or FixedGrid(HORIZON, 4), **({"hidden": 16, "training": 20, "epsilon": 0.3, "seed": 3} | s)
     ),
     "neural_linear": lambda schedule=None, **s: small(schedule, NeuralLinear, **({"preset": "practical"} | s)),
     "linear_thompson": lambda schedule=None, **s: LinTS(2, schedule or FixedGrid(HORIZON, 4), **({"seed": 4} | s)),
@@ -94,7 +98,7 @@ DETERMINISTIC = [name for name in MAKERS if name not in DRAWN]
 
 
 def sequential(**settings):
-    defaults = {"hidden": 16, "steps": 20, "ridge": 0.1, "beta": 0.5, "preset": "paper", "seed": 3}
+    defaults = {"hidden": 16, "training": 20, "ridge": 0.1, "beta": 0.5, "preset": "paper", "seed": 3}
     return NeuralUCB(2, **(defaults | settings))
 
 

@@ -54,6 +54,7 @@ from rarely.core.policies import (
 from rarely.core.policies.base import Policy
 from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.life_cost import LifeCost
+from rarely.core.policies.limits import Limits
 from rarely.core.policies.presets import Preset, Training
 from rarely.core.policies.scored_arms import Scores
 from rarely.core.policies.snapshot import load
@@ -103,6 +104,7 @@ __all__ = [
     "JitterWarning",
     "KernelUCB",
     "LifeCost",
+    "Limits",
     "LinTS",
     "LinUCB",
     "Mixture",

@@ -271,7 +271,7 @@ def test_too_dear_a_form_is_refused_with_the_prices_of_the_others(kind):
         use()
     others = set(prices(net.shapes, 3)) - {kind, "sketched"}
     assert all(f"{other} (" in str(refused.value) for other in others)
-    assert "memory_limit" in str(refused.value)
+    assert "limits.memory" in str(refused.value)
 
 
 @pytest.mark.parametrize("kind", ["dual", "primal", "sketched"])

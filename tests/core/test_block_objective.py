@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loops import folder_of_the_run, in_kind, kinds
-from rarely import ArmBlocks, BatchNeuralUCB, FixedGrid
+from rarely import ArmBlocks, BatchNeuralUCB, FixedGrid, Preset
 from rarely.core import native
 from rarely.core.inputs.scaling import Affine
 from rarely.core.model.network import Network
@@ -228,11 +228,11 @@ def test_a_policy_with_blocks_learns_the_same(monkeypatch):
     rng = np.random.default_rng(0)
     rows, blocks = rng.normal(size=(120, 3)), ArmBlocks(6, Affine.identity(3, constant=True))
     rewards = rng.normal(size=120)
-    means = []
+    means, double = [], Preset.named("practical", precision="float64")
     for look in (block_objective.pattern_of, lambda contexts: None):
         monkeypatch.setattr(block_objective, "pattern_of", look)
         policy = BatchNeuralUCB(
-            schedule=FixedGrid(240, 2), hidden=32, steps=40, precision="float64", seed=0, **blocks.settings
+            schedule=FixedGrid(240, 2), hidden=32, training=40, preset=double, seed=0, **blocks.settings
         )
         policy.observe(policy.select(blocks(rows)), rewards)
         policy.update()

@@ -14,6 +14,7 @@ from rarely import (
     BatchNeuralUCB,
     DroppedRound,
     ForgettingWarning,
+    Limits,
     LinUCB,
     NeuralLinear,
     NoiseRadius,
@@ -222,8 +223,8 @@ class TestAutomatic:
         assert len(policy.history) < 45
 
     def test_a_limit_makes_linucb_keep_its_sums_and_the_open_rounds(self):
-        policy = LinUCB(2, OnDemand(), history_limit=3000)
-        plain = LinUCB(2, OnDemand(), history_limit=None)
+        policy = LinUCB(2, OnDemand(), limits=Limits(history=3000))
+        plain = LinUCB(2, OnDemand(), limits=Limits(history=None))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for day in range(8):
@@ -236,12 +237,12 @@ class TestAutomatic:
         assert not policy.events
 
     def test_a_limit_makes_a_network_forget_its_oldest_rounds_and_says_so(self, tmp_path):
-        policy = small(OnDemand(), history_limit=60 * 80)
+        policy = small(OnDemand(), limits=Limits(history=60 * 80))
         samples = []
         for day in range(8):
             decide(policy, 20 * day, 20)
             if day == 3:
-                with pytest.warns(ForgettingWarning, match="history_limit = 4.8 kB"):
+                with pytest.warns(ForgettingWarning, match=r"limits\.history = 4.8 kB"):
                     samples.append(policy.update().samples)
             else:
                 samples.append(policy.update().samples)
@@ -258,7 +259,7 @@ class TestAutomatic:
 
     @pytest.mark.filterwarnings("ignore::rarely.ForgettingWarning")
     def test_a_limit_gives_up_open_rounds_before_those_that_are_learned_from(self):
-        policy = small(OnDemand(), history_limit=60 * 80)
+        policy = small(OnDemand(), limits=Limits(history=60 * 80))
         for day in range(4):
             decide(policy, 20 * day, 20, skipped=range(5, 200, 20))
             policy.update()
@@ -269,7 +270,7 @@ class TestAutomatic:
 
     @pytest.mark.filterwarnings("ignore::rarely.ForgettingWarning")
     def test_a_z_that_is_built_again_says_what_it_has_lost(self, tmp_path):
-        policy = small(OnDemand(), NeuralLinear, history_limit=60 * 80)
+        policy = small(OnDemand(), NeuralLinear, limits=Limits(history=60 * 80))
         for day in range(6):
             decide(policy, 20 * day, 20)
             record = policy.update()
@@ -280,7 +281,7 @@ class TestAutomatic:
     @pytest.mark.filterwarnings("ignore::rarely.ForgettingWarning")
     @pytest.mark.parametrize("name", ["tuned", "linear", "window", "neural_linear"])
     def test_jobs_are_adopted_across_it(self, name):
-        policy = MAKERS[name](OnDemand(), history_limit=40 * 80)
+        policy = MAKERS[name](OnDemand(), limits=Limits(history=40 * 80))
         decide(policy, 0, 20)
         for day in range(1, 8):
             job = policy.prepare_update()
@@ -297,12 +298,12 @@ class TestAutomatic:
 
 
 def test_the_default_limits():
-    assert BatchNeuralUCB(2, OnDemand()).settings()["history_limit"] == 20_000_000
-    assert LinUCB(2).settings()["history_limit"] == 20_000_000
-    assert BatchNeuralUCB(2, OnDemand(), preset="paper").settings()["history_limit"] is None
-    assert BatchNeuralUCB(2, OnDemand(), steps=10).settings()["history_limit"] is None
-    with pytest.raises(rarely.InvalidInput, match="history_limit"):
-        LinUCB(2, history_limit=0)
+    assert BatchNeuralUCB(2, OnDemand()).settings()["limits"]["history"] == 20_000_000
+    assert LinUCB(2).settings()["limits"]["history"] == 20_000_000
+    assert BatchNeuralUCB(2, OnDemand(), preset="paper").settings()["limits"]["history"] is None
+    assert BatchNeuralUCB(2, OnDemand(), training=10).settings()["limits"]["history"] is None
+    with pytest.raises(rarely.InvalidInput, match=r"limits\.history"):
+        LinUCB(2, limits=Limits(history=0))
 
 
 def test_a_spread_that_a_radius_asks_for_survives():

@@ -18,7 +18,7 @@ from rarely import (
 from rarely.core.choice.gaussian_argmax import highest_of_gaussians
 from worlds import HORIZON, contexts, play, rewards
 
-SMALL = {"hidden": 16, "steps": 20, "seed": 3}
+SMALL = {"hidden": 16, "training": 20, "seed": 3}
 GRID = FixedGrid(HORIZON, 4)
 
 
@@ -105,7 +105,7 @@ def features(policy, rows):
 def test_neural_linear_is_bayesian_regression_on_the_last_layer(steps):
     """With no steps the features are random and fixed: a linear policy on them, exactly."""
     ridge, beta = 0.2, 0.6
-    policy = NeuralLinear(2, GRID, **SMALL | {"steps": steps, "ridge": ridge, "beta": beta})
+    policy = NeuralLinear(2, GRID, **SMALL | {"training": steps, "ridge": ridge, "beta": beta})
     play(policy, contexts()[:18])
     assert policy.version == 3
     a, r = features(policy, policy.history.contexts), policy.history.rewards

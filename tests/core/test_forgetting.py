@@ -5,7 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rarely import AtRounds, BatchNeuralUCB, Discount, EveryRound, FixedGrid, InvalidInput, LinUCB, NeuralLinear, Window
+from rarely import (
+    AtRounds,
+    BatchNeuralUCB,
+    Discount,
+    EveryRound,
+    FixedGrid,
+    InvalidInput,
+    LinUCB,
+    NeuralLinear,
+    Training,
+    Window,
+)
 from rarely.core.model.network import Network
 from rarely.core.training.gradient_descent import TrainingPlan, train
 from worlds import HORIZON, MAKERS, contexts, play, rewards
@@ -69,7 +80,7 @@ def test_a_window_follows_a_world_that_turns():
     """Rewards change sign in mid-run: only a policy that forgets finds the other arm soon."""
     stream, late = contexts(seed=1, rounds=400), []
     for forgetting in (None, Window(60), Discount(0.97)):
-        policy = BatchNeuralUCB(2, FixedGrid(400, 40), hidden=20, steps=60, forgetting=forgetting, seed=0)
+        policy = BatchNeuralUCB(2, FixedGrid(400, 40), hidden=20, training=60, forgetting=forgetting, seed=0)
         for start in range(0, 400, 10):
             decision = policy.select(stream[start : start + 10])
             signal = stream[np.arange(start, start + 10), decision.arm].sum(axis=1) * (1 if start < 200 else -1)
@@ -112,7 +123,7 @@ def test_what_is_neither_is_refused():
 
 def test_biases_cannot_be_discounted():
     with pytest.raises(InvalidInput, match="without biases"):
-        BatchNeuralUCB(2, FixedGrid(10, 2), preset="code", step_size=0.01, forgetting=Discount(0.9))
+        BatchNeuralUCB(2, FixedGrid(10, 2), preset="code", training=Training(step_size=0.01), forgetting=Discount(0.9))
 
 
 @pytest.mark.parametrize("kind", [LinUCB, BatchNeuralUCB])
@@ -131,7 +142,7 @@ def test_a_log_is_forgotten_like_any_past(kind):
 
 
 def test_neural_linear_and_its_units_are_weighted():
-    policy = NeuralLinear(2, FixedGrid(HORIZON, 4), hidden=16, steps=20, ridge=0.2, seed=3, forgetting=Discount(0.7))
+    policy = NeuralLinear(2, FixedGrid(HORIZON, 4), hidden=16, training=20, ridge=0.2, seed=3, forgetting=Discount(0.7))
     play(policy, contexts())
     last = policy.updates[-1].round
     w = Discount(0.7).weights(np.arange(last - 1.0, -1.0, -1.0))

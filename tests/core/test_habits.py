@@ -11,10 +11,10 @@ from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, LinTS, LinUCB, Mixtu
 
 def policies():
     grid = FixedGrid(horizon=8, batches=4)
-    yield BatchNeuralUCB(dim=2, schedule=grid, hidden=4, steps=3, seed=1)
+    yield BatchNeuralUCB(dim=2, schedule=grid, hidden=4, training=3, seed=1)
     yield LinUCB(dim=2, schedule=grid, beta=lambda t: 1 / t, seed=1)
     yield LinTS(dim=2, exploration=Mixture(0.2), seed=1)
-    yield NeuralEpsilonGreedy(dim=2, schedule=grid, hidden=4, steps=3, epsilon=0.3, seed=1)
+    yield NeuralEpsilonGreedy(dim=2, schedule=grid, hidden=4, training=3, epsilon=0.3, seed=1)
     yield Uniform(dim=2, seed=1)
 
 

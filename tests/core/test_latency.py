@@ -16,9 +16,11 @@ from rarely import (
     BatchNeuralUCB,
     DeterminantTrigger,
     InvalidInput,
+    Limits,
     LinUCB,
     OnDemand,
     Roster,
+    Training,
 )
 from rarely.core.covariance import FAR, Diagonal, LastLayer, Limit, auto, latency
 from rarely.core.covariance.conversion import from_dual, from_primal
@@ -26,23 +28,24 @@ from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.latency import OVERHEAD, Latency, Rates
 from rarely.core.covariance.primal import Primal
 from rarely.core.model.features import Factors
-from rarely.core.policies import neural
+from rarely.core.policies import limits
 from worlds import contexts, rewards
 
 STREAM = contexts(seed=41, rounds=120)
 SLOW = Rates(2.0**23, 2.0**40)
 """With 3 arms and p = 160 it keeps the dual form fast for about 30 rounds, and the primal one never."""
+LIMITS = Limits(latency=OVERHEAD + 0.002)
 WIDTHS = ((40, 3), (1, 40))
 
 
 @pytest.fixture
 def slow(monkeypatch):
     monkeypatch.setattr(auto, "SMALL", 8)
-    monkeypatch.setattr(neural, "rates", lambda: SLOW)
+    monkeypatch.setattr(limits, "rates", lambda: SLOW)
 
 
 def small(**own):
-    settings = {"hidden": 40, "steps": 5, "seed": 3, "latency": OVERHEAD + 0.002, "within_batch": "running"}
+    settings = {"hidden": 40, "training": 5, "seed": 3, "limits": LIMITS, "within_batch": "running"}
     return BatchNeuralUCB(2, **({"schedule": OnDemand()} | settings | own))
 
 
@@ -76,7 +79,7 @@ class TestSwitch:
         decide(policy, 1, rounds - 2)
         assert policy.covariance == "dual"
         assert not policy.events
-        with pytest.warns(ApproximationWarning, match=r"latency = 2.6 ms .* 3 arms with p = 160"):
+        with pytest.warns(ApproximationWarning, match=r"limits.latency = 2.6 ms .* 3 arms with p = 160"):
             decide(policy, rounds - 1, 1)
         assert policy.covariance == "diagonal"
         (event,) = policy.events
@@ -129,7 +132,7 @@ class TestSwitch:
         policy = small()
         decide(policy, 0, 20)
         policy.save(tmp_path / "policy.rarely")
-        monkeypatch.setattr(neural, "rates", lambda: Rates(2.0**40, 2.0**50))
+        monkeypatch.setattr(limits, "rates", lambda: Rates(2.0**40, 2.0**50))
         loaded = rarely.load(tmp_path / "policy.rarely")
         for each in (policy, loaded):
             with pytest.warns(ApproximationWarning):
@@ -140,17 +143,17 @@ class TestSwitch:
     def test_exact_forms_and_other_presets_are_left_alone(self):
         for policy in (
             small(covariance="exact"),
-            small(latency=None),
+            small(limits=Limits(latency=None)),
             small(covariance="dual"),
-            small(preset="paper", latency="auto"),
-            small(preset="code", latency="auto", step_size=0.01),
+            small(preset="paper", limits=Limits(latency="auto")),
+            small(preset="code", limits=Limits(latency="auto"), training=Training(5, 0.01)),
         ):
             decide(policy, 0, 100)
             assert policy.covariance in ("dual", "primal")
             assert not policy.events
-        assert BatchNeuralUCB(2, OnDemand(), preset="paper").settings()["latency"] is None
-        assert BatchNeuralUCB(2, OnDemand(), preset="code").settings()["latency"] is None
-        assert BatchNeuralUCB(2, OnDemand()).settings()["latency"] == 0.005
+        assert BatchNeuralUCB(2, OnDemand(), preset="paper").settings()["limits"]["latency"] is None
+        assert BatchNeuralUCB(2, OnDemand(), preset="code").settings()["limits"]["latency"] is None
+        assert BatchNeuralUCB(2, OnDemand()).settings()["limits"]["latency"] == 0.005
 
     @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
     def test_a_trigger_does_not_fire_because_of_the_change(self):
@@ -174,7 +177,7 @@ class TestSwitch:
         assert policy.cost.arms == 200
 
     @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
-    @pytest.mark.parametrize("settings", [{"steps": None}, {"forgetting": rarely.Window(60)}, {"steps": 5}])
+    @pytest.mark.parametrize("settings", [{"training": None}, {"forgetting": rarely.Window(60)}, {"training": 5}])
     def test_updates_elsewhere_go_across_it(self, settings, tmp_path):
         policy = small(**settings)
         decide(policy, 0, 20)
@@ -189,8 +192,8 @@ class TestSwitch:
 
 class TestCost:
     def test_it_is_known_at_construction(self, monkeypatch):
-        monkeypatch.setattr(neural, "rates", lambda: Rates(2.0**32, 2.0**33))
-        policy = BatchNeuralUCB(188, OnDemand(horizon=500_000), arms=50, seed=0)
+        monkeypatch.setattr(limits, "rates", lambda: Rates(2.0**32, 2.0**33))
+        policy = BatchNeuralUCB(188, OnDemand(horizon=500_000), limits=Limits(arms=50), seed=0)
         cost = policy.cost
         assert (cost.parameters, cost.arms, cost.rounds, cost.latency) == (38_189, 50, 500_000, 0.005)
         assert not cost.exact
@@ -200,12 +203,12 @@ class TestCost:
         said = str(cost)
         assert "at round 500,000 a decision among 50 arms takes about" in said
         assert "within 5 ms" in said
-        exact = BatchNeuralUCB(188, OnDemand(), arms=50, seed=0, covariance="exact").cost
+        exact = BatchNeuralUCB(188, OnDemand(), limits=Limits(arms=50), seed=0, covariance="exact").cost
         assert exact.exact
         assert "bonuses are exact" in str(exact)
 
     def test_a_small_problem_is_exact_for_life(self):
-        cost = BatchNeuralUCB(3, OnDemand(horizon=10**6), arms=5, hidden=20, seed=0).cost
+        cost = BatchNeuralUCB(3, OnDemand(horizon=10**6), limits=Limits(arms=5), hidden=20, seed=0).cost
         assert cost.exact
         assert cost.exact_rounds is None
         assert cost.seconds < 0.005
@@ -214,7 +217,7 @@ class TestCost:
         assert LinUCB(4, OnDemand(horizon=1000)).cost.bytes < 10_000
         assert rarely.KernelUCB(2).cost.exact
         assert not small(covariance="last_layer").cost.exact
-        assert small(covariance=rarely.Sketch(20), arms=4).cost.seconds > 0
+        assert small(covariance=rarely.Sketch(20), limits=replace(LIMITS, arms=4)).cost.seconds > 0
 
     def test_blocks_say_how_many_arms_there_are(self):
         fixed = ArmBlocks(7, Affine.identity(3))
@@ -233,7 +236,7 @@ class TestCost:
         policy = BatchNeuralUCB(schedule=OnDemand(horizon=500_000), seed=0, **roster.settings)
         assert policy.cost.arms == 49
         assert not policy.cost.exact
-        assert BatchNeuralUCB(schedule=OnDemand(), arms=3, seed=0, **roster.settings).cost.arms == 3
+        assert BatchNeuralUCB(schedule=OnDemand(), limits=Limits(arms=3), seed=0, **roster.settings).cost.arms == 3
 
     def test_decisions_are_the_same_whether_arms_are_known_or_seen(self, slow):
         blocks = ArmBlocks(4, Affine.identity(3))
@@ -242,19 +245,21 @@ class TestCost:
         rows = np.random.default_rng(0).normal(size=(60, 3))
         lives = []
         for settings in (known, seen):
-            policy = BatchNeuralUCB(
-                schedule=OnDemand(horizon=200), hidden=8, latency=OVERHEAD + 0.002, seed=0, **settings
-            )
+            policy = BatchNeuralUCB(schedule=OnDemand(horizon=200), hidden=8, limits=LIMITS, seed=0, **settings)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ApproximationWarning)
                 lives.append([policy.select(blocks(row)).arm for row in rows] + [policy.covariance])
             assert policy.covariance == "diagonal"
         assert lives[0] == lives[1]
 
-    @pytest.mark.parametrize("settings", [{"latency": 0.0}, {"latency": "fast"}, {"arms": 0}, {"covariance": "quick"}])
-    def test_settings_are_checked(self, settings):
-        with pytest.raises(InvalidInput):
-            small(**settings)
+    @pytest.mark.parametrize("limit", [{"latency": 0.0}, {"latency": "fast"}, {"arms": 0}])
+    def test_limits_are_checked(self, limit):
+        with pytest.raises(InvalidInput, match=rf"limits\.{next(iter(limit))} must be"):
+            Limits(**limit)
+
+    def test_the_form_is_checked(self):
+        with pytest.raises(InvalidInput, match="covariance must be one of"):
+            small(covariance="quick")
 
 
 class TestModel:

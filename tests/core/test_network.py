@@ -147,7 +147,7 @@ def test_training_takes_the_plain_gradient_steps(net, seed):
     x, r = rng.normal(size=(6, net.dim)), rng.normal(size=6)
     eta = 1e-3 / net.output_scale**2
     outcome = train(net, initial, x, r, TrainingPlan(ridge=0.2, steps=5, step_size=eta))
-    assume(outcome.attempts == 1)
+    assume(outcome.report.attempts == 1)
     truth = descend(initial, x, r, 0.2, 5, eta, net.output_scale, net.biases, net.skip)
     assert outcome.accepted
     np.testing.assert_allclose(flat(outcome.weights), flat(truth), rtol=1e-8, atol=1e-10)

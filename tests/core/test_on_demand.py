@@ -143,7 +143,7 @@ class TestExtension:
 
 class TestUnknownEnd:
     def test_a_trial_of_300_patients_is_a_small_file(self, tmp_path):
-        policy = BatchNeuralUCB(6, AtRounds([100, 200]), hidden=100, steps=5, seed=0)
+        policy = BatchNeuralUCB(6, AtRounds([100, 200]), hidden=100, training=5, seed=0)
         rng = np.random.default_rng(0)
         for _ in range(3):
             decision = policy.select(rng.normal(size=(100, 2, 6)))

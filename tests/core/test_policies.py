@@ -18,12 +18,15 @@ from rarely import (
     InvalidInput,
     InvalidReward,
     KernelUCB,
+    Limits,
     LinTS,
     LinUCB,
     NeuralTS,
     NothingToLearnWarning,
+    Preset,
     TheoremRadius,
     TooExpensive,
+    Training,
     TrainingRejected,
     Uniform,
     load,
@@ -42,14 +45,14 @@ from worlds import HORIZON, contexts, play, rewards, sequential, small
         {"beta": np.inf},
         {"beta": lambda t: -1.0},
         {"beta": lambda t: "much"},
-        {"steps": -5},
-        {"step_size": -1.0},
+        {"training": -5},
+        {"training": {"step_size": -1.0}},
         {"hidden": 3},
         {"depth": 1},
         {"covariance": "full"},
         {"preset": "code2"},
         {"ties": "highest"},
-        {"precision": "float16"},
+        {"preset": {"precision": "float16"}},
         {"schedule": "nightly"},
         {"context_scale": rarely.Affine.identity(3)},
     ],
@@ -113,7 +116,7 @@ def force_rejection(monkeypatch):
 
 
 def test_a_rejected_update_spends_no_version_and_keeps_the_frozen_policy(monkeypatch):
-    policy = small(FixedGrid(HORIZON, 4), step_size=1e4)
+    policy = small(FixedGrid(HORIZON, 4), training=Training(20, 1e4))
     force_rejection(monkeypatch)
     decision = policy.select(contexts()[:6])
     policy.observe(decision, rewards(contexts()[np.arange(6), decision.arm]))
@@ -130,7 +133,7 @@ def test_a_rejected_update_spends_no_version_and_keeps_the_frozen_policy(monkeyp
 
 
 def test_a_rejected_update_restarts_the_schedules_base(monkeypatch):
-    policy = small(DeterminantTrigger(HORIZON, 5, 4.0), step_size=1e4)
+    policy = small(DeterminantTrigger(HORIZON, 5, 4.0), training=Training(20, 1e4))
     force_rejection(monkeypatch)
     n = len(policy.select(contexts(), until_due=True))
     policy.observe(rounds=np.arange(1, n + 1), rewards=np.ones(n) + np.arange(n))
@@ -141,7 +144,7 @@ def test_a_rejected_update_restarts_the_schedules_base(monkeypatch):
 
 
 def test_rejected_updates_do_not_count_against_the_budget(monkeypatch):
-    policy = small(FixedGrid(HORIZON, 2), step_size=1e4)
+    policy = small(FixedGrid(HORIZON, 2), training=Training(20, 1e4))
     force_rejection(monkeypatch)
     policy.observe(policy.select(contexts()[:3]), [1.0, 2.0, 3.0])
     for _ in range(5):
@@ -218,9 +221,9 @@ def test_a_log_starts_version_zero_already_trained(make, tmp_path):
     elif make == "uniform":
         policy = Uniform.from_log(x, y, schedule=FixedGrid(20, 2), ridge=1e-3)
     else:
-        preset = "practical" if make == "practical" else "paper"
+        preset = Preset.named("practical" if make == "practical" else "paper", biases=True)
         policy = BatchNeuralUCB.from_log(
-            x, y, schedule=FixedGrid(20, 2), hidden=40, beta=0.0, steps=500, seed=0, preset=preset, biases=True
+            x, y, schedule=FixedGrid(20, 2), hidden=40, beta=0.0, training=500, seed=0, preset=preset
         )
     assert (policy.version, policy.round, policy.missing) == (0, 0, 0)
     assert policy.log_det > 0
@@ -303,8 +306,9 @@ def test_a_bad_log_is_refused(x, y, error):
 def test_a_log_that_cannot_be_trained_on_is_a_typed_error(monkeypatch):
     force_rejection(monkeypatch)
     x = np.random.default_rng(0).normal(size=(30, 2))
+    settings = {"hidden": 16, "training": Training(step_size=1e4), "preset": "paper"}
     with pytest.raises(TrainingRejected):
-        BatchNeuralUCB.from_log(x, x[:, 0], schedule=EveryRound(), hidden=16, step_size=1e4, preset="paper")
+        BatchNeuralUCB.from_log(x, x[:, 0], schedule=EveryRound(), **settings)
 
 
 # --- the radius
@@ -312,7 +316,7 @@ def test_a_log_that_cannot_be_trained_on_is_a_typed_error(monkeypatch):
 
 def test_the_theorems_radius_is_theorem_1():
     policy = small(
-        AtRounds([8]), beta=TheoremRadius(nu=0.3, S=2.0, delta=0.1, C1=0.5), ridge=0.4, step_size=1e-4, steps=30
+        AtRounds([8]), beta=TheoremRadius(nu=0.3, S=2.0, delta=0.1, C1=0.5), ridge=0.4, training=Training(30, 1e-4)
     )
 
     def theorem(t, log_det):
@@ -344,13 +348,13 @@ def test_an_exact_estimate_leaves_nothing_undone_whatever_the_ridge():
 
 def test_the_radius_knows_the_step_of_a_standard_network():
     radius = TheoremRadius(nu=0.0, S=0.0)
-    policy = small(beta=radius, scaling="standard", ridge=0.5, step_size=0.1, steps=4)
+    policy = small(beta=radius, preset=Preset(scaling="standard"), ridge=0.5, training=Training(4, 0.1))
     assert policy.beta == pytest.approx((0.5 + 2) * (1 - 0.1 * 0.5) ** 2 * np.sqrt(1 / 0.5))
 
 
 def test_the_radius_counts_logged_samples():
     x = np.random.default_rng(0).normal(size=(30, 2))
-    settings = {"hidden": 16, "preset": "paper", "seed": 0, "step_size": 1e-4, "steps": 9, "ridge": 0.4}
+    settings = {"hidden": 16, "preset": "paper", "seed": 0, "training": Training(9, 1e-4), "ridge": 0.4}
     policy = BatchNeuralUCB.from_log(x, x[:, 0], schedule=EveryRound(), beta=TheoremRadius(nu=0.0, S=0.0), **settings)
     left = (0.4 + 31 * 2) * (1 - 1e-4 * 16 * 0.4) ** 4.5 * np.sqrt(31 / 0.4)
     assert policy.beta == pytest.approx(left)
@@ -405,7 +409,7 @@ def test_too_dear_a_covariance_is_refused_at_the_door():
     with pytest.raises(TooExpensive):
         BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, covariance="exact")
     # The default leaves the exact forms long before they take so much.
-    assert not BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, arms=4).cost.exact
+    assert not BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, limits=Limits(arms=4)).cost.exact
 
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_made():
@@ -421,7 +425,7 @@ def test_a_policy_tells_where_it_stands():
 
 def test_without_a_horizon_the_price_is_checked_as_rounds_come_and_nothing_changes():
     fitting = prices(small().network.shapes, 50)["dual"].bytes
-    policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", memory_limit=fitting)
+    policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", limits=Limits(memory=fitting))
     for _ in range(10):
         policy.select(contexts()[:5])
     with pytest.raises(TooExpensive):
@@ -460,7 +464,7 @@ def test_small_blocks_choose_like_large_ones(monkeypatch, covariance):
 
 
 def test_a_block_that_fails_midway_changes_nothing():
-    policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", memory_limit=60_000)
+    policy = small(DeterminantTrigger(log_ratio=1e9), covariance="dual", limits=Limits(memory=60_000))
     with pytest.raises(TooExpensive):
         policy.select(contexts(rounds=3000))
     assert (policy.round, policy.log_det, len(policy.history)) == (0, 0.0, 0)
@@ -470,8 +474,8 @@ def test_a_block_that_fails_midway_changes_nothing():
     "make",
     [
         lambda: small(ridge="0.5"),
-        lambda: small(step_size="1"),
-        lambda: small(memory_limit=None),
+        lambda: small(training=Training(step_size="1")),
+        lambda: small(limits=Limits(memory=None)),
         lambda: small(context_scale=(0, 1)),
         lambda: LinUCB.from_log(3.0, [1.0]),
         lambda: LinUCB.from_log([[1.0], [1.0, 2.0]], [1.0, 2.0]),
@@ -513,9 +517,9 @@ def test_auto_reports_the_form_in_use(monkeypatch):
 
 def test_auto_is_primal_from_the_start_of_a_batch_that_is_known_to_be_long():
     """Otherwise t×t would grow for life, and end in TooExpensive with no update left to change it."""
-    policy = BatchNeuralUCB(2, DeterminantTrigger(horizon=10**6, batches=3, log_ratio=0.1), hidden=200, steps=1)
+    policy = BatchNeuralUCB(2, DeterminantTrigger(horizon=10**6, batches=3, log_ratio=0.1), hidden=200, training=1)
     assert policy.covariance == "primal"  # 10**6 // 3 rounds a batch
-    policy = BatchNeuralUCB(2, AtRounds([2, 4]), hidden=200, steps=1)
+    policy = BatchNeuralUCB(2, AtRounds([2, 4]), hidden=200, training=1)
     assert policy.covariance == "dual"
     forms = []
     for t in range(4):
@@ -527,7 +531,7 @@ def test_auto_is_primal_from_the_start_of_a_batch_that_is_known_to_be_long():
 
 def test_a_long_log_is_not_taken_through_the_t_by_t_form():
     x = np.random.default_rng(0).normal(size=(3000, 2))
-    policy = BatchNeuralUCB.from_log(x, x[:, 0], schedule=AtRounds([5]), hidden=100, steps=1)
+    policy = BatchNeuralUCB.from_log(x, x[:, 0], schedule=AtRounds([5]), hidden=100, training=1)
     assert policy.covariance == "primal"
 
 

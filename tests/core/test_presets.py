@@ -5,8 +5,21 @@ import warnings
 import numpy as np
 import pytest
 
-from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NeuralTS, Preset, Training, load
-from rarely.core.policies.renamed import grouped_settings
+from rarely import (
+    BatchNeuralUCB,
+    FixedGrid,
+    InvalidInput,
+    KernelUCB,
+    Limits,
+    LinTS,
+    LinUCB,
+    NeuralTS,
+    Preset,
+    Training,
+    Uniform,
+    load,
+)
+from rarely.core.policies.renamed import grouped_settings, settings_with_limits
 
 GRID = FixedGrid(horizon=12, batches=3)
 
@@ -101,6 +114,61 @@ def test_settings_of_version_0_1_are_grouped():
             "optimiser": "gradient_descent",
             "precision": "float32",
         },
-        "training": {"steps": 5, "step_size": None, "skip": None, "warm_start": False},
+        "training": {"steps": 5, "step_size": None, "skip": None, "warm_start": False, "rows": None},
     }
     assert grouped_settings({"dim": 2, "beta": 1.0}) == {"dim": 2, "beta": 1.0}
+
+
+class TestLimits:
+    @pytest.mark.parametrize("kind", [BatchNeuralUCB, LinUCB, LinTS, Uniform, KernelUCB])
+    def test_the_old_argument_warns_and_makes_the_same_policy(self, kind):
+        with pytest.warns(DeprecationWarning, match=r"until version 0\.3; write limits=Limits\(memory=") as caught:
+            old = kind(2, GRID, seed=0, memory_limit=10**7)
+        assert caught[0].filename == __file__
+        assert old.fingerprint() == kind(2, GRID, seed=0, limits=Limits(memory=10**7)).fingerprint()
+
+    @pytest.mark.parametrize("kind", [LinUCB, Uniform, KernelUCB])
+    def test_a_name_that_was_never_an_argument_is_refused_as_python_refuses_it(self, kind):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'history_limit'"):
+            kind(2, history_limit=10)
+
+    @pytest.mark.parametrize("limit", [{"latency": 0.1}, {"arms": 3}])
+    @pytest.mark.parametrize("kind", [LinUCB, LinTS, Uniform, KernelUCB])
+    def test_a_policy_refuses_a_limit_that_it_does_not_have(self, kind, limit):
+        name = next(iter(limit))
+        with pytest.raises(InvalidInput, match=rf"limits\.{name} must be left out for {kind.__name__}"):
+            kind(2, limits=Limits(**limit))
+
+    def test_kernel_ucb_keeps_its_history(self):
+        with pytest.raises(InvalidInput, match=r"limits\.history must be left out for KernelUCB"):
+            KernelUCB(2, limits=Limits(history=10**6))
+
+    @pytest.mark.parametrize("limits", [10**9, "auto", True])
+    def test_limits_that_are_none_are_refused(self, limits):
+        with pytest.raises(InvalidInput, match="limits must be a Limits"):
+            LinUCB(2, limits=limits)
+
+    @pytest.mark.parametrize("kind", [BatchNeuralUCB, LinUCB, Uniform, KernelUCB])
+    def test_parameters_hold_them_as_one_value(self, kind):
+        policy = kind(2, GRID, seed=0, limits=Limits(memory=10**7))
+        limits = policy.get_params()["limits"]
+        assert isinstance(limits, Limits)
+        assert limits.memory == 10**7
+        assert kind(**policy.get_params()).fingerprint() == policy.fingerprint()
+        assert policy.set_params(limits=Limits(memory=10**8)).get_params()["limits"].memory == 10**8
+
+    def test_saved_settings_that_name_them_one_by_one_are_grouped(self):
+        old = {"dim": 2, "memory_limit": 100}
+        assert settings_with_limits(old) == {
+            "dim": 2,
+            "limits": {"memory": 100, "history": None, "latency": None, "arms": None},
+        }
+        later = old | {"history_limit": 9, "latency": 0.1, "arms": 3, "training_rows": 7, "training": {"steps": 1}}
+        assert settings_with_limits(later) == {
+            "dim": 2,
+            "training": {"steps": 1, "rows": 7},
+            "limits": {"memory": 100, "history": 9, "latency": 0.1, "arms": 3},
+        }
+        assert settings_with_limits(old | {"training": {"steps": 1}})["training"] == {"steps": 1, "rows": "all"}
+        for left in ({"dim": 2}, {"dim": 2, "limits": {"memory": 1}}):
+            assert settings_with_limits(left) == left

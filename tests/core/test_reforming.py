@@ -98,7 +98,7 @@ def test_load_takes_another_form(tmp_path):
     policy.save(tmp_path / "policy.rarely")
     loaded = rarely.load(tmp_path / "policy.rarely", covariance="diagonal", memory_limit=10**6)
     assert loaded.covariance == "diagonal"
-    assert loaded.settings()["memory_limit"] == 10**6
+    assert loaded.settings()["limits"]["memory"] == 10**6
     assert loaded.events[0].reason == "given to load"
     assert "what the form does not hold is lost" in loaded.events[0].detail
     assert rarely.load(tmp_path / "policy.rarely").covariance == policy.covariance
@@ -111,7 +111,7 @@ def test_a_limit_alone_keeps_the_form_and_its_numbers():
         other = policy.with_covariance(memory_limit=10**8)
         assert other.covariance == policy.covariance
         assert other.log_det == policy.log_det
-        assert other.settings()["memory_limit"] == 10**8
+        assert other.settings()["limits"]["memory"] == 10**8
         np.testing.assert_array_equal(variances(other, True), variances(policy, True))
         decide(other, 15, 5)
 

@@ -43,7 +43,7 @@ def play(policy, stream, rewards, blocks):
 def test_blocks_are_single_rounds(form, kind):
     rng = np.random.default_rng(1)
     stream, rewards = rng.normal(size=(60, 4, 3)), rng.normal(size=(60, 4))
-    given = {"hidden": 8, "covariance": form, "within_batch": "running", "seed": 3, "beta": 0.5, "steps": 20}
+    given = {"hidden": 8, "covariance": form, "within_batch": "running", "seed": 3, "beta": 0.5, "training": 20}
     single, block = (kind(3, FixedGrid(60, 4), **given) for _ in range(2))
     assert play(single, stream, rewards, blocks=False) == play(block, stream, rewards, blocks=True)
     np.testing.assert_allclose(single.history.bonuses, block.history.bonuses, rtol=1e-7)
@@ -105,7 +105,7 @@ def test_the_default_follows_the_running_matrix_where_it_tunes_itself_and_nowher
 
     assert chosen() == "running"
     assert chosen(within_batch="frozen") == "frozen"
-    assert chosen(steps=200) == chosen(preset="paper") == chosen(preset="code") == "frozen"
+    assert chosen(training=200) == chosen(preset="paper") == chosen(preset="code") == "frozen"
     assert NeuralTS(2, FixedGrid(10, 2)).settings()["within_batch"] == "frozen"
     with pytest.raises(InvalidInput, match="within_batch must be one of"):
         chosen(within_batch="warm")

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import output_and_gradient, unflatten
-from rarely import BatchNeuralUCB, FixedGrid, load
+from rarely import BatchNeuralUCB, FixedGrid, Training, load
 from rarely.core.model.network import Network
 from rarely.core.training.gradient_descent import TrainingPlan
 from rarely.core.training.sgd import train_singly
@@ -50,7 +50,7 @@ def test_single_sample_steps_are_the_plain_ones(net, seed, n, steps, ridge):
     x, r = rng.normal(size=(n, net.dim)), rng.normal(size=n)
     eta = 1e-2 / net.output_scale**2
     outcome = train_singly(net, start, x, r, TrainingPlan(ridge=ridge, steps=steps, step_size=eta, optimiser="sgd"))
-    assert outcome.attempts == 1
+    assert outcome.report.attempts == 1
     np.testing.assert_allclose(flat(outcome.weights), plain(net, start, x, r, ridge, steps, eta)[0], rtol=1e-9)
 
 
@@ -70,7 +70,7 @@ def test_a_step_that_overflows_is_tried_smaller():
     x = 10 * np.random.default_rng(1).normal(size=(20, 2))
     outcome = train_singly(net, start, x, x[:, 0], TrainingPlan(ridge=0.01, steps=200, step_size=1e3, optimiser="sgd"))
     assert outcome.accepted
-    assert outcome.attempts > 1
+    assert outcome.report.attempts > 1
     assert np.isfinite(flat(outcome.weights)).all()
 
 
@@ -91,8 +91,8 @@ def test_a_descent_that_diverges_without_an_overflow_is_tried_smaller():
             net, start, x, x[:, 0], TrainingPlan(ridge=0.01, steps=4, step_size=step, optimiser="sgd")
         )
         assert outcome.accepted
-        assert outcome.final_loss < 1e4
-    assert outcome.attempts > 1
+        assert outcome.report.final_loss < 1e4
+    assert outcome.report.attempts > 1
 
 
 def test_a_step_of_its_own_lowers_the_loss_on_an_easy_problem():
@@ -100,11 +100,11 @@ def test_a_step_of_its_own_lowers_the_loss_on_an_easy_problem():
     x = np.random.default_rng(0).normal(size=(40, 3))
     start = net.initial_weights(np.random.default_rng(0))
     outcome = train_singly(net, start, x, x.sum(axis=1), TrainingPlan(ridge=1e-4, steps=400, optimiser="sgd"))
-    assert outcome.final_loss < 0.5 * outcome.initial_loss
+    assert outcome.report.final_loss < 0.5 * outcome.report.initial_loss
 
 
 def test_the_code_preset_goes_on_from_its_last_weights():
-    policy = BatchNeuralUCB(2, FixedGrid(20, 4), hidden=8, preset="code", steps=3, step_size=0.01, seed=0)
+    policy = BatchNeuralUCB(2, FixedGrid(20, 4), hidden=8, preset="code", training=Training(3, 0.01), seed=0)
     rng = np.random.default_rng(0)
     for batch in range(1, 3):
         before = policy.weights
@@ -131,7 +131,7 @@ def test_a_step_of_its_own_is_half_of_what_one_sample_bears():
     x = np.random.default_rng(1).normal(size=(5, 2))
     steepest = max(np.sum(output_and_gradient(start, row, output_scale=1.0)[1] ** 2) for row in x)
     outcome = train_singly(net, start, x, x[:, 0], TrainingPlan(ridge=0.3, steps=1, optimiser="sgd"))
-    assert outcome.step_size == pytest.approx(1 / (2 * steepest + 0.3))
+    assert outcome.report.step_size == pytest.approx(1 / (2 * steepest + 0.3))
 
 
 def test_the_code_preset_is_the_programs_network():

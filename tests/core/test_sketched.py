@@ -16,6 +16,7 @@ from rarely import (
     ErrorBound,
     FixedGrid,
     InvalidInput,
+    Limits,
     LinUCB,
     NeuralUCB,
     Sketch,
@@ -435,8 +436,8 @@ def test_impossible_sizes_are_refused(size):
 @pytest.mark.parametrize(
     "make_policy",
     [
-        lambda form: BatchNeuralUCB(2, FixedGrid(HORIZON, 4), hidden=8, steps=5, covariance=form, seed=0),
-        lambda form: NeuralUCB(2, hidden=8, steps=5, covariance=form, seed=0),
+        lambda form: BatchNeuralUCB(2, FixedGrid(HORIZON, 4), hidden=8, training=5, covariance=form, seed=0),
+        lambda form: NeuralUCB(2, hidden=8, training=5, covariance=form, seed=0),
         lambda form: LinUCB(2, covariance=form),
         lambda form: Uniform(2, covariance=form, seed=0),
     ],
@@ -459,7 +460,7 @@ def test_every_policy_takes_a_sketch_and_brings_it_back_from_a_file(make_policy,
 def test_too_large_a_sketch_is_refused_before_anything_is_allocated():
     with pytest.raises(TooExpensive, match=r"covariance 'sketched' must fit .* needs 72 TB"):
         small(covariance=Sketch(10**6))
-    assert small(covariance=Sketch(50), memory_limit=400_000).covariance == "sketched"
+    assert small(covariance=Sketch(50), limits=Limits(memory=400_000)).covariance == "sketched"
 
 
 def test_a_refused_exact_form_names_the_others_and_not_the_sketch():

@@ -1,12 +1,16 @@
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rarely import BatchNeuralUCB, FixedGrid, InvalidInput
+from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, Training, UpdateRecord
 from rarely.core.model.network import Network
 from rarely.core.training.gradient_descent import TrainingPlan, train
 from rarely.core.training.objective import Objective
+from rarely.core.training.report import TrainingReport
+from rarely.core.training.tuning import STEP_GRID
 
 NET = Network(dim=3, hidden=20)
 THETA = NET.initial_weights(np.random.default_rng(0))
@@ -36,16 +40,16 @@ def test_hard_data_is_trained_on_and_never_rejected(case, depth, precision):
     outcome = train(net, theta, contexts, rewards, TrainingPlan(ridge=0.01, precision=precision))
     assert outcome.accepted, outcome.reason
     assert all(np.isfinite(w).all() for w in outcome.weights)
-    assert outcome.final_loss <= outcome.initial_loss * (1 + 1e-6) + 1e-12
+    assert outcome.report.final_loss <= outcome.report.initial_loss * (1 + 1e-6) + 1e-12
 
 
 def test_the_printed_step_diverges_and_a_smaller_one_is_found():
     outcome = train(
         NET, THETA, np.tile(X, (10, 1)), np.tile(X.sum(axis=1), 10), TrainingPlan(ridge=0.01, step_size=0.05)
     )
-    assert outcome.attempts > 1
+    assert outcome.report.attempts > 1
     assert outcome.accepted
-    assert outcome.step_size < 0.05
+    assert outcome.report.step_size < 0.05
 
 
 def test_a_training_that_never_improves_is_rejected_with_its_reason(monkeypatch):
@@ -59,7 +63,7 @@ def test_a_training_that_never_improves_is_rejected_with_its_reason(monkeypatch)
 def test_a_loss_that_is_no_number_is_rejected(monkeypatch, step_size):
     monkeypatch.setattr("rarely.core.training.gradient_descent.SHRINK", 1.0)
     outcome = train(NET, THETA, X, X.sum(axis=1), TrainingPlan(ridge=0.01, step_size=step_size, steps=3))
-    assert not outcome.final_loss < np.inf
+    assert not outcome.report.final_loss < np.inf
     assert not outcome.accepted
 
 
@@ -73,7 +77,7 @@ def test_the_curvature_is_the_largest_eigenvalue():
     assert value == pytest.approx(truth, rel=0.01)
     assert objective.top_curvature(direction)[0] == pytest.approx(truth, rel=0.01)
     outcome = train(NET, THETA, X, np.zeros(40), TrainingPlan(ridge=0.1))
-    assert outcome.step_size == pytest.approx(1.8 / (20 * (truth + 0.1)), rel=0.01)
+    assert outcome.report.step_size == pytest.approx(1.8 / (20 * (truth + 0.1)), rel=0.01)
 
 
 @settings(max_examples=15)
@@ -83,8 +87,8 @@ def test_a_step_from_the_curvature_lowers_the_loss_at_the_first_attempt_on_stand
     net = Network(4, 40, depth)
     x, r = rng.normal(size=(50, 4)) / 2, rng.normal(size=50)
     outcome = train(net, net.initial_weights(rng), x, r, TrainingPlan(ridge=ridge, steps=50))
-    assert outcome.attempts == 1
-    assert outcome.final_loss < outcome.initial_loss
+    assert outcome.report.attempts == 1
+    assert outcome.report.final_loss < outcome.report.initial_loss
 
 
 def test_float32_and_float64_agree_to_single_precision():
@@ -117,14 +121,15 @@ def test_a_warm_start_is_where_the_descent_begins_and_the_penalty_still_pulls_to
     theirs, loss = plain.descend(last, 1e-3 * NET.output_scale**2, 3, np.inf)
     for a, b in zip(warm.weights, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
-    assert warm.final_loss == pytest.approx(loss)
-    assert warm.initial_loss == pytest.approx(plain.loss(last))
-    assert warm.final_loss < warm.initial_loss < plain.loss(THETA)
+    assert warm.report.final_loss == pytest.approx(loss)
+    assert warm.report.initial_loss == pytest.approx(plain.loss(last))
+    assert warm.report.final_loss < warm.report.initial_loss < plain.loss(THETA)
 
 
 def test_a_warm_policy_goes_on_from_its_last_weights_and_a_cold_one_does_not():
-    def trained(**settings):
-        policy = BatchNeuralUCB(2, FixedGrid(40, 4), hidden=8, preset="paper", seed=0, **settings)
+    def trained(*training, **more):
+        training = Training(*training, **more)
+        policy = BatchNeuralUCB(2, FixedGrid(40, 4), hidden=8, preset="paper", seed=0, training=training)
         rng = np.random.default_rng(0)
         for _ in range(2):
             decision = policy.select(rng.normal(size=(10, 3, 2)))
@@ -132,11 +137,45 @@ def test_a_warm_policy_goes_on_from_its_last_weights_and_a_cold_one_does_not():
             policy.update()
         return policy
 
-    cold, warm, once = trained(steps=20), trained(steps=20, warm_start=True), trained(steps=0, warm_start=True)
+    cold, warm, once = trained(20), trained(20, warm_start=True), trained(0, warm_start=True)
     assert warm.updates[-1].final_loss < cold.updates[-1].final_loss
     assert all(np.array_equal(a, b) for a, b in zip(once.weights, once.initial_weights, strict=True))
 
 
 def test_a_warm_start_is_not_for_descent_on_single_samples():
     with pytest.raises(InvalidInput, match="goes on from the last weights"):
-        BatchNeuralUCB(2, FixedGrid(10, 2), preset="code", warm_start=True)
+        BatchNeuralUCB(2, FixedGrid(10, 2), preset="code", training=Training(warm_start=True))
+
+
+def test_a_record_has_every_number_of_a_report():
+    of_report = {field.name: field.default for field in fields(TrainingReport)}
+    of_record = {field.name: field.default for field in fields(UpdateRecord)}
+    assert of_report.items() <= of_record.items()
+
+
+TRAINED = {
+    "self-tuned": {},
+    "gradient descent": {"training": 7},
+    "warm start": {"training": Training(7, warm_start=True)},
+    "single samples": {"preset": "code", "training": Training(7, 0.01)},
+}
+
+
+@pytest.mark.parametrize("case", TRAINED)
+def test_every_trainer_fills_the_report(case):
+    policy = BatchNeuralUCB(2, FixedGrid(80, 2), hidden=8, seed=0, **TRAINED[case])
+    stream = np.random.default_rng(5).normal(size=(60, 3, 2))
+    decision = policy.select(stream)
+    policy.observe(decision, stream[np.arange(60), decision.arms, 0])
+    record = policy.update()
+    assert record.accepted
+    assert record.attempts >= 1
+    assert record.step_size > 0
+    assert record.final_loss < record.initial_loss
+    assert record.loops
+    assert record.trained is None
+    tuned = policy.tuning is not None
+    assert record.steps in (STEP_GRID if tuned else (7,))
+    assert bool(record.tuning) == tuned
+    assert record.step_size == policy._neural.used_step
+    assert record.skip == policy.network.skip

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rarely
-from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NeuralLinear, OnDemand, SnapshotError, Window
+from rarely import (
+    BatchNeuralUCB,
+    FixedGrid,
+    InvalidInput,
+    Limits,
+    NeuralLinear,
+    OnDemand,
+    SnapshotError,
+    Training,
+    Window,
+)
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale
 from rarely.core.policies.linear_part import RIDGES, LinearPart
@@ -127,7 +137,7 @@ def tuned(**settings):
 
 def test_below_the_limit_nothing_is_different():
     limited, whole, default = (
-        played(tuned(**own), 500) for own in ({"training_rows": 500}, {"training_rows": "all"}, {})
+        played(tuned(**own), 500) for own in ({"training": Training(rows=500)}, {"training": Training(rows="all")}, {})
     )
     for policy in (limited, default):
         assert policy.updates == whole.updates
@@ -137,7 +147,7 @@ def test_below_the_limit_nothing_is_different():
 
 
 def test_above_the_limit_a_record_says_how_many_samples_trained():
-    policy = played(tuned(training_rows=150), 500)
+    policy = played(tuned(training=Training(rows=150)), 500)
     assert [update.trained for update in policy.updates] == [None, 150, 150, 150, 150]
     assert policy.updates[-1].samples > 400
     assert policy.updates[-1].accepted
@@ -148,7 +158,7 @@ def test_above_the_limit_a_record_says_how_many_samples_trained():
     "own", [{}, {"context_scale": Affine.identity(4, constant=True)}, {"covariance": "last_layer"}]
 )
 def test_a_policy_above_the_limit_is_saved_and_loaded(tmp_path, own):
-    policy = played(tuned(training_rows=150, **own), 300)
+    policy = played(tuned(training=Training(rows=150), **own), 300)
     policy.save(tmp_path / "policy")
     again = rarely.load(tmp_path / "policy")
     assert again.fingerprint() == policy.fingerprint()
@@ -166,7 +176,7 @@ def test_what_is_linear_is_learned_from_all_rewards():
     errors = {}
     logs = {"sample": (contexts[-300:], rewards[-300:]), "ours": (contexts, rewards)}
     for name, (rows, values) in logs.items():
-        own = {"schedule": FixedGrid(100, 2), "hidden": 10, "seed": 0, "training_rows": 300}
+        own = {"schedule": FixedGrid(100, 2), "hidden": 10, "seed": 0, "training": Training(rows=300)}
         policy = BatchNeuralUCB.from_log(rows, values, **own)
         errors[name] = float(np.mean(np.square(policy.score(new[:, None]).means[:, 0] - new @ coefficients)))
     assert policy.updates[0].trained == 300
@@ -179,7 +189,7 @@ def test_what_is_not_linear_is_left_to_the_network():
     contexts, new = rng.uniform(-1, 1, size=(4000, 2)), rng.uniform(-1, 1, size=(300, 2))
     rewards = np.cos(3 * contexts[:, 0]) + 0.1 * rng.normal(size=4000)
     for most in (1000, "all"):
-        own = {"schedule": FixedGrid(100, 2), "hidden": 40, "seed": 0, "training_rows": most}
+        own = {"schedule": FixedGrid(100, 2), "hidden": 40, "seed": 0, "training": Training(rows=most)}
         policy = BatchNeuralUCB.from_log(contexts, rewards, **own)
         means = policy.score(new[:, None]).means[:, 0]
         errors[most] = np.mean(np.square(means - np.cos(3 * new[:, 0]))) / np.var(rewards)
@@ -188,32 +198,34 @@ def test_what_is_not_linear_is_left_to_the_network():
 
 
 def test_a_window_has_its_own_limit_and_no_linear_part():
-    policy = played(tuned(training_rows=100, forgetting=Window(200)), 500)
+    policy = played(tuned(training=Training(rows=100), forgetting=Window(200)), 500)
     assert policy._neural.linear is None
     assert policy.updates[-1].trained == 100
 
 
 def test_the_last_layer_of_neural_linear_needs_no_linear_part():
-    policy = played(NeuralLinear(4, FixedGrid(600, 6), hidden=10, seed=0, training_rows=150), 500)
+    policy = played(NeuralLinear(4, FixedGrid(600, 6), hidden=10, seed=0, training=Training(rows=150)), 500)
     assert policy._neural.linear is None
     assert policy.updates[-1].trained == 150
-    assert NeuralLinear(4, FixedGrid(600, 6)).settings()["training_rows"] == "all"
+    assert NeuralLinear(4, FixedGrid(600, 6)).settings()["training"]["rows"] == "all"
 
 
-@pytest.mark.parametrize("own", [{"preset": "paper"}, {"preset": "code"}, {"steps": 20}, {"warm_start": True}])
+@pytest.mark.parametrize(
+    "own", [{"preset": "paper"}, {"preset": "code"}, {"training": 20}, {"training": Training(warm_start=True)}]
+)
 def test_policies_that_do_not_tune_themselves_train_on_all(own):
-    assert BatchNeuralUCB(4, FixedGrid(100, 2), hidden=4, **own).settings()["training_rows"] == "all"
+    assert BatchNeuralUCB(4, FixedGrid(100, 2), hidden=4, **own).settings()["training"]["rows"] == "all"
 
 
 @pytest.mark.parametrize("bad", [1, 0, -5, 2.5, "some", True])
 def test_limits_that_cannot_be_are_refused(bad):
-    with pytest.raises(InvalidInput, match="training_rows"):
-        tuned(training_rows=bad)
+    with pytest.raises(InvalidInput, match="rows"):
+        tuned(training=Training(rows=bad))
 
 
 @pytest.mark.parametrize("name", ["matrix", "moment", "coefficients"])
 def test_sums_that_were_changed_are_refused(tmp_path, name):
-    policy = played(tuned(training_rows=150), 300)
+    policy = played(tuned(training=Training(rows=150)), 300)
     header, arrays = policy._content()
     spoiled = arrays[f"learner.linear.{name}"].copy()
     spoiled.flat[1] += 1.0 + abs(spoiled).max()
@@ -223,8 +235,8 @@ def test_sums_that_were_changed_are_refused(tmp_path, name):
 
 
 def test_rows_that_train_no_more_are_dropped_and_nothing_else_changes():
-    whole = played(tuned(training_rows=100, history_limit=None), 560)
-    limited = played(tuned(training_rows=100, history_limit=30_000), 560)
+    whole = played(tuned(training=Training(rows=100), limits=Limits(history=None)), 560)
+    limited = played(tuned(training=Training(rows=100), limits=Limits(history=30_000)), 560)
     assert limited.history.dropped > 100
     assert all(update.lost == 0 for update in limited.updates)
     assert [u.trained for u in limited.updates] == [u.trained for u in whole.updates]
@@ -235,7 +247,7 @@ def test_rows_that_train_no_more_are_dropped_and_nothing_else_changes():
 
 
 def test_an_update_made_elsewhere_is_the_same():
-    here, elsewhere = (played(tuned(training_rows=100, schedule=OnDemand()), 240) for _ in range(2))
+    here, elsewhere = (played(tuned(training=Training(rows=100), schedule=OnDemand()), 240) for _ in range(2))
     for _ in range(2):
         here.update()
         elsewhere.adopt(pickle.loads(pickle.dumps(elsewhere.prepare_update())).run())

@@ -10,7 +10,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import rarely
-from rarely import AtRounds, BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, NeuralLinear, NoiseRadius
+from rarely import (
+    AtRounds,
+    BatchNeuralUCB,
+    FixedGrid,
+    InvalidInput,
+    LinUCB,
+    NeuralLinear,
+    NoiseRadius,
+    Preset,
+    Training,
+)
 from rarely.core.model.network import Network
 from rarely.core.training import checkpoints as checkpoints_module
 from rarely.core.training import tuning as module
@@ -369,14 +379,14 @@ def test_a_descent_that_rises_is_tried_with_smaller_steps(monkeypatch):
     checkpoints = descend_to(objective_of(net, theta, x, y, PLAN), (5, 20))
     assert checkpoints.attempts > 1
     assert checkpoints.final_loss <= checkpoints.initial_loss
-    assert checkpoints.outcome(net).accepted
+    assert checkpoints.outcome(net, 20).accepted
 
 
 def test_a_descent_that_never_falls_is_refused(monkeypatch):
     monkeypatch.setattr(checkpoints_module, "STABLE", 1e30)
     net = Network(3, 12, skip=3.0)
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
-    outcome = descend_to(objective_of(net, theta, x, y, PLAN), (5,)).outcome(net)
+    outcome = descend_to(objective_of(net, theta, x, y, PLAN), (5,)).outcome(net, 5)
     assert "did not fall" in outcome.reason
 
 
@@ -462,13 +472,13 @@ def test_units_of_rewards_do_not_matter():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"steps": 200},
-        {"skip": 1.0},
-        {"step_size": 1e-4},
-        {"warm_start": True},
-        {"optimiser": "sgd", "step_size": 1e-4},
+        {"training": 200},
+        {"training": Training(skip=1.0)},
+        {"training": Training(step_size=1e-4)},
+        {"training": Training(warm_start=True)},
+        {"preset": Preset.named("practical", optimiser="sgd"), "training": Training(step_size=1e-4)},
         {"preset": "paper"},
-        {"preset": "code", "step_size": 1e-3},
+        {"preset": "code", "training": Training(step_size=1e-3)},
     ],
 )
 def test_whoever_sets_something_about_training_gets_just_that(settings):
@@ -492,7 +502,7 @@ def test_a_saved_policy_goes_on_tuning_where_it_was(tmp_path):
         one.observe(decision, fresh.rewards[np.arange(30), decision.arm])
     np.testing.assert_array_equal(policy.history.arms, other.history.arms)
     a, b = policy._learner.learn(policy.history), other._learner.learn(other.history)
-    assert a.tuning == b.tuning
+    assert a.report == b.report
     for v, w in zip(a.learner.weights, b.learner.weights, strict=True):
         np.testing.assert_array_equal(v, w)
 
@@ -568,7 +578,7 @@ def test_losses_that_are_not_there_are_nan():
     untried = BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8).tuning
     assert np.isnan(untried.losses).all()
     assert not untried.rewards.any()
-    assert BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8, steps=20).tuning is None
+    assert BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8, training=20).tuning is None
     x, y = problem(FEWEST - 1, linear=True)
     started = BatchNeuralUCB.from_log(x, y, schedule=FixedGrid(10, 2), hidden=8, seed=0).tuning
     assert np.isnan(started.losses).all()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import descend, output_and_gradient
-from rarely import AtRounds, BatchNeuralUCB, DeterminantTrigger, Discount, FixedGrid, NeuralUCB, Window
+from rarely import AtRounds, BatchNeuralUCB, DeterminantTrigger, Discount, FixedGrid, NeuralUCB, Training, Window
 from worlds import contexts, rewards
 
 HIDDEN, STEPS, ETA, BETA = 4, 6, 1e-3, 0.5
@@ -85,7 +85,7 @@ def compare(policy, dense, stream, begins):
 
 
 def both(schedule, depth, ridge, seed, **given):
-    settings = {"hidden": HIDDEN, "depth": depth, "ridge": ridge, "beta": BETA, "steps": STEPS, "step_size": ETA}
+    settings = {"hidden": HIDDEN, "depth": depth, "ridge": ridge, "beta": BETA, "training": Training(STEPS, ETA)}
     settings |= {"preset": "paper", "seed": seed} | given
     policy = NeuralUCB(2, **settings) if schedule is None else BatchNeuralUCB(2, schedule, **settings)
     forgetting = given.get("forgetting")

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rarely
-from rarely import AtRounds, BatchNeuralUCB, DeterminantTrigger, FixedGrid, KernelUCB, LinUCB, NeuralUCB
+from rarely import AtRounds, BatchNeuralUCB, DeterminantTrigger, FixedGrid, KernelUCB, LinUCB, NeuralUCB, Preset
 from worlds import DETERMINISTIC, HORIZON, MAKERS, contexts, play, rewards, sequential, small
 
+DOUBLE = Preset.named("practical", precision="float64")
 deterministic = pytest.mark.parametrize("name", DETERMINISTIC)
 
 
@@ -32,7 +33,7 @@ def test_a_grid_of_t_batches_is_an_update_after_every_round(preset):
 @given(schedules(), st.integers(0, 10**6), st.floats(-3, 1), st.integers(2, 4))
 def test_dual_and_primal_choose_alike(schedule, seed, log_ridge, depth):
     stream = contexts(seed)
-    settings = {"ridge": 10**log_ridge, "depth": depth, "seed": seed, "hidden": 4, "steps": 10}
+    settings = {"ridge": 10**log_ridge, "depth": depth, "seed": seed, "hidden": 4, "training": 10}
     dual, primal = (small(schedule, covariance=kind, **settings) for kind in ("dual", "primal"))
     np.testing.assert_array_equal(play(dual, stream), play(primal, stream))
     assert dual.log_det == pytest.approx(primal.log_det, rel=1e-8)
@@ -193,7 +194,7 @@ def test_past_features_keep_the_weights_of_their_own_version():
 
 
 def test_scaling_every_reward_scales_the_practical_means():
-    big, plain = (small(preset="practical", precision="float64", beta=0.0) for _ in range(2))
+    big, plain = (small(preset=DOUBLE, beta=0.0) for _ in range(2))
     stream = contexts()[:6]
     for policy, factor in ((plain, 1.0), (big, 1e6)):
         decision = policy.select(stream)
@@ -207,7 +208,7 @@ def test_scaling_every_reward_scales_the_practical_means():
 def test_practical_does_not_care_for_the_units_of_contexts(kind, unit):
     """From the first round on: the scale undoes the unit, in scores, in log det and so in the trigger."""
     trigger = DeterminantTrigger(HORIZON, 6, 4.0)
-    settings = {"hidden": 16, "precision": "float64"} if kind is BatchNeuralUCB else {}
+    settings = {"hidden": 16, "preset": DOUBLE} if kind is BatchNeuralUCB else {}
     plain, changed = (kind(2, trigger, ridge=0.1, seed=3, **settings) for _ in range(2))
     for t, x in enumerate(contexts()):
         one, two = plain.select(x), changed.select(unit * x)
@@ -225,7 +226,7 @@ def test_practical_does_not_care_for_the_units_of_contexts(kind, unit):
 
 def test_practical_does_not_care_where_contexts_have_their_zero():
     """After 16 rounds: until then a spread is not taken to be far below the numbers themselves."""
-    plain, changed = (small(AtRounds([16]), preset="practical", precision="float64", beta=0.0) for _ in range(2))
+    plain, changed = (small(AtRounds([16]), preset=DOUBLE, beta=0.0) for _ in range(2))
     stream, move = contexts()[:16], lambda x: 1000 * x + 7
     for policy, seen in ((plain, stream), (changed, move(stream))):
         decision = policy.select(seen)
@@ -270,7 +271,7 @@ def test_a_column_that_leaves_its_scale_is_fitted_again_and_z_with_it(kind):
     rng = np.random.default_rng(0)
     stream = rng.random((120, 3, 2))
     stream[:40, :, 1] *= 1e-4
-    settings = {"hidden": 16, "steps": 20} if kind is BatchNeuralUCB else {}
+    settings = {"hidden": 16, "training": 20} if kind is BatchNeuralUCB else {}
     policy = kind(2, AtRounds([40, 80, 100]), seed=3, **settings)
     play(policy, stream[:80])
     first, second = policy.updates

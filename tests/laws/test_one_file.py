@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, NeuralUCB
+from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, NeuralUCB, Training
 
 ROUNDS = 300
 STEP = 2e-6
@@ -52,9 +52,10 @@ def test_the_library_chooses_the_arms_of_the_plain_file(scheme, schedule, option
     def reward_of(t, arm):
         return means[t, arm] + noise[t]
 
-    knobs = {"hidden": 60, "ridge": 0.05, "beta": 0.05, "steps": 60}
-    expected, starts = plain.batch_neural_ucb(contexts, reward_of, scheme=scheme, seed=11, eta=STEP, **options, **knobs)
-    settings = {"preset": "paper", "seed": 11, "step_size": STEP, "covariance": covariance, **knobs}
+    knobs = {"hidden": 60, "ridge": 0.05, "beta": 0.05}
+    options = options | knobs | {"steps": 60, "eta": STEP}
+    expected, starts = plain.batch_neural_ucb(contexts, reward_of, scheme=scheme, seed=11, **options)
+    settings = {"preset": "paper", "seed": 11, "training": Training(60, STEP), "covariance": covariance, **knobs}
     policy = NeuralUCB(10, **settings) if schedule is None else BatchNeuralUCB(10, schedule, **settings)
     arms, library_starts = library_arms(policy, contexts, reward_of)
     np.testing.assert_array_equal(arms, expected)
@@ -71,12 +72,12 @@ def test_the_whole_cosine_problem_is_chosen_alike():
     def reward_of(t, arm):
         return means[t, arm] + noise[t]
 
-    knobs = {"hidden": 200, "ridge": 0.01, "beta": 0.001, "steps": 200}
+    knobs = {"hidden": 200, "ridge": 0.01, "beta": 0.001}
     expected, starts = plain.batch_neural_ucb(
-        contexts, reward_of, scheme="adaptive", batches=40, log_q=40.0, seed=0, eta=5e-7, **knobs
+        contexts, reward_of, scheme="adaptive", batches=40, log_q=40.0, seed=0, steps=200, eta=5e-7, **knobs
     )
     schedule = DeterminantTrigger(2000, 40, 40.0)
-    policy = BatchNeuralUCB(10, schedule, preset="paper", seed=0, step_size=5e-7, **knobs)
+    policy = BatchNeuralUCB(10, schedule, preset="paper", seed=0, training=Training(200, 5e-7), **knobs)
     arms, library_starts = library_arms(policy, contexts, reward_of)
     np.testing.assert_array_equal(arms, expected)
     assert library_starts == starts

@@ -6,7 +6,7 @@ FOLDER is a folder beside this file, by default named after the version; with ca
 made. Run it once for every release, and never again: a file of the museum is never changed. `tests/test_museum.py`
 loads every file of every folder.
 
-It also runs with older code (`PYTHONPATH=OTHER/src`): what that code cannot make is left out.
+It also runs with older code since version 0.2 (`PYTHONPATH=OTHER/src`): what that code cannot make is left out.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def live(policy: Any, contexts: np.ndarray, life: Life) -> None:
 
 def neural(schedule: Any = None, kind: str = "BatchNeuralUCB", **settings: Any) -> Any:
     """A small network with a fixed plan of training, as printed."""
-    defaults = {"hidden": 4, "steps": 10, "ridge": 0.1, "beta": 0.5, "preset": "paper", "seed": 3}
+    defaults = {"hidden": 4, "training": 10, "ridge": 0.1, "beta": 0.5, "preset": "paper", "seed": 3}
     return getattr(rarely, kind)(DIM, schedule or rarely.FixedGrid(20, 5), **(defaults | settings))
 
 
@@ -76,7 +76,7 @@ def linear(schedule: Any = None, kind: str = "LinUCB", **settings: Any) -> Any:
 
 def sequential(**settings: Any) -> Any:
     """NeuralUCB."""
-    return rarely.NeuralUCB(DIM, hidden=4, steps=10, seed=3, preset="paper", **settings)
+    return rarely.NeuralUCB(DIM, hidden=4, training=10, seed=3, preset="paper", **settings)
 
 
 def logged(kind: str, **settings: Any) -> Any:
@@ -119,18 +119,18 @@ CASES: dict[str, tuple[Callable[[], Any], Life]] = {
     "blocks": (lambda: rarely.BatchNeuralUCB(schedule=rarely.FixedGrid(28, 2), hidden=2, **blocks().settings), LONG),
     # Plans of training.
     "paper": (neural, Life()),
-    "code": (lambda: neural(preset="code", step_size=0.01), Life()),
-    "practical": (lambda: neural(preset="practical", skip=1.0), Life()),
-    "deep": (lambda: neural(depth=3, biases=True, hidden=2, precision="float32"), Life()),
-    "warm-start": (lambda: neural(warm_start=True), Life()),
+    "code": (lambda: neural(preset="code", training=rarely.Training(10, 0.01)), Life()),
+    "practical": (lambda: neural(preset="practical", training=rarely.Training(10, skip=1.0)), Life()),
+    "deep": (lambda: neural(depth=3, preset=rarely.Preset(biases=True, precision="float32"), hidden=2), Life()),
+    "warm-start": (lambda: neural(training=rarely.Training(10, warm_start=True)), Life()),
     "context-scale": (lambda: neural(context_scale=rarely.Affine([1.0, 0.0], [2.0, 0.5])), Life()),
-    "from-log": (lambda: logged("BatchNeuralUCB", hidden=4, steps=10), Life(rounds=2)),
+    "from-log": (lambda: logged("BatchNeuralUCB", hidden=4, training=10), Life(rounds=2)),
     # Other policies.
     "neural-ucb": (sequential, Life(rounds=5, missing=())),
     "neural-ts": (lambda: neural(kind="NeuralTS"), Life()),
     "neural-linear": (lambda: neural(kind="NeuralLinear", preset="practical"), Life()),
     "epsilon-greedy": (
-        lambda: rarely.NeuralEpsilonGreedy(DIM, rarely.FixedGrid(20, 5), hidden=4, steps=10, epsilon=0.3, seed=3),
+        lambda: rarely.NeuralEpsilonGreedy(DIM, rarely.FixedGrid(20, 5), hidden=4, training=10, epsilon=0.3, seed=3),
         Life(),
     ),
     "linucb": (linear, Life()),

@@ -98,7 +98,7 @@ def test_a_policy_started_from_a_log_knows_that_log(kind, made):
     kept = log.observed
     chosen, rewards = log.contexts[kept, log.arms[kept]], log.rewards[kept]
     part = slice(20, 120)
-    small = {} if kind is LinUCB else {"hidden": 4, "steps": 2}
+    small = {} if kind is LinUCB else {"hidden": 4, "training": 2}
     policy = kind.from_log(chosen[part], rewards[part], **SETTINGS, **small)
     assert f"had 100 of these {len(kept)} rounds" in ips(log, policy).note
     later = DecisionLog.from_arrays(

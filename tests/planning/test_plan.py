@@ -19,6 +19,7 @@ from rarely import (
     GeometricGrid,
     InvalidInput,
     LinUCB,
+    Preset,
     RarelyError,
     TheoremRadius,
 )
@@ -31,7 +32,7 @@ from rarely.simulation.play import play
 from rarely.simulation.statistics import IntervalEstimate
 from rarely.worlds import Cosine, World
 
-SMALL = {"hidden": 8, "steps": 10}
+SMALL = {"hidden": 8, "training": 10}
 
 
 def log_of(rounds=120, arms=3, rewards=True, seed=0):
@@ -148,7 +149,8 @@ def test_batches_sum_to_the_rounds_and_never_exceed_the_budget(rounds, batches, 
 
 
 def test_stretches_of_rounds_choose_what_the_laboratory_chooses_one_by_one(monkeypatch):
-    maker, world = Maker("neural", SMALL | {"precision": "float64"}), Cosine(dim=3, arms=3)
+    double = Preset.named("practical", precision="float64")
+    maker, world = Maker("neural", SMALL | {"preset": double}), Cosine(dim=3, arms=3)
     for schedule in (FixedGrid(60, 5), DeterminantTrigger(60, 6, log_ratio=3.0)):
         played = play(maker(world, schedule, 4), world.rounds(4, 60))
         whole = play_trial(world, maker, 60, Trial("fixed", schedule, 4))

@@ -79,7 +79,7 @@ def test_a_plan_is_read_back_as_it_was_written(tmp_path):
         {"source": some_log(rewards=False), "horizon": 50, "policy": "linear", "runs": 1, "batches": [2]},
         {"source": Cosine(), "horizon": 30, "policy": "linear", "runs": 2, "batches": [2, 20]},
         {"source": some_log(), "horizon": 10**6, "policy": "linear", "runs": 1, "batches": [3], "max_rounds": 20},
-        {"source": some_log(), "horizon": 40, "settings": {"hidden": 4, "steps": 2}, "runs": 1, "batches": [2]},
+        {"source": some_log(), "horizon": 40, "settings": {"hidden": 4, "training": 2}, "runs": 1, "batches": [2]},
     ],
     ids=["imagined", "world", "far", "neural"],
 )

@@ -189,7 +189,7 @@ def test_a_commit_that_fails_stops_the_study_and_health_says_so(served, monkeypa
         raise StudyFailed("the disk did not confirm.")
 
     study = served.opened
-    monkeypatch.setattr("rarely.service.opened.answer_many", lambda study, calls: fail(calls))
+    monkeypatch.setattr("rarely.service.opened.answer_many", lambda study, calls, **_: fail(calls))
     assert served.send("GET", "/health").status == 200
     reply = served.decide(1)
     assert (reply.status, reply.content["title"]) == (503, "StudyFailed")
@@ -206,10 +206,10 @@ def test_a_request_that_breaks_something_does_not_break_those_of_others(served, 
 
     answer, gate = opened.answer_many, threading.Barrier(8)
 
-    def poisoned(study, calls):
+    def poisoned(study, calls, **options):
         if any(call.id == "visit-3" for _, call in calls):
             raise ZeroDivisionError
-        return answer(study, calls)
+        return answer(study, calls, **options)
 
     def one(number):
         gate.wait()

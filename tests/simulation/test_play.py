@@ -48,14 +48,14 @@ def test_time_is_processor_time_split_into_selecting_and_training():
 
 
 def test_sequential_play_updates_after_every_round_but_the_last():
-    policy = NeuralUCB(10, hidden=4, steps=1, seed=0)
+    policy = NeuralUCB(10, hidden=4, training=1, seed=0)
     play(policy, ROUNDS)
     assert [u.round for u in policy.updates] == list(range(1, 30))
 
 
 @pytest.mark.parametrize("count", [7, 211, 450])
 def test_log_det_is_on_record_from_the_start_to_the_end(count):
-    policy = BatchNeuralUCB(10, FixedGrid(count, 3), hidden=4, steps=1, seed=0)
+    policy = BatchNeuralUCB(10, FixedGrid(count, 3), hidden=4, training=1, seed=0)
     played = play(policy, Cosine().rounds(seed=0, count=count))
     assert played.log_dets[0] == (0, 0.0)
     assert played.log_dets[-1] == (count, policy.log_det)
@@ -63,7 +63,7 @@ def test_log_det_is_on_record_from_the_start_to_the_end(count):
 
 
 def test_what_is_on_record_is_what_the_world_paid():
-    policy = BatchNeuralUCB(10, FixedGrid(30, 3), hidden=4, steps=1, seed=0)
+    policy = BatchNeuralUCB(10, FixedGrid(30, 3), hidden=4, training=1, seed=0)
     played = play(policy, ROUNDS)
     arms = policy.history.arms
     np.testing.assert_allclose(policy.history.rewards, ROUNDS.paid(arms))

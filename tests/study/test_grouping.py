@@ -1,8 +1,23 @@
 """Decisions and rewards of several callers in one commit."""
 
-from rarely.study import Request, StudyConflict, Tell
-from rarely.study.grouping import answer_many
-from studies import contexts_of, linear
+import threading
+
+import pytest
+
+from rarely import DeterminantTrigger, LinTS
+from rarely.study import Request, Study, StudyConflict, StudyError, Tell, grouping
+from rarely.study.grouping import answer_many, record_backlog
+from studies import Clock, contexts_of, linear, neural
+
+
+def groups_of(sizes):
+    """Groups of calls of several callers, each with the reward of an earlier decision."""
+    first = 0
+    for size in sizes:
+        numbers = range(first, first + size)
+        calls = [("web", Request(contexts_of(number), f"v{number}")) for number in numbers]
+        yield [*calls, ("app", Tell(f"v{first // 2}", 1.0))]
+        first += size
 
 
 def test_a_group_is_decided_as_its_calls_alone(make):
@@ -46,3 +61,91 @@ def test_a_group_of_errors_alone_writes_nothing(make):
     assert "shape" in str(error)
     assert answer_many(study, []) == []
     assert study.status() == before
+
+
+@pytest.mark.parametrize("policy", [linear, neural])
+def test_a_study_whose_z_follows_later_is_the_same_study(policy):
+    clock = Clock()
+    plain, later = (
+        Study.create(f"memory://{name} {policy.__name__}", "trial", policy=policy(), arms=["a", "b", "c"], clock=clock)
+        for name in ("plain", "later")
+    )
+    for number, group in enumerate(groups_of([5, 1, 9, 4, 12, 3, 7])):
+        assert answer_many(later, group, deferring=True) == answer_many(plain, group)
+        if number in (1, 4):
+            record_backlog(later)
+        if number == 3:
+            assert [study.update() for study in (plain, later)] == ["version"] * 2
+    assert later.status() == plain.status()
+    assert later.versions() == plain.versions()
+    assert later.replay().equal
+    assert later._session.backlog == 0
+
+
+def test_a_batch_that_ended_is_noticed_when_z_has_followed(make):
+    study = make(LinTS(dim=2, schedule=DeterminantTrigger(log_ratio=3.0), beta=0.5, seed=7))
+    first, *groups = groups_of([1, 20, 20])
+    for group in (first, *groups):
+        answer_many(study, group, deferring=True)
+    assert study._session.backlog == 40
+    assert not study.due
+    record_backlog(study)
+    assert study._session.backlog == 0
+    assert study.due
+
+
+def test_a_backlog_does_not_grow_without_end(make, monkeypatch):
+    monkeypatch.setattr(grouping, "MOST_BEHIND", 10)
+    study = make()
+    for group in groups_of([8] * 6):
+        answer_many(study, group, deferring=True)
+        assert study._session.backlog <= 10 + 8
+
+
+def test_a_group_that_fails_leaves_the_backlog_as_it_was(make, monkeypatch):
+    study = make()
+    first, second, third = groups_of([4, 4, 4])
+    answer_many(study, first, deferring=True)
+    answer_many(study, second, deferring=True)
+    before = study._session.backlog
+
+    def broken(*_):
+        raise StudyError("the disk is full.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("rarely.study.storage.tables.Tables.append", broken)
+        with pytest.raises(StudyError):
+            answer_many(study, third, deferring=True)
+    assert study._session.backlog == before
+    answer_many(study, third, deferring=True)
+    assert study.status().decisions == 12
+    assert study.replay().equal
+
+
+def test_threads_that_decide_record_and_look_agree(make):
+    study = make(linear(50))
+    ended = threading.Event()
+    failures = []
+
+    def repeat(work):
+        try:
+            while not ended.is_set():
+                work()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=repeat, args=(work,)) for work in (lambda: record_backlog(study), study.status)]
+    for thread in threads:
+        thread.start()
+    for number, group in enumerate(groups_of([6] * 30)):
+        answer_many(study, group, deferring=True)
+        if number % 10 == 9:
+            study.update()
+    ended.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not failures
+    assert study.status().decisions == 180
+    assert study.replay().equal
+    assert study.verify().whole

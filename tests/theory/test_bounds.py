@@ -151,7 +151,7 @@ def test_lemma_2_holds_for_wide_networks_with_their_own_kernel(depth, arms):
     """d̃ from H̃. With Definition 1's H, which is smaller, it fails, as one arm shows: Z then has all contexts."""
     rounds, ridge = 40, 0.05
     stream = unit_rows(7, rounds * arms, 4).reshape(rounds, arms, 4)
-    settings = {"hidden": 2048, "depth": depth, "ridge": ridge, "preset": "paper", "steps": 20}
+    settings = {"hidden": 2048, "depth": depth, "ridge": ridge, "preset": "paper", "training": 20}
     policy = BatchNeuralUCB(4, FixedGrid(rounds, 4), beta=0.1, seed=0, **settings)
     for contexts_now in stream:
         decision = policy.select(contexts_now)

@@ -53,14 +53,14 @@ def test_many_steps_end_at_the_minimiser():
 @pytest.mark.parametrize("depth", [2, 3])
 def test_wide_networks_approach_it(depth):
     """The same contexts with the same arms: means after J steps, and bonuses, as m grows."""
-    shared = {"ridge": 0.5, "beta": 0.7, "steps": 40, "depth": depth}
-    limit = raw(**shared)
+    shared = {"ridge": 0.5, "beta": 0.7, "depth": depth}
+    limit = raw(steps=40, **shared)
     x, y, ahead = half_played(limit)
     expected = limit.score(ahead)
 
     def distance(hidden, seed):
         network = BatchNeuralUCB.from_log(
-            x, y, schedule=FixedGrid(HORIZON, 1), hidden=hidden, preset="paper", seed=seed, **shared
+            x, y, schedule=FixedGrid(HORIZON, 1), hidden=hidden, preset="paper", seed=seed, training=40, **shared
         )
         scores = network.score(ahead)
         return np.abs(scores.means - expected.means).mean(), np.abs(scores.bonuses - expected.bonuses).mean()

@@ -43,12 +43,13 @@ def training(
     contexts = rng.normal(size=(samples, dim)) / np.sqrt(dim)
     rewards = np.cos(3 * contexts @ rng.normal(size=dim)) + rng.normal(0, 0.5, samples)
     first = train(network, theta, contexts, rewards, TrainingPlan(0.01, 1, precision=precision))
-    plan = TrainingPlan(0.01, steps, first.step_size / 2, precision=precision)
+    assert first.report.step_size is not None
+    plan = TrainingPlan(0.01, steps, first.report.step_size / 2, precision=precision)
 
     def work() -> None:
         outcome = train(network, theta, contexts, rewards, plan, first.direction)
-        if not outcome.accepted or outcome.attempts > 1:
-            raise BenchmarkFailed(f"one attempt was to do, and {outcome.attempts} were made. {outcome.reason}")
+        if not outcome.accepted or outcome.report.attempts > 1:
+            raise BenchmarkFailed(f"one attempt was to do, and {outcome.report.attempts} were made. {outcome.reason}")
 
     dtype = np.dtype(precision).type
     rate, (seconds,) = in_turns(lambda: product_rate(dtype), work, turns=turns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.text import Text
 from rarely.bench import baseline as baselines
 from rarely.bench.measure import Benchmark, Figure, Tell
 from rarely.bench.session import Session, begin, measure
-from rarely.cli.console import INTERRUPTED, console, error_console, guarded, say_loops
+from rarely.cli.console import INTERRUPTED, console, error_console, guarded, say_loops, span, telling
 from rarely.core.errors import InvalidInput
 
 
@@ -88,10 +89,17 @@ def _measure(session: Session, wanted: Sequence[Benchmark]) -> bool:
     """Run the benchmarks, shown in one line on a terminal and in plain lines elsewhere; whether Ctrl-C ended it."""
     from rarely.bench.table import valued
 
-    # The line moves only when it is console to: a thread that refreshes it would be measured too.
-    with Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else nullcontext() as live:
+    # The line moves only when it is told to: a thread that refreshes it would be measured too.
+    state, since = "", time.perf_counter()
+    with (
+        Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else nullcontext() as live,
+        telling(lambda: f"{state}, {span(time.perf_counter() - since)} so far" if state else ""),
+    ):
 
         def show(text: str) -> None:
+            nonlocal state, since
+            if text != state:
+                state, since = text, time.perf_counter()
             if live is None:
                 console.print(text, markup=False)
             else:

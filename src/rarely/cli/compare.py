@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from rarely.cli.console import console, error_console, guarded, say_loops, say_refused, span
+from rarely.cli.console import console, error_console, guarded, say_loops, say_refused, span, telling
 from rarely.core.errors import InvalidInput
 from rarely.simulation.writing import check_folder
 
@@ -27,8 +25,6 @@ SEVERAL_POLICIES = ("neuralucb", "neuralts", "neuralepsilon", "linucb", "lints")
 QUICK = ("cosine", "needle", "wheel")
 QUICK_POLICIES = ("neuralucb", "linucb", "uniform")
 QUICK_ROUNDS, QUICK_SEEDS = 200, 3
-EVERY = 10.0
-"""Seconds between lines where there is no terminal."""
 
 
 @guarded
@@ -166,7 +162,7 @@ def _play(asked: Comparison, out: Path, jobs: int, replace: bool) -> list[Result
         *columns, TimeElapsedColumn(), TextColumn("{task.description}"), console=console, disable=not live
     ) as progress:
         shown = _Shown(progress, jobs)
-        with shown.telling(live):
+        with telling(shown.line):
             return compare(asked, out, jobs=jobs, replace=replace, planned=shown.planned, finished=shown.finished)
 
 
@@ -179,7 +175,6 @@ class _Shown:
         self.progress, self.bar, self.jobs = progress, progress.add_task("", total=0), jobs
         self.pace = Pace((), jobs)
         self.done = self.all = 0
-        self.over = threading.Event()
 
     def planned(
         self, cells: Sequence[Cell], todo: Sequence[Cell], skipped: Sequence[str], refused: Sequence[Refusal]
@@ -203,23 +198,9 @@ class _Shown:
         self.done += 1
         self.progress.update(self.bar, completed=self.done, description=self._left())
 
-    @contextmanager
-    def telling(self, live: bool) -> Iterator[None]:
-        """Tell how far it is while the block lasts, where there is no terminal."""
-        if live:
-            yield
-            return
-        teller = threading.Thread(target=self._tell, daemon=True)
-        teller.start()
-        try:
-            yield
-        finally:
-            self.over.set()
-            teller.join()
-
-    def _tell(self) -> None:
-        while not self.over.wait(EVERY):
-            console.print(f"{self.done} of {self.all} cells after {span(self.pace.elapsed)}; {self._left()}")
+    def line(self) -> str:
+        """How far it is; empty before the cells are counted."""
+        return f"{self.done} of {self.all} cells after {span(self.pace.elapsed)}; {self._left()}" if self.all else ""
 
     def _left(self) -> str:
         seconds = self.pace.seconds_left()

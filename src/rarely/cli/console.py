@@ -26,7 +26,7 @@ INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""
 MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
 """The colours of what `doctor` finds."""
-SECONDS_BETWEEN_LINES = 10.0
+SECONDS_TO_FIRST_LINE, SECONDS_BETWEEN_LINES = 3.0, 10.0
 """Where there is no terminal for a bar."""
 MOST_NAMED = 20
 """Refused files that a terminal names; the report has all."""
@@ -70,12 +70,18 @@ def _sentence(error: Exception) -> str:
 
 @contextmanager
 def telling(line: Callable[[], str], seconds: float = SECONDS_BETWEEN_LINES) -> Iterator[None]:
-    """Print a line every ten seconds while the block lasts, where there is no terminal for a bar."""
+    """Print a line soon and then every ten seconds while the block lasts, where there is no terminal for a bar.
+
+    A line that is empty is not printed.
+    """
     over = threading.Event()
 
     def tell() -> None:
-        while not over.wait(seconds):
-            console.print(line(), markup=False)
+        wait = min(seconds, SECONDS_TO_FIRST_LINE)
+        while not over.wait(wait):
+            if text := line():
+                console.print(text, markup=False)
+                wait = min(2 * wait, seconds)
 
     teller = threading.Thread(target=tell, daemon=True)
     if not console.is_terminal:

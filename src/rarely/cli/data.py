@@ -8,11 +8,9 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import (
-    Progress,
-)
+from rich.progress import Progress
 
-from rarely.cli.console import console, guarded
+from rarely.cli.console import console, guarded, telling
 from rarely.core.errors import InvalidInput
 from rarely.worlds.datasets import DATASETS, Dataset, fetch, located
 
@@ -64,6 +62,17 @@ def data_command(
 
 
 def _fetch(dataset: Dataset) -> Path:
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    arrived, all_of_it = 0, dataset.size
+
+    def line() -> str:
+        return f"fetching {dataset.file}: {arrived / 1e6:.1f} of {all_of_it / 1e6:.1f} MB"
+
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress, telling(line):
         bar = progress.add_task(f"fetching {dataset.file}", total=dataset.size)
-        return fetch(dataset, lambda done, of: progress.update(bar, completed=done, total=of))
+
+        def advanced(done: int, of: int) -> None:
+            nonlocal arrived, all_of_it
+            arrived, all_of_it = done, of
+            progress.update(bar, completed=done, total=of)
+
+        return fetch(dataset, advanced)

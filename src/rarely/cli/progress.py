@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.progress import (
@@ -19,13 +17,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from rarely.cli.console import console, say_refused, span
+from rarely.cli.console import console, say_refused, span, telling
 from rarely.experiments.config import Cell
 from rarely.experiments.pace import Pace, cost
 from rarely.experiments.runner import Engine, Result, reproduce
-
-FIRST_LINE, LAST_WAIT = 3.0, 10.0
-"""Seconds to the first line about the cells of `reproduce`; then twice as many each time, up to ten."""
 
 
 def play(cells: Sequence[Cell], out: Path, engine: Engine, jobs: int | None, replace: bool) -> list[Result]:
@@ -40,19 +35,23 @@ def play(cells: Sequence[Cell], out: Path, engine: Engine, jobs: int | None, rep
         TimeElapsedColumn(),
         left,
     )
-    with (
-        Progress(*columns, console=console, disable=not live) as progress,
-        _Shown(progress, cells, jobs, left).telling(live) as shown,
-    ):
-        return reproduce(
-            cells,
-            out,
-            engine,
-            replace=replace,
-            refused=lambda files: say_refused(files, "cells asked for are played again, and their old files renamed"),
-            started=shown.started,
-            finished=shown.finished,
-        )
+    with Progress(*columns, console=console, disable=not live) as progress:
+        shown = _Shown(progress, cells, jobs, left)
+        with telling(shown.line):
+            results = reproduce(
+                cells,
+                out,
+                engine,
+                replace=replace,
+                refused=lambda files: say_refused(
+                    files, "cells asked for are played again, and their old files renamed"
+                ),
+                started=shown.started,
+                finished=shown.finished,
+            )
+    if shown.count and not live:
+        console.print(f"{shown.count} of {shown.all} cells in {span(shown.pace.elapsed)}")
+    return results
 
 
 class _TimeLeft(ProgressColumn):
@@ -65,7 +64,7 @@ class _TimeLeft(ProgressColumn):
 
 
 class _Shown:
-    """A bar for each problem on a terminal; elsewhere a line, soon and then every ten seconds."""
+    """A bar for each problem on a terminal; elsewhere a line."""
 
     def __init__(self, progress: Progress, cells: Sequence[Cell], jobs: int | None, left: _TimeLeft) -> None:
         self.progress, self.jobs, self.left = progress, jobs, left
@@ -73,22 +72,6 @@ class _Shown:
         self.bars: dict[str, TaskID] = {}
         self.pace = Pace(())
         self.count = self.all = 0
-        self.started_it, self.over = threading.Event(), threading.Event()
-
-    @contextmanager
-    def telling(self, live: bool) -> Iterator[_Shown]:
-        """Tell how far it is while the block lasts, where there is no terminal."""
-        if live:
-            yield self
-            return
-        teller = threading.Thread(target=self._tell, daemon=True)
-        teller.start()
-        try:
-            yield self
-        finally:
-            self.over.set()
-            self.started_it.set()
-            teller.join()
 
     def started(self, todo: Sequence[Cell]) -> None:
         self.all = len(todo)
@@ -102,7 +85,6 @@ class _Shown:
         for problem in dict.fromkeys(cell.problem.name for cell in todo):
             mine = [cell for cell in todo if cell.problem.name == problem]
             self.bars[problem] = self.progress.add_task(problem, total=sum(map(cost, mine)), done=0, all=len(mine))
-        self.started_it.set()
 
     def finished(self, result: Result) -> None:
         cell = self.cells[result.id]
@@ -112,14 +94,11 @@ class _Shown:
         done = self.progress.tasks[self.progress.task_ids.index(bar)].fields["done"] + 1
         self.progress.update(bar, advance=cost(cell), done=done)
 
-    def _tell(self) -> None:
-        self.started_it.wait()
-        wait = FIRST_LINE
-        while not self.over.wait(wait):
-            console.print(f"{self.count} of {self.all} cells after {span(self.pace.elapsed)}; {_left(self.pace)}")
-            wait = min(2 * wait, LAST_WAIT)
-        if self.count:
-            console.print(f"{self.count} of {self.all} cells in {span(self.pace.elapsed)}")
+    def line(self) -> str:
+        """How far it is; empty before the cells are counted."""
+        if not self.all:
+            return ""
+        return f"{self.count} of {self.all} cells after {span(self.pace.elapsed)}; {_left(self.pace)}"
 
 
 def _left(pace: Pace) -> str:

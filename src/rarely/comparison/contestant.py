@@ -97,6 +97,23 @@ class Contestant(Protocol):
 
     It may also have a method `interval(contexts, arm)`, called after `select`: the ends of a 95 % interval for the
     reward of that arm in this round, or None. Then its calibration is on the page.
+
+    Examples
+    --------
+    >>> class Fixed:  # plays the first arm and never learns
+    ...     def select(self, contexts):
+    ...         return 0
+    ...
+    ...     def observe(self, round, contexts, arm, reward):
+    ...         pass
+    ...
+    ...     def due(self, round):
+    ...         return False
+    ...
+    ...     def update(self):
+    ...         pass
+    >>> isinstance(Fixed(), Contestant)
+    True
     """
 
     def select(self, contexts: Array) -> int:

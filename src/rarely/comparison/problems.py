@@ -44,6 +44,8 @@ MOST_CLASSES = 100
 class Problem:
     """A world with a name, and perhaps a variant.
 
+    Examples
+    --------
     >>> problem = find_problem("needle+delay")
     >>> problem.family, problem.rounds(seed=0, count=3).means.shape
     ('delay', (3, 10))

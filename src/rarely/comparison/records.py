@@ -47,7 +47,18 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a finished cell."""
+    """What is known of a finished cell.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.comparison import Comparison, compare, read_records
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> record = read_records(folder).records[0]
+    >>> record.id, record.problem, record.policy
+    ('cosine/linucb/B5/seed0', 'cosine', 'linucb')
+    """
 
     data: dict[str, Any]
 

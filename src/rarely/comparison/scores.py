@@ -49,7 +49,18 @@ class Scale:
 
 @dataclass(frozen=True)
 class Row:
-    """A policy's line of the leaderboard."""
+    """A policy's line of the leaderboard.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.comparison import Comparison, compare, leaderboard, read_records
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> row = leaderboard(read_records(folder).records).rows[0]
+    >>> row.policy, row.problems
+    ('linucb', 1)
+    """
 
     policy: str
     area: IntervalEstimate
@@ -164,7 +175,18 @@ def area_under(budgets: Sequence[int], values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """All rows, the best first; policies that were not played everywhere are last."""
+    """All rows, the best first; policies that were not played everywhere are last.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.comparison import Comparison, compare, leaderboard, read_records
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> board = leaderboard(read_records(folder).records)
+    >>> [row.policy for row in board.rows], board.unscaled
+    (['linucb', 'uniform'], [])
+    """
 
     rows: list[Row]
     results: Results
@@ -187,6 +209,15 @@ def leaderboard(records: Iterable[Record]) -> Leaderboard:
     -------
     Leaderboard
         A row for each policy that has any finite budget, sorted by the area under its frontier.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.comparison import Comparison, compare, leaderboard, read_records
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> [row.policy for row in leaderboard(read_records(folder).records).rows]
+    ['linucb', 'uniform']
     """
     results = Results(records)
     rows = [row for policy in results.policies if (row := _row(results, policy)) is not None]

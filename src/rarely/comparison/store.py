@@ -70,6 +70,16 @@ def read_records(folder: str | Path) -> Found:
     ------
     MixedRecords
         If records of one problem are of other rounds, or those of one policy of other code.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.comparison import Comparison, compare, read_records
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> found = read_records(folder)
+    >>> [record.id for record in found.records], found.refused
+    (['cosine/linucb/B5/seed0', 'cosine/uniform/B5/seed0'], [])
     """
     found = _found(Path(folder))
     check_together(found.records)
@@ -205,6 +215,16 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> Found:
     ------
     MixedRecords
         If two records of one cell differ, or records do not compare. Then nothing is copied.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.comparison import Comparison, compare, merge
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> found = merge([folder], tempfile.mkdtemp())
+    >>> len(found.records), found.refused
+    (2, [])
     """
     out = Path(out)
     records: dict[str, Record] = {}

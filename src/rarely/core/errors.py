@@ -115,11 +115,11 @@ class NothingToLearnWarning(UserWarning):
 
 
 class ForgettingWarning(UserWarning):
-    """Announces that `history_limit` is reached, and that rounds are dropped which would have been learned from."""
+    """Announces that `Limits.history` is reached, and that rounds are dropped which would have been learned from."""
 
 
 class ApproximationWarning(UserWarning):
-    """Announces that Z is approximated from now on, because an exact one would be slower than `latency` allows."""
+    """Announces that Z is approximated from now on, because an exact one is slower than `Limits.latency` allows."""
 
 
 class ContextsWarning(UserWarning):

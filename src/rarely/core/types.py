@@ -27,6 +27,8 @@ class Decision:
     Rounds are numbered from 1 and versions from 0, as in Algorithm 1. An arm that was not there in a
     round has NaN for mean and bonus, and the probability 0.
 
+    Examples
+    --------
     >>> d = Decision(arm=np.array([1, 0]), means=np.zeros((2, 2)), bonuses=np.ones((2, 2)),
     ...              version=np.array([0, 0]), round=np.array([1, 2]), probabilities=np.full((2, 2), 0.5))
     >>> len(d), d[1].arm, d[1].round

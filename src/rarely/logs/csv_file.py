@@ -17,6 +17,8 @@ from rarely.logs.table_form import WHOLE, columns_of, log_of
 def write_csv(log: DecisionLog, path: str | os.PathLike[str]) -> None:
     """Write a log as a table; `read_csv` is the inverse.
 
+    Examples
+    --------
     >>> import pathlib, tempfile
     >>> from rarely import Uniform
     >>> log, policy = DecisionLog(), Uniform(dim=1, seed=0)
@@ -40,6 +42,8 @@ def write_csv(log: DecisionLog, path: str | os.PathLike[str]) -> None:
 def read_csv(path: str | os.PathLike[str]) -> DecisionLog:
     """A log from a table that `write_csv` wrote, or another program with the same columns.
 
+    Examples
+    --------
     >>> import tempfile
     >>> from rarely import Uniform
     >>> log, policy = DecisionLog(), Uniform(dim=1, seed=0)

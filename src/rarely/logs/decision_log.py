@@ -39,6 +39,8 @@ class DecisionLog:
 
     A call that raises or is interrupted has changed nothing. A log is used from one thread at a time.
 
+    Examples
+    --------
     >>> from rarely import Uniform
     >>> policy, log = Uniform(dim=1, seed=0), DecisionLog()
     >>> contexts = [[[0.0], [1.0]], [[2.0], [3.0]]]

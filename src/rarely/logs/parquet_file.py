@@ -13,6 +13,8 @@ from rarely.logs.table_form import columns_of, log_of
 def write_parquet(log: DecisionLog, path: str | os.PathLike[str]) -> None:
     """The same table as Parquet, with nulls for empty cells; needs `pip install 'rarely[parquet]'`.
 
+    Examples
+    --------
     >>> write_parquet(DecisionLog(), "log.parquet")  # doctest: +SKIP
     """
     arrow, parquet = _pyarrow()
@@ -23,6 +25,8 @@ def write_parquet(log: DecisionLog, path: str | os.PathLike[str]) -> None:
 def read_parquet(path: str | os.PathLike[str]) -> DecisionLog:
     """A log from what `write_parquet` wrote.
 
+    Examples
+    --------
     >>> read_parquet("log.parquet")  # doctest: +SKIP
     """
     _, parquet = _pyarrow()

@@ -33,6 +33,8 @@ _Known = tuple[IntArray, IntArray, Array]
 class Log:
     """Past rounds.
 
+    Examples
+    --------
     >>> log = Log.of([[0.5], [1.5], [2.5]], arms=2, chosen=[0, 1, 0], rewards=[1.0, 2.0, 3.0])
     >>> log
     <Log: 3 rounds, 2 arms, 1 features, 3 rewards>

@@ -70,7 +70,19 @@ from rarely.offpolicy.terms import Estimator, around_mean, terms_of
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean reward of a target in a round, or the difference of two, and how sure it is."""
+    """The mean reward of a target in a round, or the difference of two, and how sure it is.
+
+    Examples
+    --------
+    >>> from rarely import Uniform
+    >>> contexts, log = np.arange(80.0).reshape(40, 2, 1), DecisionLog()
+    >>> decision = Uniform(dim=1, seed=0).select(contexts)
+    >>> log.record(contexts, decision)
+    >>> log.observe(decision, 10.0 * decision.arm)
+    >>> estimate = snips(log, target=[1] * 40)
+    >>> estimate.value, estimate.rounds
+    (10.0, 40)
+    """
 
     value: float
     error: float
@@ -132,6 +144,8 @@ def snips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range
 
     Not unbiased but consistent: its bias is of the order of 1/n. Arguments and errors are those of `ips`.
 
+    Examples
+    --------
     >>> from rarely import Uniform
     >>> contexts, log = np.arange(8.0).reshape(4, 2, 1), DecisionLog()
     >>> decision = Uniform(dim=1, seed=0).select(contexts)
@@ -192,6 +206,8 @@ def difference(
     `ips`. If the range of rewards is known, the interval is the normal one with the larger of two errors, the usual one
     and `pooled_error`, cut to what a difference can be.
 
+    Examples
+    --------
     >>> from rarely import Uniform
     >>> contexts, log = np.random.default_rng(0).normal(size=(400, 2, 1)), DecisionLog()
     >>> decision = Uniform(dim=1, seed=0).select(contexts)

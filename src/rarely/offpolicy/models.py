@@ -31,6 +31,8 @@ class Ridge:
 
     The intercept is free, so rewards and contexts may lie anywhere, on any common scale.
 
+    Examples
+    --------
     >>> x = np.arange(20.0)[:, None]
     >>> Ridge(strength=1e-9)(x, 7 + 2 * x[:, 0])(np.array([[100.0]])).round(3)
     array([207.])

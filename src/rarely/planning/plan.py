@@ -43,7 +43,18 @@ class Theory:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many updates, where, and what fewer of them cost."""
+    """How many updates, where, and what fewer of them cost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rarely.planning import Log
+    >>> from rarely.planning.planner import plan
+    >>> log = Log.of(np.random.default_rng(0).random((60, 2)), arms=2)
+    >>> found = plan(log, horizon=60, runs=1, policy="linear", batches=[2, 4])
+    >>> found.horizon, found.schedule(tolerance=10.0).batches
+    (60, 2)
+    """
 
     horizon: int
     arms: int

@@ -31,6 +31,12 @@ class SavedPlan:
     """What a plan.json says.
 
     `data` is the JSON that `Plan.describe` made.
+
+    Examples
+    --------
+    >>> from rarely.planning import SavedPlan
+    >>> SavedPlan({"horizon": 60, "settings": {"ridge": 1.0}}).horizon
+    60
     """
 
     data: dict[str, Any]
@@ -80,6 +86,19 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
 
     Raises `BrokenPlan` where the file cannot be read, is no plan, or was changed after it was written. A plan of
     version 0.1 has no digest: it is checked for numbers that a plan can have, and `has_digest` is False.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> import numpy as np
+    >>> from rarely.planning import Log
+    >>> from rarely.planning.planner import plan
+    >>> log = Log.of(np.random.default_rng(0).random((60, 2)), arms=2)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "plan.json")
+    >>> made = plan(log, horizon=60, policy="linear", batches=[2, 4], runs=2)
+    >>> _ = path.write_text(json.dumps(made.describe()), encoding="utf-8")
+    >>> read_plan(path).horizon
+    60
     """
     try:
         data = read_json(Path(path))

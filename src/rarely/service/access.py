@@ -6,6 +6,7 @@ import base64
 import binascii
 import ipaddress
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -16,6 +17,7 @@ from rarely.service.problems import Refusal
 REALM = 'realm="rarely"'
 
 
+@lru_cache
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address.
 

@@ -22,11 +22,14 @@ from rarely.service.limits import Limits
 from rarely.service.opened import OpenedStudies
 from rarely.service.problems import MEDIA, Refusal, response_of
 from rarely.service.routes import Api, Handler
+from rarely.service.shortcut import Shortcut, Verb
 from rarely.service.site import Site
 
 LOG = logging.getLogger("rarely.service")
 PUBLIC = ""
 """The scope of a route that needs no key."""
+FREQUENT = ("decide", "reward")
+"""Verbs that take the shortcut past FastAPI's router."""
 
 
 class Route(NamedTuple):
@@ -39,6 +42,27 @@ class Route(NamedTuple):
     takes: tuple[type[BaseModel], ...]
     gives: tuple[type[BaseModel], ...]
     status: int = 200
+
+    @property
+    def verb(self) -> str:
+        """The last part of its path, by which the description of the API knows it."""
+        return {"/": "index", "/studies/{name}": "dashboard"}.get(self.path, self.path.rsplit("/", 1)[-1])
+
+
+class Service(FastAPI):
+    """FastAPI, whose description of the API has the models that the bodies are read as."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The description, made once."""
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            parts = schema.setdefault("components", {})
+            for model in schemas.BODIES:
+                made = model.model_json_schema(ref_template="#/components/schemas/{model}")
+                parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
+            parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            self.openapi_schema = schema
+        return self.openapi_schema
 
 
 def pages_of(site: Site) -> list[Route]:
@@ -91,7 +115,7 @@ def create_app(
     limits: Limits | None = None,
     automatic: bool = True,
     read_only: bool = False,
-) -> FastAPI:
+) -> Service:
     """The service of all studies in a database.
 
     Parameters
@@ -106,6 +130,12 @@ def create_app(
         Whether the next version is trained as soon as the schedule ends a batch; otherwise `activate` trains it.
     read_only
         Whether there are pages, status and metrics alone.
+
+    Examples
+    --------
+    >>> app = create_app("sqlite:///trial.db")  # for uvicorn, or for a server that takes ASGI
+    >>> app.title
+    'rarely'
     """
     limits = Limits() if limits is None else limits
     studies = OpenedStudies(storage, limits, automatic=automatic)
@@ -118,7 +148,7 @@ def create_app(
         finally:
             await run_in_threadpool(studies.close)
 
-    app = FastAPI(
+    app = Service(
         title="rarely",
         version=__version__,
         description="Decisions that last: every decision, reward and version is on record before it is answered.",
@@ -128,13 +158,15 @@ def create_app(
         openapi_url=None,
     )
     access = Access(keys)
-    for route in routes_of(Api(studies, limits)) + pages_of(Site(studies, app)):
-        if route.method == "GET" or not read_only:
-            _add(app, access, route)
+    routes = routes_of(Api(studies, limits)) + pages_of(Site(studies, app))
+    routes = [route for route in routes if route.method == "GET" or not read_only]
+    for route in routes:
+        _add(app, access, route)
+    verbs = {route.verb: Verb(route.scope, route.handler) for route in routes if route.verb in FREQUENT}
+    app.add_middleware(Shortcut, verbs=verbs, access=access)
     for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.state.studies, app.state.access = studies, access
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
 
@@ -155,13 +187,12 @@ def _add(app: FastAPI, access: Access, route: Route) -> None:
             return await route.handler(request, "", caller(request))
 
         endpoint = of_service
-    verb = {"/": "index", "/studies/{name}": "dashboard"}.get(route.path, route.path.rsplit("/", 1)[-1])
     app.add_api_route(
         route.path,
         endpoint,
         methods=[route.method],
-        name=verb,
-        operation_id=verb,
+        name=route.verb,
+        operation_id=route.verb,
         description=route.handler.__doc__,
         response_class=Response,
         openapi_extra=_operation(route),
@@ -195,19 +226,6 @@ def _operation(route: Route) -> dict[str, Any]:
 def _any(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
     places = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
     return places[0] if len(places) == 1 else {"anyOf": places}
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's description of the paths, with the models that the bodies are read as."""
-    if app.openapi_schema is None:
-        schema = FastAPI.openapi(app)
-        parts = schema.setdefault("components", {})
-        for model in schemas.BODIES:
-            made = model.model_json_schema(ref_template="#/components/schemas/{model}")
-            parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
-        parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        app.openapi_schema = schema
-    return app.openapi_schema
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:

@@ -51,7 +51,7 @@ def parse(body: bytes) -> Any:
     rarely.service.problems.Refusal: the body must be JSON: an object has the name 'a' twice.
     """
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_no_number, object_pairs_hook=_unique)
+        return _DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         said = f"it is not UTF-8, at byte {error.start}"
     except RecursionError:
@@ -72,6 +72,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"an object has the name {twice[:40]!r} twice")
     return fields
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number, object_pairs_hook=_unique)
 
 
 def validated(model: type[Body], value: Any) -> Body:

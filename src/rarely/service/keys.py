@@ -33,7 +33,16 @@ DUMMY = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key, as the file holds it."""
+    """One key, as the file holds it.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> keys = KeyFile(pathlib.Path(tempfile.mkdtemp()) / "keys.json")
+    >>> key = keys.find(keys.add("shop", ["decide"]))
+    >>> key.name, key.scopes, key.is_valid(now=0.0)
+    ('shop', ('decide',), True)
+    """
 
     name: str
     """Whose it is; the actor of what is done with it."""

@@ -13,10 +13,11 @@ from rarely.service.dashboard import Overview
 from rarely.service.limits import Limits
 from rarely.service.meters import Meters, gauge
 from rarely.service.problems import Refusal
+from rarely.service.recorder import Recorder
 from rarely.service.trainer import Trainer
 from rarely.service.writer import Writer
 from rarely.study import Request, Status, Study, StudyFailed, Tell, UnknownStudy
-from rarely.study.grouping import answer_many
+from rarely.study.grouping import answer_many, record_backlog
 from rarely.study.storage import open_storage
 
 Found = TypeVar("Found")
@@ -37,6 +38,7 @@ class OpenedStudy:
         self.failure = ""
         """Why it does no more work; "" while it does."""
         self.writer = Writer(self, limits, self.meters)
+        self._recorder = Recorder(lambda: record_backlog(self.study))
         self.trainer = Trainer(lambda: self.study, automatic=automatic)
         self.overview = Overview(study.settings)
         """For the dashboard, which brings it up to date."""
@@ -49,7 +51,11 @@ class OpenedStudy:
 
     def answer_many(self, calls: Any) -> list[Any]:
         """What the writer does with a group."""
-        return self.watched(lambda: answer_many(self.study, calls))
+        return self.watched(lambda: answer_many(self.study, calls, deferring=True))
+
+    def answered(self) -> None:
+        """What the writer does after its answers are on their way: Z follows off the path of requests."""
+        self._recorder.wake()
 
     def watched(self, work: Callable[[], Found]) -> Found:
         """Do something with the study. After a commit that was not confirmed nothing more is done."""
@@ -118,6 +124,7 @@ class OpenedStudy:
     def close(self) -> None:
         """Answer what waits, end a training, and give the database back."""
         self.writer.close()
+        self._recorder.close()
         self.trainer.close()
         self.study.close()
 

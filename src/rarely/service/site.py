@@ -66,7 +66,16 @@ def dashboard_of(opened: OpenedStudy) -> str:
 
 
 def written_page(study: Study) -> str:
-    """The page of a study as a file that stands alone."""
+    """The page of a study as a file that stands alone.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://page", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> written_page(study).startswith("<!doctype html>")
+    True
+    """
     status, overview = study.status(), Overview(study.settings)
     _bring_up_to_date(overview, study, status.events)
     return render_study(overview, status, study.versions(), [], live=False)

@@ -30,6 +30,9 @@ class Answering(Protocol):
     def answer_many(self, calls: Any) -> list[Any]:
         """An answer, receipt or error for each call."""
 
+    def answered(self) -> None:
+        """The answers of a group are on their way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
@@ -96,6 +99,7 @@ class Writer:
                 time.sleep(self._limits.gather)
             tickets = self._take()
             self._settle(tickets, self._answers(tickets))
+            self._study.answered()
 
     def _take(self) -> list[Ticket]:
         with self._changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from json.encoder import encode_basestring
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,15 @@ def canonical(value: Any) -> str:
     '{"a":[1,null,"é"],"b":0.1}'
     """
     return _ENCODER.encode(value)
+
+
+def canonical_text(value: str | None) -> str:
+    """`canonical` of a text or None, which makes no encoder.
+
+    >>> canonical_text('a "b"'), canonical_text(None)
+    ('"a \\\\"b\\\\""', 'null')
+    """
+    return "null" if value is None else encode_basestring(value)
 
 
 def digest(*parts: str | bytes) -> str:

@@ -14,7 +14,17 @@ from rarely.study.storage import Tables, VersionRow
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What `Study.verify` found."""
+    """What `Study.verify` found.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-verification", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> verification = study.verify()
+    >>> verification.whole, verification.events, verification.flaw
+    (True, 1, '')
+    """
 
     events: int
     """Events that were checked, from the first on."""

@@ -32,7 +32,22 @@ ZETA = 3.105473
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """An arm against the control arm: the mean difference of rewards."""
+    """An arm against the control arm: the mean difference of rewards.
+
+    Examples
+    --------
+    >>> from rarely import LinTS
+    >>> from rarely.study import RewardRule, Stage, Study
+    >>> settings = {"arms": ["red", "blue"], "control": "red", "rewards": RewardRule(least=0.0, most=1.0)}
+    >>> settings |= {"stages": [Stage("main", least=0.1)]}
+    >>> study = Study.create("memory://example-contrast", "colours", policy=LinTS(dim=1, seed=0), **settings)
+    >>> for visit in range(20):
+    ...     answer = study.ask([[1.0], [2.0]], id=str(visit))
+    ...     _ = study.tell(answer.id, float(answer.index))
+    >>> contrast = study.contrasts()[0]
+    >>> contrast.arm, contrast.control, contrast.rounds, contrast.low < contrast.high
+    ('blue', 'red', 20, True)
+    """
 
     arm: str
     control: str

@@ -8,9 +8,10 @@ from typing import Any
 
 from rarely.core.errors import RarelyError
 from rarely.core.types import Array
-from rarely.study.decisions import Answer, answer_of, content_of
+from rarely.study.decision_blocks import Block
+from rarely.study.decisions import Answer, answer_of
 from rarely.study.errors import StudyConflict
-from rarely.study.events import Event, next_event
+from rarely.study.events import Event
 from rarely.study.requests import Question
 from rarely.study.session import Session
 from rarely.study.storage import Tables
@@ -22,10 +23,12 @@ def decide(session: Session, tables: Tables, questions: Sequence[Any], fields: d
     answers: dict[str, Answer | RarelyError] = {}
     hashes: dict[str, str] = {}
     fresh: dict[str, Question] = {}
+    ids = dict.fromkeys(question.id for question in questions if isinstance(question, Question))
+    known = tables.decisions(session.row.study, list(ids))
     for question in questions:
         if isinstance(question, RarelyError) or question.id in hashes:
             continue
-        event = tables.decision(session.row.study, question.id)
+        event = known.get(question.id)
         if event is None:
             fresh[question.id], hashes[question.id] = question, question.hash
         else:
@@ -64,28 +67,22 @@ def _decide_new(
             for question in questions[len(events) :]:
                 answers |= _decide_new(session, tables, [question], fields, events)
             return answers
-        before = session.position
-        last, now = before.last, session.now()
-        body: dict[str, Any] = {}
-        for i, question in enumerate(part):
-            body, data = content_of(
-                question,
-                decision,
-                i,
-                version=before.version,
-                stage=session.settings.stages[stage].name,
-                block=before.seq + 1,
-                draws=before.draws + i * drew,
-                drew=drew,
-                shadow=None if shadow is None else shadow[i],
-                shadow_of=None if shadow is None else before.shadow,
-            )
-            signed = fields | {"actor": question.actor or fields["actor"]}
-            event = next_event(session.name, last, "decide", now, body, ref=question.id, data=data, **signed)
-            last = (event.seq, event.hash, event.time)
-            events.append(event)
-            answers[question.id] = answer_of(event, session.settings.arms, body)
-        session.position = before.after(events[-1], body)
+        before, names = session.position, session.settings.arms
+        block = Block(
+            part,
+            decision,
+            version=before.version,
+            stage=session.settings.stages[stage].name,
+            first=before.seq + 1,
+            draws=before.draws,
+            drew=drew,
+            shadow=shadow,
+            shadow_of=None if shadow is None else before.shadow,
+        )
+        made = block.events(session.name, before.last, session.now(), **fields)
+        answers |= zip((question.id for question in part), block.answers(made, names), strict=True)
+        session.position = before.decided(made[-1], int(decision.rounds[-1]), before.draws + drew * len(part))
+        events += made
     return answers
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.types import Array, BoolArray, Decision
-from rarely.study.canonical import packed, unpacked
+from rarely.core.types import Array, BoolArray
+from rarely.study.canonical import unpacked
 from rarely.study.errors import BrokenStudy
 from rarely.study.events import Event
 from rarely.study.requests import Question
@@ -22,7 +22,17 @@ from rarely.study.requests import Question
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What `ask` answers: the same for the same id and request, for the life of the study."""
+    """What `ask` answers: the same for the same id and request, for the life of the study.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-answer", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> answer = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> answer.arm, answer.index, answer.probability, answer.version
+    ('blue', 1, 1.0, 0)
+    """
 
     id: str
     arm: str | int
@@ -47,7 +57,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that the record says about a decision; arrays hold the arms that were there."""
+    """All that the record says about a decision; arrays hold the arms that were there.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-record", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> record = study.decision("visit-1")
+    >>> record.answer.arm, record.probabilities
+    ('blue', array([0., 1.]))
+    """
 
     answer: Answer
     question: Question
@@ -75,43 +96,6 @@ class Record:
         out = np.full(len(self.present), absent)
         out[self.present] = values
         return out
-
-
-def content_of(
-    question: Question,
-    decision: Decision,
-    i: int,
-    *,
-    version: int,
-    stage: str,
-    block: int,
-    draws: int,
-    drew: bool,
-    shadow: Array | None,
-    shadow_of: int | None,
-) -> tuple[dict[str, Any], bytes]:
-    """Body and data of the i-th round of a decision."""
-    present, complete = question.present, bool(question.present.all())
-    here: Any = slice(None, len(present)) if complete else np.flatnonzero(present)
-    arrays = [question.numbers, decision.means[i][here], decision.bonuses[i][here], decision.probabilities[i][here]]
-    if shadow is not None:
-        arrays.append(shadow[here])
-    body = {
-        "arm": int(decision.arms[i]),
-        "arms": len(present),
-        "block": block,
-        "draws": draws,
-        "drew": drew,
-        "present": None if complete else np.flatnonzero(present).tolist(),
-        "probability": float(decision.probabilities[i, decision.arms[i]]),
-        "request": question.hash,
-        "round": int(decision.rounds[i]),
-        "shadow": shadow_of,
-        "shape": list(question.numbers.shape),
-        "stage": stage,
-        "version": version,
-    }
-    return body, packed(*arrays)
 
 
 def answer_of(event: Event, arms: Sequence[str] | None, content: dict[str, Any] | None = None) -> Answer:

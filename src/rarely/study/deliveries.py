@@ -9,6 +9,7 @@ window has closed when the time of the event at the cut lies behind it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -27,7 +28,18 @@ UNKNOWN, OUT_OF_RANGE, SECOND = "unknown decision", "out of range", "already rew
 
 
 class Tell(NamedTuple):
-    """One reward that is told; see `Study.tell`."""
+    """One reward that is told; see `Study.tell`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-tells", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> from rarely.study import Tell
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> [receipt.status for receipt in study.tell_many([Tell("visit-1", 1.0), Tell("visit-2", 0.0)])]
+    ['accepted', 'quarantined']
+    """
 
     id: str
     reward: Any
@@ -38,7 +50,17 @@ class Tell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a reward."""
+    """What became of a reward.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-receipt", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> receipt = study.tell("unknown", 1.0)
+    >>> receipt.status
+    'quarantined'
+    """
 
     id: str
     status: Status
@@ -73,10 +95,12 @@ def read_tell(tell: Tell) -> Delivery:
 
 
 def judge(
-    tables: Tables, study: int, rule: RewardRule, delivery: Delivery, now: int
+    rule: RewardRule, delivery: Delivery, decision: Event | None, earlier: Sequence[Event], now: int
 ) -> Receipt | tuple[Kind, str, dict[str, Any]]:
-    """The receipt of a delivery that is on record, or kind, reason and body of the event that a new one becomes."""
-    earlier = tables.deliveries(study, delivery.id)
+    """The receipt of a delivery that is on record, or kind, reason and body of the event that a new one becomes.
+
+    `decision` is the one that the delivery is about, if it is on record, and `earlier` are the deliveries for it.
+    """
     for event in earlier:
         if event.key == delivery.key:
             known = event.content["reward"]
@@ -86,7 +110,6 @@ def judge(
                     f"{delivery.value}. Give another reward another key."
                 )
             return Receipt(delivery.id, "duplicate", event.why, event.seq)
-    decision = tables.decision(study, delivery.id)
     body: dict[str, Any] = {"reward": delivery.value}
     if decision is None:
         return "quarantine", UNKNOWN, body
@@ -132,7 +155,19 @@ def settled(tables: Tables, study: int, rule: RewardRule, start: int, cut: int) 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Where all rewards are."""
+    """Where all rewards are.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-accounts", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> _ = study.tell("visit-1", 1.0)
+    >>> accounts = study.status().rewards
+    >>> accounts.received, accounts.pending, accounts.balanced
+    (1, 1, True)
+    """
 
     received: int
     used: int

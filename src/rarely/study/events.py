@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rarely.study.canonical import canonical, digest
+from rarely.study.canonical import canonical, canonical_text, digest
 
 Kind = Literal[
     "create",
@@ -41,7 +41,17 @@ SETTERS: tuple[Kind, ...] = ("create", "rejected", "version", "rollback")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One row of the record."""
+    """One row of the record.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-event", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> [(event.seq, event.kind, event.ref) for event in study.events()]
+    [(1, 'create', None), (2, 'decide', 'visit-1')]
+    """
 
     seq: int
     """1, 2, … without gaps."""
@@ -72,16 +82,36 @@ class Event:
 
 def hash_of(study: str, event: Event) -> str:
     """The hash that the event must have."""
-    fields = [study, event.seq, event.kind, event.time, event.actor, event.reason, event.ref, event.key, event.why]
-    return digest(event.previous, canonical(fields), event.body, event.data)
+    names = (event.kind, event.actor, event.reason, event.ref, event.key, event.why)
+    return digest(event.previous, head_of(study, event.seq, event.time, *names), event.body, event.data)
+
+
+def head_of(
+    study: str, seq: int, time: int, kind: Kind, actor: str, reason: str, ref: str | None, key: str | None, why: str
+) -> str:
+    """Canonical JSON of [study, seq, kind, time, actor, reason, ref, key, why], formatted without an encoder.
+
+    >>> head_of("trial", 2, 17, "decide", "web", "", "visit-1", None, "")
+    '["trial",2,"decide",17,"web","","visit-1",null,""]'
+    """
+    text = canonical_text
+    names = f"{text(actor)},{text(reason)},{text(ref)},{text(key)},{text(why)}"
+    return f"[{text(study)},{seq},{text(kind)},{time},{names}]"
 
 
 def next_event(
+    study: str, last: tuple[int, str, int], kind: Kind, time: int, content: dict[str, Any], **fields: Any
+) -> Event:
+    """The event after `last`, which is given by (seq, hash, time); see `written_event` for the fields."""
+    return written_event(study, last, kind, time, canonical(content), **fields)
+
+
+def written_event(
     study: str,
     last: tuple[int, str, int],
     kind: Kind,
     time: int,
-    content: dict[str, Any],
+    body: str,
     *,
     actor: str,
     reason: str = "",
@@ -90,11 +120,11 @@ def next_event(
     why: str = "",
     data: bytes = b"",
 ) -> Event:
-    """The event after `last`, which is given by (seq, hash, time)."""
+    """The same for a body that is canonical JSON already."""
     seq, previous, earlier = last[0] + 1, last[1], last[2]
     # A clock may be set back; the record's times do not go back, because waiting windows are measured in them.
-    moment, body = max(time, earlier), canonical(content)
-    hash = digest(previous, canonical([study, seq, kind, moment, actor, reason, ref, key, why]), body, data)
+    moment = max(time, earlier)
+    hash = digest(previous, head_of(study, seq, moment, kind, actor, reason, ref, key, why), body, data)
     return Event(seq, kind, moment, actor, reason, ref, key, why, body, data, previous, hash)
 
 

@@ -17,7 +17,11 @@ Call = tuple[str, Request | Tell]
 """Who calls, and what is asked or told."""
 
 
-def answer_many(study: Inspection, calls: Iterable[Call]) -> list[Any]:
+MOST_BEHIND = 1024
+"""Rounds that may wait to be recorded; a group that finds more records them first."""
+
+
+def answer_many(study: Inspection, calls: Iterable[Call], *, deferring: bool = False) -> list[Any]:
     """Ask and tell for several callers in one commit, as a service does.
 
     Parameters
@@ -26,6 +30,9 @@ def answer_many(study: Inspection, calls: Iterable[Call]) -> list[Any]:
         An open study.
     calls
         Pairs of an actor and a `Request` or `Tell`.
+    deferring
+        Whether the running Z, log det and `due` may stay behind until `record_backlog`, where no decision depends on
+        them. Every other call of the study brings them up to date first.
 
     Returns
     -------
@@ -50,11 +57,24 @@ def answer_many(study: Inspection, calls: Iterable[Call]) -> list[Any]:
     if not asked and not told:
         return found
     fields = {"actor": "", "reason": ""}
-    with session.writing() as tables:
+    if deferring and session.backlog > MOST_BEHIND:
+        session.record_backlog()
+    with session.writing(deferring=deferring) as tables:
         for work, places in ((decide, asked), (receive, told)):
             for i, answer in zip(places, work(session, tables, [found[i] for i in places], fields), strict=True):
                 found[i] = answer
     return found
+
+
+def record_backlog(study: Inspection) -> None:
+    """Bring the running Z, log det and `due` up to date, while other threads go on deciding.
+
+    Parameters
+    ----------
+    study
+        An open study for which `answer_many` was called with `deferring`.
+    """
+    study._session.record_backlog()
 
 
 def _checked(session: Session, actor: str, call: Request | Tell) -> Any:

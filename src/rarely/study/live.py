@@ -7,6 +7,8 @@ from itertools import groupby
 
 import numpy as np
 
+from rarely.core.covariance import Recorded
+from rarely.core.policies import deferral
 from rarely.core.policies.base import Policy
 from rarely.core.policies.playback import follow, put_back, rule_of, set_rule, state_of
 from rarely.core.policies.state import PolicyState
@@ -34,6 +36,23 @@ class LivePolicy:
     def put_back(self, state: PolicyState) -> None:
         """Return to an earlier state."""
         put_back(self.policy, state)
+
+    def defer(self) -> None:
+        """Let the running Z and log det wait where no decision depends on them; see `core.policies.deferral`."""
+        deferral.defer(self.policy)
+
+    @property
+    def backlog(self) -> deferral.Backlog | None:
+        """The rounds that wait, which another thread may record."""
+        return deferral.backlog_of(self.policy)
+
+    def record(self, backlog: deferral.Backlog, done: Recorded, due: bool) -> None:
+        """Take over what was recorded of a backlog; what another state has left behind is dropped."""
+        deferral.record(self.policy, backlog, done, due)
+
+    def settle(self) -> None:
+        """Bring the running Z, log det and `due` up to date."""
+        deferral.settle(self.policy)
 
     def bare(self) -> Policy:
         """The policy with its own rule, as it is trained and saved."""

@@ -57,6 +57,10 @@ class Position:
         content = event.content if content is None else content
         return replace(self, seq=event.seq, head=event.hash, time=event.time, **self._change(event, content))
 
+    def decided(self, event: Event, rounds: int, draws: int) -> Position:
+        """The position after the last decision of a block; so many rounds and uniform numbers there were till then."""
+        return replace(self, seq=event.seq, head=event.hash, time=event.time, rounds=rounds, draws=draws)
+
     def _count(self, kind: str, why: str) -> dict[str, Any]:
         if kind != "quarantine":
             return {"accepted": self.accepted + 1} if kind == "reward" else {"late": self.late + 1}

@@ -28,7 +28,19 @@ from rarely.study.training import Job, train
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One version, or one rejected or dismissed attempt, trained again."""
+    """One version, or one rejected or dismissed attempt, trained again.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-training", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> _ = study.tell("visit-1", 1.0)
+    >>> _ = study.update()
+    >>> [(training.kind, training.equal) for training in study.replay().trainings]
+    [('version', True)]
+    """
 
     seq: int
     kind: str
@@ -46,7 +58,18 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What `Study.replay` found."""
+    """What `Study.replay` found.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-replay", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> replay = study.replay()
+    >>> replay.decisions, replay.equal
+    (1, True)
+    """
 
     decisions: int
     other_arms: tuple[int, ...]

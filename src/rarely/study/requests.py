@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,17 @@ from rarely.study.texts import check_id, check_text, new_id
 
 
 class Request(NamedTuple):
-    """One decision that is asked for; see `Study.ask`."""
+    """One decision that is asked for; see `Study.ask`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-request", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> from rarely.study import Request
+    >>> [answer.arm for answer in study.ask_many([Request([[1.0], [2.0]], id="visit-1"), Request({"red": [1.0]})])]
+    ['blue', 'red']
+    """
 
     contexts: Any
     id: str | None = None
@@ -56,10 +67,12 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         raise InvalidContexts(
             "contexts must be finite; leave an absent arm out with available, and fill in missing numbers."
         )
-    if not present.any():
+    if present is not _everyone(len(present)) and not present.any():
         raise InvalidContexts("at least one arm must be available; got none.")
     numbers = np.array(numbers, np.float64)
-    hash = digest(canonical([numbers.shape, np.flatnonzero(present)]), packed(numbers))
+    complete = present is _everyone(len(present))
+    form = _form(numbers.shape, len(present)) if complete else canonical([numbers.shape, np.flatnonzero(present)])
+    hash = digest(form, packed(numbers))
     return Question(id, numbers, present, hash, check_text(request.actor, "actor"))
 
 
@@ -84,13 +97,13 @@ def _contexts(request: Request, settings: StudySettings, dim: int) -> tuple[Arra
             f"{numbers.shape}. A study of rows needs blocks=ArmBlocks(…) when it is created."
         )
     present = _present(request.available, len(numbers), arms)
-    return numbers[present], present
+    return numbers if request.available is None else numbers[present], present
 
 
 def _present(available: Any, count: int, arms: Sequence[str] | None) -> BoolArray:
     """Which arms are there, from their names or places."""
     if available is None:
-        return np.ones(count, np.bool_)
+        return _everyone(count)
     if isinstance(available, str) or not isinstance(available, Sequence | np.ndarray | set | frozenset | tuple):
         raise InvalidContexts(f"available must be a list of the arms that are there; got {available!r}.")
     present = np.zeros(count, np.bool_)
@@ -103,8 +116,31 @@ def _present(available: Any, count: int, arms: Sequence[str] | None) -> BoolArra
     return present
 
 
+@lru_cache
+def _everyone(count: int) -> BoolArray:
+    """All arms; one array for all questions, so that it is known by its identity."""
+    present = np.ones(count, np.bool_)
+    present.flags.writeable = False
+    return present
+
+
+@lru_cache
+def _form(shape: tuple[int, ...], count: int) -> str:
+    """The part of a hash that says which numbers there are, where all arms are there."""
+    return canonical([shape, np.arange(count)])
+
+
+def is_complete(question: Question) -> bool:
+    """Whether all arms are there."""
+    present = question.present
+    return present is _everyone(len(present)) or bool(present.all())
+
+
 def block_of(questions: Sequence[Question], settings: StudySettings) -> tuple[Any, BoolArray | None]:
     """Contexts (n, K, d) and mask (n, K), None where every arm is there, as `Policy.select` takes them."""
+    alike = len({id(question.present) for question in questions}) == 1
+    if alike and settings.blocks is None and is_complete(questions[0]):
+        return np.stack([question.numbers for question in questions]), None
     width = max(len(question.present) for question in questions)
     present = np.zeros((len(questions), width), np.bool_)
     for i, each in enumerate(questions):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,7 @@ class Session:
 
     def __init__(self, storage: Storage, name: str, clock: Clock = time.time) -> None:
         self.storage, self.name, self._clock = storage, name, clock
-        self._lock = threading.RLock()
+        self._lock, self._recording = threading.RLock(), threading.RLock()
         self._closed = self._failed = ""
         self._live: LivePolicy | None = None
         self._shadow: tuple[int, LivePolicy] | None = None
@@ -109,15 +109,23 @@ class Session:
             first = events[-1].seq
 
     @contextmanager
-    def writing(self) -> Iterator[Tables]:
-        """A transaction in which the policy stands at the end of the record."""
-        with self._lock:
+    def writing(self, *, deferring: bool = False) -> Iterator[Tables]:
+        """A transaction in which the policy stands at the end of the record.
+
+        With `deferring` the running Z may stay behind, until `record_backlog` or the next transaction without it.
+        """
+        # Always in this order: whoever records the backlog takes the session's lock for a moment.
+        with nullcontext() if deferring else self._recording, self._lock:
             self.check()
             before: tuple[LivePolicy, PolicyState, Position] | None = None
             done = False
             try:
                 with self.storage.writing(self.name) as tables:
                     self._catch_up(tables)
+                    if deferring:
+                        self.live.defer()
+                    else:
+                        self.live.settle()
                     before = (self.live, self.live.state, self.position)
                     yield tables
                     done = True
@@ -131,11 +139,36 @@ class Session:
                     self._live.put_back(state)
                 raise
 
+    @property
+    def backlog(self) -> int:
+        """Rounds that are on record and not in the running Z yet."""
+        live = self._live
+        backlog = None if live is None else live.backlog
+        return 0 if backlog is None else backlog.rounds
+
+    def record_backlog(self) -> None:
+        """Add the rounds that wait to the running Z, while other threads go on deciding."""
+        with self._recording:
+            with self._lock:
+                live = self._live
+                backlog = None if live is None else live.backlog
+            if live is None or backlog is None or not backlog.rounds:
+                return
+            done, due = backlog.recorded()
+            with self._lock:
+                if self._live is live:
+                    live.record(backlog, done, due)
+
     def append(self, tables: Tables, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
         """Write the next event."""
+        event = self.following(kind, content, **fields)
+        tables.append(self.row.study, [event])
+        return event
+
+    def following(self, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
+        """The next event, at which the study stands then; the caller writes it."""
         event = next_event(self.name, self.position.last, kind, self.now(), content, **fields)
         self.position = self.position.after(event, content)
-        tables.append(self.row.study, [event])
         return event
 
     def install(self, live: LivePolicy) -> None:

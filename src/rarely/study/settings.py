@@ -21,7 +21,16 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class StudySettings:
-    """Everything but the policy that a study is created with; see `Study.create`."""
+    """Everything but the policy that a study is created with; see `Study.create`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-settings", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> study.settings.arms, study.settings.stages[0].name
+    (('red', 'blue'), 'main')
+    """
 
     arms: tuple[str, ...] | None = None
     blocks: ArmBlocks | None = None

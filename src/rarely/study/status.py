@@ -12,7 +12,18 @@ from rarely.study.trial import stage_at
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What `Study.status` tells."""
+    """What `Study.status` tells.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-status", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> status = study.status()
+    >>> status.decisions, status.version, status.due
+    (1, 0, True)
+    """
 
     name: str
     events: int

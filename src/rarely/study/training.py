@@ -19,7 +19,19 @@ from rarely.study.snapshots import to_bytes
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a trainer needs; it can be pickled."""
+    """What a trainer needs; it can be pickled.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-job", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> _ = study.tell("visit-1", 1.0)
+    >>> job = study.begin_update()
+    >>> job.study, job.parent, job.rewards
+    ('colours', 0, (1.0,))
+    """
 
     study: str
     token: int
@@ -37,7 +49,20 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a trainer made; it can be pickled."""
+    """What a trainer made; it can be pickled.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-trained", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> from rarely.study import train
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> _ = study.tell("visit-1", 1.0)
+    >>> trained = train(study.begin_update())
+    >>> trained.accepted, trained.record["samples"]
+    (True, 1)
+    """
 
     study: str
     token: int
@@ -60,6 +85,18 @@ def train(job: Job) -> Trained:
     ------
     NothingToLearn
         If no reward came since the last update, none is due and `force` is not set.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-train", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> from rarely.study import train
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> _ = study.tell("visit-1", 1.0)
+    >>> trained = train(study.begin_update())  # in another process, say: both can be pickled
+    >>> study.finish_update(trained)
+    'version'
     """
     policy = job.policy
     if job.rounds:

@@ -40,6 +40,8 @@ def radius(
 ) -> float:
     """β_t of Theorem 1 at round t, with D of Z_t, after trainings of J `steps` of size ηm = `step`.
 
+    Examples
+    --------
     >>> round(radius(1, 0.0, nu=0.5, S=1.0, ridge=1.0, depth=2, steps=10_000, step=0.01), 3)
     2.224
     """
@@ -55,6 +57,8 @@ def radius(
 def step_size(rounds: int, *, hidden: int, depth: int, ridge: float, C3: float = 1.0) -> float:
     """η = C₃/(mTL + mλ) of Theorem 1.
 
+    Examples
+    --------
     >>> step_size(100, hidden=10, depth=2, ridge=1.0) == 1 / 2010
     True
     """
@@ -69,6 +73,8 @@ def steps(rounds: int, *, depth: int, ridge: float, S: float, C2: float = 1.0) -
     With η of C₃ = 1 so many steps bring β_T's last term down to about √λ·S, as the proof needs it, where TL is large
     beside λ (to be exact it is TL + λ that should stand before the last division).
 
+    Examples
+    --------
     >>> steps(100, depth=2, ridge=1.0, S=1.0)
     3043
     """
@@ -82,6 +88,8 @@ def steps(rounds: int, *, depth: int, ridge: float, S: float, C2: float = 1.0) -
 def log_det_bound(dimension: float, *, rounds: int, arms: int, ridge: float) -> float:
     """Lemma 2: D ≤ d̃ log(1 + TK/λ) + 1, d̃ of the network's own kernel; with Definition 1's H it can fail.
 
+    Examples
+    --------
     >>> round(log_det_bound(2.0, rounds=10, arms=3, ridge=1.0), 3)
     7.868
     """
@@ -91,6 +99,8 @@ def log_det_bound(dimension: float, *, rounds: int, arms: int, ridge: float) -> 
 def fixed_regret(log_det: float, *, rounds: int, batches: int, radius: float) -> float:
     """Theorem 1 by Equation (8): R_T ≤ (2D/log 2)·⌈T/B⌉ + 4β√(TD), for expected rewards in [0, 1].
 
+    Examples
+    --------
     >>> round(fixed_regret(10.0, rounds=100, batches=10, radius=0.5))
     352
     """
@@ -104,6 +114,8 @@ def adaptive_regret(log_det: float, *, rounds: int, batches: int, log_ratio: flo
 
     Infinite where that is beyond all numbers.
 
+    Examples
+    --------
     >>> round(adaptive_regret(10.0, rounds=100, batches=10, log_ratio=1.0, radius=0.5))
     74
     """
@@ -115,6 +127,8 @@ def adaptive_regret(log_det: float, *, rounds: int, batches: int, log_ratio: flo
 def fixed_regret_order(dimension: float, *, rounds: int, batches: int, nu: float, ridge: float, S: float) -> float:
     """Theorem 1's (νd̃ + √(λd̃)S)√T + d̃T/B.
 
+    Examples
+    --------
     >>> fixed_regret_order(4.0, rounds=100, batches=10, nu=1.0, ridge=1.0, S=1.0)
     100.0
     """
@@ -127,6 +141,8 @@ def adaptive_regret_order(
 ) -> float:
     """Theorem 2's √max{q, (1 + TK/λ)^d̃/q^{B−1}}·(νd̃ + √(λd̃)S)√T.
 
+    Examples
+    --------
     >>> order = adaptive_regret_order(4.0, rounds=100, arms=2, batches=9, log_ratio=3.0, nu=1.0, ridge=1.0, S=1.0)
     >>> round(order)
     269
@@ -139,6 +155,8 @@ def adaptive_regret_order(
 def fixed_regret_lower_order(dimension: float, *, rounds: int, batches: int) -> float:
     """Equation (6): √(dT) + min{T√d/B, T/√B}, below which no fixed grid comes on linear bandits (Han et al., 2020).
 
+    Examples
+    --------
     >>> fixed_regret_lower_order(4.0, rounds=100, batches=10)
     40.0
     """
@@ -153,6 +171,8 @@ def switches_lower_order(dimension: float, *, rounds: int) -> float:
     As Section 2 has it; Remark 7 says O(d log d log T) of the same result. Where d log T is at most e its logarithm
     is no divisor, and d log T itself is given.
 
+    Examples
+    --------
     >>> round(switches_lower_order(5.0, rounds=1000), 1)
     9.8
     """
@@ -164,6 +184,8 @@ def switches_lower_order(dimension: float, *, rounds: int) -> float:
 def fixed_batches(rounds: int) -> int:
     """B = √T, with which a fixed grid's d̃T/B is no more than its d̃√T (Remark 4).
 
+    Examples
+    --------
     >>> fixed_batches(2000)
     45
     """
@@ -173,7 +195,15 @@ def fixed_batches(rounds: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AdaptivePlan:
-    """B and log q of the determinant rule."""
+    """B and log q of the determinant rule.
+
+    Examples
+    --------
+    >>> from rarely.theory import adaptive_plan
+    >>> plan = adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0, batches=4)
+    >>> plan.batches, round(plan.log_ratio, 3)
+    (4, 5.303)
+    """
 
     batches: int
     log_ratio: float
@@ -187,6 +217,8 @@ def adaptive_plan(
     d̃ is that of the network's own kernel for our networks. At a small λ this B may well exceed T: then it promises
     nothing, and simulation (`rarely plan`) has to say how many updates are enough.
 
+    Examples
+    --------
     >>> adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0)
     AdaptivePlan(batches=22, log_ratio=0.964...)
     >>> round(adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0, batches=4).log_ratio, 3)

@@ -29,7 +29,16 @@ INSIDE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """d̃ between its bounds, which are the value itself where it was computed exactly."""
+    """d̃ between its bounds, which are the value itself where it was computed exactly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rarely.theory import effective_dimension
+    >>> found = effective_dimension(np.random.default_rng(0).random((20, 2)), ridge=1.0)
+    >>> found.exact, found.lower <= found.value <= found.upper
+    (True, True)
+    """
 
     value: float
     lower: float
@@ -59,6 +68,8 @@ def effective_dimension(
     `theory.log_det` says what is certain of the bounds. `kind` "definition" is the paper's H; "network" the limit of
     our networks, for which Lemma 2 bounds their log det.
 
+    Examples
+    --------
     >>> round(effective_dimension(np.eye(3), ridge=1.0).value, 3)
     1.95
     >>> repeated = effective_dimension(np.ones((3, 2)), ridge=1.0)
@@ -93,6 +104,8 @@ def effective_dimension(
 def reward_norm(contexts: Any, rewards: Any, *, depth: int = 2, kind: KernelKind = "definition") -> float:
     """√(2hᵀH⁻¹h), the least S of Theorem 1, for the expected rewards h of (n, d) contexts.
 
+    Examples
+    --------
     >>> round(reward_norm(np.eye(2), [1.0, 1.0]), 3)
     1.483
     >>> round(reward_norm([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], [1.0, 1.0, 1.0]), 3)

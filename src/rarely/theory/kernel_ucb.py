@@ -19,7 +19,7 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, VersionStats
 from rarely.core.choice.random_stream import Seed, seeded
 from rarely.core.choice.rules import Mixture, UpperConfidence, with_exploration
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Dual, Kind, Limit, Sketch, Widths
+from rarely.core.covariance import Covariance, Dual, Kind, Limit, Sketch, Widths
 from rarely.core.covariance.cholesky import ridge_solution
 from rarely.core.errors import InvalidInput, check_choice, check_flag, check_whole
 from rarely.core.inputs.forgetting import Forgetting
@@ -28,12 +28,15 @@ from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely.core.model.features import Factors
 from rarely.core.policies.base import Policy, Ties, WithinBatch
 from rarely.core.policies.learner import FitResult, ScaledLearner, TrainingSet
+from rarely.core.policies.limits import Limits
 from rarely.core.policies.maker import CovarianceMaker
+from rarely.core.policies.renamed import grouped_limits
 from rarely.core.policies.settings import decoded, encoded
 from rarely.core.saving.fields import Fields
 from rarely.core.schedules import EveryRound, Schedule
 from rarely.core.training.gradient_descent import STABLE
 from rarely.core.training.objective import ENOUGH, TURNS
+from rarely.core.training.report import TrainingReport
 from rarely.core.types import Array, Arrays
 from rarely.theory.ntk import NTK, KernelKind
 
@@ -95,7 +98,7 @@ class KernelLearner(ScaledLearner):
         reason = "" if np.isfinite(solution).all() else "the estimate overflows: the rewards are too large"
         learner = replace(ready, points=x, coefficients=root * solution, rewards=scale, used_step=step)
         basis = learner if rescaled else None
-        return FitResult(learner, reason, basis, step_size=step, steps=self.steps, rescaled=rescaled)
+        return FitResult(learner, reason, basis, rescaled, TrainingReport(step_size=step, steps=self.steps))
 
     def _solve(self, matrix: Array, targets: Array) -> tuple[Array, float | None]:
         """(λI + K)⁻¹ r̃ or, with steps, where so many of them lead; and their size."""
@@ -182,6 +185,8 @@ class KernelUCB(Policy):
 
     The others are those of `BatchNeuralUCB`. Memory grows with the square of the rounds, and an update with their cube.
 
+    Examples
+    --------
     >>> from rarely import FixedGrid, KernelUCB
     >>> policy = KernelUCB(dim=2, schedule=FixedGrid(horizon=20, batches=2))
     >>> decision = policy.select(np.random.default_rng(0).random((10, 3, 2)))
@@ -207,8 +212,12 @@ class KernelUCB(Policy):
         within_batch: WithinBatch = "frozen",
         ties: Ties = "lowest",
         seed: Seed = None,
-        memory_limit: int = DEFAULT_LIMIT,
+        limits: Limits | None = None,
+        **renamed: Any,
     ) -> None:
+        (limits,) = decoded(limits=limits)
+        limits = grouped_limits(type(self).__name__, limits, renamed).settled()
+        limits.check_unset(type(self).__name__, "history", "latency", "arms")
         schedule, beta = decoded(schedule=schedule, beta=beta)
         context_scale, exploration, forgetting = decoded(
             context_scale=context_scale, exploration=exploration, forgetting=forgetting
@@ -227,7 +236,7 @@ class KernelUCB(Policy):
             "steps": steps,
             "standardise_rewards": standardise_rewards,
         }
-        self._given |= {"within_batch": within_batch, "ties": ties, "memory_limit": memory_limit}
+        self._given |= {"within_batch": within_batch, "ties": ties}
         self._schedule, self._scale, self._exploration = schedule, context_scale, exploration
         super().__init__(
             KernelLearner(self._kernel, ridge, steps, standardise_rewards, scale, none, np.empty(0)),
@@ -237,14 +246,11 @@ class KernelUCB(Policy):
             beta=beta,
             chooser=with_exploration(UpperConfidence(draws=ties == "random"), exploration),
             seed=seeded(seed),
-            memory_limit=memory_limit,
+            limits=limits,
             forgetting=forgetting,
             within_batch=within_batch,
             maker=partial(KernelCovarianceMaker, kernel=self._kernel),
         )
-
-    def _set(self, **changes: Any) -> None:
-        self._given = self._given | changes
 
     @property
     def context_scale(self) -> Affine:
@@ -265,5 +271,6 @@ class KernelUCB(Policy):
                 "exploration": self._exploration,
                 "forgetting": self.history.forgetting,
                 "seed": self._seed,
+                "limits": self._limits,
             }
         )

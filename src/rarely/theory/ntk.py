@@ -43,6 +43,8 @@ DEEPEST = 1000
 class NTK:
     """The kernel of networks of L = `depth` layers of weights, as a function of contexts.
 
+    Examples
+    --------
     >>> kernel = NTK(depth=2)
     >>> kernel.matrix([[1.0, 0.0], [0.0, 1.0]]).round(4)
     array([[1.5   , 0.3183],
@@ -153,6 +155,8 @@ class NTK:
 def ntk_matrix(contexts: Any, depth: int = 2) -> Array:
     """Definition 1's H of (n, d) contexts, for networks of L = `depth` layers.
 
+    Examples
+    --------
     >>> ntk_matrix([[1.0, 0.0], [1.0, 0.0]], depth=3)
     array([[2., 2.],
            [2., 2.]])
@@ -163,6 +167,8 @@ def ntk_matrix(contexts: Any, depth: int = 2) -> Array:
 def ntk_cross(contexts: Any, others: Any, depth: int = 2) -> Array:
     """Definition 1's kernel between (n, d) contexts and (n', d) others.
 
+    Examples
+    --------
     >>> ntk_cross([[1.0, 0.0]], [[2.0, 0.0], [-1.0, 0.0]], depth=2)
     array([[3., 0.]])
     """
@@ -172,6 +178,8 @@ def ntk_cross(contexts: Any, others: Any, depth: int = 2) -> Array:
 def network_ntk_matrix(contexts: Any, depth: int = 2) -> Array:
     """H̃^(L), to which ⟨g, g'⟩/m of the network as printed tends when m grows (not H: W_L ~ N(0, 2/m)).
 
+    Examples
+    --------
     >>> network_ntk_matrix([[1.0, 0.0], [0.0, 1.0]], depth=2).round(4)
     array([[2.    , 0.3183],
            [0.3183, 2.    ]])

@@ -41,7 +41,14 @@ class DataUnavailable(RarelyError):
 
 @dataclass(frozen=True)
 class Dataset:
-    """One original file, pinned."""
+    """One original file, pinned.
+
+    Examples
+    --------
+    >>> from rarely.worlds import DATASETS
+    >>> DATASETS["mushroom"].count, DATASETS["mushroom"].file
+    (8124, 'agaricus-lepiota.data')
+    """
 
     name: str
     file: str

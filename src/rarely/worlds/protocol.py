@@ -41,7 +41,15 @@ from rarely.core.types import Array, IntArray
 
 @dataclass(frozen=True)
 class Rounds:
-    """n rounds of a world. A policy sees `contexts`, and of `rewards` those of the arms that it chose."""
+    """n rounds of a world. A policy sees `contexts`, and of `rewards` those of the arms that it chose.
+
+    Examples
+    --------
+    >>> from rarely.worlds import Cosine
+    >>> rounds = Cosine(dim=2, arms=3).rounds(seed=0, count=4)
+    >>> len(rounds), float(rounds.regrets(rounds.best).sum())
+    (4, 0.0)
+    """
 
     contexts: Array
     means: Array
@@ -71,7 +79,22 @@ class Rounds:
 
 
 class World(ABC):
-    """Where policies are played; `secret` and `round` are all that a world of one's own says."""
+    """Where policies are played; `secret` and `round` are all that a world of one's own says.
+
+    Examples
+    --------
+    >>> from rarely.worlds import World
+    >>> class Coins(World):
+    ...     arms, dim = 2, 1
+    ...
+    ...     def secret(self, generator):
+    ...         return generator.random(2)
+    ...
+    ...     def round(self, t, secret, generator):
+    ...         return [[0.0], [1.0]], secret, generator.normal()
+    >>> Coins().rounds(seed=0, count=3).rewards.shape
+    (3, 2)
+    """
 
     arms: int
     dim: int

@@ -42,7 +42,15 @@ class Tastes(NamedTuple):
 
 @dataclass(frozen=True)
 class Day:
-    """One day of a `Recommender`: n visits, and K articles that are live all day."""
+    """One day of a `Recommender`: n visits, and K articles that are live all day.
+
+    Examples
+    --------
+    >>> from rarely.worlds import Recommender
+    >>> day = Recommender().day(seed=0, day=0)
+    >>> len(day) == len(day.users), day.means.shape == (len(day), len(day.names))
+    (True, True)
+    """
 
     users: Array
     """(n, u): the numbers of each visitor."""

@@ -41,6 +41,8 @@ class _Synthetic(World):
 class Cosine(_Synthetic):
     """Rewards cos(3xᵀθ*) + ξ.
 
+    Examples
+    --------
     >>> Cosine().rounds(seed=1, count=2).means.shape
     (2, 4)
     """
@@ -59,7 +61,14 @@ class Cosine(_Synthetic):
 
 @dataclass(frozen=True)
 class Quadratic(_Synthetic):
-    """Rewards xᵀAᵀAx + ξ."""
+    """Rewards xᵀAᵀAx + ξ.
+
+    Examples
+    --------
+    >>> from rarely.worlds import Quadratic
+    >>> Quadratic(dim=3, arms=2).rounds(seed=0, count=5).contexts.shape
+    (5, 2, 3)
+    """
 
     dim: int = 4
     arms: int = 10

@@ -35,6 +35,8 @@ View = Literal["raw", "unit", "standard"]
 class Table:
     """n rows of r numbers, and the class 0 … K − 1 of each.
 
+    Examples
+    --------
     >>> Table.of([[1.0], [2.0], [3.0]], ["no", "yes", "no"]).labels
     array([0, 1, 0])
     """
@@ -123,6 +125,8 @@ class Table:
 class TableWorld(World):
     """A table played as a bandit.
 
+    Examples
+    --------
     >>> world = TableWorld(Table.of([[3.0, 4.0], [0.0, 2.0]], ["a", "b"]), view="unit")
     >>> world.dim, world.arms, world.horizon
     (4, 2, 2)

@@ -56,6 +56,8 @@ class TheoremRadius:
     undone; before any training of known η it takes the theorem's ηm = C₃/(tL + λ), t in place of T. A step
     above 1/(mλ), which the theorem excludes, enters by `|1 − ηmλ|`. The caller ensures λ ≥ S⁻².
 
+    Examples
+    --------
     >>> radius = TheoremRadius(nu=0.5, S=1.0, delta=0.1, C1=1.0)
     >>> now = VersionStats(round=1, features=0, log_det=0.0, ridge=1.0, exact=True)
     >>> round(radius(now), 4)
@@ -120,6 +122,8 @@ class NoiseRadius:
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
     and its kin where they tune themselves.
 
+    Examples
+    --------
     >>> now = VersionStats(round=9, features=8, log_det=1.0, ridge=0.25, noise=50.0, norm=10.0)
     >>> NoiseRadius(0.02)(now), NoiseRadius(0.02, norm_factor=0.1)(now)
     (1.0, 1.5)

@@ -133,6 +133,12 @@ class Mixture:
 
     So every arm has a probability of at least ε/K, which off-policy estimates need, and they sum to 1 exactly. With
     1 − ε below K²/2⁵³ some are up to 2⁻⁵³ below ε/K.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, Mixture
+    >>> LinUCB(dim=1, exploration=Mixture(0.2)).probabilities([[1.0], [3.0]])
+    array([0.1, 0.9])
     """
 
     epsilon: float

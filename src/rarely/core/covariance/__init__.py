@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rarely.core.covariance.auto import Auto
 from rarely.core.covariance.cost import DEFAULT_LIMIT, Limit, Price, Widths, in_bytes, price, prices
+from rarely.core.covariance.deferred import Deferred, Recorded, may_wait
 from rarely.core.covariance.diagonal import Diagonal
 from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.last_layer import LastLayer
@@ -39,6 +40,7 @@ __all__ = [
     "Auto",
     "Candidates",
     "Covariance",
+    "Deferred",
     "Diagonal",
     "Dual",
     "ErrorBound",
@@ -49,12 +51,14 @@ __all__ = [
     "Price",
     "Primal",
     "Proposal",
+    "Recorded",
     "Sketch",
     "Sketched",
     "Widths",
     "describe_form",
     "form_from",
     "in_bytes",
+    "may_wait",
     "price",
     "prices",
     "rates",

@@ -27,7 +27,14 @@ KINDS = ("dual", "primal", "diagonal", "last_layer", "sketched")
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Memory kept, and the work for one arm's bonus at the end."""
+    """Memory kept, and the work for one arm's bonus at the end.
+
+    Examples
+    --------
+    >>> from rarely import prices
+    >>> print(prices(((10, 3), (1, 10)), rounds=1000)["primal"])
+    primal (exact): 70.4 kB, 1.6e+03 operations an arm
+    """
 
     kind: str
     exact: bool
@@ -42,6 +49,8 @@ class Price:
 def prices(widths: Widths, rounds: int, sketch: Sketch = DEFAULT_SKETCH) -> dict[str, Price]:
     """The price of every form at that many rounds; `sketch` where it is one's own.
 
+    Examples
+    --------
     >>> str(prices(((200, 10), (1, 200)), rounds=2000)["dual"])
     'dual (exact): 24.6 MB, 5.6e+06 operations an arm'
     """
@@ -87,9 +96,9 @@ class Limit:
         all_prices = prices(self.widths, at, self.sketch)
         others = "; ".join(str(price) for name, price in all_prices.items() if name not in (kind, "sketched"))
         raise TooExpensive(
-            f"covariance {kind!r} must fit memory_limit = {in_bytes(self.bytes)}, but at {at} rounds it needs "
+            f"covariance {kind!r} must fit limits.memory = {in_bytes(self.bytes)}, but at {at} rounds it needs "
             f"{in_bytes(all_prices[kind].bytes)}. The others: {others}. Choose one of them by name, or raise "
-            "memory_limit."
+            "limits.memory."
         )
 
     def unbounded(self) -> Limit:

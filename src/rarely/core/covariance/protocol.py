@@ -64,6 +64,12 @@ class ErrorBound:
 
     That rounding is a small multiple of ε·cond(Z) of v. What a sketch drops is part of the bound, together with what
     rounding can hide of it.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> LinUCB(dim=2).error_bound  # an exact form
+    ErrorBound(ratio=1.0, log_det=0.0)
     """
 
     ratio: float

@@ -18,6 +18,8 @@ class Sketch:
     Rounds beyond the points cost no memory, only accuracy: `policy.error_bound` says how much. What they lose is never
     learned, so bonuses stop falling; "last_layer" and "diagonal" do better in less time (docs/decisions/0028).
 
+    Examples
+    --------
     >>> Sketch(size=200)
     Sketch(size=200)
     """

@@ -42,6 +42,8 @@ Layout = Literal["disjoint", "shared", "hybrid", "bilinear"]
 class ArmBlocks:
     """Contexts of K arms from one row.
 
+    Examples
+    --------
     >>> blocks = ArmBlocks(arms=2, rows=Affine.identity(1, constant=True))
     >>> blocks([3.0])
     array([[3., 1., 0., 0.],

@@ -31,6 +31,8 @@ class Window:
     is bad, in a batch or two of mistakes that the next record's `coverage` shows. Take a window of several times what
     it takes to learn the world, explore (a `Mixture`, a larger `beta`), or prefer a `Discount`, which forgets softly.
 
+    Examples
+    --------
     >>> Window(2).weights(np.array([0, 1, 2]))
     array([1., 1., 0.])
     """
@@ -53,6 +55,8 @@ class Window:
 class Discount:
     """A geometric discount.
 
+    Examples
+    --------
     >>> Discount(0.5).weights(np.array([0, 1, 2]))
     array([1.  , 0.5 , 0.25])
     """

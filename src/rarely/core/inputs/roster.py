@@ -23,7 +23,17 @@ from rarely.core.types import Array, BoolArray, Decision
 
 
 class Offer(NamedTuple):
-    """The arms open now, as `select` takes them: `policy.select(*roster(rows))`."""
+    """The arms open now, as `select` takes them: `policy.select(*roster(rows))`.
+
+    Examples
+    --------
+    >>> from rarely import Affine, ArmBlocks, Roster
+    >>> roster = Roster(ArmBlocks(arms=3, rows=Affine.identity(1)))
+    >>> place = roster.open("red")
+    >>> offer = roster([2.0])
+    >>> offer.contexts.shape, offer.mask
+    ((3, 3), array([ True, False, False]))
+    """
 
     contexts: Array
     """(K, dim) or (n, K, dim), NaN where no arm is open; of content arms the open ones alone."""
@@ -34,6 +44,8 @@ class Offer(NamedTuple):
 class Roster:
     """Named arms over the slots of `blocks`, whose number is the most names there can ever be; None is any number.
 
+    Examples
+    --------
     >>> from rarely import Affine, ArmBlocks, BatchNeuralUCB, FixedGrid, Roster
     >>> roster = Roster(ArmBlocks(arms=3, rows=Affine.identity(1, constant=True)))
     >>> roster.open("red")

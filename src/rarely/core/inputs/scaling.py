@@ -36,6 +36,8 @@ would otherwise outweigh all others until the next update."""
 class Affine:
     """A fixed affine map of contexts, with or without a constant appended.
 
+    Examples
+    --------
     >>> Affine(center=np.array([1.0]), spread=np.array([2.0]))(np.array([[5.0]]))
     array([[2., 1.]])
     """

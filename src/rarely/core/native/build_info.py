@@ -45,7 +45,15 @@ class Blas:
 
 @dataclass(frozen=True, slots=True)
 class BuildInfo:
-    """What `build_info` found."""
+    """What `build_info` found.
+
+    Examples
+    --------
+    >>> from rarely import build_info
+    >>> info = build_info()
+    >>> info.form in ("avx512", "avx2", "sse2", "neon", "numpy"), info.cores >= 1
+    (True, True)
+    """
 
     rarely: str
     """Versions, of this package, of Python and of NumPy."""
@@ -80,6 +88,8 @@ class BuildInfo:
 def build_info() -> BuildInfo:
     """Which loops decide and train here, why not faster ones and what to do, with versions, BLAS and threads.
 
+    Examples
+    --------
     >>> info = build_info()
     >>> info.form in ("avx512", "avx2", "sse2", "neon", "numpy"), info.cores >= 1
     (True, True)

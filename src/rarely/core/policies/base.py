@@ -16,13 +16,14 @@ from abc import ABC
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self
 
 from rarely.core.choice.confidence_radius import Beta, radius_at
 from rarely.core.choice.random_stream import Seeded
 from rarely.core.choice.rules import ChoiceRule
-from rarely.core.covariance import Kind, Latency, Sketch, warn_of_sketch
-from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
+from rarely.core.covariance import Kind, Sketch, warn_of_sketch
+from rarely.core.errors import InvalidContexts, InvalidInput, check_choice
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
 from rarely.core.inputs.history import History, Late
@@ -33,11 +34,13 @@ from rarely.core.policies.exclusive import alone
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.identity import Identity
 from rarely.core.policies.learner import Learner
+from rarely.core.policies.limits import Limits
 from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.parameters import Parameters
 from rarely.core.policies.scored_arms import Scores, concatenated
 from rarely.core.policies.state import PolicyState
+from rarely.core.policies.update_job import UpdateJob
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.policies.updating import start_from_log, update
 from rarely.core.policies.upkeep import Upkeep
@@ -47,15 +50,24 @@ from rarely.core.types import Array, Decision
 
 Ties = Literal["lowest", "random"]
 WithinBatch = Literal["frozen", "running"]
-HistoryLimit = int | Literal["auto"] | None
-DEFAULT_HISTORY = 20_000_000
-"""Bytes of past rounds that "auto" allows: a file then stays below 30 MB."""
 _CHANGES = ("select", "observe", "update", "adopt", "extend_budget", "compact")
 """Methods that change a policy."""
 
 
 class Policy(Upkeep, Parameters, Identity, ABC):
-    """A contextual bandit whose policy is frozen between updates, of which there are few."""
+    """A contextual bandit whose policy is frozen between updates, of which there are few.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, Policy
+    >>> policy = LinUCB(dim=1, seed=0)
+    >>> isinstance(policy, Policy)
+    True
+    >>> decision = policy.select([[1.0], [2.0]])
+    >>> policy.observe(decision, 0.5)
+    >>> policy.due, policy.update().version
+    (True, 1)
+    """
 
     def __init__(
         self,
@@ -67,11 +79,9 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         beta: Beta,
         chooser: ChoiceRule,
         seed: Seeded,
-        memory_limit: int,
+        limits: Limits,
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch = "frozen",
-        history_limit: HistoryLimit = None,
-        latency: Latency | None = None,
         maker: Callable[..., CovarianceMaker] = CovarianceMaker,
     ) -> None:
         if not isinstance(schedule, Schedule):
@@ -80,10 +90,8 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
         warn_of_sketch(covariance)
-        self._maker = maker(covariance, ridge, memory_limit, clock.budget.horizon, latency)
-        if history_limit is not None and history_limit != "auto":
-            check_whole("history_limit", history_limit, 1)
-        self._history_limit = DEFAULT_HISTORY if history_limit == "auto" else history_limit
+        self._limits, self._history_limit = limits, limits.history_bytes
+        self._maker = maker(covariance, ridge, limits.memory, clock.budget.horizon, limits.decision_time)
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._maker.empty(learner.widths, clock.rounds_ahead(0, 0))
@@ -292,13 +300,12 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         takes place: the bonuses then know the rounds since, and a policy that tunes itself judges its candidates by
         further held-out rewards.
 
-        To go on deciding meanwhile, see `prepare_update`.
-
         `seconds` is the time that training may take. When half of it is over, a policy that tunes itself tries no
         further candidates. When all of it is over, the training ends at the point of the lowest loss so far, and the
         record says so in `early`, with the number of steps. At least a few steps are always taken, and a linear model
         is solved in one. A budget that is not used up changes no number. One that is makes the update depend on the
-        machine, so studies, whose versions can be trained again, have none.
+        machine, so studies, whose versions can be trained again, have none. To go on deciding meanwhile, see
+        `prepare_update`.
 
         Parameters
         ----------
@@ -331,15 +338,8 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         ''
         """
         with self._alone():
-            after, record = update(
-                self._state,
-                self._maker,
-                self._beta,
-                force=force,
-                progress=progress,
-                seconds=seconds,
-                limit=self._history_limit,
-            )
+            run = partial(UpdateJob.run, progress=progress, seconds=seconds)
+            after, record = update(self._state, self._maker, self._beta, run, force=force, limit=self._history_limit)
             log_update(type(self).__name__, record)
             self._state = after
         return record

@@ -6,11 +6,13 @@ from typing import Any
 
 from rarely.core.choice.random_stream import Seed, seeded
 from rarely.core.choice.rules import UniformChoice
-from rarely.core.covariance import DEFAULT_LIMIT, Kind, Sketch
+from rarely.core.covariance import Kind, Sketch
 from rarely.core.inputs.forgetting import Forgetting
 from rarely.core.inputs.scaling import Affine, ContextScale
-from rarely.core.policies.base import HistoryLimit, Policy
+from rarely.core.policies.base import Policy
+from rarely.core.policies.limits import DEFAULT_HISTORY, Limits
 from rarely.core.policies.linear import LinearLearner
+from rarely.core.policies.renamed import grouped_limits
 from rarely.core.policies.settings import decoded, encoded
 from rarely.core.schedules import EveryRound, Schedule
 
@@ -21,6 +23,8 @@ class Uniform(Policy):
     It still keeps the linear Z of its choices and the ridge estimate of their rewards, so that every
     schedule works on it and `score` shows what a greedy linear policy would know from its log.
 
+    Examples
+    --------
     >>> from rarely import Uniform
     >>> Uniform(dim=1, seed=0).select([[[0.0], [0.0]]] * 6).arm
     array([1, 0, 0, 0, 1, 1])
@@ -36,9 +40,12 @@ class Uniform(Policy):
         covariance: Kind | Sketch = "auto",
         forgetting: Forgetting | None = None,
         seed: Seed = None,
-        memory_limit: int = DEFAULT_LIMIT,
-        history_limit: HistoryLimit = "auto",
+        limits: Limits | None = None,
+        **renamed: Any,
     ) -> None:
+        (limits,) = decoded(limits=limits)
+        limits = grouped_limits(type(self).__name__, limits, renamed).settled(history=DEFAULT_HISTORY)
+        limits.check_unset(type(self).__name__, "latency", "arms")
         schedule, covariance = decoded(schedule=schedule, covariance=covariance)
         context_scale, forgetting = decoded(context_scale=context_scale, forgetting=forgetting)
         schedule = EveryRound() if schedule is None else schedule
@@ -52,9 +59,8 @@ class Uniform(Policy):
             beta=0.0,
             chooser=UniformChoice(),
             seed=seeded(seed),
-            memory_limit=memory_limit,
+            limits=limits,
             forgetting=forgetting,
-            history_limit=history_limit,
         )
 
     def settings(self) -> dict[str, Any]:
@@ -68,7 +74,6 @@ class Uniform(Policy):
                 "covariance": self._maker.form,
                 "forgetting": self.history.forgetting,
                 "seed": self._seed,
-                "memory_limit": self._maker.memory_limit,
-                "history_limit": self._history_limit,
+                "limits": self._limits,
             }
         )

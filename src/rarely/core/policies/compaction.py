@@ -85,7 +85,7 @@ def compacted_after_update(state: PolicyState, limit: int | None) -> Compacted:
 
 def limit_sentence(done: Compacted, limit: int) -> str:
     """What a limit did, for a record and a warning."""
-    return f"history_limit = {in_bytes(limit)} is reached: {done}"
+    return f"limits.history = {in_bytes(limit)} is reached: {done}"
 
 
 def _fixed(state: PolicyState) -> BoolArray:

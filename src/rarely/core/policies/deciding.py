@@ -13,7 +13,7 @@ import numpy as np
 
 from rarely.core.choice.random_stream import UniformStream
 from rarely.core.choice.rules import sample_arms
-from rarely.core.covariance import Auto
+from rarely.core.covariance import Auto, Deferred
 from rarely.core.errors import UpdateDue
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.policies.form_change import noted, rebased
@@ -84,7 +84,9 @@ def decide(
             keep, end = 1, clock.first_due(now, np.array([frozen.covariance.log_det]))
         else:
             proposal = covariance.propose(assessed.chosen(rows, covariance))
-            end = clock.first_due(now, proposal.log_dets)
+            # Where rounds wait to be recorded, log det is not known yet, and `deferral` asks the schedule later.
+            waits = isinstance(covariance, Deferred)
+            end = None if waits else clock.first_due(now, proposal.log_dets)
             keep = len(part) if end is None or not until_due else end + 1
             form = covariance.kind, covariance.frozen_log_det
             covariance.accept(proposal, keep)

@@ -12,10 +12,19 @@ EventKind = Literal["budget", "covariance", "compaction", "limit"]
 
 @dataclass(frozen=True, slots=True)
 class PolicyEvent:
-    """A change of a policy's budget, of the form of its Z, or of what it remembers; see `Policy.events`."""
+    """A change of a policy's budget, of the form of its Z, or of what it remembers; see `Policy.events`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, OnDemand
+    >>> policy = LinUCB(dim=1, schedule=OnDemand(batches=1))
+    >>> policy.extend_budget(2, reason="the trial goes on")
+    >>> policy.events[0].kind, policy.events[0].round, policy.events[0].reason
+    ('budget', 0, 'the trial goes on')
+    """
 
     kind: str
-    """"budget", "covariance", "compaction", or "limit" where `history_limit` was reached."""
+    """"budget", "covariance", "compaction", or "limit" where `Limits.history` was reached."""
     round: int
     """Rounds decided by then."""
     version: int

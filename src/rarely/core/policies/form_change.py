@@ -37,7 +37,7 @@ def noted(before: PolicyState, after: PolicyState, round: int) -> PolicyState:
     else:
         p = sum(o * i for o, i in after.frozen.learner.widths)
         detail = (
-            f"an exact Z would take more than latency = {1e3 * latency.seconds:g} ms for a decision among "
+            f"an exact Z would take more than limits.latency = {1e3 * latency.seconds:g} ms for a decision among "
             f"{latency.arms} arms with p = {p:,}, so it is approximated by the {now} form: the rest of it is lost, and "
             "no bound on the error of bonuses is known"
         )

@@ -15,6 +15,8 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
 
     The other arguments are those of `BatchNeuralUCB`, which with `beta=0` and `exploration=Mixture(ε)` is this policy.
 
+    Examples
+    --------
     >>> from rarely import FixedGrid, NeuralEpsilonGreedy
     >>> policy = NeuralEpsilonGreedy(dim=2, hidden=8, schedule=FixedGrid(20, 2), epsilon=0.1, seed=0)
     >>> policy.select([[1.0, 0.0], [0.0, 1.0]]).probabilities

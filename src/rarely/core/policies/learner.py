@@ -16,6 +16,7 @@ from rarely.core.inputs.scaling import ContextScale, RewardScale
 from rarely.core.model.features import Factors
 from rarely.core.policies.linear_part import LinearPart
 from rarely.core.saving.fields import Fields
+from rarely.core.training.report import NO_TRAINING, TrainingReport
 from rarely.core.training.sampling import training_rows
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
@@ -28,21 +29,9 @@ class FitResult:
     reason: str = ""
     basis: Learner | None = None
     """With whose features Z is to be built again, from all rounds so far; None where their features stand."""
-    step_size: float | None = None
-    attempts: int = 0
-    initial_loss: float | None = None
-    final_loss: float | None = None
-    steps: int | None = None
-    skip: float | None = None
-    tuning: str = ""
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew."""
-    loops: str = ""
-    """Those that trained, as `Objective.loops` names them."""
-    trained: int | None = None
-    """Samples that the network was trained on; None where it was all of them."""
-    early: str = ""
-    """What a budget of seconds left undone."""
+    report: TrainingReport = NO_TRAINING
 
 
 class TrainingSet(NamedTuple):
@@ -78,6 +67,16 @@ class TrainingSet(NamedTuple):
         with np.errstate(over="ignore", invalid="ignore"):
             values = (values - scale.center) / scale.spread
         return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale, offsets)
+
+    def weighted(self) -> tuple[Array, Array]:
+        """Contexts and rewards, scaled where samples have weights.
+
+        Without biases u(cx) = c·u(x) for c > 0: scaled samples are weighted ones.
+        """
+        if self.weights is None:
+            return self.contexts, self.rewards
+        root = np.sqrt(self.weights)
+        return self.contexts * root[:, None], self.rewards * root
 
     @property
     def overflow(self) -> str:

@@ -12,8 +12,10 @@ from rarely.core.policies.maker import CovarianceMaker
 class LifeCost:
     """The time of a decision and the memory of Z, now and at the horizon, as estimated on this machine.
 
-    >>> from rarely import BatchNeuralUCB, OnDemand
-    >>> policy = BatchNeuralUCB(188, OnDemand(horizon=500_000), arms=50, seed=0)
+    Examples
+    --------
+    >>> from rarely import BatchNeuralUCB, Limits, OnDemand
+    >>> policy = BatchNeuralUCB(188, OnDemand(horizon=500_000), limits=Limits(arms=50), seed=0)
     >>> policy.cost.exact, policy.cost.exact_rounds is None
     (False, False)
     """

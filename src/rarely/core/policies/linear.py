@@ -16,15 +16,17 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, VersionStats
 from rarely.core.choice.random_stream import Seed, seeded
 from rarely.core.choice.rules import ChoiceRule, Mixture, UpperConfidence, with_exploration
-from rarely.core.covariance import DEFAULT_LIMIT, Covariance, Kind, Sketch, Widths
+from rarely.core.covariance import Covariance, Kind, Sketch, Widths
 from rarely.core.covariance.cholesky import is_symmetric, ridge_solution
 from rarely.core.errors import check_choice, check_flag, check_positive
 from rarely.core.inputs.forgetting import Forgetting
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale
 from rarely.core.model.features import Factors
-from rarely.core.policies.base import HistoryLimit, Policy, Ties, WithinBatch
+from rarely.core.policies.base import Policy, Ties, WithinBatch
 from rarely.core.policies.learner import FitResult, Learner
+from rarely.core.policies.limits import DEFAULT_HISTORY, Limits
+from rarely.core.policies.renamed import grouped_limits
 from rarely.core.policies.settings import decoded, encoded
 from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.schedules import EveryRound, Schedule
@@ -168,9 +170,11 @@ class LinUCB(Policy):
         within_batch      "frozen", or "running": bonuses follow every decision of the batch
         context_scale     an `Affine` of contexts; `**blocks.settings` has it for contexts made of blocks
 
-    The others are those of `BatchNeuralUCB`. Where `history_limit` is reached ("auto" is 20 MB), an update drops the
+    The others are those of `BatchNeuralUCB`. Where `Limits.history` is reached ("auto" is 20 MB), an update drops the
     rounds whose rewards its sums hold, which changes no decision; only then the oldest rounds without a reward.
 
+    Examples
+    --------
     >>> from rarely import LinUCB
     >>> policy = LinUCB(dim=2, beta=0.0)
     >>> decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
@@ -194,9 +198,12 @@ class LinUCB(Policy):
         within_batch: WithinBatch = "frozen",
         ties: Ties = "lowest",
         seed: Seed = None,
-        memory_limit: int = DEFAULT_LIMIT,
-        history_limit: HistoryLimit = "auto",
+        limits: Limits | None = None,
+        **renamed: Any,
     ) -> None:
+        (limits,) = decoded(limits=limits)
+        limits = grouped_limits(type(self).__name__, limits, renamed).settled(history=DEFAULT_HISTORY)
+        limits.check_unset(type(self).__name__, "latency", "arms")
         schedule, covariance, beta = decoded(schedule=schedule, covariance=covariance, beta=beta)
         context_scale, exploration, forgetting = decoded(
             context_scale=context_scale, exploration=exploration, forgetting=forgetting
@@ -214,10 +221,9 @@ class LinUCB(Policy):
             beta=beta,
             chooser=with_exploration(self._rule(ties), exploration),
             seed=seeded(seed),
-            memory_limit=memory_limit,
+            limits=limits,
             forgetting=forgetting,
             within_batch=within_batch,
-            history_limit=history_limit,
         )
         self._schedule, self._exploration, self._within_batch = schedule, exploration, within_batch
 
@@ -246,7 +252,6 @@ class LinUCB(Policy):
                 "within_batch": self._within_batch,
                 "ties": self._ties,
                 "seed": self._seed,
-                "memory_limit": self._maker.memory_limit,
-                "history_limit": self._history_limit,
+                "limits": self._limits,
             }
         )

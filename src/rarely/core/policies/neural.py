@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,12 +10,13 @@ import numpy as np
 from rarely.core.choice.confidence_radius import Beta, NoiseRadius
 from rarely.core.choice.random_stream import Seed, seeded
 from rarely.core.choice.rules import ChoiceRule, Mixture, UpperConfidence, with_exploration
-from rarely.core.covariance import DEFAULT_LIMIT, Kind, Latency, Sketch, in_bytes, rates
-from rarely.core.errors import InvalidInput, TooExpensive, check_choice, check_positive, check_whole
+from rarely.core.covariance import Kind, Sketch, in_bytes
+from rarely.core.errors import InvalidInput, TooExpensive, check_choice
 from rarely.core.inputs.forgetting import Discount, Forgetting
 from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely.core.model.network import Network
-from rarely.core.policies.base import DEFAULT_HISTORY, HistoryLimit, Policy, Ties, WithinBatch
+from rarely.core.policies.base import Policy, Ties, WithinBatch
+from rarely.core.policies.limits import DEFAULT_HISTORY, DEFAULT_LATENCY, Limits
 from rarely.core.policies.neural_learner import NeuralLearner
 from rarely.core.policies.presets import Preset, PresetName, Training
 from rarely.core.policies.renamed import grouped
@@ -28,8 +30,6 @@ TRAINING_ROWS = 10_000
 """Samples that an update of a policy that tunes itself trains on, at most (docs/decisions/0029)."""
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
-DEFAULT_LATENCY = 0.005
-"""Seconds that a decision of the practical policy may take."""
 TUNED_HIDDEN = 200
 TUNED_BETA = NoiseRadius(0.02, norm_factor=0.02, exploit_last=True, relative=0.1, spread_factor=0.1, untried=3.0)
 """m and β where it does."""
@@ -52,24 +52,17 @@ class BatchNeuralUCB(Policy):
     beta
         The radius β in bonus = β·√(φᵀZ⁻¹φ): a number, a function of the round, a `TheoremRadius` or a `NoiseRadius`.
     training
-        A `Training`: steps, step size, a linear path beside the network, warm start; or a number of steps.
+        A `Training`: steps, step size, a linear path beside the network, warm start, rows; or a number of steps.
     covariance
-        "auto" (the cheaper of the exact forms while it keeps to `latency`), "exact" (the cheaper of them always),
-        "dual" (t×t), "primal" (p×p), or one of the approximations "last_layer" and "diagonal"; "sketched", or a
-        `Sketch`, is deprecated.
+        "auto" (the cheaper of the exact forms while it keeps to `Limits.latency`), "exact" (the cheaper of them
+        always), "dual" (t×t), "primal" (p×p), or one of the approximations "last_layer" and "diagonal"; "sketched",
+        or a `Sketch`, is deprecated.
     preset
         "practical" scales contexts from the first round on, and again at an update when the data have left their
         scale; it appends a constant, standardises rewards and trains in float32. "paper" is the printed algorithm:
         contexts and rewards as they come, float64. "code" follows the public NeuralUCB program: biases, no √m, uniform
         initial weights, descent on single samples that continues from the last weights; its bonus √(λν·gᵀZ⁻¹g) is
         beta = √(λν). A `Preset` changes single choices: `Preset.named("practical", precision="float64")`.
-    latency, arms
-        Seconds that a decision may take, and how many arms it has, if that is known beforehand; `**blocks.settings`
-        and `**roster.settings` say so by themselves. With
-        `covariance="auto"` Z is exact while decisions keep to it on this machine, and that of the last layer
-        afterwards; `policy.cost` says from which round on, an `ApproximationWarning` and `policy.events` when it
-        happens. None never approximates, as `covariance="exact"` does. "auto" is 0.005 in preset "practical", and None
-        in the others.
     context_scale
         An `Affine` map of contexts, instead of a scale that the policy fits; `**blocks.settings` has it for contexts
         made of blocks.
@@ -84,19 +77,10 @@ class BatchNeuralUCB(Policy):
         A `Mixture`, which gives every arm a share of all rounds and therefore a probability above 0.
     forgetting
         A `Window` or a `Discount`, for worlds that change.
-    training_rows
-        The most samples that an update trains the network on. With more, the network is trained on the latest half of
-        that number and on a uniform sample of the others. A policy that tunes itself then learns by a ridge regression
-        on *all* rewards, and the network learns what this leaves. So an update costs the same however long the policy
-        lives; `UpdateRecord.trained` has the number. None is 10 000 where the policy tunes itself and "all" elsewhere.
     ties
         "lowest" arm, or "random".
-    memory_limit
-        Bytes that the covariance may take. A form that needs more is refused, and the error lists the alternatives.
-    history_limit
-        Bytes that past rounds may take. Beyond them an update drops what it does not need, then the oldest rounds
-        without a reward, then the oldest that it has learned from, with a `ForgettingWarning` at the first time;
-        records count them. None is no limit; "auto" is 20 MB where the policy tunes itself, and no limit elsewhere.
+    limits
+        A `Limits`: bytes that Z and past rounds may take, and seconds that a decision may take.
 
     Notes
     -----
@@ -132,22 +116,18 @@ class BatchNeuralUCB(Policy):
         exploration: Mixture | None = None,
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch | None = None,
-        training_rows: int | Literal["all"] | None = None,
         ties: Ties = "lowest",
         seed: Seed = None,
-        memory_limit: int = DEFAULT_LIMIT,
-        history_limit: HistoryLimit = "auto",
-        latency: float | Literal["auto"] | None = "auto",
-        arms: int | None = None,
+        limits: Limits | None = None,
         **renamed: Any,
     ) -> None:
         schedule, covariance, beta = decoded(schedule=schedule, covariance=covariance, beta=beta)
         context_scale, exploration, forgetting = decoded(
             context_scale=context_scale, exploration=exploration, forgetting=forgetting
         )
-        preset, training = grouped(type(self).__name__, preset, training, renamed)
+        preset, training, limits = decoded(preset=preset, training=training, limits=limits)
+        preset, training, limits = grouped(type(self).__name__, preset, training, limits, renamed)
         check_choice("ties", ties, Ties)
-        check_whole("memory_limit", memory_limit, 1)
         if isinstance(forgetting, Discount) and (preset.biases or preset.optimiser == "sgd"):
             raise InvalidInput(
                 "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "
@@ -168,19 +148,14 @@ class BatchNeuralUCB(Policy):
             beta = self._tuned_beta if tuned else PLAIN_BETA
         if within_batch is None:
             within_batch = self._tuned_within_batch if tuned else "frozen"
-        if training_rows is None:
-            training_rows = self._tuned_rows if tuned else "all"
-        if training_rows != "all":
-            check_whole("training_rows", training_rows, 2)
-        if history_limit == "auto":
-            history_limit = DEFAULT_HISTORY if tuned else None
-        if latency == "auto":
-            latency = DEFAULT_LATENCY if practical else None
-        if latency is not None:
-            check_positive("latency", latency, "seconds that a decision may take, or None")
-        if arms is not None:
-            check_whole("arms", arms, 1)
-        # Everything that makes the policy again; the seed follows when it is drawn.
+        if training.rows is None:
+            training = replace(training, rows=self._tuned_rows if tuned else "all")
+        limits = limits.settled(
+            history=DEFAULT_HISTORY if tuned else None,
+            latency=DEFAULT_LATENCY if practical else None,
+            arms=scale.affine.arms,
+        )
+        # Everything that makes the policy again, except what may change in its life and the seed, drawn below.
         self._settings = {
             "dim": dim,
             "schedule": schedule,
@@ -189,23 +164,17 @@ class BatchNeuralUCB(Policy):
             "ridge": ridge,
             "beta": beta,
             "training": training,
-            "covariance": covariance,
             "preset": preset,
             "context_scale": context_scale,
             "exploration": exploration,
             "forgetting": forgetting,
             "within_batch": within_batch,
             "ties": ties,
-            "memory_limit": memory_limit,
-            "history_limit": history_limit,
-            "latency": latency,
-            "arms": arms,
-            "training_rows": training_rows,
         }
-        if 8 * network.parameters > memory_limit:
+        if 8 * network.parameters > limits.memory:
             raise TooExpensive(
-                f"the weights alone must fit memory_limit = {in_bytes(memory_limit)}, but {network.parameters:,} "
-                f"parameters need {in_bytes(8 * network.parameters)}. Use fewer hidden units, or raise memory_limit."
+                f"the weights alone must fit limits.memory = {in_bytes(limits.memory)}, but {network.parameters:,} "
+                f"parameters need {in_bytes(8 * network.parameters)}. Use fewer hidden units, or raise limits.memory."
             )
         source = seeded(seed)
         weights = network.initial_weights(source.generator)
@@ -226,7 +195,7 @@ class BatchNeuralUCB(Policy):
             ),
             standardise_rewards=preset.standardise_rewards,
             shuffle_seed=int(source.generator.integers(2**32)) if preset.optimiser == "sgd" else 0,
-            training_rows=None if training_rows == "all" else training_rows,
+            training_rows=None if training.rows == "all" else training.rows,
         )
         super().__init__(
             learner,
@@ -236,11 +205,9 @@ class BatchNeuralUCB(Policy):
             beta=beta,
             chooser=with_exploration(self._rule(ties), exploration),
             seed=source,
-            memory_limit=memory_limit,
+            limits=limits,
             forgetting=forgetting,
             within_batch=within_batch,
-            history_limit=history_limit,
-            latency=None if latency is None else Latency(float(latency), arms or scale.affine.arms, rates()),
         )
 
     _learner_kind: type[NeuralLearner] = NeuralLearner
@@ -250,9 +217,6 @@ class BatchNeuralUCB(Policy):
 
     def _rule(self, ties: Ties) -> ChoiceRule:
         return UpperConfidence(draws=ties == "random")
-
-    def _set(self, **changes: Any) -> None:
-        self._settings = self._settings | changes
 
     @property
     def network(self) -> Network:
@@ -286,11 +250,21 @@ class BatchNeuralUCB(Policy):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as JSON."""
-        return encoded(self._settings | {"seed": self._seed})
+        changing = {"covariance": self._maker.form, "limits": self._limits, "seed": self._seed}
+        return encoded(self._settings | changing)
 
 
 class NeuralUCB(BatchNeuralUCB):
-    """BatchNeuralUCB with an update due after every round (Zhou et al., 2020), Z in full."""
+    """BatchNeuralUCB with an update due after every round (Zhou et al., 2020), Z in full.
+
+    Examples
+    --------
+    >>> from rarely import NeuralUCB
+    >>> policy = NeuralUCB(dim=1, hidden=8, seed=0)
+    >>> policy.observe(policy.select([[1.0], [2.0]]), 0.5)
+    >>> policy.due, policy.update().version
+    (True, 1)
+    """
 
     def __init__(self, dim: int, **settings: Any) -> None:
         super().__init__(dim, EveryRound(), **settings)

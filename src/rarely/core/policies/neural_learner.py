@@ -18,11 +18,11 @@ from rarely.core.model.network import Network, Weights
 from rarely.core.model.shared_row import SharedRow
 from rarely.core.policies.learner import FitResult, ScaledLearner, TrainingSet
 from rarely.core.policies.linear_part import MOST, LinearPart
+from rarely.core.policies.trainers import GradientDescent, SelfTuning, SingleSamples, Trainer
 from rarely.core.saving.fields import DType, Fields
-from rarely.core.training.gradient_descent import TrainingPlan, train
+from rarely.core.training.gradient_descent import TrainingPlan
 from rarely.core.training.sampling import training_rows
-from rarely.core.training.sgd import train_singly
-from rarely.core.training.tuning import SKIP_GRID, STEP_GRID, Tuning, tune
+from rarely.core.training.tuning import SKIP_GRID, STEP_GRID, Tuning
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 
@@ -40,7 +40,7 @@ class NeuralLearner(ScaledLearner):
     direction: Weights | None = None
     used_step: float | None = None
     used_steps: int | None = None
-    """Steps of the last training, where a budget of seconds ended it early."""
+    """Steps of the last training; None before one, and in a policy that was loaded."""
     tuning: Tuning | None = None
     """Where it chooses path and steps itself."""
     shuffle_seed: int = 0
@@ -77,50 +77,36 @@ class NeuralLearner(ScaledLearner):
         )
         if samples.overflow:
             return FitResult(self, samples.overflow)
-        rows, x, y, weights, scale, offsets = samples
-        if weights is not None:
-            # Without biases u(cx) = c·u(x) for c > 0: scaled samples are weighted ones.
-            x, y = x * np.sqrt(weights)[:, None], y * np.sqrt(weights)
-        tuning, network = self.tuning, self.network
-        if tuning is not None:
-            outcome, tuning = tune(network, self.initial, x, y, rows, self.plan, tuning, scale, weights, offsets)
-            network = replace(network, skip=tuning.skip)
-            if linear is not None and offsets is not None:
-                held, predicted, came = _held_out(tuning, rows)
-                center = scale.center + offsets[held]
-                linear = linear.with_share(came - center, predicted - center)
-        elif self.plan.optimiser == "sgd":
-            outcome = train_singly(self.network, self.weights, x, y, self.plan, self.shuffle_seed)
-        else:
-            start = self.weights if self.plan.warm_start else None
-            outcome = train(self.network, self.initial, x, y, self.plan, self.direction, start)
+        outcome, tuning = self._trainer.train(self.network, samples, self.plan)
+        network = self.network if tuning is None else replace(self.network, skip=tuning.skip)
+        if tuning is not None and linear is not None and samples.offsets is not None:
+            held, predicted, came = _held_out(tuning, samples.rows)
+            center = samples.scale.center + samples.offsets[held]
+            linear = linear.with_share(came - center, predicted - center)
         learner = replace(
             ready,
             weights=outcome.weights,
             network=network,
-            rewards=scale,
+            rewards=samples.scale,
             tuning=tuning,
             direction=outcome.direction,
-            used_step=outcome.step_size,
-            used_steps=outcome.steps,
+            used_step=outcome.report.step_size,
+            used_steps=outcome.report.steps,
             linear=linear,
         )
-        rescaled = self.scale.changed_columns(ready.scale)
-        return FitResult(
-            learner,
-            outcome.reason,
-            self._basis(learner) if rescaled or self._first else None,
-            outcome.step_size,
-            outcome.attempts,
-            outcome.initial_loss,
-            outcome.final_loss,
-            learner.steps,
-            network.skip,
-            "" if tuning is None else tuning.explain(),
-            rescaled,
-            outcome.loops,
-            None if len(rows) == history.counted else len(rows),
-        )
+        rescaled, count = self.scale.changed_columns(ready.scale), len(samples.rows)
+        basis = self._basis(learner) if rescaled or self._first else None
+        report = replace(outcome.report, trained=None if count == history.counted else count)
+        return FitResult(learner, outcome.reason, basis, rescaled, report)
+
+    @property
+    def _trainer(self) -> Trainer:
+        """How the next version is trained."""
+        if self.tuning is not None:
+            return SelfTuning(self.initial, self.tuning)
+        if self.plan.optimiser == "sgd":
+            return SingleSamples(self.weights, self.shuffle_seed)
+        return GradientDescent(self.initial, self.direction, self.weights if self.plan.warm_start else None)
 
     def _next_linear(self, history: History, scale: ContextScale) -> LinearPart | None:
         """The linear part of the next version, where there are more samples than train the network."""

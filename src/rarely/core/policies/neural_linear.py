@@ -77,6 +77,8 @@ class NeuralLinear(BatchNeuralUCB):
     last layer's input, and Z is built again from all rounds as that layer sees them now. The arguments are those of
     `BatchNeuralUCB`: λ is the ridge of the regression too, and an arm's deviation is β·√(aᵀZ⁻¹a).
 
+    Examples
+    --------
     >>> from rarely import FixedGrid, NeuralLinear
     >>> policy = NeuralLinear(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
     >>> policy.select([[1.0, 0.0], [1.0, 0.0]]).probabilities

@@ -77,7 +77,7 @@ PRESET_SETTINGS: dict[PresetName, Preset] = {
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained at each update; with all of it left out, the practical policy tunes itself.
+    """How a network is trained at each update; with all but `rows` left out, the practical policy tunes itself.
 
     Parameters
     ----------
@@ -91,17 +91,23 @@ class Training:
     warm_start
         Whether each training starts at the last version's weights and not at θ_0, so that fewer steps do: a deviation
         from the paper; docs/decisions/0011 says what it does to regret.
+    rows
+        The most samples that an update trains the network on. With more, the network is trained on the latest half of
+        that number and on a uniform sample of the others. A policy that tunes itself then learns by a ridge regression
+        on *all* rewards, and the network learns what this leaves. So an update costs the same however long the policy
+        lives; `UpdateRecord.trained` has the number. None is 10 000 where the policy tunes itself and "all" elsewhere.
 
     Examples
     --------
-    >>> Training(steps=50).tunes
-    False
+    >>> Training(steps=50).tunes, Training(rows=5000).tunes
+    (False, True)
     """
 
     steps: int | None = None
     step_size: float | None = None
     skip: float | None = None
     warm_start: bool = False
+    rows: int | Literal["all"] | None = None
 
     def __post_init__(self) -> None:
         if self.steps is not None:
@@ -109,11 +115,13 @@ class Training:
         if self.step_size is not None:
             check_positive("step_size", self.step_size, "or None, which takes it from the curvature")
         check_flag("warm_start", self.warm_start)
+        if self.rows is not None and self.rows != "all":
+            check_whole("rows", self.rows, 2)
 
     @property
     def tunes(self) -> bool:
-        """Whether nothing is set, so that a policy may choose J and s itself."""
-        return self == Training()
+        """Whether a policy may choose J and s itself, because neither these nor η and the start are set."""
+        return self == Training(rows=self.rows)
 
     def describe(self) -> dict[str, Any]:
         """The training as JSON."""

@@ -44,7 +44,7 @@ def reformed(state: PolicyState, maker: CovarianceMaker, reason: str = "", *, sa
     )
     detail = f"Z is {made.kind} instead of {before.kind}, {how}; {_lost(state, after)}"
     if same:
-        detail = f"memory_limit is {in_bytes(maker.memory_limit)}; Z stays {made.kind}"
+        detail = f"limits.memory is {in_bytes(maker.memory_limit)}; Z stays {made.kind}"
     event = PolicyEvent("covariance", state.history.rounds, state.clock.version, detail, reason)
     return replace(after, events=(*state.events, event))
 

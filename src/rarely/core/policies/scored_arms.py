@@ -18,7 +18,15 @@ Number = TypeVar("Number", np.float64, np.int64)
 
 
 class Scores(NamedTuple):
-    """What a frozen policy thinks of each arm, in reward units; NaN where no arm is."""
+    """What a frozen policy thinks of each arm, in reward units; NaN where no arm is.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> means, bonuses = LinUCB(dim=1, intercept=False).score([[1.0], [3.0]])
+    >>> means, bonuses
+    (array([0., 0.]), array([1., 3.]))
+    """
 
     means: Array
     bonuses: Array

@@ -15,6 +15,7 @@ from rarely.core.covariance import describe_form, form_from
 from rarely.core.errors import InvalidInput, RarelyError
 from rarely.core.inputs.crossing import scale_from
 from rarely.core.inputs.forgetting import forgetting_from
+from rarely.core.policies.limits import limits_from
 from rarely.core.policies.presets import preset_from, training_from
 from rarely.core.schedules import schedule_from
 
@@ -27,6 +28,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "exploration": lambda description: Mixture(**description),
     "preset": preset_from,
     "training": training_from,
+    "limits": limits_from,
 }
 _ENCODERS: dict[str, Callable[[Any], Any]] = {"beta": describe_beta, "covariance": describe_form}
 

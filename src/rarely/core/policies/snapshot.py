@@ -13,7 +13,7 @@ from rarely.core.choice.confidence_radius import FUNCTION, Beta
 from rarely.core.covariance import Kind, Sketch
 from rarely.core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely.core.policies.base import Policy
-from rarely.core.policies.renamed import grouped_settings
+from rarely.core.policies.renamed import grouped_settings, settings_with_limits
 from rarely.core.policies.settings import decoded
 from rarely.core.saving import archive
 from rarely.core.saving.fields import Fields, shortened
@@ -21,10 +21,6 @@ from rarely.core.types import Arrays
 
 _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
 """What constructors, and the parts of a policy, raise at values that no policy saves."""
-
-
-_SINCE_3 = ("history_limit", "latency", "arms", "training_rows")
-"""Settings that format 2 does not have."""
 
 
 def load(
@@ -41,6 +37,17 @@ def load(
 
     A `beta` that is a function is not saved: give it again here. With `covariance` or `memory_limit` the policy goes on
     in another form of Z, as `Policy.with_covariance` makes it.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from rarely import LinUCB, load
+    >>> policy = LinUCB(dim=1, seed=0)
+    >>> _ = policy.select([[1.0], [2.0]])
+    >>> path = os.path.join(tempfile.mkdtemp(), "policy.rarely")
+    >>> policy.save(path)
+    >>> load(path).fingerprint() == policy.fingerprint()
+    True
     """
     saved = archive.read(path)
     settings = saved.header.get("settings")
@@ -79,14 +86,11 @@ def _restored(found: archive.Archive, beta: Beta | None) -> Any:
     if own:
         _check_sizes(Fields("settings", settings, {}), found.arrays)
     settings = grouped_settings(settings)
+    if own:
+        settings = settings_with_limits(settings)
     given = _read_settings(settings, beta)
     if own and saved.format == 1 and name != "Uniform":
         given["within_batch"] = "frozen"  # version 0.1 had nothing else
-    if own and saved.format < 3 and "memory_limit" in given and name != "KernelUCB":
-        given["history_limit"] = None  # earlier versions dropped nothing,
-        if "hidden" in given:
-            given["latency"] = None  # were exact unless they were told otherwise,
-            given["training_rows"] = "all"  # and trained on all that they knew
     policy = kinds[name](**given)
     if own:
         _check_settings(saved, settings, policy.settings())
@@ -137,8 +141,6 @@ def _check_settings(saved: Fields, settings: dict[str, Any], made: dict[str, Any
         made["seed"] = None
     if saved.format == 1:  # it has fewer names, and fewer fields in the description of a radius
         made = {name: made[name] for name in settings.keys() & made.keys()} | {"beta": settings.get("beta")}
-    if saved.format == 2:
-        made = {name: value for name, value in made.items() if name not in _SINCE_3}
     for name in sorted(made):
         saved.require(name in settings or saved.format == 1, f"settings.{name} must be there")
         came = settings.get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rarely.core.inputs.contexts import ContextReader
@@ -32,3 +32,7 @@ class PolicyState:
     events: tuple[PolicyEvent, ...] = ()
     lost: int = 0
     """Rounds that are not in Z: forgotten, or dropped before it was built again."""
+
+    def with_update(self, record: UpdateRecord) -> PolicyState:
+        """The state with one more update on record."""
+        return replace(self, updates=(*self.updates, record))

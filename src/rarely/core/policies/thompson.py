@@ -26,6 +26,8 @@ class NeuralTS(BatchNeuralUCB):
     Its σ² = λ·gᵀU⁻¹g/m is the bonus² of `beta` = ν√λ, ν being the paper's. The arguments are those of
     `BatchNeuralUCB`; without bonuses (`beta=0`) it is greedy, and `ties` says which of equal means it takes.
 
+    Examples
+    --------
     >>> from rarely import FixedGrid, NeuralTS
     >>> policy = NeuralTS(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
     >>> policy.select([[1.0, 0.0], [1.0, 0.0]]).probabilities
@@ -46,6 +48,8 @@ class LinTS(LinUCB):
     sampled from these one by one, as in `NeuralTS`, and not through one draw of θ: with it the probability of an
     arm among several has no closed form.
 
+    Examples
+    --------
     >>> from rarely import LinTS
     >>> policy = LinTS(dim=1, intercept=False, seed=0)
     >>> policy.select([[1.0], [2.0], [0.0]]).probabilities.round(3)

@@ -55,7 +55,17 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What `UpdateJob.run` gives, for `Policy.adopt`."""
+    """What `UpdateJob.run` gives, for `Policy.adopt`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, OnDemand
+    >>> policy = LinUCB(dim=1, schedule=OnDemand())
+    >>> policy.observe(policy.select([[1.0], [2.0]]), 1.0)
+    >>> result = policy.prepare_update().run()
+    >>> result.accepted, policy.adopt(result).version
+    (True, 1)
+    """
 
     cut: Cut
     fit: FitResult
@@ -120,7 +130,7 @@ class UpdateJob:
             with limited(seconds) as budget:
                 fit = self.learner.learn(self.history)
             if budget is not None:
-                fit = replace(fit, early=budget.describe())
+                fit = replace(fit, report=replace(fit.report, early=budget.describe()))
             basis = None if fit.reason else self._basis(fit)
             covariance = None
             if basis is not None:

@@ -11,7 +11,17 @@ from rarely.core.saving.fields import CLOSE, Fields
 
 @dataclass(frozen=True, slots=True)
 class UpdateRecord:
-    """One call of `update`; or the start from a log, of version 0 and round 0."""
+    """One call of `update`; or the start from a log, of version 0 and round 0.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, OnDemand
+    >>> policy = LinUCB(dim=1, schedule=OnDemand())
+    >>> policy.observe(policy.select([[[1.0], [2.0]]] * 5), [1.0] * 5)
+    >>> record = policy.update()
+    >>> record.accepted, record.version, record.round, record.samples, record.missing
+    (True, 1, 5, 5, 0)
+    """
 
     version: int
     """The version in use afterwards."""
@@ -52,7 +62,7 @@ class UpdateRecord:
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
     trained: int | None = None
-    """Samples that the network was trained on, where `training_rows` left some out; None where it was all of them."""
+    """Samples that the network was trained on, where `Training.rows` left some out; None where it was all of them."""
     due: str = ""
     """Why the schedule had ended the batch, and its plan for the rest of the budget; "" if the update was not due."""
     unexplored: float | None = None

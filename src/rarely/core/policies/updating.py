@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +31,7 @@ from rarely.core.policies.offered import Offered
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_job import Cut, UpdateJob, UpdateResult, digest_of
 from rarely.core.policies.update_record import UpdateRecord
-from rarely.core.training.progress import Progress
+from rarely.core.training.report import TRAINING_NUMBERS
 from rarely.core.types import Array
 
 _NO_REWARD = ("no reward came so far", "no reward came since the last update")
@@ -42,16 +43,15 @@ def update(
     state: PolicyState,
     maker: CovarianceMaker,
     beta: Beta,
+    run: Callable[[UpdateJob], UpdateResult],
     *,
     force: bool,
-    progress: Progress | None = None,
-    seconds: float | None = None,
     limit: int | None = None,
 ) -> tuple[PolicyState, UpdateRecord]:
     """Learn from the rewards that are in, and freeze the next version, or say why not."""
     job = prepare(state, maker)
     skipped = None if force else _nothing_new(state)
-    result = job.run(progress, seconds=seconds) if skipped is None else UpdateResult(job.cut, skipped)
+    result = run(job) if skipped is None else UpdateResult(job.cut, skipped)
     after, record = _concluded(state, maker, beta, result)
     _warn_of_schedule(state.clock, after.clock, record.due, record.round)
     return _tidied(state, after, record, limit)
@@ -148,11 +148,10 @@ def _concluded(
     clock = state.clock.restarted(cut.round, base, version)
     clock = clock.replayed(history.rounds, frozen.covariance.log_det)
     due = f"{cut.due}; {clock.plan}" if cut.due else ""
-    after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered())
-    if not fit.reason:
-        after = noted(state, replace(after, lost=history.total - frozen.covariance.rounds), history.rounds)
+    lost = state.lost if fit.reason else history.total - frozen.covariance.rounds
+    after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered(), lost=lost)
     record = _record_of(after, fit, cut, _coverage(state), due, state.offered)
-    return replace(after, updates=(*state.updates, record)), record
+    return noted(state, after.with_update(record), history.rounds), record
 
 
 def _tidied(
@@ -170,7 +169,7 @@ def _tidied(
     if all(event.kind != "limit" for event in before.events):
         warnings.warn(
             f"{sentence}. From now on the oldest rounds are dropped at every update, and records count them. Raise "
-            "history_limit, or use forgetting=Window(…) to choose what is forgotten.",
+            "limits.history, or use forgetting=Window(…) to choose what is forgotten.",
             ForgettingWarning,
             stacklevel=4,
         )
@@ -200,7 +199,7 @@ def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows:
         lost=history.total - covariance.rounds,
     )
     cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.kind, "")
-    return replace(after, updates=(_record_of(after, fit, cut),))
+    return after.with_update(_record_of(after, fit, cut))
 
 
 def _nothing_new(state: PolicyState) -> FitResult | None:
@@ -308,22 +307,13 @@ def _record_of(
         beta=state.frozen.radius,
         covariance=covariance.kind,
         jitters=covariance.jitters,
-        step_size=fit.step_size,
-        attempts=fit.attempts,
-        initial_loss=fit.initial_loss,
-        final_loss=fit.final_loss,
-        steps=fit.steps,
-        skip=fit.skip,
-        tuning=fit.tuning,
         rescaled=fit.rescaled,
-        trained=fit.trained,
         noise=state.frozen.learner.noise,
         coverage=coverage,
-        loops=fit.loops,
-        early=fit.early,
         due=due,
         unexplored=None if offered is None else offered.share,
         chosen=chosen,
         least_known=least_known,
         lost=state.lost,
+        **{name: getattr(fit.report, name) for name in TRAINING_NUMBERS},
     )

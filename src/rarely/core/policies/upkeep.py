@@ -14,6 +14,7 @@ from rarely.core.errors import InvalidInput, check_whole
 from rarely.core.policies.compaction import compacted
 from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.life_cost import LifeCost, life_cost
+from rarely.core.policies.limits import Limits
 from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.reforming import reformed
@@ -28,6 +29,7 @@ class Upkeep(Standing, ABC):
 
     _maker: CovarianceMaker
     _beta: Beta
+    _limits: Limits
     _history_limit: int | None
 
     @abstractmethod
@@ -165,7 +167,7 @@ class Upkeep(Standing, ABC):
         rewards. Decisions, probabilities and later updates are the same as without the call, except that Z and a
         training cannot be made again from rounds that are gone. `history.dropped` counts them, and `events` has the
         call. Updates do the same by themselves where a `forgetting` has left a quarter of more than 1000 rounds without
-        use, and where `history_limit` is reached.
+        use, and where `Limits.history` is reached.
 
         Parameters
         ----------
@@ -243,12 +245,7 @@ class Upkeep(Standing, ABC):
         """Give Z another form in place; for a policy that nobody else has yet."""
         maker = self._maker.changed(covariance, memory_limit)
         state = reformed(self._state, maker, reason, same=covariance is None)
-        self._state, self._maker = state, maker
-        given = {"covariance": covariance, "memory_limit": memory_limit}
-        self._set(**{name: value for name, value in given.items() if value is not None})
-
-    def _set(self, **changes: Any) -> None:
-        """Let `settings` tell other values than the constructor was given."""
+        self._state, self._maker, self._limits = state, maker, replace(self._limits, memory=maker.memory_limit)
 
     def _event(self, kind: str, detail: str, reason: str = "") -> PolicyEvent:
         return PolicyEvent(kind, self.round, self.version, detail, reason)

@@ -14,6 +14,8 @@ from rarely.core.types import Array
 class Budget(Schedule):
     """Any schedule, with at most `batches` versions.
 
+    Examples
+    --------
     >>> from rarely import EveryRound
     >>> Budget(EveryRound(), batches=3).spent(version=2)
     True

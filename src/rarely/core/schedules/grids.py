@@ -43,6 +43,8 @@ class _Grid(Schedule):
 class EveryRound(Schedule):
     """A new version after every round: sequential NeuralUCB.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> EveryRound().first_due(round=7, growth=np.zeros(3))
     0
@@ -68,6 +70,8 @@ class FixedGrid(_Grid):
     Batch b = 0, 1, … starts with round t_b = ⌊bT/B⌋ + 1, with min(B, T) for B. The printed t = b⌊T/B⌋ + 1 is the same
     where B divides T, and makes more than B batches, or a long last one, where it does not.
 
+    Examples
+    --------
     >>> FixedGrid(horizon=10, batches=3).points
     (3, 6)
     """
@@ -88,6 +92,8 @@ class GeometricGrid(_Grid):
     `first` is the length of the first batch; its default T^(1/B) makes the ends T^((b+1)/B), the grid of
     Perchet et al. (2016) and Gao et al. (2019). Ends that would coincide move apart.
 
+    Examples
+    --------
     >>> GeometricGrid(horizon=1000, batches=3).points
     (10, 100)
     """
@@ -117,6 +123,8 @@ class GeometricGrid(_Grid):
 class AtRounds(_Grid):
     """Batches that end with the rounds given: clinical stages, nightly trainings.
 
+    Examples
+    --------
     >>> AtRounds([50, 200]).batches
     3
     """

@@ -22,7 +22,15 @@ FAR = 2**62
 
 
 class Schedule(ABC):
-    """When the next update is due."""
+    """When the next update is due.
+
+    Examples
+    --------
+    >>> from rarely import FixedGrid, Schedule
+    >>> schedule = FixedGrid(horizon=1000, batches=5)
+    >>> isinstance(schedule, Schedule), schedule.batches, schedule.horizon
+    (True, 5, 1000)
+    """
 
     batches: int | None
     """B, the most versions there may be; None sets no limit."""

@@ -11,6 +11,7 @@ from rarely.core.training import deadline
 from rarely.core.training.gradient_descent import ATTEMPTS, HOPELESS, TrainingOutcome, allowed_loss, refusal
 from rarely.core.training.objective import MomentumState, Objective
 from rarely.core.training.progress import step as step_done
+from rarely.core.training.report import TrainingReport
 
 STABLE = 1.0
 """A step with momentum is stable below 4/3 over the curvature."""
@@ -31,24 +32,25 @@ class Checkpoints:
     cut: MomentumState | None = None
     """The point of the lowest loss after the last rung reached, where a budget of seconds ended the descent there."""
 
-    def outcome(self, network: Network) -> TrainingOutcome:
-        """As a training of its own."""
+    def outcome(self, network: Network, steps: int, tuning: str = "") -> TrainingOutcome:
+        """As a training of its own, of so many steps or those before it was cut; `tuning` explains the choice."""
         scale = network.output_scale**2
         weights = self.reached[-1] if self.reached else self.initial
         if self.cut is not None:
             weights = self.cut.weights
         numbers = (self.step / scale, self.initial_loss, self.final_loss)
-        return TrainingOutcome(
-            weights=tuple(w.astype(np.float64) for w in weights),
-            reason="" if self.reached or self.cut is not None else refusal(self.attempts, *numbers),
+        report = TrainingReport(
             step_size=self.step / scale,
             attempts=self.attempts,
             initial_loss=self.initial_loss,
             final_loss=self.final_loss,
-            direction=None,
+            steps=steps if self.cut is None else self.cut.steps,
+            skip=network.skip,
+            tuning=tuning,
             loops=self.loops,
-            steps=None if self.cut is None else self.cut.steps,
         )
+        reason = "" if self.reached or self.cut is not None else refusal(self.attempts, *numbers)
+        return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report)
 
 
 def descend_to(objective: Objective, rungs: tuple[int, ...], share: float = 1.0) -> Checkpoints:

@@ -26,6 +26,7 @@ from rarely.core.model.network import Network, Weights
 from rarely.core.training import deadline, progress
 from rarely.core.training.block_objective import fastest_objective
 from rarely.core.training.objective import Objective
+from rarely.core.training.report import TrainingReport
 from rarely.core.types import Array
 
 STABLE = 1.8
@@ -74,18 +75,9 @@ class TrainingOutcome:
 
     weights: Weights
     reason: str
-    step_size: float
-    """η of the last attempt, in the paper's units."""
-    attempts: int
-    initial_loss: float
-    final_loss: float
-    """Both are ℒ/m of the last attempt."""
-    direction: Weights | None
+    report: TrainingReport
+    direction: Weights | None = None
     """The top eigenvector of ΦᵀΦ, of any length, where the next estimate of the curvature starts."""
-    loops: str
-    """Those that trained, as `Objective.loops` names them."""
-    steps: int | None = None
-    """Steps that were taken where a budget of seconds ended the training before J; None where all were."""
 
     @property
     def accepted(self) -> bool:
@@ -110,7 +102,7 @@ def train(
     >>> net = Network(dim=2, hidden=8)
     >>> theta = net.initial_weights(np.random.default_rng(0))
     >>> out = train(net, theta, np.eye(2), np.array([1.0, -1.0]), TrainingPlan(ridge=0.01))
-    >>> out.accepted, out.attempts, bool(out.final_loss < 0.1 * out.initial_loss)
+    >>> out.accepted, out.report.attempts, bool(out.report.final_loss < 0.1 * out.report.initial_loss)
     (True, 1, True)
     """
     objective = objective_of(network, initial, contexts, rewards, plan)
@@ -137,20 +129,18 @@ def train(
             deadline.leave_undone("smaller steps were not tried")
             break
         step *= SHRINK if attempt < ATTEMPTS else 1.0
-    cut = not reason and taken < plan.steps
-    if cut:
+    if taken < plan.steps and not reason:
         deadline.leave_undone(f"the training ended after {taken} of {plan.steps} steps")
-    return TrainingOutcome(
-        weights=tuple(w.astype(np.float64) for w in weights),
-        reason=reason,
+    report = TrainingReport(
         step_size=step / scale,
         attempts=attempt,
         initial_loss=initial_loss,
         final_loss=final_loss,
-        direction=direction,
+        steps=plan.steps if reason else taken,
+        skip=network.skip,
         loops=objective.loops,
-        steps=taken if cut else None,
     )
+    return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report, direction)
 
 
 def _descend(

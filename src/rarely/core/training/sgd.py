@@ -18,6 +18,7 @@ from rarely.core.model.network import Network, Weights
 from rarely.core.training import deadline
 from rarely.core.training.gradient_descent import ATTEMPTS, HOPELESS, SHRINK, TrainingOutcome, TrainingPlan
 from rarely.core.training.objective import Objective
+from rarely.core.training.report import TrainingReport
 from rarely.core.types import Array
 
 ENOUGH = 1e-3
@@ -36,7 +37,7 @@ def train_singly(
     >>> net = Network(dim=2, hidden=8, biases=True, scaling="standard", initial="uniform")
     >>> theta = net.initial_weights(np.random.default_rng(0))
     >>> out = train_singly(net, theta, np.eye(2), np.array([1.0, -1.0]), TrainingPlan(ridge=0.001, step_size=0.1))
-    >>> out.accepted, bool(out.final_loss < 0.1 * out.initial_loss)
+    >>> out.accepted, bool(out.report.final_loss < 0.1 * out.report.initial_loss)
     (True, True)
     """
     zero = tuple(np.zeros_like(w) for w in start)
@@ -58,20 +59,18 @@ def train_singly(
                 break
             step *= SHRINK
     reason = "" if converged else f"descent on single samples diverges even with η = {step:.3g}"
-    cut = taken < plan.steps
-    if cut:
+    if taken < plan.steps:
         deadline.leave_undone(f"the training ended after {taken} of {plan.steps} steps")
-    return TrainingOutcome(
-        weights=tuple(w.astype(np.float64) for w in weights),
-        reason=reason,
+    report = TrainingReport(
         step_size=step,
         attempts=attempt,
         initial_loss=initial_loss,
         final_loss=final_loss,
-        direction=None,
+        steps=taken,
+        skip=network.skip,
         loops=objective.loops,
-        steps=taken if cut else None,
     )
+    return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report)
 
 
 def _walk(objective: Objective, start: Weights, step: float, steps: int, seed: int) -> tuple[Weights, int]:

@@ -30,7 +30,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rarely.core.errors import SnapshotWarning
 from rarely.core.inputs.history import History
@@ -40,6 +39,7 @@ from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.training import deadline
 from rarely.core.training.checkpoints import descend_to
 from rarely.core.training.gradient_descent import TrainingOutcome, TrainingPlan, objective_of
+from rarely.core.training.row_hash import split_mix
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 SKIP_GRID = (3.0, 0.0)
@@ -69,6 +69,14 @@ class Validation:
 
     Candidates are tried on the same rewards, so their losses rise and fall together: `errors` say how well a loss
     is known, `difference_errors` how well two are told apart, and by these the choice is made.
+
+    Examples
+    --------
+    >>> from rarely import BatchNeuralUCB, OnDemand
+    >>> policy = BatchNeuralUCB(dim=1, hidden=8, schedule=OnDemand(), seed=0)
+    >>> validation = policy.tuning
+    >>> validation.losses.shape == (len(validation.skips), len(validation.steps))
+    True
     """
 
     skips: Array
@@ -324,8 +332,9 @@ def tune(
         ahead = [center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
         tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), center + unit * rewards[held])
     chosen = replace(network, skip=tuning.skip)
-    steps = STEP_GRID[tuning.rung : tuning.rung + 1]
-    return descend_to(objective_of(chosen, initial, contexts, rewards, plan), steps).outcome(chosen), tuning
+    steps = STEP_GRID[tuning.rung]
+    checkpoints = descend_to(objective_of(chosen, initial, contexts, rewards, plan), (steps,))
+    return checkpoints.outcome(chosen, steps, tuning.explain()), tuning
 
 
 def demanded(samples: IntArray) -> Array:
@@ -337,14 +346,3 @@ def demanded(samples: IntArray) -> Array:
     sure = NormalDist().inv_cdf(1 - LEVEL / (len(SKIP_GRID) * len(STEP_GRID) - 1))
     part = np.log(np.clip(samples, SOME, MANY) / SOME) / np.log(MANY / SOME)
     return np.asarray(DOUBT + part * (sure - DOUBT))
-
-
-def split_mix(rows: IntArray) -> NDArray[np.uint64]:
-    """The numbers of SplitMix64 at these places: each bit depends on all bits of the row.
-
-    A product alone leaves rows of some periods mostly in one fold, so that the hours of a day decide what is held out.
-    """
-    state = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ state >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return state ^ state >> np.uint64(31)

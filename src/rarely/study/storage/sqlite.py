@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any
 
 from rarely.core.version import __version__
@@ -23,6 +24,8 @@ from rarely.study.storage.tables import Tables
 
 PATIENCE = 10.0
 """Seconds that a connection waits for another one."""
+MOST_ROWS = 64
+"""Rows that one statement inserts; an event has 13 columns."""
 
 
 class SqliteConnection:
@@ -59,7 +62,14 @@ class SqliteConnection:
         return self._raw.execute(sql, parameters).fetchall()
 
     def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._raw.executemany(sql, rows)
+        """One statement for many rows: executemany gives other threads a turn at each row, and waits for its own."""
+        begin, values, marks = sql.partition("VALUES ")
+        left = list(rows)
+        while left:
+            # Powers of 2, so that there are few statements to prepare; every SQLite takes 999 parameters.
+            count = min(1 << (len(left).bit_length() - 1), MOST_ROWS)
+            self._raw.execute(begin + values + ", ".join([marks] * count), list(chain(*left[:count])))
+            left = left[count:]
 
     @contextmanager
     def transaction(self, begin: str) -> Iterator[Tables]:

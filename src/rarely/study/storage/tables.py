@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from operator import attrgetter
 from typing import Any, Protocol
 
 from rarely.study.events import SPECIALS, Event, Kind
 
 _EVENT = "seq, kind, time, actor, reason, ref, key, why, body, data, previous, hash"
-_FIELDS = tuple(_EVENT.split(", "))
+_FIELDS = attrgetter(*_EVENT.split(", "))
 _VERSION = "number, parent, first, cut, seq, snapshot, sha256, fingerprint, settings, seed, environment"
 _REWARDED = (
     "FROM rarely_events d JOIN rarely_events r ON r.study = d.study AND r.ref = d.ref AND r.key IS NOT NULL "
@@ -19,6 +20,8 @@ _REWARDED = (
 """Decisions d with their accepted rewards r."""
 CHUNK = 1000
 """Events that are read at a time."""
+MOST_IDS = 256
+"""Ids that are looked up at a time; every SQLite takes so many parameters."""
 
 
 class Connection(Protocol):
@@ -42,7 +45,17 @@ class StudyRow:
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """One published version; `settings`, `seed` and `environment` are JSON."""
+    """One published version; `settings`, `seed` and `environment` are JSON.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-versions", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> version = study.versions()[0]
+    >>> version.number, version.parent, version.seq
+    (0, None, 1)
+    """
 
     number: int
     parent: int | None
@@ -100,7 +113,7 @@ class Tables:
         marks = ", ".join("?" * 13)
         self._connection.insert(
             f"INSERT INTO rarely_events (study, {_EVENT}) VALUES ({marks})",
-            [(study, *(getattr(event, name) for name in _FIELDS)) for event in events],
+            [(study, *_FIELDS(event)) for event in events],
         )
 
     def last_seq(self, study: int) -> int:
@@ -149,13 +162,33 @@ class Tables:
         return self._one(sql, (study,))
 
     def decision(self, study: int, ref: str) -> Event | None:
-        sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND ref = ? AND kind = 'decide'"
-        return self._one(sql, (study, ref))
+        return self.decisions(study, [ref]).get(ref)
 
-    def deliveries(self, study: int, ref: str) -> list[Event]:
-        """All rewards that came for an id, in order."""
-        sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND ref = ? AND key IS NOT NULL ORDER BY seq"
-        return [_event(row) for row in self._connection.execute(sql, (study, ref))]
+    def decisions(self, study: int, refs: Sequence[str]) -> dict[str, Event]:
+        """The decisions among these ids that are on record, by id."""
+        found = self._of_ids("kind = 'decide'", study, refs)
+        return {event.ref: event for event in found if event.ref is not None}
+
+    def deliveries(self, study: int, refs: Sequence[str]) -> dict[str, list[Event]]:
+        """All rewards that came for these ids, in order, by id."""
+        found: dict[str, list[Event]] = {ref: [] for ref in refs}
+        # Sorted here: asked for ORDER BY seq, SQLite walks over the whole record instead of the index of deliveries.
+        for event in sorted(self._of_ids("key IS NOT NULL", study, refs), key=attrgetter("seq")):
+            assert event.ref is not None
+            found[event.ref].append(event)
+        return found
+
+    def _of_ids(self, what: str, study: int, refs: Sequence[str]) -> list[Event]:
+        """Events of a kind about these ids, by few statements."""
+        found: list[Event] = []
+        for first in range(0, len(refs), MOST_IDS):
+            part = refs[first : first + MOST_IDS]
+            # Filled up to a power of 2, so that a connection has few statements to prepare.
+            part = [*part, *[part[-1]] * ((1 << (len(part) - 1).bit_length()) - len(part))]
+            marks = ", ".join("?" * len(part))
+            sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND {what} AND ref IN ({marks})"
+            found += [_event(row) for row in self._connection.execute(sql, (study, *part))]
+        return found
 
     def last_until(self, study: int, time: int, seq: int) -> int:
         """The last event up to `seq` whose time is at most `time`; 0 if there is none."""
