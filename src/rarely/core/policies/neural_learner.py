@@ -59,15 +59,26 @@ class NeuralLearner(ScaledLearner):
         return None if self.tuning is None else self.tuning.noise
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
-        scaled, affine = self.scale(contexts), self.scale.affine
-        shared = None
-        if isinstance(affine, Crossed):
-            shared = SharedRow.of(scaled, affine.rows, affine.dim - affine.rows)
-        values, factors = self.network.values_and_factors(self.weights, scaled, shared)
+        shared = self._shared_row(contexts)
+        if shared is None:
+            scaled = self.scale(contexts)
+            values, factors = self.network.values_and_factors(self.weights, scaled)
+        else:
+            values, factors = self.network.values_of_shared(self.weights, shared)
         if self.linear is None:
             return self.rewards.center + self.rewards.spread * values, factors
-        linear = self.linear.of_scaled(scaled) if self.linear.has_scale(self.scale) else self.linear(contexts)
+        if not self.linear.has_scale(self.scale):
+            linear = self.linear(contexts)
+        else:
+            linear = self.linear.of_scaled(scaled) if shared is None else self.linear.of_shared(shared)
         return linear + self.rewards.center + self.linear.share * self.rewards.spread * values, factors
+
+    def _shared_row(self, contexts: Array) -> SharedRow | None:
+        """The parts of contexts that are crossed with one row, where that saves work."""
+        affine = self.scale.affine
+        if not (isinstance(affine, Crossed) and self.network.shares_rows) or self.scale.clips:
+            return None
+        return SharedRow.of(affine.plain(contexts), affine.rows, affine.constant)
 
     def learn(self, history: History) -> FitResult:
         ready = self.scaled()
