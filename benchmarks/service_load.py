@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,8 @@ from rarely.study import Client, Request, Study
 
 TOGETHER = 500
 CONNECTIONS = 512
+PATIENCE = 300
+"""Seconds that the last answers may take."""
 
 
 def fsync_rate(folder: Path, seconds: float = 1.0) -> float:
@@ -101,7 +104,7 @@ class Load:
     def __init__(self, port: int, options: argparse.Namespace) -> None:
         self.port, self.options = port, options
         self.idle: list[Connection] = []
-        self.waiting: list[tuple[float, bytes]] = []
+        self.waiting: deque[tuple[float, bytes]] = deque()
         self.found: list[tuple[float, float, int]] = []
         self.lost = 0
         rng = np.random.default_rng(1)
@@ -114,7 +117,7 @@ class Load:
 
     def free(self, connection: Connection) -> None:
         if self.waiting:
-            connection.send(*self.waiting.pop(0))
+            connection.send(*self.waiting.popleft())
         else:
             self.idle.append(connection)
 
@@ -138,7 +141,7 @@ class Load:
                 self.waiting.append((due, data))
             if number % 50 == 0:
                 await asyncio.sleep(0)
-        end = time.perf_counter() + 60
+        end = time.perf_counter() + PATIENCE
         while len(self.found) + self.lost < total and time.perf_counter() < end:
             await asyncio.sleep(0.05)
 
@@ -232,6 +235,11 @@ def main() -> None:
             f"{(cpu_of(service.pid) - spent) / len(load.found) * 1e3:.2f} ms, generator "
             f"{(usage.ru_utime + usage.ru_stime - own) / len(load.found) * 1e3:.2f} ms"
         )
+        rewards = after["rewards"]
+        parts = sum(rewards[name] for name in ("used", "pending", "late", "quarantined"))
+        print(f"rewards: received {rewards['received']}, used + pending + late + quarantined {parts}")
+        assert len(load.found) + load.lost == int(options.rate * options.seconds), "a request got no answer"
+        assert rewards["received"] == parts, "a reward is not accounted for"
         assert made == decided, "an answered decision is not on record, or one on record was not answered"
     finally:
         service.send_signal(signal.SIGTERM)

@@ -20,7 +20,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from rarely import FixedGrid, LinTS
-from rarely.study import Study, StudyFailed
+from rarely.study import Request, Study, StudyFailed
+from rarely.study.grouping import answer_many, record_backlog
 from rarely.study.storage import sqlite
 
 NAME = "crashes"
@@ -48,8 +49,8 @@ def cheat():
     sqlite.SqliteConnection._commit, sqlite.SqliteConnection._begin = commit, begin
 
 
-def child(storage, number, seed, pipe, cheats):
-    """Ask, tell and train until the parent ends it."""
+def child(storage, number, seed, pipe, cheats, updates):
+    """Ask, tell and train until the parent ends it; an update follows so large a part of the groups."""
     if cheats:
         cheat()
     generator = np.random.default_rng(seed)
@@ -58,7 +59,13 @@ def child(storage, number, seed, pipe, cheats):
         count = int(generator.integers(1, 4))
         ids = [f"{number}-{asked + i}" for i in range(count)]
         asked += count
-        answers = study.ask_many([(generator.normal(size=(3, 3)), id) for id in ids])
+        requests = [Request(generator.normal(size=(3, 3)), id) for id in ids]
+        if generator.random() < 0.5:
+            answers = study.ask_many(requests)
+        else:  # as a service does, whose running Z follows later
+            answers = answer_many(study, [("service", request) for request in requests], deferring=True)
+            if generator.random() < 0.5:
+                record_backlog(study)
         lines = [f"ask {a.id} {a.index} {a.seq} {a.version} {a.probability!r}\n" for a in answers]
         os.write(pipe, "".join(lines).encode())
         for answer in answers:
@@ -66,7 +73,7 @@ def child(storage, number, seed, pipe, cheats):
             for _ in range(int(generator.integers(1, 3))):
                 study.tell(answer.id, float(answer.index == 1))
             os.write(pipe, f"tell {answer.id}\n".encode())
-        if generator.random() < 0.1:
+        if generator.random() < updates:
             study.update(lease=0.05)
             os.write(pipe, f"version {study.status().version}\n".encode())
 
@@ -79,39 +86,44 @@ class Nursery:
             [sys.executable, __file__, "--nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
-    def acknowledged(self, storage, number, seed, patience, cheats, strike):
+    def acknowledged(self, storage, number, seed, patience, cheats, updates, strike):
         """The lines of one child that was killed after some lines and a random moment more.
 
         `strike` is called just before.
         """
-        self._process.stdin.write((json.dumps([storage, number, seed, cheats]) + "\n").encode())
+        self._process.stdin.write((json.dumps([storage, number, seed, cheats, updates]) + "\n").encode())
         self._process.stdin.flush()
-        child_id, lines = int(self._process.stdout.readline()), [self._process.stdout.readline()]
+        child_id, lines = int(self._line()), [self._line()]
         while len(lines) < patience[0] and lines[-1] != b"end\n":
-            lines.append(self._process.stdout.readline())
+            lines.append(self._line())
         time.sleep(patience[1])
         strike(number)
         with suppress(ProcessLookupError):
             os.kill(child_id, 9)
         while lines[-1] != b"end\n":
-            lines.append(self._process.stdout.readline())
+            lines.append(self._line())
         return [line.decode().split() for line in lines[:-1]]
+
+    def _line(self):
+        line = self._process.stdout.readline()
+        assert line, f"the nursery has ended with code {self._process.wait(60)}"
+        return line
 
     def close(self):
         self._process.stdin.close()
-        self._process.wait()
+        self._process.wait(60)
         self._process.stdout.close()
 
 
 def run_nursery():
     """Fork a child for each line of stdin, and say when it has ended."""
     for line in sys.stdin:
-        storage, number, seed, cheats = json.loads(line)
+        storage, number, seed, cheats, updates = json.loads(line)
         child_id = os.fork()
         if not child_id:
             os.write(1, f"{os.getpid()}\n".encode())
             try:
-                child(storage, number, seed, 1, cheats)
+                child(storage, number, seed, 1, cheats, updates)
             except StudyFailed:  # the server was killed
                 os._exit(0)
             except BaseException as error:
@@ -122,7 +134,7 @@ def run_nursery():
         os.write(1, b"end\n")
 
 
-def play(storage, rounds, *, seed=0, cheats=False, server=None, report=lambda line: None):
+def play(storage, rounds, *, seed=0, cheats=False, updates=0.1, server=None, report=lambda line: None):
     """So many kills; the lines that were acknowledged."""
     chance = random.Random(seed)
     strike, between = (lambda number: None, lambda number: None) if server is None else server_killer(server)
@@ -131,7 +143,7 @@ def play(storage, rounds, *, seed=0, cheats=False, server=None, report=lambda li
     try:
         for number in range(rounds):
             patience = chance.randrange(1, 25), chance.expovariate(1 / 0.02)
-            lines = nursery.acknowledged(storage, number, (seed, number), patience, cheats, strike)
+            lines = nursery.acknowledged(storage, number, (seed, number), patience, cheats, updates, strike)
             wrong = [line for line in lines if line[0] == "error"]
             assert not wrong, " ".join(wrong[0])
             found += lines
@@ -173,15 +185,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sqlite", type=int, default=1000, help="kills of a process with an SQLite file")
     parser.add_argument("--postgresql", type=int, default=200, help="kills with PostgreSQL; the server is killed too")
+    parser.add_argument("--updates", type=float, default=0.1, help="updates for each group of calls")
     given = parser.parse_args()
 
     def report(line):
         print(f"\r{line}", end="", flush=True)
 
+    options = {"updates": given.updates, "report": report}
     with tempfile.TemporaryDirectory() as folder:
         storage = f"sqlite:///{folder}/crash.db"
         if given.sqlite:
-            print("\nSQLite:", check(storage, play(storage, given.sqlite, report=report)), "nothing lost or doubled")
+            print("\nSQLite:", check(storage, play(storage, given.sqlite, **options)), "nothing lost or doubled")
     if given.postgresql:
         from postgresql_server import Server, missing
 
@@ -190,7 +204,7 @@ def main():
         server = Server()
         try:
             storage = server.new_schema("crashes")
-            lines = play(storage, given.postgresql, server=server, report=report)
+            lines = play(storage, given.postgresql, server=server, **options)
             print("\nPostgreSQL:", check(storage, lines), "nothing lost or doubled")
         finally:
             server.stop()

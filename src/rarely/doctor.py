@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -207,7 +208,8 @@ def _numbers(version: str) -> tuple[int, ...]:
     >>> _numbers("3.10.1rc1") > _numbers("3.9")
     True
     """
-    return tuple(int(part) for part in re.match(r"[\d.]*", version)[0].split(".") if part)  # type: ignore[index]
+    leading = "".join(takewhile(lambda letter: letter in "0123456789.", version))
+    return tuple(int(part) for part in leading.split(".") if part)
 
 
 def _disk(out: Path) -> Finding:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oracle import DenseZ, ExactZ
-from rarely import JitterWarning, NotPositiveDefinite, RoundingWarning, TooExpensive, prices
+from rarely import InvalidInput, JitterWarning, NotPositiveDefinite, RoundingWarning, TooExpensive, prices
 from rarely.core.covariance import FORMS, Limit
 from rarely.core.covariance.auto import Auto
 from rarely.core.covariance.sketch_settings import Sketch
@@ -94,7 +94,6 @@ def hard_rounds(draw):
     ("kind", "size", "digits"),
     [("dual", 2, 1e5), ("primal", 2, 1e3), ("sketched", 400, 1e3), ("sketched", 12, 1e3), ("sketched", 4, 1e3)],
 )
-@settings(max_examples=100, deadline=None)
 @given(hard_rounds())
 def test_the_full_matrix_is_within_the_bound_but_for_rounding(kind, size, digits, case):
     """The truth has 80 digits. Rounding may change v by `digits`·ε·cond(Z) of itself, whatever the rounds."""
@@ -353,7 +352,6 @@ def test_a_barely_indefinite_matrix_is_mended_aloud():
     np.testing.assert_allclose(factor @ factor.T, matrix, atol=1e-7)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 300), st.integers(1, 90), st.integers(0, 10**6))
 def test_the_growing_factor_solves_like_the_whole_one(size, step, seed):
     from rarely.core.covariance.growing_cholesky import GrowingCholesky
@@ -382,3 +380,16 @@ def test_a_bonus_that_rounding_has_eaten_is_announced():
         form.freeze()
     with pytest.warns(RoundingWarning, match="primal"):
         form.measure(factors[:5])
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_cross_terms_are_there_exactly_where_a_round_adds_its_feature_alone(kind):
+    net, rng = Network(2, 4), np.random.default_rng(0)
+    form = make(kind, net, 0.5)
+    record(form, features(net, rng, 3))
+    one, others = (form.measure(features(net, rng, n), running=True) for n in (1, 4))
+    if form.additive:
+        assert form.cross(one, others).shape == (4,)
+    else:
+        with pytest.raises(InvalidInput, match=r"cross terms need a form .* measure the others again"):
+            form.cross(one, others)

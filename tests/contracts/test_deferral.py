@@ -56,7 +56,7 @@ def test_what_waited_leaves_no_trace(make, schedule, steps, seed):
     rng = np.random.default_rng(seed)
     for count, then in steps:
         contexts = rng.normal(size=(count, ARMS, DIM))
-        assert deferral.defer(waiting)
+        assert deferral.defer(waiting, ARMS)
         one, other = plain.select(contexts), waiting.select(contexts)
         for name in ("arms", "means", "bonuses", "probabilities", "rounds", "versions"):
             assert np.array_equal(getattr(one, name), getattr(other, name))
@@ -80,14 +80,14 @@ def test_what_waited_leaves_no_trace(make, schedule, steps, seed):
 
 def test_what_was_recorded_of_another_state_is_dropped():
     policy = fresh(linear, FixedGrid(400, 8))
-    deferral.defer(policy)
+    deferral.defer(policy, ARMS)
     policy.select(np.ones((ARMS, DIM)))
     backlog = deferral.backlog_of(policy)
     done, due = backlog.recorded()
     deferral.settle(policy)
     now = policy.fingerprint()
     assert not deferral.record(policy, backlog, done, due)
-    deferral.defer(policy)
+    deferral.defer(policy, ARMS)
     assert not deferral.record(policy, backlog, done, due)
     deferral.settle(policy)
     assert policy.fingerprint() == now
@@ -100,12 +100,20 @@ def test_decisions_that_need_the_running_z_never_wait():
     new = LinUCB(dim=DIM, seed=0)
     for policy in (running, dual):
         policy.select(np.random.default_rng(0).normal(size=(20, ARMS, DIM)))
-    assert not any(deferral.defer(policy) for policy in (running, dual, new))
+    assert not any(deferral.defer(policy, ARMS) for policy in (running, dual, new))
+
+
+def test_more_arms_than_the_form_was_chosen_for_never_wait():
+    policy = BatchNeuralUCB(dim=DIM, hidden=8, schedule=FixedGrid(400, 8), within_batch="frozen", latency=1.0, seed=3)
+    policy.select(np.random.default_rng(0).normal(size=(20, ARMS, DIM)))
+    assert deferral.defer(policy, ARMS)
+    assert not deferral.defer(policy, ARMS + 1)
+    assert not deferral.may_wait(policy, ARMS + 1)
 
 
 def test_log_det_is_not_told_while_rounds_wait():
     policy = fresh(linear, FixedGrid(400, 8))
-    deferral.defer(policy)
+    deferral.defer(policy, ARMS)
     policy.select(np.ones((ARMS, DIM)))
     for ask in (lambda: policy.log_det, policy.fingerprint, lambda: policy.update(force=True)):
         with pytest.raises(RuntimeError, match="recorded"):
@@ -115,7 +123,7 @@ def test_log_det_is_not_told_while_rounds_wait():
 def test_another_thread_records_while_decisions_go_on():
     plain, waiting = fresh(neural, FixedGrid(400, 8)), fresh(neural, FixedGrid(400, 8))
     blocks = np.random.default_rng(2).normal(size=(40, 5, ARMS, DIM))
-    deferral.defer(waiting)
+    deferral.defer(waiting, ARMS)
     lock, ended = threading.Lock(), threading.Event()
 
     def recorder():

@@ -6,7 +6,20 @@ import logging
 import numpy as np
 import pytest
 
-from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, LinTS, LinUCB, Mixture, NeuralEpsilonGreedy, Paced, Uniform
+from rarely import (
+    ArmBlocks,
+    BatchNeuralUCB,
+    FixedGrid,
+    InvalidInput,
+    LinTS,
+    LinUCB,
+    Mixture,
+    NeuralEpsilonGreedy,
+    Paced,
+    Roster,
+    Uniform,
+)
+from rarely.study import StudySettings
 
 
 def policies():
@@ -89,3 +102,43 @@ def test_updates_are_logged_and_silent_without_a_handler(caplog):
         "LinUCB: version 1 after round 1, from 1 rewards (0 missing)"
     ]
     assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("rarely").handlers)
+
+
+class TestArmBlocks:
+    @pytest.fixture
+    def blocks(self):
+        return ArmBlocks.fit(np.random.default_rng(0).random((9, 2)), arms=3, layout="hybrid")
+
+    def test_blocks_made_of_their_parameters_are_the_same(self, blocks):
+        assert ArmBlocks(**blocks.get_params()) == blocks
+
+    def test_a_clone_of_scikit_learn_makes_the_same_contexts(self, blocks):
+        base = pytest.importorskip("sklearn.base")
+        clone = base.clone(blocks)
+        assert clone is not blocks
+        assert clone.describe() == blocks.describe()
+        np.testing.assert_array_equal(clone([0.5, 0.1]), blocks([0.5, 0.1]))
+
+    def test_a_search_over_parameters_of_a_part_changes_it(self, blocks):
+        base = pytest.importorskip("sklearn.base")
+
+        class Recommender(base.BaseEstimator):
+            def __init__(self, blocks):
+                self.blocks = blocks
+
+        assert Recommender(blocks).set_params(blocks__layout="shared").blocks.layout == "shared"
+
+    def test_parameters_that_do_not_fit_change_nothing(self, blocks):
+        before = blocks.describe()
+        with pytest.raises(InvalidInput, match="colour is no argument of ArmBlocks"):
+            blocks.set_params(colour=1)
+        with pytest.raises(InvalidInput, match="arms must be None"):
+            blocks.set_params(arms=5, layout="bilinear")
+        assert blocks.describe() == before
+        assert blocks.set_params(arms=5) is blocks
+        assert blocks([0.5, 0.1]).shape == (5, blocks.dim)
+
+    def test_a_roster_and_a_study_keep_the_blocks_that_they_were_made_with(self, blocks):
+        roster, settings, dim = Roster(blocks), StudySettings(blocks=blocks), blocks.dim
+        blocks.set_params(arms=5)
+        assert roster.blocks.dim == roster.settings["dim"] == settings.blocks.dim == dim

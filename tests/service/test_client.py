@@ -8,7 +8,7 @@ import pytest
 
 from rarely.core.errors import InvalidContexts, InvalidInput, InvalidReward
 from rarely.study import Client, RequestRefused, ServiceUnavailable, Study, StudyConflict, UnknownStudy
-from services import serving
+from services import PATIENCE, serving
 from studies import contexts_of, linear
 
 
@@ -94,7 +94,8 @@ def unreliable(served):
     server.url = f"http://127.0.0.1:{server.server_port}"
     yield server
     server.shutdown()
-    thread.join()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
     server.server_close()
 
 

@@ -40,7 +40,7 @@ def banners(storage, tmp_path):
 def test_every_route_answers_curl(banners):
     service, secret = banners
     given = os.environ | {"URL": service.url, "KEY": secret}
-    done = subprocess.run(["sh", EXAMPLES / "requests.sh"], env=given, capture_output=True, text=True)
+    done = subprocess.run(["sh", EXAMPLES / "requests.sh"], env=given, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     text = (EXAMPLES / "requests.sh").read_text()
     routes = {path.replace("/v1/studies/{name}", "$STUDY") for path in service.schema["paths"] if "/v1/" in path}
@@ -94,7 +94,10 @@ def test_the_extra_has_all_that_the_command_needs():
     assert "matplotlib" in without
     command = f"import sys; {without}import rarely.cli, rarely.service"
     subprocess.run(
-        [sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        [sys.executable, "-c", command],
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=120,
     )
 
 

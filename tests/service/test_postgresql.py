@@ -6,34 +6,24 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from postgresql_server import Server, missing
 from rarely.service.trainer import Trainer
 from rarely.study import Study, train
-from services import serving, until
+from services import PATIENCE, serving, until
 from studies import linear
 
 THREADS = 64
 
 
-@pytest.fixture(scope="module")
-def server():
-    if reason := missing():
-        pytest.skip(reason)
-    server = Server(durable=False)
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def storage(server, request):
-    storage = server.new_schema(request.node.name[5:40])
+def storage(postgresql, request):
+    storage = postgresql.new_schema(request.node.name[5:40])
     Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]).close()
     return storage
 
 
 def test_two_services_and_64_threads_give_one_id_one_answer(storage):
     with serving(storage, automatic=False) as first, serving(storage, automatic=False) as second:
-        gate = threading.Barrier(THREADS)
+        gate = threading.Barrier(THREADS, timeout=PATIENCE)
 
         def one(number):
             service = (first, second)[number % 2]

@@ -12,7 +12,7 @@ from rarely.service import Limits
 from rarely.service.running import configured
 from rarely.service.trainer import Trainer
 from rarely.study import BrokenStudy, Stage, Study, StudyFailed, train
-from services import serving, until
+from services import PATIENCE, serving, until
 from studies import contexts_of, linear
 
 THREADS = 64
@@ -29,7 +29,7 @@ def test_answers_are_those_of_the_study_without_a_server(served, tmp_path):
 
 
 def test_64_threads_with_one_id_get_one_answer_and_one_row(served):
-    gate = threading.Barrier(THREADS)
+    gate = threading.Barrier(THREADS, timeout=PATIENCE)
 
     def one(number):
         gate.wait()
@@ -204,7 +204,7 @@ def test_a_commit_that_fails_stops_the_study_and_health_says_so(served, monkeypa
 def test_a_request_that_breaks_something_does_not_break_those_of_others(served, monkeypatch):
     from rarely.service import opened
 
-    answer, gate = opened.answer_many, threading.Barrier(8)
+    answer, gate = opened.answer_many, threading.Barrier(8, timeout=PATIENCE)
 
     def poisoned(study, calls, **options):
         if any(call.id == "visit-3" for _, call in calls):

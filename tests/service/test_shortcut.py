@@ -4,13 +4,14 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rarely.service import shortcut
 from rarely.service.app import create_app
 from rarely.service.keys import KeyFile
-from rarely.study import Study
+from rarely.service.routes import answer_text
+from rarely.study import Answer, Study
 from studies import contexts_of, linear
 
 VERBS = ("decide", "reward")
@@ -103,7 +104,6 @@ def example_of(verb, value):
 @example_of("decide", {"requests": [{"id": "c", "contexts": good}, {"id": "c", "contexts": good[::-1]}]})
 @example_of("reward", {"id": "é", "reward": 1, "key": "k"})
 @example_of("reward", {"rewards": [{"id": "b", "reward": 0.5}, {"id": "nobody", "reward": 2.0}]})
-@settings(max_examples=60, deadline=None)
 @given(verb=st.sampled_from(VERBS), name=st.sampled_from(["trial"] * 6 + ["nobody", "é"]), body=bodies, head=heads)
 def test_both_ways_give_the_same_answer(app, verb, name, body, head):
     path = f"/v1/studies/{name}/{verb}"
@@ -118,8 +118,8 @@ def test_both_ways_give_the_same_answer(app, verb, name, body, head):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_shortcut_is_taken(app, verb, monkeypatch):
-    taken, plain = [], shortcut.Shortcut._found
-    monkeypatch.setattr(shortcut.Shortcut, "_found", lambda self, scope: taken.append(plain(self, scope)) or taken[-1])
+    taken, plain = [], shortcut.Shortcut.find
+    monkeypatch.setattr(shortcut.Shortcut, "find", lambda self, scope: taken.append(plain(self, scope)) or taken[-1])
     both_ways(app, f"/v1/studies/trial/{verb}", b"{}", [("host", "localhost")])
     assert [found is not None for found in taken] == [True, False]
 
@@ -156,3 +156,9 @@ def test_a_read_only_service_takes_no_shortcut(app):
             assert reply[0] == 404
     finally:
         reading.state.studies.close()
+
+
+@given(st.text(max_size=5), st.text(max_size=5) | st.integers(0, 9), st.floats(0, 1), st.text(max_size=3))
+def test_the_text_of_an_answer_is_its_json(id, arm, probability, stage):
+    answer = Answer(id, arm, 3, probability, 1, 10**9, stage, 10**10, 10**16)
+    assert answer_text(answer) == json.dumps(answer.describe(), separators=(",", ":"))

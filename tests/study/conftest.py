@@ -5,7 +5,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from postgresql_server import Server, missing
 from rarely.study import Study
 from studies import Clock, linear
 
@@ -15,16 +14,6 @@ NUMBERS = itertools.count()
 @pytest.fixture
 def clock():
     return Clock()
-
-
-@pytest.fixture(scope="session")
-def postgresql():
-    """A server of this process, or a skip that says why there is none."""
-    if reason := missing():
-        pytest.skip(reason)
-    server = Server(durable=False)
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -70,7 +70,9 @@ def test_a_second_process_on_a_file_hears_what_to_do(tmp_path):
             f"try: Study.open({storage!r}, 'trial'); print('open')\n"
             "except StudyBusy as error: print(error)\n"
         )
-        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        out = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+        ).stdout
     if loses_writes(sqlite3.sqlite_version_info):
         assert "in use by another process" in out
         assert "shared=1" in out
@@ -111,7 +113,8 @@ def test_threads_decide_while_another_one_trains(make):
         thread.start()
     study.update()
     for thread in threads:
-        thread.join()
+        thread.join(120)
+        assert not thread.is_alive()
     assert not failures
     assert study.status().decisions == 220
     assert study.replay().equal
@@ -132,7 +135,7 @@ def test_a_forked_process_must_open_the_study_itself(tmp_path):
         "os.wait()\n"
         "print(study.ask(contexts_of(1)).round)\n"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert out.stdout == "True\n1\n", out.stderr
 
 

@@ -149,3 +149,14 @@ def test_threads_that_decide_record_and_look_agree(make):
     assert study.status().decisions == 180
     assert study.replay().equal
     assert study.verify().whole
+
+
+def test_groups_of_two_processes_in_turn(make):
+    one = make(linear(50))
+    other = make.open()
+    for number, group in enumerate(groups_of([6] * 8)):
+        answer_many((one, other)[number % 3 == 2], group, deferring=True)
+        if number == 5:
+            one.update()
+    assert one.status() == other.status()
+    assert one.replay().equal

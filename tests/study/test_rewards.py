@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rarely.study import InvalidStudy, RewardRule, Study, StudyConflict
+from rarely.study import InvalidStudy, RewardRule, Study, StudyConflict, StudyError
+from rarely.study.deliveries import settled
 from studies import Clock, contexts_of, linear
 
 NAMES = itertools.count()
@@ -177,3 +178,39 @@ def test_every_reward_is_accounted_for(steps, aggregation, default):
         assert min(accounts.used, accounts.pending) >= 0
     assert study.verify().whole
     assert study.replay().equal
+
+
+@pytest.mark.parametrize("aggregation", ["first", "last", "sum"])
+def test_an_update_reads_its_rewards_in_parts(aggregation, monkeypatch):
+    clock = Clock()
+    study = study_of(RewardRule(aggregation, wait=60, default=-1.0), clock)
+    for i in range(40):
+        study.ask(contexts_of(i), id=f"{i}")
+        for key in range(i % 3):
+            study.tell(f"{i}", float(10 * i + key), key=f"k{key}")
+        clock.now += 5
+    monkeypatch.setattr("rarely.study.publishing.CHUNK", 7)
+    session = study._session
+    longest, reading = [], session.storage.reading
+    monkeypatch.setattr(session.storage, "reading", lambda: longest.append(1) or reading())
+    job = study.begin_update()
+    with session.reading() as tables:
+        plain = settled(tables, session.row.study, session.settings.rewards, 0, job.cut)
+    assert list(zip(job.rounds, job.rewards, strict=True)) == plain
+    assert len(plain) > 20
+    assert len(longest) > 3
+
+
+def test_a_lease_is_given_back_if_the_rewards_cannot_be_read(monkeypatch):
+    study = study_of(RewardRule())
+    study.ask(contexts_of(0), id="0")
+    study.tell("0", 1.0)
+
+    def broken(*_):
+        raise StudyError("the disk is gone.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("rarely.study.publishing.spans_of", broken)
+        with pytest.raises(StudyError):
+            study.begin_update()
+    assert study.update() == "version"

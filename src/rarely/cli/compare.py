@@ -17,8 +17,8 @@ from rarely.simulation.writing import check_folder
 
 if TYPE_CHECKING:
     from rarely.comparison.cells import Cell, Comparison
-    from rarely.comparison.records import Refusal
     from rarely.comparison.runner import Result
+    from rarely.simulation.recorded_run import Refusal
 
 SEVERAL = ("cosine", "quadratic", "magic", "needle", "wheel", "two-sided", "wine", "shuttle")
 SEVERAL_POLICIES = ("neuralucb", "neuralts", "neuralepsilon", "linucb", "lints")

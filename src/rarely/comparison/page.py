@@ -9,13 +9,13 @@ from pathlib import Path
 from rarely.comparison import figures, svg, tables
 from rarely.comparison.records import Record
 from rarely.comparison.scores import Leaderboard
+from rarely.simulation.page import document, grid
 
 TITLE = "Regret under a budget of updates"
 
 
 def render(records: Sequence[Record], board: Leaderboard, doubts: Sequence[str] = ()) -> str:
     """The whole page; `doubts` are warnings about the records."""
-    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     drawn = figures.styles(board)
     seeds = sorted({record.seed for record in records})
     head = (
@@ -48,11 +48,7 @@ def render(records: Sequence[Record], board: Leaderboard, doubts: Sequence[str] 
         ),
         f'<h2 id="run">What was run</h2><p>{escape(tables.provenance(records))}</p>',
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{TITLE}</title><style>{style}</style></head>\n<body>\n" + "\n".join(sections) + "\n</body></html>\n"
-    )
+    return document(TITLE, "\n".join(sections), Path(__file__).with_name("page.css"))
 
 
 def _legend(drawn: dict[str, svg.Style]) -> str:
@@ -66,14 +62,5 @@ def _panels(drawn: Iterator[str]) -> str:
     return '<div class="panels">' + "\n".join(f"<figure>{one}</figure>" for one in drawn) + "</div>"
 
 
-def _grid(grid: tables.Grid, css: str = "") -> str:
-    head = "".join(_cells("th", grid.head, grid.numbers))
-    body = "\n".join(f"<tr>{''.join(_cells('td', line, grid.numbers))}</tr>" for line in grid.body)
-    whole = f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody>"
-    return f'<div class="scroll"><table class="{css}">{whole}</table></div>'
-
-
-def _cells(tag: str, texts: Sequence[str], numbers: int) -> Iterator[str]:
-    for index, text in enumerate(texts):
-        css = ' class="n"' if index >= numbers else ""
-        yield f"<{tag}{css}>{escape(text)}</{tag}>"
+def _grid(shown: tables.Grid, css: str = "") -> str:
+    return grid(shown.head, shown.body, shown.numbers, css)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from rarely.comparison.cells import Cell, identity
 from rarely.comparison.play import Played
 from rarely.simulation.json_object import JsonObject
 from rarely.simulation.provenance import describe, fingerprint_of
+from rarely.simulation.recorded_run import RecordedRun
 from rarely.simulation.sealed_json import Malformed
 from rarely.worlds import Rounds
 
@@ -32,21 +32,12 @@ CODE = (
 POINTS = 20
 """About so many points of a regret curve are on record."""
 CLOSE = 1e-6
+ADVICE = "Run compare again to play its cell anew, or remove the file"
+"""What to do about a file that is refused."""
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A file that is not used, and why."""
-
-    path: Path
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}. Run compare again to play its cell anew, or remove the file."
-
-
-@dataclass(frozen=True)
-class Record:
+class Record(RecordedRun):
     """What is known of a finished cell.
 
     Examples
@@ -59,18 +50,6 @@ class Record:
     >>> record.id, record.problem, record.policy
     ('cosine/linucb/B5/seed0', 'cosine', 'linucb')
     """
-
-    data: dict[str, Any]
-
-    @property
-    def id(self) -> str:
-        """The cell's readable name."""
-        return str(self.data["id"])
-
-    @property
-    def problem(self) -> str:
-        """The problem's name."""
-        return str(self.data["asked"]["problem"]["name"])
 
     @property
     def family(self) -> str:
@@ -87,21 +66,6 @@ class Record:
         """B; None is T."""
         value = self.data["asked"]["batches"]
         return None if value is None else int(value)
-
-    @property
-    def seed(self) -> int:
-        """The run."""
-        return int(self.data["asked"]["seed"])
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return int(self.data["asked"]["rounds"])
-
-    @property
-    def regret(self) -> float:
-        """Total pseudo-regret."""
-        return float(self.data["regret"])
 
     @property
     def uniform(self) -> float:

@@ -13,10 +13,11 @@ from loky.process_executor import BrokenProcessPool
 
 from rarely.comparison.cells import Cell, Comparison
 from rarely.comparison.play import play
-from rarely.comparison.records import Record, Refusal, make_record
+from rarely.comparison.records import Record, make_record
 from rarely.comparison.store import missing, write
 from rarely.simulation.folder_lock import only_here
 from rarely.simulation.parallel import side_by_side
+from rarely.simulation.recorded_run import Refusal
 from rarely.simulation.writing import make_folder
 from rarely.worlds import Rounds
 

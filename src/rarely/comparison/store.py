@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from rarely.comparison.cells import Cell, identity
-from rarely.comparison.records import FORMAT, KIND, Record, Refusal, check_record, code_fingerprint
+from rarely.comparison.records import ADVICE, FORMAT, KIND, Record, check_record, code_fingerprint
 from rarely.core.errors import RarelyError
 from rarely.core.saving.files import replacing
 from rarely.simulation.json_object import JsonObject
+from rarely.simulation.recorded_run import Refusal
 from rarely.simulation.sealed_json import LARGEST_FILE, Malformed, check_digest, read_json, reason_of, sealed
 from rarely.simulation.writing import make_folder, writing
 
@@ -97,7 +98,7 @@ def _found(folder: Path) -> Found:
             if path != path_of(folder, data["id"]):
                 raise Malformed(f"it is the record of {data['id']}, which belongs at {path_of(folder, data['id'])}")
         except Malformed as error:
-            found.refused.append(Refusal(path, str(error)))
+            found.refused.append(Refusal(path, str(error), ADVICE))
         else:
             found.records.append(Record(data))
     return found
@@ -124,7 +125,7 @@ def _unpacked(path: Path) -> Found:
                 raise Malformed("it is no JSON object")
             _check(data)
         except (ValueError, RecursionError) as error:
-            found.refused.append(Refusal(path / f"line {number}", reason_of(error)))
+            found.refused.append(Refusal(path / f"line {number}", reason_of(error), ADVICE))
         else:
             found.records.append(Record(data))
     return found

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rarely.comparison import markdown, page
-from rarely.comparison.records import Refusal
 from rarely.comparison.scores import Leaderboard, leaderboard
 from rarely.comparison.store import Found, read_records
 from rarely.core.errors import RarelyError
+from rarely.simulation.recorded_run import Refusal
 from rarely.simulation.writing import write_text
 
 

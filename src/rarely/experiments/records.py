@@ -10,8 +10,6 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +20,7 @@ from rarely.experiments.config import Cell, Configuration, identity
 from rarely.experiments.record_checks import check_record
 from rarely.simulation.play import Played
 from rarely.simulation.provenance import code_fingerprint, describe, peak_memory
+from rarely.simulation.recorded_run import RecordedRun
 from rarely.simulation.sealed_json import DIGEST
 
 FORMAT = 2
@@ -29,6 +28,8 @@ WITHOUT_DIGEST = 1
 """The format of version 0.1."""
 POINTS, LOG_DET_POINTS = 40, 60
 """Of curves, and of log det Z, that figures show."""
+ADVICE = "Run reproduce again to play its cell anew, or remove the file"
+"""What to do about a file that is refused."""
 CAUSES = {"fixed": "grid", "adaptive": "determinant"}
 
 
@@ -41,32 +42,8 @@ class BrokenRecord(RarelyError):
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A file or a folder that is not used, and why."""
-
-    path: Path
-    reason: str
-    advice: str = "Run reproduce again to play its cell anew, or remove the file"
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}. {self.advice}."
-
-
-@dataclass(frozen=True)
-class Record:
+class Record(RecordedRun):
     """What is known of a finished cell."""
-
-    data: dict[str, Any]
-
-    @property
-    def id(self) -> str:
-        """The cell's readable name."""
-        return str(self.data["id"])
-
-    @property
-    def problem(self) -> str:
-        """The problem's name."""
-        return str(self.data["asked"]["problem"]["name"])
 
     @property
     def base(self) -> str:
@@ -82,21 +59,6 @@ class Record:
     def configuration(self) -> Configuration:
         """The policy."""
         return Configuration(**self.data["asked"]["configuration"])
-
-    @property
-    def seed(self) -> int:
-        """The run."""
-        return int(self.data["asked"]["seed"])
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return int(self.data["asked"]["rounds"])
-
-    @property
-    def regret(self) -> float:
-        """Total pseudo-regret."""
-        return float(self.data["regret"])
 
     @cached_property
     def curve(self) -> Array:

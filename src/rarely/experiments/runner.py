@@ -17,12 +17,13 @@ from loky.process_executor import BrokenProcessPool
 from rarely.experiments.catalogue import policy_of, world_of
 from rarely.experiments.config import Cell
 from rarely.experiments.pace import measured_first
-from rarely.experiments.records import Record, Refusal, make_record
+from rarely.experiments.records import Record, make_record
 from rarely.experiments.store import Store
 from rarely.simulation.folder_lock import only_here
 from rarely.simulation.parallel import side_by_side
 from rarely.simulation.play import play
 from rarely.simulation.provenance import code_fingerprint, reset_peak_memory
+from rarely.simulation.recorded_run import Refusal
 from rarely.simulation.writing import make_folder
 from rarely.worlds import Rounds, World
 

@@ -19,9 +19,10 @@ from typing import Any
 from rarely.experiments.catalogue import world_of
 from rarely.experiments.config import Cell, identity
 from rarely.experiments.record_checks import check_record
-from rarely.experiments.records import FORMAT, WITHOUT_DIGEST, BrokenRecord, MixedRecords, Record, Refusal
+from rarely.experiments.records import ADVICE, FORMAT, WITHOUT_DIGEST, BrokenRecord, MixedRecords, Record
 from rarely.simulation.json_object import JsonObject
 from rarely.simulation.provenance import code_fingerprint
+from rarely.simulation.recorded_run import Refusal
 from rarely.simulation.sealed_json import DIGEST, Malformed, check_digest, read_json, reason_of, sealed
 from rarely.simulation.writing import writing
 
@@ -154,7 +155,7 @@ class Store:
             try:
                 found.records.append(self._read(path))
             except Malformed as error:
-                found.refused.append(Refusal(path, str(error)))
+                found.refused.append(Refusal(path, str(error), ADVICE))
         return found
 
     def _files(self) -> tuple[list[Path], list[Refusal]]:

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
+from rarely.service.headers import header
 from rarely.service.keys import SCOPES, KeyFile
 from rarely.service.problems import Refusal
 
 REALM = 'realm="rarely"'
 
 
-@lru_cache
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address.
 
@@ -43,7 +43,7 @@ class Access:
         if self.keys is None:
             self._check_host(request)
             return ""
-        secret = _secret(request.headers.get("authorization", ""))
+        secret = _secret(header(request, b"authorization"))
         if secret is None:
             raise Refusal(
                 401,
@@ -62,13 +62,18 @@ class Access:
 
     def _check_host(self, request: Request) -> None:
         """Without keys, answer to this machine's own names alone: a page of another site may point its name here."""
-        host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-        if not is_loopback(host):
+        if not _names_loopback(header(request, b"host")):
             raise Refusal(
                 421,
                 "without API keys the service answers to localhost alone; start it with --keys to use another name.",
                 code="WrongHost",
             )
+
+
+@lru_cache
+def _names_loopback(host: str) -> bool:
+    """Whether a Host header names this machine."""
+    return is_loopback(urlsplit(f"//{host}").hostname or "")
 
 
 def _secret(header: str) -> str | None:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from rarely.core.errors import RarelyError
 from rarely.core.version import __version__
@@ -24,6 +25,7 @@ from rarely.service.problems import MEDIA, Refusal, response_of
 from rarely.service.routes import Api, Handler
 from rarely.service.shortcut import Shortcut, Verb
 from rarely.service.site import Site
+from rarely.study import Answer
 
 LOG = logging.getLogger("rarely.service")
 PUBLIC = ""
@@ -39,8 +41,8 @@ class Route(NamedTuple):
     path: str
     scope: str
     handler: Handler
-    takes: tuple[type[BaseModel], ...]
-    gives: tuple[type[BaseModel], ...]
+    takes: tuple[type[Any], ...]
+    gives: tuple[type[Any], ...]
     status: int = 200
 
     @property
@@ -50,7 +52,16 @@ class Route(NamedTuple):
 
 
 class Service(FastAPI):
-    """FastAPI, whose description of the API has the models that the bodies are read as."""
+    """FastAPI behind a shortcut; its description of the API has the models that the bodies are read as."""
+
+    shortcut: Shortcut | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = None if self.shortcut is None else self.shortcut.find(scope)
+        if self.shortcut is None or found is None:
+            await super().__call__(scope, receive, send)
+        else:
+            await self.shortcut.answer(*found, scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The description, made once."""
@@ -58,7 +69,7 @@ class Service(FastAPI):
             schema = super().openapi()
             parts = schema.setdefault("components", {})
             for model in schemas.BODIES:
-                made = model.model_json_schema(ref_template="#/components/schemas/{model}")
+                made = TypeAdapter(model).json_schema(ref_template="#/components/schemas/{model}")
                 parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
             parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             self.openapi_schema = schema
@@ -86,7 +97,7 @@ def routes_of(api: Api) -> list[Route]:
             "decide",
             api.decide,
             (schemas.DecideRequest, schemas.DecideRequests),
-            (schemas.AnswerBody, schemas.AnswersBody),
+            (Answer, schemas.AnswersBody),
         ),
         Route(
             "POST",
@@ -163,7 +174,7 @@ def create_app(
     for route in routes:
         _add(app, access, route)
     verbs = {route.verb: Verb(route.scope, route.handler) for route in routes if route.verb in FREQUENT}
-    app.add_middleware(Shortcut, verbs=verbs, access=access)
+    app.shortcut = Shortcut(verbs, access)
     for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.state.studies, app.state.access = studies, access
@@ -223,7 +234,7 @@ def _operation(route: Route) -> dict[str, Any]:
     return extra
 
 
-def _any(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+def _any(models: tuple[type[Any], ...]) -> dict[str, Any]:
     places = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
     return places[0] if len(places) == 1 else {"anyOf": places}
 

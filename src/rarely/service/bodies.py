@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
+from rarely.service.headers import header
 from rarely.service.problems import Refusal
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -17,24 +19,38 @@ MOST_TOLD = 3
 
 async def read_json(request: Request, most: int) -> Any:
     """The body as Python has it; `Refusal` if it is not what a body must be."""
-    kind, _, parameters = request.headers.get("content-type", "").partition(";")
+    return parse(await _bytes(_checked(request), most))
+
+
+def _checked(request: Request) -> Request:
+    """The request, whose content must be JSON in UTF-8."""
+    told = header(request, b"content-type")
+    if told == "application/json":
+        return request
+    kind, _, parameters = told.partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
     if kind.strip().lower() != "application/json" or charset not in ("", "utf-8"):
         raise Refusal(415, "the body must be JSON in UTF-8: Content-Type: application/json.", code="WrongContentType")
-    return parse(await _bytes(request, most))
+    return request
 
 
 async def _bytes(request: Request, most: int) -> bytes:
-    told = request.headers.get("content-length", "0")
+    told = header(request, b"content-length", "0")
     if not told.isascii() or not told.isdigit() or int(told[:20]) > most:
         raise _too_long(most)
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
         size += len(part)
         if size > most:
             raise _too_long(most)
         parts.append(part)
+        more = message.get("more_body", False)
     return b"".join(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import json.encoder
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
@@ -20,6 +21,8 @@ from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.problems import Refusal, describe, response_of
 from rarely.study import Answer, Receipt, Request, StudyClosed, Tell
 
+JSON = "application/json"
+_TEXT = json.encoder.encode_basestring_ascii
 _ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 Handler = Callable[[HttpRequest, str, str], Awaitable[Response]]
 """A handler is given the request, the study's name and the caller's."""
@@ -27,7 +30,21 @@ Handler = Callable[[HttpRequest, str, str], Awaitable[Response]]
 
 def as_json(value: Any, status: int = 200) -> Response:
     """An answer."""
-    return Response(_ENCODE(value), status, media_type="application/json")
+    return Response(_ENCODE(value), status, media_type=JSON)
+
+
+def answer_text(answer: Answer) -> str:
+    """A decision as JSON, formatted without an encoder.
+
+    >>> answer_text(Answer("visit-1", "red", 0, 0.5, 1, 7, "main", 9, 17))
+    '{"id":"visit-1","arm":"red","index":0,"probability":0.5,"version":1,"round":7,"stage":"main","seq":9,"time":17}'
+    """
+    arm = _TEXT(answer.arm) if isinstance(answer.arm, str) else answer.arm
+    return (
+        f'{{"id":{_TEXT(answer.id)},"arm":{arm},"index":{answer.index},"probability":{answer.probability!r},'
+        f'"version":{answer.version},"round":{answer.round},"stage":{_TEXT(answer.stage)},"seq":{answer.seq},'
+        f'"time":{answer.time}}}'
+    )
 
 
 class Api:
@@ -185,8 +202,9 @@ def _tell(given: schemas.RewardRequest) -> Tell:
 
 def _as_array(contexts: Any) -> Any:
     """Rows of equal length as an array, which the study checks faster than lists; others as they are."""
-    rows = isinstance(contexts, list) and len({len(row) if isinstance(row, list) else -1 for row in contexts}) == 1
-    return np.array(contexts, np.float64) if rows else contexts
+    # The schema has seen to it that the items of a list are all rows or all numbers.
+    rows = isinstance(contexts, list) and bool(contexts) and isinstance(contexts[0], list)
+    return np.array(contexts, np.float64) if rows and len(set(map(len, contexts))) == 1 else contexts
 
 
 def _is_row(contexts: Any) -> bool:
@@ -195,7 +213,9 @@ def _is_row(contexts: Any) -> bool:
 
 
 def _single(found: Answer | Receipt | RarelyError) -> Response:
-    return response_of(found) if isinstance(found, RarelyError) else as_json(_described(found))
+    if isinstance(found, RarelyError):
+        return response_of(found)
+    return Response(answer_text(found) if isinstance(found, Answer) else _ENCODE(_described(found)), media_type=JSON)
 
 
 def _described(found: Answer | Receipt | RarelyError) -> dict[str, Any]:

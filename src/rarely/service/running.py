@@ -68,6 +68,7 @@ def configured(
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here depends on the client's address or scheme
         lifespan="on",
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(limits.grace),
@@ -80,6 +81,15 @@ def serve(storage: str, *, host: str = "127.0.0.1", port: int = 8000, **options:
     """Serve until a signal comes; whether the service could start.
 
     See `create_app` for the other options.
+
+    Parameters
+    ----------
+    storage
+        As in `create_app`.
+    host, port
+        Where to listen.
+    **options
+        The other arguments of `create_app`.
 
     Examples
     --------

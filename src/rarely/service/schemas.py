@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, Tag
 
+from rarely.study import Answer
+
 WIDEST = 10_000
 """Numbers in a context."""
 Id = Annotated[str, Field(min_length=1, max_length=200, description="Printable characters, no spaces at the ends.")]
@@ -88,20 +90,6 @@ class SignedRequest(Taken):
     reason: Reason = ""
 
 
-class AnswerBody(BaseModel):
-    """A decision."""
-
-    id: str
-    arm: str | int
-    index: int
-    probability: float
-    version: int
-    round: int
-    stage: str
-    seq: int
-    time: int = Field(description="Microseconds since 1970 (UTC).")
-
-
 class ReceiptBody(BaseModel):
     """What became of a reward."""
 
@@ -122,7 +110,7 @@ class ProblemBody(BaseModel):
 class AnswersBody(BaseModel):
     """An answer or a problem for each request, in their order."""
 
-    answers: list[AnswerBody | ProblemBody]
+    answers: list[Answer | ProblemBody]
 
 
 class ReceiptsBody(BaseModel):
@@ -162,9 +150,9 @@ class HealthBody(BaseModel):
     problems: dict[str, str] = Field(description="What is wrong, by study.")
 
 
-BODIES: tuple[type[BaseModel], ...] = (
+BODIES: tuple[type[Any], ...] = (
     *(DecideRequest, DecideRequests, RewardRequest, RewardRequests, ActivateRequest, ShadowRequest, SignedRequest),
-    *(AnswerBody, AnswersBody, ReceiptBody, ReceiptsBody, OutcomeBody, StatusBody, VersionsBody, HealthBody),
+    *(Answer, AnswersBody, ReceiptBody, ReceiptsBody, OutcomeBody, StatusBody, VersionsBody, HealthBody),
     ProblemBody,
 )
 """All that `/openapi.json` describes."""

@@ -18,6 +18,8 @@ from rarely.study import ApprovalNeeded, Job, Study, StudyBusy, StudyError, Stud
 LOG = logging.getLogger("rarely.service")
 EXPECTED = (NothingToLearn, StudyFull, StudyPinned, ApprovalNeeded, StudyBusy)
 """Reasons not to train now that are no failure."""
+ENDING = 60.0
+"""Seconds that a stopping service waits for the end of a training that was killed."""
 
 
 class Trainer:
@@ -55,7 +57,9 @@ class Trainer:
             if self._child is not None:
                 self._child.kill()
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(ENDING)
+        if self._thread.is_alive():
+            LOG.error("the trainer of a study did not end within %g seconds", ENDING)
 
     def _run(self) -> None:
         while True:

@@ -85,7 +85,9 @@ class Writer:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(self._limits.grace)
+        if self._thread.is_alive():  # a disk that does not answer must not keep the service from ending
+            LOG.error("the writer of a study did not end within %g seconds", self._limits.grace)
 
     def _run(self) -> None:
         while True:

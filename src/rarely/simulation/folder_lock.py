@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,10 +10,10 @@ from pathlib import Path
 from rarely.core.errors import RarelyError
 from rarely.simulation.writing import writing
 
-try:
+if sys.platform == "win32":
+    fcntl = None
+else:
     import fcntl
-except ModuleNotFoundError:
-    fcntl = None  # type: ignore[assignment]
 
 
 class FolderBusy(RarelyError):

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from rarely.simulation.inline_svg import share_styles
 
+STYLE = Path(__file__).with_name("page.css")
 
-def document(title: str, body: str) -> str:
+
+def document(title: str, body: str, style_file: Path = STYLE) -> str:
     """The whole page; styles inside figures become classes that all of them share."""
     body, styles = share_styles(body)
-    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    style = style_file.read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -20,10 +22,10 @@ def document(title: str, body: str) -> str:
     )
 
 
-def grid(head: Sequence[str], body: Sequence[Sequence[str]], numbers: int) -> str:
+def grid(head: Sequence[str], body: Sequence[Sequence[str]], numbers: int, css: str = "grid") -> str:
     """A table of plain texts; from column `numbers` on they are numbers."""
     rows = [f"<tr>{''.join(_cells('td', line, numbers))}</tr>" for line in body]
-    return scrolled("".join(_cells("th", head, numbers)), rows, "grid")
+    return scrolled("".join(_cells("th", head, numbers)), rows, css)
 
 
 def table(head: Sequence[str], rows: Sequence[str], css: str) -> str:

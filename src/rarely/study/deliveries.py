@@ -9,7 +9,7 @@ window has closed when the time of the event at the cut lies behind it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -137,20 +137,43 @@ def closed_until(tables: Tables, study: int, rule: RewardRule, cut: int) -> int:
     return tables.last_until(study, event.time - rule.window - 1, cut)
 
 
+class Span(NamedTuple):
+    """A stretch of the record, and what is read from any part of it."""
+
+    first: int
+    """After this event,"""
+    last: int
+    """up to and including this one."""
+    read: Callable[[Tables, int, RewardRule, int, int], list[tuple[int, float]]]
+    """(round, reward) of a part, given tables, study, rule and the ends of the part."""
+
+
+def spans_of(tables: Tables, study: int, rule: RewardRule, start: int, cut: int) -> list[Span]:
+    """Where the rewards stand that a policy of one cut has yet to learn from at a later one."""
+    before, closed = (closed_until(tables, study, rule, at) for at in (start, cut))
+    spans = [Span(start, cut, _first_rewards) if rule.aggregation == "first" else Span(before, closed, _joined_rewards)]
+    return spans + ([] if rule.default is None else [Span(before, closed, _default_rewards)])
+
+
 def settled(tables: Tables, study: int, rule: RewardRule, start: int, cut: int) -> list[tuple[int, float]]:
     """(round, reward) of the decisions that a policy of one cut has yet to learn from at a later one."""
-    before, closed = (closed_until(tables, study, rule, at) for at in (start, cut))
-    found: list[tuple[int, float]] = []
-    if rule.aggregation == "first":
-        for event in tables.of_kind(study, "reward", start, cut):
-            content = event.content
-            found.append((content["round"], content["reward"]))
-    else:
-        for round, rewards in tables.rewards_of(study, before, closed):
-            found.append((round, rewards[-1] if rule.aggregation == "last" else sum(rewards)))
-    if rule.default is not None:
-        found += [(round, float(rule.default)) for round in tables.unrewarded(study, before, closed)]
-    return found
+    spans = spans_of(tables, study, rule, start, cut)
+    return [pair for span in spans for pair in span.read(tables, study, rule, span.first, span.last)]
+
+
+def _first_rewards(tables: Tables, study: int, rule: RewardRule, first: int, last: int) -> list[tuple[int, float]]:
+    contents = (event.content for event in tables.of_kind(study, "reward", first, last))
+    return [(content["round"], content["reward"]) for content in contents]
+
+
+def _joined_rewards(tables: Tables, study: int, rule: RewardRule, first: int, last: int) -> list[tuple[int, float]]:
+    found = tables.rewards_of(study, first, last)
+    return [(round, rewards[-1] if rule.aggregation == "last" else sum(rewards)) for round, rewards in found]
+
+
+def _default_rewards(tables: Tables, study: int, rule: RewardRule, first: int, last: int) -> list[tuple[int, float]]:
+    assert rule.default is not None
+    return [(round, float(rule.default)) for round in tables.unrewarded(study, first, last)]
 
 
 @dataclass(frozen=True, slots=True)

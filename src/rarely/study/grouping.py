@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from rarely.core.errors import RarelyError
@@ -11,7 +12,8 @@ from rarely.study.deliveries import Delivery, Tell, read_tell
 from rarely.study.inspecting import Inspection
 from rarely.study.receiving import receive
 from rarely.study.requests import Question, Request, read_request
-from rarely.study.session import Session
+from rarely.study.session import MustFollow, Session
+from rarely.study.storage import Tables
 
 Call = tuple[str, Request | Tell]
 """Who calls, and what is asked or told."""
@@ -57,13 +59,28 @@ def answer_many(study: Inspection, calls: Iterable[Call], *, deferring: bool = F
     if not asked and not told:
         return found
     fields = {"actor": "", "reason": ""}
-    if deferring and session.backlog > MOST_BEHIND:
-        session.record_backlog()
-    with session.writing(deferring=deferring) as tables:
+    with _writing(session, [found[i] for i in asked] if deferring else None) as tables:
         for work, places in ((decide, asked), (receive, told)):
             for i, answer in zip(places, work(session, tables, [found[i] for i in places], fields), strict=True):
                 found[i] = answer
     return found
+
+
+@contextmanager
+def _writing(session: Session, questions: Sequence[Question] | None) -> Iterator[Tables]:
+    """A transaction; with questions, one in which the running Z stays behind if it may."""
+    arms = None if questions is None else max((len(question.present) for question in questions), default=0)
+    with ExitStack() as stack:
+        if arms is None or not session.may_wait(arms):
+            yield stack.enter_context(session.writing())
+            return
+        if session.backlog > MOST_BEHIND:
+            session.record_backlog()
+        try:
+            tables = stack.enter_context(session.writing(waiting_arms=arms))
+        except MustFollow:
+            tables = stack.enter_context(session.writing())
+        yield tables
 
 
 def record_backlog(study: Inspection) -> None:

@@ -37,9 +37,13 @@ class LivePolicy:
         """Return to an earlier state."""
         put_back(self.policy, state)
 
-    def defer(self) -> None:
-        """Let the running Z and log det wait where no decision depends on them; see `core.policies.deferral`."""
-        deferral.defer(self.policy)
+    def may_wait(self, arms: int) -> bool:
+        """Whether rounds of at most so many arms may be recorded later; see `core.policies.deferral`."""
+        return deferral.may_wait(self.policy, arms)
+
+    def defer(self, arms: int) -> bool:
+        """Let the running Z and log det wait for rounds of at most so many arms; whether they do."""
+        return deferral.defer(self.policy, arms)
 
     @property
     def backlog(self) -> deferral.Backlog | None:

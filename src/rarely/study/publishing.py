@@ -13,7 +13,7 @@ import socket
 from typing import Any
 
 from rarely.study.canonical import canonical
-from rarely.study.deliveries import settled
+from rarely.study.deliveries import spans_of
 from rarely.study.errors import (
     ApprovalNeeded,
     BrokenStudy,
@@ -26,7 +26,7 @@ from rarely.study.errors import (
 from rarely.study.live import LivePolicy
 from rarely.study.session import Session
 from rarely.study.snapshots import from_bytes, sha256_of
-from rarely.study.storage import Lease, Tables, VersionRow
+from rarely.study.storage import CHUNK, Lease, Tables, VersionRow
 from rarely.study.training import Job, Trained
 from rarely.study.trial import stage_at
 
@@ -46,21 +46,31 @@ def holder_name() -> str:
 def begin(session: Session, *, force: bool, lease: float, holder: str, actor: str, reason: str) -> Job:
     """Take the lease, and cut the record here."""
     with session.writing() as tables:
-        study, position = session.row.study, session.position
+        position = session.position
         _check_open(session)
         token = _take_lease(session, tables, lease, holder)
         cut = session.append(tables, "cut", {"token": token, "holder": holder}, actor=actor, reason=reason).seq
-        found = settled(tables, study, session.settings.rewards, position.cut, cut)
-        return Job(
-            session.name,
-            token,
-            position.version,
-            cut,
-            copy.deepcopy(session.live.bare()),
-            tuple(round for round, _ in found),
-            tuple(reward for _, reward in found),
-            force,
-        )
+        policy = copy.deepcopy(session.live.bare())
+    try:
+        found = _settled_in_parts(session, position.cut, cut)
+    except BaseException:
+        release(session, token)
+        raise
+    rounds, rewards = zip(*found, strict=True) if found else ((), ())
+    return Job(session.name, token, position.version, cut, policy, tuple(rounds), tuple(rewards), force)
+
+
+def _settled_in_parts(session: Session, start: int, cut: int) -> list[tuple[int, float]]:
+    """`settled`, read in parts, so that others may decide meanwhile: what a cut has settled never changes."""
+    study, rule = session.row.study, session.settings.rewards
+    with session.reading() as tables:
+        spans = spans_of(tables, study, rule, start, cut)
+    found: list[tuple[int, float]] = []
+    for span in spans:
+        for first in range(span.first, span.last, CHUNK):
+            with session.reading() as tables:
+                found += span.read(tables, study, rule, first, min(first + CHUNK, span.last))
+    return found
 
 
 def release(session: Session, token: int) -> None:
@@ -178,7 +188,7 @@ def _followed(session: Session, live: LivePolicy, cut: int) -> int:
     for _ in range(TURNS):
         with session.reading() as tables:
             last = tables.last_seq(session.row.study)
-            events = list(tables.between(session.row.study, done, last))
+        events = list(session.events(done, last))
         live.follow(events)
         done = last
         if len(events) < FEW:

@@ -28,6 +28,10 @@ from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
 Clock = Callable[[], float]
 
 
+class MustFollow(Exception):
+    """The running Z must be brought up to date before anything is decided; nothing was done."""
+
+
 class Session:
     """The record of a study, and its policy in memory; for any number of threads, one at a time."""
 
@@ -109,26 +113,29 @@ class Session:
             first = events[-1].seq
 
     @contextmanager
-    def writing(self, *, deferring: bool = False) -> Iterator[Tables]:
+    def writing(self, *, waiting_arms: int | None = None) -> Iterator[Tables]:
         """A transaction in which the policy stands at the end of the record.
 
-        With `deferring` the running Z may stay behind, until `record_backlog` or the next transaction without it.
+        With a number of arms, the running Z may stay behind for decisions of at most so many, until `record_backlog` or
+        the next transaction without it; `MustFollow` if it may not.
         """
         # Always in this order: whoever records the backlog takes the session's lock for a moment.
-        with nullcontext() if deferring else self._recording, self._lock:
+        with self._recording if waiting_arms is None else nullcontext(), self._lock:
             self.check()
             before: tuple[LivePolicy, PolicyState, Position] | None = None
             done = False
             try:
                 with self.storage.writing(self.name) as tables:
-                    self._catch_up(tables)
-                    if deferring:
-                        self.live.defer()
-                    else:
+                    if waiting_arms is None:
+                        self._catch_up(tables)
                         self.live.settle()
+                    else:
+                        self._defer(tables, waiting_arms)
                     before = (self.live, self.live.state, self.position)
                     yield tables
                     done = True
+            except MustFollow:
+                raise
             except BaseException as error:
                 if isinstance(error, StudyFailed):
                     self._failed = str(error)
@@ -138,6 +145,17 @@ class Session:
                     self._live, state, self.position = before
                     self._live.put_back(state)
                 raise
+
+    def may_wait(self, arms: int) -> bool:
+        """Whether decisions of at most so many arms may be recorded later, as far as is known without a transaction."""
+        live = self._live
+        return live is not None and live.may_wait(arms)
+
+    def _defer(self, tables: Tables, arms: int) -> None:
+        """Let rounds wait; only where there is nothing to catch up with, because that could change the form of Z."""
+        live = self._live
+        if live is None or tables.last_seq(self.row.study) != self.position.seq or not live.defer(arms):
+            raise MustFollow
 
     @property
     def backlog(self) -> int:

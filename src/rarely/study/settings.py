@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,8 @@ class StudySettings:
             raise InvalidStudy(f"rewards must be a RewardRule; got {self.rewards!r}.")
         if self.blocks is not None and not isinstance(self.blocks, ArmBlocks):
             raise InvalidStudy(f"blocks must be an ArmBlocks, which makes contexts of a row; got {self.blocks!r}.")
+        if self.blocks is not None:
+            object.__setattr__(self, "blocks", replace(self.blocks))  # set_params changes the original
         if self.blocks is not None and (self.blocks.features is not None or self.blocks.arms is None):
             raise InvalidStudy(
                 "blocks of a study must have a number of arms and no features of arms; give whole contexts instead."

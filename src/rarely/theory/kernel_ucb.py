@@ -177,13 +177,26 @@ class KernelCovarianceMaker(CovarianceMaker):
 class KernelUCB(Policy):
     """KernelUCB (Valko et al., 2013) with the neural tangent kernel, under any schedule.
 
-        dim, schedule     d numbers in a context; when updates are due (without one: after every round)
-        depth, kind       L of the networks whose limit it is; "network": their own, H̃^(L); "definition": H
-        ridge, beta       λ of the regression and of Z_1 = λI; β in the bonus
-        steps             J gradient steps, as a network of infinite width would take them; None: their end
-        context_scale     an `Affine`; None fits one to what is seen, as `BatchNeuralUCB` does
+    Memory grows with the square of the rounds, and an update with their cube.
 
-    The others are those of `BatchNeuralUCB`. Memory grows with the square of the rounds, and an update with their cube.
+    Parameters
+    ----------
+    dim, schedule
+        d, numbers in a context; when updates are due. Without a schedule they are due after every round.
+    depth, kind
+        L of the networks whose limit it is; "network" is their own kernel H̃^(L), "definition" is H.
+    ridge, beta
+        λ of the regression and of Z_1 = λI; β in the bonus.
+    steps
+        J gradient steps, as a network of infinite width would take them. None is the limit that they approach.
+    context_scale
+        An `Affine`; None fits one to the contexts, as `BatchNeuralUCB` does.
+    standardise_rewards
+        Whether rewards are learned less their mean, over their spread.
+    exploration, forgetting, within_batch, ties, seed
+        As in `BatchNeuralUCB`.
+    limits
+        Memory alone, as in `Limits`.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -61,7 +62,7 @@ def seeded(seed: Seed) -> Seeded:
     if isinstance(seed, dict):
         return Seeded(generator_from(seed), seed)
     if seed is None:
-        seed = int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]  # an int where no entropy is given
+        seed = secrets.randbits(128)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise InvalidInput(
             f"seed must be a whole number of at least 0, a NumPy Generator or None; got {seed!r}. "

@@ -27,9 +27,10 @@ class Recorded(NamedTuple):
     """log det Z − log det λI after each round of each block."""
 
 
-def may_wait(covariance: Covariance) -> bool:
-    """Whether rounds of a form may be recorded later: it has begun, takes no more memory and keeps its form."""
-    keeps = covariance.lasts == FAR and (not isinstance(covariance, Auto) or covariance.latency is None)
+def may_wait(covariance: Covariance, arms: int) -> bool:
+    """Whether rounds of so many arms may be recorded later: the form has begun, and neither grows nor changes."""
+    latency = covariance.latency if isinstance(covariance, Auto) else None
+    keeps = covariance.lasts == FAR and (latency is None or arms <= (latency.arms or 0))
     return keeps and covariance.kind == "primal" and covariance.rounds > 0
 
 

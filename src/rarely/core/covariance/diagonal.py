@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.cost import Limit, Widths
-from rarely.core.covariance.protocol import FAR, Candidates, ErrorBound, Proposal
+from rarely.core.covariance.protocol import FAR, Candidates, ErrorBound, Proposal, refuse_cross
 from rarely.core.growable_array import shallow
 from rarely.core.model.features import Factors
 from rarely.core.model.shared_factors import SharedFactors
@@ -67,7 +67,7 @@ class Diagonal:
         return Candidates(factors, total)
 
     def cross(self, one: Candidates, others: Candidates) -> Array:
-        raise NotImplementedError("a round changes this matrix by more than φφᵀ")
+        refuse_cross(self.kind)
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors = chosen.factors

@@ -58,13 +58,14 @@ class GrowingCholesky:
     def __len__(self) -> int:
         return self._size
 
-    def solve(self, rhs: Array, rows: int, known: Array | None = None) -> Array:
+    def solve(self, rhs: Array, rows: int, known: Array | None = None, *, overwrite: bool = False) -> Array:
         """L⁻¹ rhs for the leading block of that many rows.
 
-        `known` is the solution's beginning, whole panels of it; rhs is then what follows.
+        `known` is the solution's beginning, whole panels of it; rhs is then what follows. With `overwrite`, rhs was
+        made by `linalg.room` and may become the solution.
         """
         if rhs.shape[1] and linalg.compiled(rhs.shape[1]):
-            return linalg.solve(*self._places, rhs, rows, known)
+            return linalg.solve(*self._places, rhs, rows, known, overwrite=overwrite)
         done = 0 if known is None else len(known)
         out = np.empty((rows, rhs.shape[1]))
         if known is not None:

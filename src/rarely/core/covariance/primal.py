@@ -69,7 +69,7 @@ class Primal:
 
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
         factor = self._running if running else self._frozen
-        solved = factor.solve(factors.columns(), self.parameters)
+        solved = factor.solve(factors.columns(), self.parameters, overwrite=True)
         variances = np.einsum("ij,ij->j", solved, solved)
         if running and len(self._pending):
             # (Z + ΦᵀΦ)⁻¹ = Z⁻¹ − Z⁻¹Φᵀ(I + YYᵀ)⁻¹ΦZ⁻¹

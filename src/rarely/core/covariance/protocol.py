@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 
-from rarely.core.errors import RoundingWarning
+from rarely.core.errors import InvalidInput, RoundingWarning
 from rarely.core.model.features import Factors
 from rarely.core.types import Array, Arrays
 
@@ -158,3 +158,11 @@ def announce_rounding(left: Array, norms: Array) -> None:
             RoundingWarning,
             stacklevel=3,
         )
+
+
+def refuse_cross(kind: str) -> NoReturn:
+    """Refuse cross terms of a form that is not `additive`."""
+    raise InvalidInput(
+        f"cross terms need a form to which a round adds φφᵀ and nothing else; {kind!r} changes by more. Accept the "
+        "round with propose and accept, and measure the others again."
+    )

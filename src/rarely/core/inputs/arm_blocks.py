@@ -23,8 +23,8 @@ A training multiplies no zeros of these blocks: `rarely.core.training.block_patt
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -182,10 +182,7 @@ class ArmBlocks:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """`dim` and `context_scale` for a policy. Contexts of K blocks may also go to LinUCB with `dim` alone.
-
-        The scale also has the number of arms, if there is one, so that `policy.cost` is known before any decision.
-        """
+        """`dim`, and `context_scale` with K, for a policy. Contexts of K blocks may go to LinUCB with `dim` alone."""
         return self.settings_among(self.arms)
 
     def settings_among(self, arms: int | None) -> dict[str, Any]:
@@ -219,6 +216,43 @@ class ArmBlocks:
         scales = {"rows": Affine(**description["rows"]), "features": None if own is None else Affine(**own)}
         names = {name: tuple(description[name]) for name in ("columns", "feature_columns") if description.get(name)}
         return cls(**(description | scales | names))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments by name, as scikit-learn's estimators have them; `deep` changes nothing.
+
+        Examples
+        --------
+        >>> ArmBlocks(2, Affine.identity(1)).get_params()["layout"]
+        'disjoint'
+        """
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments in place, as scikit-learn does; returns the blocks.
+
+        A `Roster` or a study that was made with these blocks keeps them as they were.
+
+        Parameters
+        ----------
+        **params
+            Arguments of the constructor by name.
+
+        Raises
+        ------
+        InvalidInput
+            If a name is none of the constructor's, or if the arguments do not go together. Then nothing has changed.
+
+        Examples
+        --------
+        >>> ArmBlocks(2, Affine.identity(1)).set_params(layout="hybrid").dim
+        3
+        """
+        known = self.get_params()
+        if unknown := sorted(params.keys() - known.keys()):
+            raise InvalidInput(f"{unknown[0]} is no argument of ArmBlocks: {', '.join(sorted(known))}.")
+        for name, value in replace(self, **params).get_params().items():  # made first, so that it is checked
+            object.__setattr__(self, name, value)
+        return self
 
     def __call__(self, rows: Any, features: Any = None) -> Array:
         """(r,) → (K, dim), or (n, r) → (n, K, dim); features are (K, f), or (n, K, f) for n rows."""

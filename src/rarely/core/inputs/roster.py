@@ -12,6 +12,7 @@ not open has False in the mask, and NaN for a context: a mask that was forgotten
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,7 @@ class Roster:
     """
 
     def __init__(self, blocks: ArmBlocks) -> None:
-        self.blocks = blocks
+        self.blocks = replace(blocks)  # set_params changes the original
         self._slots: dict[str, int] = {}
         self._named: list[str] = []
         """The name of every slot."""

@@ -58,8 +58,8 @@ class Factors:
         return np.ascontiguousarray(self.columns().T)
 
     def columns(self) -> Array:
-        """The same as (p, n), as solving wants them."""
-        out, start = np.empty((sum(o * i for o, i in self.widths), len(self))), 0
+        """The same as (p, n), as solving wants them, in an array of `linalg.room`."""
+        out, start = linalg.room(sum(o * i for o, i in self.widths), len(self)), 0
         if out.shape[0] == self.inputs[0].shape[1]:  # a linear model, or a last layer: one pass
             np.multiply(self.inputs[0].T, self.signals[0].T, out=out)
             return out

@@ -59,13 +59,29 @@ def product(a: Array, b: Array) -> Array:
     return cross([a, np.empty((len(a), 0))], [b, np.empty((len(b), 0))])
 
 
-def solve(left: list[int], inverse: list[int], rhs: Array, rows: int, known: Array | None) -> Array:
-    """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`, whose panels lie at these addresses."""
+def room(rows: int, count: int) -> Array:
+    """An empty (rows, count) array that `solve` can turn into the solution without a copy."""
+    width, blocks = _blocks(count)
+    whole = np.empty((rows, blocks * width * LANES) if width else (rows, count))
+    whole[:, count:] = 0.0
+    return whole[:, :count]
+
+
+def solve(
+    left: list[int], inverse: list[int], rhs: Array, rows: int, known: Array | None, *, overwrite: bool = False
+) -> Array:
+    """L⁻¹ rhs for the leading block of that many rows of a `GrowingCholesky`, whose panels lie at these addresses.
+
+    With `overwrite`, `rhs` is what `room` gave and has so many rows; it becomes the solution.
+    """
     count, done = rhs.shape[1], 0 if known is None else len(known)
     width, blocks = _blocks(count)
-    whole = np.zeros((rows, blocks * width * LANES) if width else (blocks, rows))
-    y = whole[:, :count] if width else whole[:count].T
-    y[done:] = rhs[: rows - done]
+    if overwrite and width and isinstance(rhs.base, np.ndarray):
+        whole, y = rhs.base, rhs
+    else:
+        whole = np.zeros((rows, blocks * width * LANES) if width else (blocks, rows))
+        y = whole[:, :count] if width else whole[:count].T
+        y[done:] = rhs[: rows - done]
     if known is not None:
         y[:done] = known
     lefts, inverses = _places(left), _places(inverse)  # named, so that they live as long as the call

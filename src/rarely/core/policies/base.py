@@ -38,7 +38,7 @@ from rarely.core.policies.limits import Limits
 from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.parameters import Parameters
-from rarely.core.policies.scored_arms import Scores, concatenated
+from rarely.core.policies.scored_arms import ScoredArms, Scores, concatenated
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_job import UpdateJob
 from rarely.core.policies.update_record import UpdateRecord
@@ -149,11 +149,10 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         >>> LinUCB(dim=1, intercept=False).score([[1.0], [3.0]]).bonuses
         array([1., 3.])
         """
-        state = self._state
-        rounds = state.reader.read(contexts, mask)
-        parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
-        assessed = [state.frozen.facing(part).assess(part) for part in parts]
-        return Scores(_joined([a.means for a in assessed], rounds), _joined([a.bonuses for a in assessed], rounds))
+        rounds, scored = _scored(self._state, contexts, mask)
+        return Scores(
+            _joined([arms.means for arms in scored], rounds), _joined([arms.bonuses for arms in scored], rounds)
+        )
 
     def probabilities(self, contexts: Any, mask: Any = None) -> Array:
         """The probability of every arm under the frozen version. Nothing changes: it is no round.
@@ -175,10 +174,8 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         array([0.1, 0.9])
         """
         state = self._state
-        rounds = state.reader.read(contexts, mask)
-        parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
-        chances = [state.frozen.facing(part).assess(part).probabilities(state.frozen.rule) for part in parts]
-        return _joined(chances, rounds)
+        rounds, scored = _scored(state, contexts, mask)
+        return _joined([arms.probabilities(state.frozen.rule) for arms in scored], rounds)
 
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
         """Decide one round, or n under the frozen version.
@@ -300,12 +297,10 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         takes place: the bonuses then know the rounds since, and a policy that tunes itself judges its candidates by
         further held-out rewards.
 
-        `seconds` is the time that training may take. When half of it is over, a policy that tunes itself tries no
-        further candidates. When all of it is over, the training ends at the point of the lowest loss so far, and the
-        record says so in `early`, with the number of steps. At least a few steps are always taken, and a linear model
-        is solved in one. A budget that is not used up changes no number. One that is makes the update depend on the
-        machine, so studies, whose versions can be trained again, have none. To go on deciding meanwhile, see
-        `prepare_update`.
+        When half of `seconds` is over, a policy that tunes itself tries no further candidates. When all of it is over,
+        the training ends at the point of the lowest loss so far, and `early` in the record says so. A few steps are
+        always taken. A budget that is not used up changes no number. One that is makes the update depend on the
+        machine, so studies, whose versions can be trained again, have none. See also `prepare_update`.
 
         Parameters
         ----------
@@ -324,10 +319,8 @@ class Policy(Upkeep, Parameters, Identity, ABC):
 
         Raises
         ------
-        BudgetSpent, NothingToLearn
-            If no version may follow the one in use, or there is nothing new and none is due.
-        InvalidInput
-            If `seconds` is not a positive number.
+        BudgetSpent, NothingToLearn, InvalidInput
+            If no version may follow, nothing is new and none is due, or `seconds` is not a positive number.
 
         Examples
         --------
@@ -343,6 +336,13 @@ class Policy(Upkeep, Parameters, Identity, ABC):
             log_update(type(self).__name__, record)
             self._state = after
         return record
+
+
+def _scored(state: PolicyState, contexts: Any, mask: Any) -> tuple[RoundContexts, list[ScoredArms]]:
+    """The rounds, and what the frozen version thinks of their arms, in parts that fit into memory."""
+    rounds = state.reader.read(contexts, mask)
+    parts = rounds.parts(lambda: rounds_at_once(state.frozen, rounds))
+    return rounds, [state.frozen.facing(part).assess(part) for part in parts]
 
 
 def _joined(parts: list[Array], rounds: RoundContexts) -> Array:

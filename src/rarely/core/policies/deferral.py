@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rarely.core.covariance import Deferred, Recorded, may_wait
+from rarely.core.covariance import Deferred, Recorded
+from rarely.core.covariance import may_wait as form_may_wait
 from rarely.core.policies.base import Policy
 from rarely.core.policies.clock import BatchClock
 
@@ -40,15 +41,21 @@ class Backlog:
         return done, due
 
 
-def defer(policy: Policy) -> bool:
-    """Let rounds wait from now on, if no decision depends on the running Z; whether they may."""
-    state = policy._state
-    frozen = state.frozen
-    if isinstance(frozen.covariance, Deferred):
-        return True
-    if frozen.running or frozen.learner.follows or not may_wait(frozen.covariance):
+def may_wait(policy: Policy, arms: int) -> bool:
+    """Whether rounds of at most so many arms may wait: no decision depends on the running Z, and its form stays."""
+    frozen = policy._state.frozen
+    covariance = frozen.covariance.inner if isinstance(frozen.covariance, Deferred) else frozen.covariance
+    return not frozen.running and not frozen.learner.follows and form_may_wait(covariance, arms)
+
+
+def defer(policy: Policy, arms: int) -> bool:
+    """Let rounds of at most so many arms wait from now on, if they may; whether they do."""
+    if not may_wait(policy, arms):
         return False
-    policy._state = replace(state, frozen=replace(frozen, covariance=Deferred(frozen.covariance)))
+    state = policy._state
+    if not isinstance(state.frozen.covariance, Deferred):
+        covariance = Deferred(state.frozen.covariance)
+        policy._state = replace(state, frozen=replace(state.frozen, covariance=covariance))
     return True
 
 

@@ -29,11 +29,11 @@ class Limits:
         tunes itself, and no limit elsewhere.
     latency, arms
         Seconds that a decision may take, and how many arms it has, if that is known beforehand; `**blocks.settings`
-        and `**roster.settings` say so themselves. With
-        `covariance="auto"` Z is exact while decisions keep to it on this machine, and that of the last layer
-        afterwards; `policy.cost` says from which round on, an `ApproximationWarning` and `policy.events` when it
-        happens. None never approximates, as `covariance="exact"` does. "auto" is 0.005 in preset "practical", and None
-        in the others. `LinUCB`, `LinTS`, `Uniform` and `KernelUCB` are exact, and take neither.
+        and `**roster.settings` say so themselves. With `covariance="auto"` Z is exact while decisions keep to it on
+        this machine, and diagonal afterwards (or that of the last layer, if only this is fast enough); `policy.cost`
+        says from which round on, an `ApproximationWarning` and `policy.events` when it happens. None never
+        approximates, as `covariance="exact"` does. "auto" is 0.005 in preset "practical", and None in the others.
+        `LinUCB`, `LinTS`, `Uniform` and `KernelUCB` are exact, and take neither.
 
     Examples
     --------

@@ -164,14 +164,23 @@ class LinearLearner:
 class LinUCB(Policy):
     """LinUCB (Li et al., 2010) with one shared linear model, with or without an intercept.
 
-        dim, schedule     d numbers in a context; when updates are due (without one: after every round)
-        ridge, beta       λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x)
-        intercept         whether a constant is appended to contexts; a `context_scale` says so itself
-        within_batch      "frozen", or "running": bonuses follow every decision of the batch
-        context_scale     an `Affine` of contexts; `**blocks.settings` has it for contexts made of blocks
-
-    The others are those of `BatchNeuralUCB`. Where `Limits.history` is reached ("auto" is 20 MB), an update drops the
-    rounds whose rewards its sums hold, which changes no decision; only then the oldest rounds without a reward.
+    Parameters
+    ----------
+    dim, schedule
+        d, numbers in a context; when updates are due. Without a schedule they are due after every round.
+    intercept
+        Whether a constant is appended to contexts; a `context_scale` says so itself.
+    ridge, beta
+        λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x).
+    within_batch
+        "frozen", or "running": bonuses follow every decision of the batch.
+    context_scale
+        An `Affine` of contexts; `**blocks.settings` has it for contexts made of blocks.
+    covariance, exploration, forgetting, ties, seed
+        As in `BatchNeuralUCB`.
+    limits
+        Memory and history, as in `Limits`. Where `Limits.history` is reached, an update drops the rounds whose rewards
+        its sums hold, which changes no decision; only then the oldest rounds without a reward.
 
     Examples
     --------

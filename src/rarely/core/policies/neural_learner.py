@@ -106,7 +106,9 @@ class NeuralLearner(ScaledLearner):
             linear=linear,
         )
         rescaled, count = self.scale.changed_columns(ready.scale), len(samples.rows)
-        basis = self._basis(learner) if rescaled or self._first else None
+        # Features of another path are other directions: under the old Z all arms would look unknown again.
+        rebuilt = bool(rescaled) or self._first or network.skip != self.network.skip
+        basis = self._basis(learner) if rebuilt else None
         report = replace(outcome.report, trained=None if count == history.counted else count)
         return FitResult(learner, outcome.reason, basis, rescaled, report)
 

@@ -38,6 +38,15 @@ def load(
     A `beta` that is a function is not saved: give it again here. With `covariance` or `memory_limit` the policy goes on
     in another form of Z, as `Policy.with_covariance` makes it.
 
+    Parameters
+    ----------
+    path
+        The file.
+    beta
+        The function, where the policy was made with one: a file cannot hold it.
+    covariance, memory_limit
+        Another form of Z, and another limit of its bytes, as `Policy.with_covariance` makes them.
+
     Examples
     --------
     >>> import os, tempfile
@@ -122,6 +131,7 @@ def _check_sizes(settings: Fields, arrays: Arrays) -> None:
     fitting = width("history.contexts") == dim
     settings.require(fitting, f"dim must be {width('history.contexts')}, the columns of history.contexts; it is {dim}")
     if "hidden" in settings:
+        settings.require("preset" in settings, "preset must be there")  # old names are grouped around it
         hidden, depth = settings.whole("hidden", 1), settings.whole("depth", 2, len(arrays))
         for i in range(depth):
             name = f"learner.initial{i}"

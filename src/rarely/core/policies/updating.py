@@ -243,6 +243,7 @@ def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covari
             chosen=min(chosen, default=None),
             least_known=least_known[-1] if least_known else None,
             first_least_known=least_known[0] if least_known else None,
+            disjoint=state.offered.disjoint and state.offered.arms > state.offered.rounds,  # one arm is no choice
         )
     return radius_at(beta, stats)
 

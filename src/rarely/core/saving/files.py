@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-try:
+if sys.platform == "win32":
+    fcntl = None
+else:
     import fcntl
-except ModuleNotFoundError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 PREFIX, SUFFIX = ".rarely-", ".part"
 """What a file is called while it is written: `.rarely-` and 16 digits and `.part`."""

@@ -73,8 +73,7 @@ class Validation:
     Examples
     --------
     >>> from rarely import BatchNeuralUCB, OnDemand
-    >>> policy = BatchNeuralUCB(dim=1, hidden=8, schedule=OnDemand(), seed=0)
-    >>> validation = policy.tuning
+    >>> validation = BatchNeuralUCB(dim=1, hidden=8, schedule=OnDemand(), seed=0).tuning
     >>> validation.losses.shape == (len(validation.skips), len(validation.steps))
     True
     """
@@ -234,7 +233,7 @@ class Tuning:
         chosen = f"J = {STEP_GRID[self.rung]}, s = {SKIP_GRID[self.path]:g}"
         count, mean, error = (of_all[self.path, self.rung] for of_all in self._means(self.errors(self.predictions)))
         if count < FEWEST:
-            return f"{chosen}: the start, for too few rewards have been held out to compare"
+            return f"{chosen}: the start, because too few rewards have been held out to compare"
         gain, doubt = self.compared()
         gain[self.path, self.rung] = -np.inf
         gain[np.isinf(doubt)] = -np.inf

@@ -14,6 +14,7 @@ growth     the B that each scheme needs against T
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -56,13 +57,13 @@ def _figures(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, Callable[
     plain = [c for c in comparisons if not growth_problem(c.problem)]
     for c in plain:
         for name, draw in (("box", box), ("scatter", scatter), ("curves", curves), ("logdet", log_det)):
-            yield f"{c.problem}-{c.preset}-{name}", lambda c=c, draw=draw: draw(c)  # type: ignore[misc]
+            yield f"{c.problem}-{c.preset}-{name}", partial(draw, c)
     for preset in dict.fromkeys(c.preset for c in plain):
         mine = [c for c in plain if c.preset == preset]
-        yield f"frontier-{preset}", lambda mine=mine: frontier(mine)  # type: ignore[misc]
+        yield f"frontier-{preset}", partial(frontier, mine)
     for preset in dict.fromkeys(c.preset for c in comparisons if growth_problem(c.problem)):
         mine = [c for c in comparisons if c.preset == preset and growth_problem(c.problem)]
-        yield f"growth-{preset}", lambda mine=mine: growth(mine)  # type: ignore[misc]
+        yield f"growth-{preset}", partial(growth, mine)
 
 
 def box(comparison: Comparison) -> Figure:

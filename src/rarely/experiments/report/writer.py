@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from rarely.core.errors import RarelyError
 from rarely.experiments.published import publish, read_published
-from rarely.experiments.records import Refusal
 from rarely.experiments.report import html, markdown, plots
 from rarely.experiments.report.claims import Judged, judge
 from rarely.experiments.report.results import compare
 from rarely.experiments.report.summary import as_csv
 from rarely.experiments.store import Found, Store
+from rarely.simulation.recorded_run import Refusal
 from rarely.simulation.writing import make_folder, write_text
 
 

@@ -22,7 +22,15 @@ from typing import Any, Self
 import numpy as np
 
 from rarely.core.covariance.cost import Limit, Widths
-from rarely.core.covariance.protocol import FAR, Candidates, ErrorBound, Proposal, announce_rounding, prior_variances
+from rarely.core.covariance.protocol import (
+    FAR,
+    Candidates,
+    ErrorBound,
+    Proposal,
+    announce_rounding,
+    prior_variances,
+    refuse_cross,
+)
 from rarely.core.covariance.sketch.compressed import Compressed
 from rarely.core.covariance.sketch.dictionary import Dictionary
 from rarely.core.covariance.sketch.error_bound import Remainders
@@ -116,7 +124,7 @@ class Sketched:
         return Candidates(factors, np.maximum(left, 0.0) / self.ridge)
 
     def cross(self, one: Candidates, others: Candidates) -> Array:
-        raise NotImplementedError("a round changes this matrix by more than φφᵀ")
+        refuse_cross(self.kind)
 
     def propose(self, chosen: Candidates) -> Proposal:
         factors, running = chosen.factors, self._running
