@@ -19,6 +19,7 @@ from rarely import (
     Paced,
     ScheduleWarning,
     Sketch,
+    load,
 )
 from rarely.core.choice.confidence_radius import NoiseRadius, VersionStats
 from rarely.core.inputs.contexts import Part
@@ -229,7 +230,7 @@ def test_disjoint_arms_have_no_column_in_common(seed, rounds, arms, dim, complet
         assert part.disjoint(first) == (max(there) <= 1)
 
 
-def test_another_path_does_not_make_all_arms_unknown():
+def test_another_path_does_not_make_all_arms_unknown(tmp_path):
     """A skip path more or less gives other features; Z is built again with them."""
     rounds = GaussianArms().rounds(seed=1, count=60)
     policy = BatchNeuralUCB(3, Paced(120, 16), hidden=20, seed=1)
@@ -238,3 +239,5 @@ def test_another_path_does_not_make_all_arms_unknown():
     changed = [i for i in range(2, len(records)) if records[i - 1].skip != records[i - 2].skip]
     assert changed
     assert all(records[i].unexplored < 0.05 for i in changed)
+    policy.save(tmp_path / "policy")
+    assert load(tmp_path / "policy").fingerprint() == policy.fingerprint()
