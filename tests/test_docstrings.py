@@ -45,6 +45,14 @@ def test_it_has_a_docstring_with_an_example(name):
         assert ">>> " in examples, "no example"
 
 
+@pytest.mark.parametrize("name", [name for name, thing in EXPORTED.items() if inspect.isfunction(thing)])
+def test_it_says_what_its_parameters_are(name):
+    text = inspect.cleandoc(EXPORTED[name].__doc__)
+    _, _, section = text.partition("Parameters\n----------\n")
+    described = {word.strip(" *") for line in section.splitlines() if line[:1].strip() for word in line.split(",")}
+    assert inspect.signature(EXPORTED[name]).parameters.keys() <= described
+
+
 @pytest.mark.parametrize("name", [name for name, thing in EXPORTED.items() if inspect.isclass(thing)])
 def test_its_methods_have_docstrings(name):
     for method, member in inspect.getmembers(EXPORTED[name], inspect.isroutine):

@@ -94,7 +94,6 @@ def hard_rounds(draw):
     ("kind", "size", "digits"),
     [("dual", 2, 1e5), ("primal", 2, 1e3), ("sketched", 400, 1e3), ("sketched", 12, 1e3), ("sketched", 4, 1e3)],
 )
-@settings(max_examples=100, deadline=None)
 @given(hard_rounds())
 def test_the_full_matrix_is_within_the_bound_but_for_rounding(kind, size, digits, case):
     """The truth has 80 digits. Rounding may change v by `digits`·ε·cond(Z) of itself, whatever the rounds."""
@@ -353,7 +352,6 @@ def test_a_barely_indefinite_matrix_is_mended_aloud():
     np.testing.assert_allclose(factor @ factor.T, matrix, atol=1e-7)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 300), st.integers(1, 90), st.integers(0, 10**6))
 def test_the_growing_factor_solves_like_the_whole_one(size, step, seed):
     from rarely.core.covariance.growing_cholesky import GrowingCholesky

@@ -95,14 +95,12 @@ def assert_the_same_descents(ours, plain, rng, steps):
     assert ours.top_curvature(None)[0] == pytest.approx(plain.top_curvature(None)[0], rel=0.01)
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=st.integers(0, 5), biases=st.booleans(), **SHAPES)
 def test_groups_change_nothing_but_rounding(steps, **shape):
     ours, plain = both(BlockObjective, **shape)
     assert_the_same_descents(ours, plain, np.random.default_rng(shape["seed"] + 1), steps)
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=st.integers(0, 5), **SHAPES)
 def test_compiled_groups_change_nothing_but_rounding(loops, steps, **shape):
     ours, plain = both(CompiledBlockObjective, **shape)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import (
@@ -24,7 +24,6 @@ from worlds import HORIZON, MAKERS, contexts, play, rewards
 FORGETTING = st.one_of(st.builds(Window, st.integers(1, 30)), st.builds(Discount, st.floats(0.05, 1.0)))
 
 
-@settings(max_examples=40, deadline=None)
 @given(FORGETTING, st.sampled_from([EveryRound(), FixedGrid(HORIZON, 5), AtRounds([7, 9])]), st.floats(0.1, 2.0))
 def test_a_linear_policy_is_the_weighted_regression(forgetting, schedule, ridge):
     policy = LinUCB(2, schedule, ridge=ridge, beta=0.5, forgetting=forgetting)
@@ -50,7 +49,6 @@ def test_what_forgets_nothing_is_plain_for_a_linear_policy(forgetting):
     assert plain.log_det == pytest.approx(other.log_det, rel=1e-10)
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.sampled_from([0.0, 2.0]), st.integers(2, 3))
 def test_a_sample_of_weight_w_is_w_samples(weights, skip, depth):
     rng = np.random.default_rng(len(weights))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rarely.core.choice import gaussian_argmax
@@ -61,7 +61,6 @@ def test_three_gaussians_of_one_mean_are_an_angle(deviations):
     np.testing.assert_allclose(chances_of([0.7] * 3, deviations), expected, rtol=0, atol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(2, 7), st.sampled_from([0.1, 1.0, 4.0]), st.sampled_from(DECADES), SEEDS)
 def test_several_gaussians_against_the_plain_quadrature(arms, apart, decades, seed):
     rng = np.random.default_rng(seed)
@@ -70,7 +69,6 @@ def test_several_gaussians_against_the_plain_quadrature(arms, apart, decades, se
     np.testing.assert_allclose(chances_of(means, deviations), expected, rtol=0, atol=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(2, 5), SEEDS)
 def test_a_constant_is_a_very_narrow_gaussian(arms, seed):
     rng = np.random.default_rng(seed)
@@ -80,7 +78,6 @@ def test_a_constant_is_a_very_narrow_gaussian(arms, seed):
     np.testing.assert_allclose(chances_of(means, deviations), chances_of(means, narrow), rtol=0, atol=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(2, 5), SEEDS)
 def test_several_gaussians_against_draws(arms, seed):
     rng = np.random.default_rng(seed)
@@ -119,7 +116,6 @@ def test_the_highest_of_copies_is_a_power(arms, copies):
     np.testing.assert_allclose(chances, np.tile(expected, (copies, 1)), rtol=0, atol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 60), st.sampled_from([0.5, 3.0, 9.0]), SEEDS)
 def test_the_order_of_the_arms_and_their_units_do_not_matter(arms, decades, seed):
     rng = np.random.default_rng(seed)
@@ -129,7 +125,6 @@ def test_the_order_of_the_arms_and_their_units_do_not_matter(arms, decades, seed
     np.testing.assert_allclose(chances_of(2.0**40 * means, 2.0**40 * deviations), chances, rtol=0, atol=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 40), st.sampled_from([1, 50, 2**15]), SEEDS)
 def test_rows_are_integrated_as_if_alone(arms, rows, at_once, seed):
     rng = np.random.default_rng(seed)

@@ -157,7 +157,6 @@ def test_candidates_get_numpys_products(loops, past, new, widths, skip, seed):
     np.testing.assert_allclose(gram(old, fresh), old.vectors() @ fresh.vectors().T, rtol=1e-11, atol=1e-11)
 
 
-@settings(max_examples=40, deadline=None)
 @given(size=st.integers(1, 300), new=COUNTS, part=st.floats(0, 1), seed=st.integers(0, 10**6))
 def test_candidates_are_solved_as_numpy_solves_them(loops, size, new, part, seed):
     rng = np.random.default_rng(seed)
@@ -352,7 +351,6 @@ def test_a_small_matrix_that_is_not_positive_definite_is_refused(loops, last):
         linalg.factor(np.diag([1.0, last]))
 
 
-@settings(max_examples=12, deadline=None)
 @given(order=st.integers(100, 420), seed=st.integers(0, 99), log_ridge=st.floats(-4, 1))
 def test_large_factors_are_lapacks(loops, order, seed, log_ridge):
     """Panel by panel, whether the last one is whole or not."""

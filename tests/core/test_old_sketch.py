@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import Sketch, SnapshotError, SnapshotWarning
@@ -128,7 +128,6 @@ def olds(draw):
     return Old(rounds, kept, cut, 10 ** draw(st.floats(-2, 1)), size, draw(st.booleans()))
 
 
-@settings(max_examples=150, deadline=None)
 @given(olds(), st.integers(0, 10**6))
 def test_an_old_sketch_has_the_same_matrices_and_learns_on(old, seed):
     with warnings.catch_warnings():
@@ -209,7 +208,6 @@ def test_an_old_sketch_whose_parts_do_not_fit_is_refused():
         empty(old).restore(numbers | {"colour": 1}, arrays)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.floats(-10, 0), st.floats(-6, 1))
 def test_a_sketch_of_today_is_never_refused(seed, closeness, ridge):
     """However nearly dependent its points are, and wherever it stands in a batch."""

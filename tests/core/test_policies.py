@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rarely
@@ -551,7 +551,6 @@ def test_log_det_goes_where_det_overflows():
         assert np.exp(policy.log_det) == np.inf
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), delay=st.integers(0, 7), intercept=st.booleans())
 def test_linucb_adds_what_is_new_and_gets_the_ridge_estimate_of_everything(seed, delay, intercept):
     rng = np.random.default_rng(seed)

@@ -19,8 +19,11 @@ from rarely import (
     Paced,
     ScheduleWarning,
     Sketch,
+    load,
 )
 from rarely.core.choice.confidence_radius import NoiseRadius, VersionStats
+from rarely.core.inputs.contexts import Part
+from rarely.worlds.gallery import GaussianArms
 
 FORMS = ["dual", "primal", "auto", "diagonal", "last_layer", Sketch(6)]
 
@@ -176,7 +179,65 @@ def test_a_radius_notices_repetition():
     assert beta(known) == pytest.approx(1.0 * 0.1)
     best_known = VersionStats(**now, chosen=1e-3, least_known=2e-3, first_least_known=13.0)
     assert beta(best_known) == pytest.approx(2.0 * 0.1)
-    stuck = VersionStats(**now, chosen=1.0, least_known=20.0, first_least_known=30.0)
-    assert beta(stuck) * 20.0 == pytest.approx(3.0)
-    tried = VersionStats(**now, chosen=1.0, least_known=10.0, first_least_known=30.0)
-    assert beta(tried) == pytest.approx(0.1 * 0.1)
+
+
+UNTRIED = NoiseRadius(0.02, relative=0.1, untried=3.0)
+
+
+def stats(**known):
+    now = {"round": 33, "features": 32, "log_det": 1.0, "ridge": 1.0, "noise": 0.1, "spread": 1.0, "disjoint": True}
+    return VersionStats(**now | known)
+
+
+@pytest.mark.parametrize(
+    ("known", "curious"),
+    [
+        ({"chosen": 1.0, "least_known": 20.0, "first_least_known": 30.0}, True),  # 32/20² rounds' worth
+        ({"chosen": 1.0, "least_known": 2.4, "first_least_known": 3.0}, True),  # 5.6
+        ({"chosen": 1.0, "least_known": 2.2, "first_least_known": 3.0}, False),  # 6.6
+        ({"chosen": 1.0, "least_known": 20.0, "first_least_known": 81.0}, False),  # under a quarter of the start
+        ({"chosen": 1.0, "least_known": 20.0, "first_least_known": 30.0, "disjoint": False}, False),
+        ({"chosen": 1.0, "least_known": 20.0, "first_least_known": 30.0, "features": 4000}, False),
+    ],
+)
+def test_a_radius_tries_arms_about_which_nothing_is_known(known, curious):
+    now = stats(**known)
+    assert UNTRIED(now) == pytest.approx(3.0 / now.least_known if curious else 0.1 * 0.1)
+
+
+def test_arms_are_disjoint_only_if_they_are_in_every_round():
+    def offered(*rounds):
+        policy = LinUCB(3, FixedGrid(40, 2), intercept=False)
+        for contexts in rounds:
+            policy.select(np.array(contexts))
+        return policy._state.offered
+
+    own, shared = [[1.0, 0.0, 0.0], [0.0, -2.0, 3.0]], [[1.0, 0.0, 0.5], [0.0, -2.0, 3.0]]
+    assert offered(own, own).disjoint
+    assert not offered(own, shared, own).disjoint
+    assert offered([own[0]]).disjoint
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 4), st.integers(1, 5), st.booleans())
+def test_disjoint_arms_have_no_column_in_common(seed, rounds, arms, dim, complete):
+    rng = np.random.default_rng(seed)
+    present = rng.random((rounds, arms)) < (2 if complete else 0.6)
+    present[:, 0] = True
+    contexts = rng.normal(size=(rounds, arms, dim)) * (rng.random((rounds, arms, dim)) < 0.3)
+    part = Part(contexts[present], present, complete)
+    for first in range(1, rounds + 1):
+        there = [(contexts[i][present[i]] != 0).sum(axis=0).max() for i in range(first)]
+        assert part.disjoint(first) == (max(there) <= 1)
+
+
+def test_another_path_does_not_make_all_arms_unknown(tmp_path):
+    """A skip path more or less gives other features; Z is built again with them."""
+    rounds = GaussianArms().rounds(seed=1, count=60)
+    policy = BatchNeuralUCB(3, Paced(120, 16), hidden=20, seed=1)
+    play(policy, rounds.contexts, rounds.rewards, blocks=True)
+    records = policy.updates
+    changed = [i for i in range(2, len(records)) if records[i - 1].skip != records[i - 2].skip]
+    assert changed
+    assert all(records[i].unexplored < 0.05 for i in changed)
+    policy.save(tmp_path / "policy")
+    assert load(tmp_path / "policy").fingerprint() == policy.fingerprint()

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rarely
@@ -87,7 +87,6 @@ def cases(draw):
     return net, ridge, size, batches, draw(st.integers(0, 10**6))
 
 
-@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_it_is_its_own_dense_matrix_and_the_full_one_is_within_its_bound(case):
     """Shapes, depths, ridges, sizes, several weights, blocks of any size cut anywhere."""
@@ -115,7 +114,6 @@ def test_it_is_its_own_dense_matrix_and_the_full_one_is_within_its_bound(case):
         np.testing.assert_allclose(form.measure(candidates).variances, truth, rtol=1e-7, atol=1e-10 / ridge)
 
 
-@settings(max_examples=40, deadline=None)
 @given(cases(), st.integers(1, 20))
 def test_how_rounds_are_cut_into_calls_does_not_matter(case, step):
     net, ridge, size, batches, seed = case
@@ -308,7 +306,6 @@ def test_nearly_dependent_rounds_cost_no_more_digits_than_in_the_dual_form(ridge
         assert form.log_det == pytest.approx(exact.log_det, rel=1e-10, abs=300 * rounding)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(HARD), st.integers(1, 8), st.integers(0, 10**6))
 def test_features_of_a_quarter_as_many_numbers_as_places_lose_nothing_but_rounding(kind, p, seed):
     """Whatever the first rounds are: poor points neither take the places of good ones nor stand in for them."""
@@ -318,7 +315,6 @@ def test_features_of_a_quarter_as_many_numbers_as_places_lose_nothing_but_roundi
     assert form._remainders._total <= 1e-9 * np.square(vectors).sum()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(HARD), st.integers(1, 60), st.integers(1, 30), st.integers(0, 10**6))
 def test_what_rounding_may_hide_of_a_remainder_is_no_less_than_it_does(kind, p, points, seed):
     """‖φ − Φ_Sᵀw‖² of the weights that were found, in whole numbers of 2⁻¹⁰⁷⁴."""
@@ -337,7 +333,6 @@ def test_what_rounding_may_hide_of_a_remainder_is_no_less_than_it_does(kind, p, 
         assert abs(Fraction(remainder) - sum(x * x for x in left)) <= Fraction(hidden)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(HARD), st.integers(1, 12), st.integers(1, 40), st.integers(0, 10**6))
 def test_pivots_are_independent_and_a_basis_of_all_points(kind, p, points, seed):
     vectors = kind(np.random.default_rng(seed), points, p)

@@ -238,9 +238,9 @@ def descents(monkeypatch):
     """The samples and the last rung of every descent."""
     done, original = [], module.descend_to
 
-    def noted(objective, rungs):
+    def noted(objective, rungs, share=1.0):
         done.append((objective.samples, rungs[-1]))
-        return original(objective, rungs)
+        return original(objective, rungs, share)
 
     monkeypatch.setattr(module, "descend_to", noted)
     return done
@@ -291,7 +291,6 @@ def test_a_path_that_is_better_is_found_at_the_first_training():
     assert policy.updates[0].skip == 0.0
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 4 * len(SKIP_GRID) * FOLDS),
     st.lists(st.integers(FEW + 1, 400), min_size=1, max_size=3),

@@ -91,7 +91,7 @@ def test_a_file_that_was_edited_is_refused(published, tmp_path, edit, says):
         read_published(path)
 
 
-def test_the_command_publishes_and_reads_back(folder, tmp_path):
+def test_the_command_publishes_and_reads_back(folder, tmp_path, sketched_figures):
     path = tmp_path / "records.json.gz"
     first = CliRunner().invoke(app, ["report", str(folder), "--publish", str(path)])
     assert first.exit_code == 0

@@ -48,17 +48,6 @@ def folder(played, tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def sketched_figures(monkeypatch):
-    """Figures without their pictures for printing, which take most of a report's time."""
-
-    def save(figure, path):
-        figure.savefig(path)
-        return path
-
-    monkeypatch.setattr("rarely.experiments.report.plots._save", save)
-
-
 def call(*arguments):
     result = CliRunner().invoke(app, [str(a) for a in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
@@ -380,7 +369,7 @@ def test_a_file_that_unpacks_to_more_than_any_record_is_not_unpacked(tmp_path, m
     assert "it holds more than" in Store(tmp_path).examine().refused[0].reason
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damaged_bytes_are_refused_or_change_nothing(played, tmp_path, data):
     one = played["cosine/code/fixed-B3/seed0"]
@@ -400,7 +389,7 @@ def test_damaged_bytes_are_refused_or_change_nothing(played, tmp_path, data):
 
 
 @pytest.mark.filterwarnings("ignore")  # a picture of 1e100 hours is not tidy
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), kind=st.sampled_from(["0.1", "sealed", "edited"]))
 def test_no_change_of_a_record_ends_a_report_in_a_traceback(played, tmp_path, sketched_figures, data, kind):
     shutil.rmtree(tmp_path / "records", ignore_errors=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle import descend, output_and_gradient
@@ -110,7 +110,6 @@ def test_a_fixed_grid_is_the_written_out_algorithm(rounds, batches, depth):
     assert policy.version == count - 1
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 15), DEPTHS, RIDGES, SEEDS, st.sampled_from(["dual", "primal"]))
 def test_any_fixed_grid_is_the_written_out_algorithm(rounds, batches, depth, ridge, seed, covariance):
     policy, dense = both(FixedGrid(rounds, batches), depth, ridge, seed, covariance=covariance)
@@ -118,7 +117,6 @@ def test_any_fixed_grid_is_the_written_out_algorithm(rounds, batches, depth, rid
     compare(policy, dense, contexts(seed, rounds), [b * rounds // count + 1 for b in range(count)].__contains__)
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.integers(1, 6), st.floats(0.5, 6.0), DEPTHS, RIDGES, SEEDS)
 def test_an_adaptive_batch_is_that_of_the_written_out_determinant(batches, log_ratio, depth, ridge, seed):
     policy, dense = both(DeterminantTrigger(12, batches, log_ratio), depth, ridge, seed)
@@ -142,7 +140,6 @@ def test_an_update_after_every_round_is_the_written_out_algorithm(depth):
 FORGETTING = st.one_of(st.builds(Window, st.integers(1, 12)), st.builds(Discount, st.floats(0.2, 1.0)))
 
 
-@settings(max_examples=15, deadline=None)
 @given(FORGETTING, st.sampled_from([(2, 5, 9), (1, 2, 3, 4), (4, 8)]), DEPTHS, RIDGES, SEEDS)
 def test_what_is_forgotten_counts_less_at_every_update(forgetting, points, depth, ridge, seed):
     """Weighted losses and a weighted Z, at the features of each new version, over several updates."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rarely
@@ -29,7 +29,6 @@ def test_a_grid_of_t_batches_is_an_update_after_every_round(preset):
     assert grid.log_det == pytest.approx(every.log_det, rel=1e-10)
 
 
-@settings(max_examples=15, deadline=None)
 @given(schedules(), st.integers(0, 10**6), st.floats(-3, 1), st.integers(2, 4))
 def test_dual_and_primal_choose_alike(schedule, seed, log_ridge, depth):
     stream = contexts(seed)
@@ -41,7 +40,6 @@ def test_dual_and_primal_choose_alike(schedule, seed, log_ridge, depth):
 
 
 @deterministic
-@settings(max_examples=5, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, HORIZON), schedules())
 def test_n_rounds_in_a_block_are_n_single_calls(name, seed, block, schedule):
     stream = contexts(seed)
@@ -53,7 +51,6 @@ def test_n_rounds_in_a_block_are_n_single_calls(name, seed, block, schedule):
 
 @pytest.mark.parametrize("name", ["uniform", "random_ties"])
 @given(block=st.integers(1, HORIZON), schedule=schedules())
-@settings(max_examples=10, deadline=None)
 def test_blocks_draw_the_random_numbers_of_single_calls(name, block, schedule):
     """Also where a batch's end cuts a block for which more had been drawn."""
     stream = np.repeat(contexts()[:, :1], 3, axis=1)

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decision_logs import made
@@ -39,7 +39,6 @@ def same(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
-@settings(max_examples=60, deadline=None)
 @given(log=logs)
 def test_csv_gives_back_every_bit(log, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "log.csv"
@@ -128,7 +127,6 @@ def test_expected_rewards_are_those_of_the_same_rounds():
         bandit_feedback(log, known[:5])
 
 
-@settings(max_examples=20, deadline=None)
 @given(log=logs)
 def test_parquet_gives_back_every_bit(log, tmp_path_factory):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rarely[parquet]'")

@@ -2,7 +2,7 @@ import csv
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -151,7 +151,6 @@ def test_arrays_that_are_no_log_are_refused_with_a_reason(arguments, error, says
 finite = st.floats(-1e6, 1e6)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     rows=arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 3)), elements=finite),
     seed=st.integers(0, 99),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from decision_logs import made, target_for
@@ -48,7 +48,6 @@ def oracle(log, target, q=None):
     )
 
 
-@settings(max_examples=80, deadline=None)
 @given(log=logs, seed=seeds)
 def test_estimates_are_what_a_plain_loop_says(log, seed):
     assume(len(log.observed) > 1)
@@ -63,7 +62,6 @@ def test_estimates_are_what_a_plain_loop_says(log, seed):
         assert (estimate.rounds, estimate.level) == (len(log.observed), 0.95)
 
 
-@settings(max_examples=40, deadline=None)
 @given(log=logs, seed=seeds)
 def test_a_fitted_model_sees_earlier_rounds_alone(log, seed):
     assume(len(log.observed) > 2)
@@ -93,7 +91,6 @@ def test_a_fitted_model_sees_earlier_rounds_alone(log, seed):
     assert estimate.rounds == len(kept) - 1
 
 
-@settings(max_examples=40, deadline=None)
 @given(log=logs)
 def test_the_logging_policy_has_earned_the_mean_reward(log):
     assume(len(log.observed) > 1)
@@ -105,7 +102,6 @@ def test_the_logging_policy_has_earned_the_mean_reward(log):
         assert estimate.error == pytest.approx(np.std(log.rewards[log.observed], ddof=1) / math.sqrt(estimate.rounds))
 
 
-@settings(max_examples=40, deadline=None)
 @given(log=logs, seed=seeds)
 def test_without_a_model_doubly_robust_is_inverse_propensity(log, seed):
     assume(len(log.observed) > 0)
@@ -113,7 +109,6 @@ def test_without_a_model_doubly_robust_is_inverse_propensity(log, seed):
     assert dr(log, target, model=np.zeros(log.present.shape)) == ips(log, target)
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=seeds)
 def test_a_perfect_model_leaves_nothing_to_correct(seed):
     log = made(seed, rounds=12, told=0.0)
@@ -129,7 +124,6 @@ def test_a_perfect_model_leaves_nothing_to_correct(seed):
 DOUBLE = {"ips": 0, "snips": 1, "dr": 2}
 
 
-@settings(max_examples=60, deadline=None)
 @given(log=logs, seed=seeds, name=st.sampled_from(sorted(DOUBLE)))
 def test_a_difference_is_what_two_plain_loops_say_round_by_round(log, seed, name):
     assume(len(log.observed) > 1)
@@ -166,7 +160,6 @@ def test_a_difference_is_what_two_plain_loops_say_round_by_round(log, seed, name
     assert [-back.high, -back.low, -back.value] == pytest.approx([found.low, found.high, found.value], abs=scale)
 
 
-@settings(max_examples=40, deadline=None)
 @given(log=logs, seed=seeds, name=st.sampled_from(sorted(DOUBLE)), clicks=st.booleans())
 def test_a_target_does_not_differ_from_itself(log, seed, name, clicks):
     assume(len(log.observed) > 2)
@@ -406,7 +399,6 @@ def test_a_log_without_rewards_says_so():
         ips(DecisionLog(), [])
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=seeds,
     rows=st.integers(16, 40),

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interrupts import lines_of
@@ -77,7 +77,6 @@ def test_the_first_record_of_a_log_may_be_interrupted_too():
     assert log.rows is None
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 11), st.integers(1, 4), st.booleans(), st.integers(0, 150)), max_size=25))
 def test_what_interrupted_calls_left_behind_is_never_read(steps):
     """Against a dictionary, whatever rounds are recorded and told in whatever order with however many interruptions."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import InvalidInput
@@ -23,7 +23,6 @@ UNIT = (0.0, 1.0)
 fractions = st.floats(0, 1)
 
 
-@settings(max_examples=100, deadline=None)
 @given(rounds=st.integers(1, 5000), part=fractions, level=st.floats(0.5, 0.999))
 def test_of_equal_weights_and_clicks_it_is_wilsons(rounds, part, level):
     clicks, z = round(part * rounds), deviations(level)
@@ -38,7 +37,6 @@ def test_of_equal_weights_and_clicks_it_is_wilsons(rounds, part, level):
     assert high == pytest.approx(center + half, abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     value=st.floats(-0.5, 1.5),
     error=st.floats(0, 0.5),

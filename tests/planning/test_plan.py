@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -135,7 +135,6 @@ def test_a_linear_world_needs_few_batches():
     assert found.frontier.of_kind("fixed")[0].ratio.value > found.frontier.of_kind("fixed")[-1].ratio.value
 
 
-@settings(max_examples=15, deadline=None)
 @given(rounds=st.integers(10, 60), batches=st.integers(2, 9), seed=st.integers(0, 99))
 def test_batches_sum_to_the_rounds_and_never_exceed_the_budget(rounds, batches, seed):
     frontier = measure_frontier(Lines(), Maker("linear"), rounds, [batches], [seed], [seed + 1])

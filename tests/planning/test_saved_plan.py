@@ -183,7 +183,7 @@ def test_a_file_that_is_no_plan_is_refused_in_a_sentence(tmp_path, content):
         assert f"{place} is refused" in result.output.replace("\n", "")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), kind=st.sampled_from(["0.1", "sealed", "edited"]))
 def test_no_change_of_a_plan_ends_in_a_traceback(path, data, kind):
     whole = json.loads(path.read_text())

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rarely.service import shortcut
@@ -104,7 +104,6 @@ def example_of(verb, value):
 @example_of("decide", {"requests": [{"id": "c", "contexts": good}, {"id": "c", "contexts": good[::-1]}]})
 @example_of("reward", {"id": "é", "reward": 1, "key": "k"})
 @example_of("reward", {"rewards": [{"id": "b", "reward": 0.5}, {"id": "nobody", "reward": 2.0}]})
-@settings(max_examples=60, deadline=None)
 @given(verb=st.sampled_from(VERBS), name=st.sampled_from(["trial"] * 6 + ["nobody", "é"]), body=bodies, head=heads)
 def test_both_ways_give_the_same_answer(app, verb, name, body, head):
     path = f"/v1/studies/{name}/{verb}"

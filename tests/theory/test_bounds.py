@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, InvalidInput, LinUCB
@@ -30,7 +30,6 @@ from worlds import contexts, play, small, unit_rows
 EXACT = ("dual", "primal", "auto")
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(30, 3000), st.integers(2, 4), st.floats(-2, 0), st.floats(0.1, 10))
 def test_j_steps_of_size_eta_leave_undone_what_the_proof_allows(rounds, depth, log_ridge, s):
     """The mended J and η bring β_T's last term to about √λ·S; with fewer steps, or more, it is something else."""
@@ -99,7 +98,6 @@ def features(seed, count, hidden=6):
 
 
 @pytest.mark.parametrize("kind", EXACT)
-@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.floats(-3, 2))
 def test_lemma_3_the_elliptical_potential(kind, seed, count, log_ridge):
     """Σ min{1, ‖φ_t‖²_{Z_t⁻¹}} ≤ 2 log(det Z_{T+1}/det λI), for the matrices as they are held."""
@@ -115,7 +113,6 @@ def test_lemma_3_the_elliptical_potential(kind, seed, count, log_ridge):
 
 
 @pytest.mark.parametrize("kind", EXACT)
-@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(0, 30), st.floats(-3, 2))
 def test_lemma_4_the_determinant_inequality(kind, seed, first, more, log_ridge):
     """‖φ‖_{Z_b⁻¹} ≤ ‖φ‖_{Z_t⁻¹}·√(det Z_t/det Z_b): what a frozen matrix can overstate."""
@@ -136,7 +133,6 @@ def test_lemma_4_the_determinant_inequality(kind, seed, first, more, log_ridge):
     assert np.all(stale <= allowed * (1 + 1e-7) + 1e-12)
 
 
-@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.2, 5.0), st.booleans())
 def test_the_adaptive_rule_never_makes_more_batches_than_the_determinant_allows(seed, log_ratio, linear):
     schedule = DeterminantTrigger(log_ratio=log_ratio)

@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import InvalidContexts, InvalidInput, InvalidReward, TooExpensive
@@ -17,7 +17,6 @@ def quiet(_):
     pass
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.floats(-3, 2), st.integers(2, 4))
 def test_the_definition(seed, n, log_ridge, depth):
     x, ridge = unit_rows(seed, n, 3), 10**log_ridge
@@ -57,7 +56,6 @@ def test_the_bounds_hold_the_truth_at_least_as_often_as_they_say(ridge, dim):
     assert missed <= 1
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.floats(-8, 2), st.integers(1, 4), st.floats(0, 3))
 def test_nothing_that_is_left_out_is_forgotten(seed, log_ridge, dim, stretch):
     """Norms that differ by many powers of ten, so that some directions are too faint to be told from rounding."""
@@ -74,7 +72,6 @@ def test_nothing_that_is_left_out_is_forgotten(seed, log_ridge, dim, stretch):
     assert found.lower <= found.value <= found.upper
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(5, 60), st.integers(1, 60), st.floats(-2, 1))
 def test_what_is_certain_without_sampling_is_certain(seed, n, rank, log_ridge):
     """QᵀΛQ ⪯ H, its remainder's diagonal, and the bracket that they give; also where contexts repeat."""
@@ -101,7 +98,6 @@ def test_a_bracket_that_is_narrow_needs_no_chance():
     assert found.value == pytest.approx(log_det.exact(NTK(), x, 1.0).value, rel=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 12), st.integers(1, 11), st.floats(-3, 3))
 def test_the_two_quadratures_hold_the_form_between_them(seed, n, steps, log_scale):
     rng = np.random.default_rng(seed)
@@ -208,7 +204,6 @@ def test_any_ridge_gives_its_dimension(ridge):
     assert 0 < found.value < 3
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(2, 4))
 def test_s_is_the_norm_of_the_least_function(seed, n, depth):
     x = unit_rows(seed, n, 4)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rarely
@@ -25,7 +25,6 @@ def half_played(policy, seed=0):
     return x, rewards(x), stream[HORIZON // 2 :]
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.sampled_from(["network", "definition"]))
 def test_means_and_bonuses_are_the_formulas(seed, depth, kind):
     policy, kernel = raw(depth=depth, kind=kind), NTK(depth, kind)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import InvalidContexts, InvalidInput
@@ -89,7 +89,6 @@ def test_our_networks_converge_to_their_limit_like_one_over_the_root_of_their_wi
     assert finite_width_error(depth, 1024, x, ntk_matrix(x, depth)) > 2 * errors[-1]
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6), st.integers(2, 5), st.sampled_from(KINDS))
 def test_it_is_positive_semi_definite_to_rounding_whatever_is_repeated(seed, n, d, depth, kind):
     rng = np.random.default_rng(seed)
@@ -102,7 +101,6 @@ def test_it_is_positive_semi_definite_to_rounding_whatever_is_repeated(seed, n, 
     np.testing.assert_array_equal(matrix, matrix.T)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 30), st.integers(2, 4), st.sampled_from(KINDS))
 def test_matrix_cross_diagonal_and_tiles_are_one_kernel(seed, n, others, depth, kind):
     rng = np.random.default_rng(seed)
@@ -122,7 +120,6 @@ def test_small_tiles_change_nothing(monkeypatch):
 
 
 @given(st.floats(1e-100, 1e100), st.floats(1e-100, 1e100))
-@settings(max_examples=25, deadline=None)
 def test_it_is_homogeneous_at_every_size(a, b):
     x = np.array([[1.0, 2.0]]), np.array([[0.5, -1.0]])
     plain = ntk_cross(*x, depth=3)[0, 0]

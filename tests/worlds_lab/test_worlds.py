@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import Affine, BatchNeuralUCB, EveryRound, FixedGrid, InvalidInput, LinUCB, Uniform
@@ -68,7 +68,6 @@ def rounds_and_secret(world, seed, count):
 
 
 @every_world
-@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**40), st.integers(1, 12), st.data())
 def test_a_round_derives_from_the_seed_and_its_number_alone(world, seed, first, data):
     count = data.draw(st.integers(0, 13 - first))
@@ -175,7 +174,6 @@ def test_the_noise_is_a_quarter_in_either_reading(kind, given, deviation):
 
 
 @every_world
-@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.data())
 def test_regret_is_never_negative_and_0_for_the_best_arm(world, seed, data):
     rounds = world.rounds(seed, 8)

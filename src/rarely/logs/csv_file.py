@@ -17,6 +17,13 @@ from rarely.logs.table_form import WHOLE, columns_of, log_of
 def write_csv(log: DecisionLog, path: str | os.PathLike[str]) -> None:
     """Write a log as a table; `read_csv` is the inverse.
 
+    Parameters
+    ----------
+    log
+        The log.
+    path
+        Where to write it; a file that is there is replaced.
+
     Examples
     --------
     >>> import pathlib, tempfile
@@ -41,6 +48,11 @@ def write_csv(log: DecisionLog, path: str | os.PathLike[str]) -> None:
 
 def read_csv(path: str | os.PathLike[str]) -> DecisionLog:
     """A log from a table that `write_csv` wrote, or another program with the same columns.
+
+    Parameters
+    ----------
+    path
+        The file.
 
     Examples
     --------

@@ -13,6 +13,13 @@ from rarely.logs.table_form import columns_of, log_of
 def write_parquet(log: DecisionLog, path: str | os.PathLike[str]) -> None:
     """The same table as Parquet, with nulls for empty cells; needs `pip install 'rarely[parquet]'`.
 
+    Parameters
+    ----------
+    log
+        The log.
+    path
+        Where to write it; a file that is there is replaced.
+
     Examples
     --------
     >>> write_parquet(DecisionLog(), "log.parquet")  # doctest: +SKIP
@@ -24,6 +31,11 @@ def write_parquet(log: DecisionLog, path: str | os.PathLike[str]) -> None:
 
 def read_parquet(path: str | os.PathLike[str]) -> DecisionLog:
     """A log from what `write_parquet` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
 
     Examples
     --------

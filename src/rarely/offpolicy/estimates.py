@@ -144,6 +144,11 @@ def snips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range
 
     Not unbiased but consistent: its bias is of the order of 1/n. Arguments and errors are those of `ips`.
 
+    Parameters
+    ----------
+    log, target, level, reward_range
+        As in `ips`.
+
     Examples
     --------
     >>> from rarely import Uniform
@@ -163,10 +168,12 @@ def dr(
     """Doubly robust: a model's rewards under the target, and what it got wrong, weighed as in `ips`.
 
     With exact propensities, none of them 0 where the target is not, it is unbiased whatever the model; a good one makes
-    it narrow. The other arguments and the errors are those of `ips`.
+    it narrow. The errors are those of `ips`.
 
     Parameters
     ----------
+    log, target, level, reward_range
+        As in `ips`.
     model
         A function fit(contexts, rewards) → predict; `Ridge()`, the default, is one. The model of a round is fitted on
         earlier rounds alone, so each term stays unbiased given the past although the logging policy learned. The first
@@ -205,6 +212,17 @@ def difference(
     `estimator` is "ips", "snips" or "dr", and `model` is that of `dr`. The other arguments and the errors are those of
     `ips`. If the range of rewards is known, the interval is the normal one with the larger of two errors, the usual one
     and `pooled_error`, cut to what a difference can be.
+
+    Parameters
+    ----------
+    log, level, reward_range
+        As in `ips`.
+    a, b
+        Two targets, each as in `ips`.
+    estimator
+        "ips", "snips" or "dr".
+    model
+        As in `dr`, for this estimator.
 
     Examples
     --------

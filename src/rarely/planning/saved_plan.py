@@ -87,6 +87,11 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
     Raises `BrokenPlan` where the file cannot be read, is no plan, or was changed after it was written. A plan of
     version 0.1 has no digest: it is checked for numbers that a plan can have, and `has_digest` is False.
 
+    Parameters
+    ----------
+    path
+        The file.
+
     Examples
     --------
     >>> import json, pathlib, tempfile

@@ -82,6 +82,15 @@ def serve(storage: str, *, host: str = "127.0.0.1", port: int = 8000, **options:
 
     See `create_app` for the other options.
 
+    Parameters
+    ----------
+    storage
+        As in `create_app`.
+    host, port
+        Where to listen.
+    **options
+        The other arguments of `create_app`.
+
     Examples
     --------
     >>> serve("sqlite:///trial.db", port=8000)  # doctest: +SKIP

@@ -68,6 +68,11 @@ def dashboard_of(opened: OpenedStudy) -> str:
 def written_page(study: Study) -> str:
     """The page of a study as a file that stands alone.
 
+    Parameters
+    ----------
+    study
+        The study, open or read-only.
+
     Examples
     --------
     >>> from rarely import LinUCB

@@ -81,6 +81,11 @@ class Trained:
 def train(job: Job) -> Trained:
     """Train the next version. The job's policy is used up.
 
+    Parameters
+    ----------
+    job
+        What `Study.begin_update` returned.
+
     Raises
     ------
     NothingToLearn

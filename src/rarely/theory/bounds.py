@@ -40,6 +40,21 @@ def radius(
 ) -> float:
     """β_t of Theorem 1 at round t, with D of Z_t, after trainings of J `steps` of size ηm = `step`.
 
+    Parameters
+    ----------
+    round
+        t.
+    log_det
+        D of Z_t.
+    nu, S
+        ν, the scale of the noise, and S, the bound on the norm of the rewards.
+    ridge, depth, steps, step
+        λ, L, J and ηm.
+    delta
+        The probability with which the bound may fail.
+    C1
+        The constant of the theorem, which the paper does not name.
+
     Examples
     --------
     >>> round(radius(1, 0.0, nu=0.5, S=1.0, ridge=1.0, depth=2, steps=10_000, step=0.01), 3)
@@ -57,6 +72,13 @@ def radius(
 def step_size(rounds: int, *, hidden: int, depth: int, ridge: float, C3: float = 1.0) -> float:
     """η = C₃/(mTL + mλ) of Theorem 1.
 
+    Parameters
+    ----------
+    rounds, hidden, depth, ridge
+        T, m, L and λ.
+    C3
+        The constant of the theorem, which the paper does not name.
+
     Examples
     --------
     >>> step_size(100, hidden=10, depth=2, ridge=1.0) == 1 / 2010
@@ -73,6 +95,15 @@ def steps(rounds: int, *, depth: int, ridge: float, S: float, C2: float = 1.0) -
     With η of C₃ = 1 so many steps bring β_T's last term down to about √λ·S, as the proof needs it, where TL is large
     beside λ (to be exact it is TL + λ that should stand before the last division).
 
+    Parameters
+    ----------
+    rounds, depth, ridge
+        T, L and λ.
+    S
+        The bound on the norm of the rewards.
+    C2
+        The constant of the theorem, which the paper does not name.
+
     Examples
     --------
     >>> steps(100, depth=2, ridge=1.0, S=1.0)
@@ -88,6 +119,11 @@ def steps(rounds: int, *, depth: int, ridge: float, S: float, C2: float = 1.0) -
 def log_det_bound(dimension: float, *, rounds: int, arms: int, ridge: float) -> float:
     """Lemma 2: D ≤ d̃ log(1 + TK/λ) + 1, d̃ of the network's own kernel; with Definition 1's H it can fail.
 
+    Parameters
+    ----------
+    dimension, rounds, arms, ridge
+        The effective dimension d̃, T, K and λ.
+
     Examples
     --------
     >>> round(log_det_bound(2.0, rounds=10, arms=3, ridge=1.0), 3)
@@ -98,6 +134,11 @@ def log_det_bound(dimension: float, *, rounds: int, arms: int, ridge: float) -> 
 
 def fixed_regret(log_det: float, *, rounds: int, batches: int, radius: float) -> float:
     """Theorem 1 by Equation (8): R_T ≤ (2D/log 2)·⌈T/B⌉ + 4β√(TD), for expected rewards in [0, 1].
+
+    Parameters
+    ----------
+    log_det, rounds, batches, radius
+        D = log det Z_T − log det λI, which `policy.log_det` has; T, B and β.
 
     Examples
     --------
@@ -114,6 +155,11 @@ def adaptive_regret(log_det: float, *, rounds: int, batches: int, log_ratio: flo
 
     Infinite where that is beyond all numbers.
 
+    Parameters
+    ----------
+    log_det, rounds, batches, log_ratio, radius
+        D = log det Z_T − log det λI, which `policy.log_det` has; T, B, log q and β.
+
     Examples
     --------
     >>> round(adaptive_regret(10.0, rounds=100, batches=10, log_ratio=1.0, radius=0.5))
@@ -126,6 +172,15 @@ def adaptive_regret(log_det: float, *, rounds: int, batches: int, log_ratio: flo
 
 def fixed_regret_order(dimension: float, *, rounds: int, batches: int, nu: float, ridge: float, S: float) -> float:
     """Theorem 1's (νd̃ + √(λd̃)S)√T + d̃T/B.
+
+    Parameters
+    ----------
+    dimension
+        The effective dimension d̃.
+    rounds, batches
+        T and B.
+    nu, ridge, S
+        ν, the scale of the noise; λ; and S, the bound on the norm of the rewards.
 
     Examples
     --------
@@ -141,6 +196,15 @@ def adaptive_regret_order(
 ) -> float:
     """Theorem 2's √max{q, (1 + TK/λ)^d̃/q^{B−1}}·(νd̃ + √(λd̃)S)√T.
 
+    Parameters
+    ----------
+    dimension
+        The effective dimension d̃.
+    rounds, arms, batches, log_ratio
+        T, K, B and log q.
+    nu, ridge, S
+        ν, the scale of the noise; λ; and S, the bound on the norm of the rewards.
+
     Examples
     --------
     >>> order = adaptive_regret_order(4.0, rounds=100, arms=2, batches=9, log_ratio=3.0, nu=1.0, ridge=1.0, S=1.0)
@@ -154,6 +218,11 @@ def adaptive_regret_order(
 
 def fixed_regret_lower_order(dimension: float, *, rounds: int, batches: int) -> float:
     """Equation (6): √(dT) + min{T√d/B, T/√B}, below which no fixed grid comes on linear bandits (Han et al., 2020).
+
+    Parameters
+    ----------
+    dimension, rounds, batches
+        d, T and B.
 
     Examples
     --------
@@ -171,6 +240,11 @@ def switches_lower_order(dimension: float, *, rounds: int) -> float:
     As Section 2 has it; Remark 7 says O(d log d log T) of the same result. Where d log T is at most e its logarithm
     is no divisor, and d log T itself is given.
 
+    Parameters
+    ----------
+    dimension, rounds
+        d and T.
+
     Examples
     --------
     >>> round(switches_lower_order(5.0, rounds=1000), 1)
@@ -183,6 +257,11 @@ def switches_lower_order(dimension: float, *, rounds: int) -> float:
 
 def fixed_batches(rounds: int) -> int:
     """B = √T, with which a fixed grid's d̃T/B is no more than its d̃√T (Remark 4).
+
+    Parameters
+    ----------
+    rounds
+        T.
 
     Examples
     --------
@@ -216,6 +295,15 @@ def adaptive_plan(
 
     d̃ is that of the network's own kernel for our networks. At a small λ this B may well exceed T: then it promises
     nothing, and simulation (`rarely plan`) has to say how many updates are enough.
+
+    Parameters
+    ----------
+    dimension
+        The effective dimension d̃. A number, or what `effective_dimension` returned.
+    rounds, arms, ridge
+        T, K and λ.
+    batches
+        B; None takes that of the paper.
 
     Examples
     --------

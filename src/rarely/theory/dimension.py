@@ -68,6 +68,21 @@ def effective_dimension(
     `theory.log_det` says what is certain of the bounds. `kind` "definition" is the paper's H; "network" the limit of
     our networks, for which Lemma 2 bounds their log det.
 
+    Parameters
+    ----------
+    contexts
+        (n, d): those of all arms of all rounds.
+    ridge, depth
+        λ, and the number of layers L.
+    kind
+        "definition" or "network", as above.
+    seed
+        Of the random vectors by which the bounds are found.
+    memory_limit
+        Bytes that the computation may take.
+    progress
+        Called with a line of text for each stage.
+
     Examples
     --------
     >>> round(effective_dimension(np.eye(3), ridge=1.0).value, 3)
@@ -103,6 +118,15 @@ def effective_dimension(
 
 def reward_norm(contexts: Any, rewards: Any, *, depth: int = 2, kind: KernelKind = "definition") -> float:
     """√(2hᵀH⁻¹h), the least S of Theorem 1, for the expected rewards h of (n, d) contexts.
+
+    Parameters
+    ----------
+    contexts
+        (n, d).
+    rewards
+        (n,): the expected reward of each.
+    depth, kind
+        As in `effective_dimension`.
 
     Examples
     --------

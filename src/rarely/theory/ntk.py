@@ -155,6 +155,13 @@ class NTK:
 def ntk_matrix(contexts: Any, depth: int = 2) -> Array:
     """Definition 1's H of (n, d) contexts, for networks of L = `depth` layers.
 
+    Parameters
+    ----------
+    contexts
+        (n, d).
+    depth
+        L, the number of layers.
+
     Examples
     --------
     >>> ntk_matrix([[1.0, 0.0], [1.0, 0.0]], depth=3)
@@ -167,6 +174,13 @@ def ntk_matrix(contexts: Any, depth: int = 2) -> Array:
 def ntk_cross(contexts: Any, others: Any, depth: int = 2) -> Array:
     """Definition 1's kernel between (n, d) contexts and (n', d) others.
 
+    Parameters
+    ----------
+    contexts, others
+        (n, d) and (n', d).
+    depth
+        L, the number of layers.
+
     Examples
     --------
     >>> ntk_cross([[1.0, 0.0]], [[2.0, 0.0], [-1.0, 0.0]], depth=2)
@@ -177,6 +191,13 @@ def ntk_cross(contexts: Any, others: Any, depth: int = 2) -> Array:
 
 def network_ntk_matrix(contexts: Any, depth: int = 2) -> Array:
     """H̃^(L), to which ⟨g, g'⟩/m of the network as printed tends when m grows (not H: W_L ~ N(0, 2/m)).
+
+    Parameters
+    ----------
+    contexts
+        (n, d).
+    depth
+        L, the number of layers.
 
     Examples
     --------

@@ -42,6 +42,8 @@ class VersionStats:
     least_known: float | None = None
     first_least_known: float | None = None
     """The same of the first batch, before anything was learned."""
+    disjoint: bool = False
+    """Whether the arms that the version before was offered share no column: none says anything about another."""
     last: bool = False
     """Whether the budget allows no version after this one."""
 
@@ -95,9 +97,10 @@ class TheoremRadius:
         return float((ridge + t * now.depth) * undone * math.sqrt(t / ridge))
 
 
-REPEATS = 4.0
-"""A policy repeats itself if (√v of the least known arms)² is so many times √v of the arms known best times the √v that
-the least known arms began with: they are still about as unknown as at the start, and far less known than the others."""
+UNTRIED_ROUNDS = 6
+"""Arms are untried while as much is known about them as from fewer rounds than this, …"""
+UNTRIED_PART = 0.25
+"""… and while their √v is a greater part than this of the √v that the least known arms began with."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +117,12 @@ class NoiseRadius:
     A policy that meets new arms all the time knows all of them about equally well, and needs little β. A policy that
     repeats a few arms needs more, or it never finds out that others are better. `relative` tells them apart: an arm
     known as well as the best known ones gets a bonus of that part of the noise, and an arm with 100 times their
-    variance 10 times as much. Without it f is `factor`. `untried` goes further: if the least
-    known arms offered to the version before were about as unknown as at the start, and far less known than the best
-    known ones (`REPEATS`), β is at least what gives them a bonus of `untried`·s.
+    variance 10 times as much. Without it f is `factor`.
+
+    `untried` is for arms that share no column, as those of `ArmBlocks`: what other arms paid says nothing about them.
+    While they have hardly been tried, β is at least what gives the least known ones a bonus of `untried`·s. With t
+    rounds in Z, as much is known about an arm of variance v as t·v̄/v rounds of the arms known best would tell.
+    "Hardly" means fewer than 6 rounds, and √v above a quarter of what it was at first.
 
     β follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
@@ -159,9 +165,16 @@ class NoiseRadius:
         scale = max(now.noise, self.spread_factor * now.spread)
         if now.chosen and now.least_known:
             factor = max(factor, min(self.relative / now.chosen, self.most))
-            if now.least_known**2 > REPEATS * now.chosen * (now.first_least_known or now.least_known):
+            if _hardly_tried(now.chosen, now.least_known, now):
                 curiosity = self.untried / now.least_known * now.spread
         return max(factor * scale + self.norm_factor * math.sqrt(now.ridge) * now.norm, curiosity)
+
+
+def _hardly_tried(chosen: float, least_known: float, now: VersionStats) -> bool:
+    """Whether next to nothing is known about some arms, from themselves or from others."""
+    rounds = now.features * (chosen / least_known) ** 2
+    first = now.first_least_known or least_known
+    return now.disjoint and rounds < UNTRIED_ROUNDS and least_known > UNTRIED_PART * first
 
 
 FUNCTION = {"kind": "function"}

@@ -49,6 +49,15 @@ class Price:
 def prices(widths: Widths, rounds: int, sketch: Sketch = DEFAULT_SKETCH) -> dict[str, Price]:
     """The price of every form at that many rounds; `sketch` where it is one's own.
 
+    Parameters
+    ----------
+    widths
+        (out, in) of the network's layers, as `policy.network.shapes` has them.
+    rounds
+        t.
+    sketch
+        The settings of a sketch, if it is not the usual one.
+
     Examples
     --------
     >>> str(prices(((200, 10), (1, 200)), rounds=2000)["dual"])

@@ -47,6 +47,20 @@ class Part:
         before = np.cumsum(self.present.ravel()).reshape(self.present.shape) - 1
         return np.asarray(before[np.arange(len(arms)), arms], np.int64)
 
+    def disjoint(self, rounds: int) -> bool:
+        """Whether no column has numbers other than 0 for two arms of one of the first so many rounds.
+
+        >>> Part(np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0], [1.0, 2.0]]), np.ones((2, 2), bool), True).disjoint(1)
+        True
+        """
+        there = self.rows_until(rounds) != 0
+        if self.complete:
+            counts = np.add.reduce(there.reshape(rounds, -1, there.shape[1]), axis=1, dtype=np.int64)
+        else:
+            starts = np.cumsum(self.present[:rounds].sum(axis=1))[:-1]
+            counts = np.add.reduceat(there, np.concatenate(([0], starts)), axis=0, dtype=np.int64)
+        return int(np.maximum.reduce(counts, axis=None)) <= 1
+
     def padded(self, values: Array) -> Array:
         """(N,) → (n, K), NaN where no arm is."""
         if self.complete:

@@ -97,7 +97,8 @@ def decide(
             clock = clock.ended()
         if draws is not None:
             draws.keep(keep)
-        offered = offered.also(variances[:keep], assessed.priors[:keep], arms[:keep])
+        disjoint = offered.disjoint and part.disjoint(keep)
+        offered = offered.also(variances[:keep], assessed.priors[:keep], arms[:keep], disjoint=disjoint)
         scores = assessed.means[:keep], frozen.radius * np.sqrt(variances[:keep]), probabilities[:keep]
         done.append(Chosen(*scores, arms[:keep], part.rows[rows[:keep]]))
         now += keep

@@ -30,8 +30,10 @@ class Offered:
     """Σ log v over the arms that were chosen."""
     least_known: float = 0.0
     """Σ log v over the least known arm of each round, that of the largest v."""
+    disjoint: bool = True
+    """Whether no column had numbers other than 0 for two arms of a round, as with `ArmBlocks` or one-hot arms."""
 
-    def also(self, variances: Array, priors: Array, arms: IntArray) -> Offered:
+    def also(self, variances: Array, priors: Array, arms: IntArray, *, disjoint: bool) -> Offered:
         """With rounds that chose these arms; NaN where no arm is."""
         if not len(arms):
             return self
@@ -46,6 +48,7 @@ class Offered:
             self.unexplored + total,
             self.chosen + float(np.add.reduce(logs[np.arange(len(arms)), arms])),
             self.least_known + float(np.add.reduce(np.fmax.reduce(logs, axis=1))),
+            self.disjoint and disjoint,
         )
 
     @property
@@ -66,7 +69,10 @@ class Offered:
 
     @classmethod
     def restored(cls, saved: Fields, most: int) -> Offered:
-        """The saved sums; those of a batch that version 0.1 began lack its rounds."""
+        """The saved sums; those of a batch that version 0.1 began lack its rounds.
+
+        Files before format 3 do not say whether arms were disjoint; in a batch that had begun they count as not.
+        """
         with saved:
             rounds = saved.whole("rounds", most=most)
             arms = saved.whole("arms", least=rounds)
@@ -75,4 +81,6 @@ class Offered:
             ordered = chosen <= least_known + CLOSE * (1 + abs(least_known))
             saved.require(ordered, "chosen must not exceed least_known, the largest of each round")
             saved.require(rounds > 0 or not (arms or chosen or least_known), "sums must be 0 before any round")
-            return cls(rounds, arms, unexplored, chosen, least_known)
+            disjoint = saved.flag("disjoint") if saved.since(3, "disjoint") else not rounds
+            saved.require(rounds > 0 or disjoint, "disjoint must be true before any round")
+            return cls(rounds, arms, unexplored, chosen, least_known, disjoint)

@@ -38,6 +38,15 @@ def load(
     A `beta` that is a function is not saved: give it again here. With `covariance` or `memory_limit` the policy goes on
     in another form of Z, as `Policy.with_covariance` makes it.
 
+    Parameters
+    ----------
+    path
+        The file.
+    beta
+        The function, where the policy was made with one: a file cannot hold it.
+    covariance, memory_limit
+        Another form of Z, and another limit of its bytes, as `Policy.with_covariance` makes them.
+
     Examples
     --------
     >>> import os, tempfile
