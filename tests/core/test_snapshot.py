@@ -576,3 +576,12 @@ def test_the_last_update_learned_from_as_many_rewards_as_it_says(tmp_path, load,
     assert whole.header["learned"] == 4
     with pytest.raises(SnapshotError, match=f"learned must be from 4 to 4, .*; it is {learned}"):
         load(whole.header | {"learned": learned}, whole.arrays)
+
+
+def test_settings_that_lack_a_limit_are_refused(tmp_path, load):
+    policy = rarely.LinUCB(2, rarely.FixedGrid(20, 5))
+    policy.save(tmp_path / "policy.rarely")
+    whole = archive.read(tmp_path / "policy.rarely")
+    limits = {name: value for name, value in whole.header["settings"]["limits"].items() if name != "history"}
+    with pytest.raises(SnapshotError, match=r"settings\.limits must be .*; it is"):
+        load(whole.header | {"settings": whole.header["settings"] | {"limits": limits}}, whole.arrays)
