@@ -129,10 +129,16 @@ def test_how_rounds_are_cut_into_calls_does_not_matter(case, step):
         many.freeze()
         single.freeze()
     candidates = features(net, rng, 3)
+    # The weights of a round that is no point are a least-squares solution. Rounding moves them by a small part of
+    # what the sketch says was lost: by nothing where nothing was (decision 0016).
+    lost = many.error_bound
     np.testing.assert_allclose(
-        many.measure(candidates).variances, single.measure(candidates).variances, rtol=1e-7, atol=1e-10 / ridge
+        many.measure(candidates).variances,
+        single.measure(candidates).variances,
+        rtol=1e-7 + 1e-5 * (lost.ratio - 1),
+        atol=1e-10 / ridge,
     )
-    assert many.log_det == pytest.approx(single.log_det, rel=1e-9, abs=1e-9)
+    assert many.log_det == pytest.approx(single.log_det, rel=1e-9, abs=1e-9 + 1e-5 * lost.log_det)
     # Bounds grow as the square root of what was lost, and that may be rounding alone.
     assert many.error_bound.ratio == pytest.approx(single.error_bound.ratio, rel=1e-2)
     assert many.error_bound.log_det == pytest.approx(single.error_bound.log_det, rel=1e-2, abs=1e-1)
