@@ -3,6 +3,7 @@
 python benchmarks/days.py --days 14                          # the default policy, seed 0; minutes a day at most
 python benchmarks/days.py --days 100 --seeds 5 --policies default linucb last_layer diagonal vw
 python benchmarks/days.py --table                            # what is on record, without playing
+python benchmarks/days.py --table --at 1 20 50 99            # the same, and these days one by one
 
 Every day runs in a process of its own: it loads the policy, decides visit by visit while the rewards of earlier visits
 come in, updates, and saves. A run that was stopped continues with the day after the last one on record.
@@ -88,6 +89,9 @@ class Ours:
         rng = np.random.default_rng((seed, 7))
         users, articles = rng.normal(size=(SAMPLE, world.user_dim)), rng.normal(size=(SAMPLE, world.article_dim))
         roster = Roster(ArmBlocks.fit(users, layout="bilinear", features=articles))
+        first = world.day(seed, 0)
+        for name_of_article, features in zip(first.names, first.features, strict=True):
+            roster.open(name_of_article, features)
         return cls(policies(days, world.daily)[name](seed=seed, **roster.settings), roster)
 
     @classmethod
@@ -265,6 +269,45 @@ def table(root: Path) -> str:
     return "\n".join(rows)
 
 
+def single_days(root: Path, numbers: Sequence[int]) -> str:
+    """These days of all runs on record, and the time of their updates over that of day 20."""
+    rows = [
+        "| policy | day | p50, ms | p99, ms | update, s | over day 20 | file, MB | resident, MB | load, s | clicks |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for folder in sorted(root.glob("*/seed*")):
+        found = {day["day"]: day for day in records(folder)}
+        for number in numbers:
+            if number not in found:
+                continue
+            day, base = found[number], found.get(20)
+            growth = "" if base is None or not base["update"] else f"{day['update'] / base['update']:.2f}"
+            rows.append(
+                f"| {folder.parent.name} {folder.name} | {number} | {day['p50']:.2f} | {day['p99']:.2f} "
+                f"| {day['update']:.1f} | {growth} | {day['file']:.1f} | {day['resident']:.0f} | {day['load']:.2f} "
+                f"| {day['clicks']:.2f} |"
+            )
+    return "\n".join(rows)
+
+
+def clicks_table(root: Path) -> str:
+    """Clicks over uniform's of all runs on record, in the mean over the days that a run shares with the others."""
+    runs = {folder: [day["clicks"] for day in records(folder)] for folder in sorted(root.glob("*/seed*"))}
+    rows = ["| policy | days | clicks | the default's on the same days and seed | days on which the default is ahead |"]
+    rows.append("|---|---|---|---|---|")
+    for folder, clicks in runs.items():
+        default = runs.get(root / f"default-{folder.parent.name.rpartition('-')[2]}" / folder.name, [])
+        shared = min(len(clicks), len(default))
+        if not shared or folder.parent.name.startswith("default"):
+            continue
+        mine, theirs = np.array(clicks[:shared]), np.array(default[:shared])
+        rows.append(
+            f"| {folder.parent.name} {folder.name} | {shared} | {mine.mean():.3f} | {theirs.mean():.3f} "
+            f"| {int((theirs > mine).sum())} |"
+        )
+    return "\n".join(rows)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play the days that are asked for, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -274,6 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--policies", nargs="+", default=["default"])
     parser.add_argument("--out", type=Path, default=Path("build/days"))
     parser.add_argument("--table", action="store_true", help="print what is on record, and play nothing")
+    parser.add_argument("--at", nargs="+", type=int, default=[], help="print these days one by one as well")
     parser.add_argument("--one-day", nargs=6, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.one_day:
@@ -287,6 +331,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 continue
             play(given.out, name, seed, given.days, given.daily)
     print(table(given.out))
+    print(f"\n{clicks_table(given.out)}")
+    if given.at:
+        print(f"\n{single_days(given.out, given.at)}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,8 @@ from rarely.study import Client, Request, Study
 
 TOGETHER = 500
 CONNECTIONS = 512
-PATIENCE = 300
-"""Seconds that the last answers may take."""
+PATIENCE = 60
+"""Seconds after the last request is due in which those that wait for a connection are sent, or dropped as unsent."""
 
 
 def fsync_rate(folder: Path, seconds: float = 1.0) -> float:
@@ -106,7 +107,7 @@ class Load:
         self.idle: list[Connection] = []
         self.waiting: deque[tuple[float, bytes]] = deque()
         self.found: list[tuple[float, float, int]] = []
-        self.lost = 0
+        self.lost = self.unsent = 0
         rng = np.random.default_rng(1)
         self.bodies = [json.dumps(rng.normal(size=(options.arms, options.dim)).round(4).tolist()) for _ in range(200)]
 
@@ -141,8 +142,14 @@ class Load:
                 self.waiting.append((due, data))
             if number % 50 == 0:
                 await asyncio.sleep(0)
-        end = time.perf_counter() + PATIENCE
-        while len(self.found) + self.lost < total and time.perf_counter() < end:
+        await self._drained(PATIENCE, lambda: not self.waiting)
+        self.unsent = len(self.waiting)
+        self.waiting.clear()
+        await self._drained(PATIENCE, lambda: len(self.found) + self.lost + self.unsent == total)
+
+    async def _drained(self, seconds: float, done: Callable[[], bool]) -> None:
+        end = time.perf_counter() + seconds
+        while not done() and time.perf_counter() < end:
             await asyncio.sleep(0.05)
 
 
@@ -229,16 +236,18 @@ def main() -> None:
         decided = sum(status == 200 for _, _, status in load.found)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         print(
-            f"requests {int(options.rate * options.seconds)}, answered {len(load.found)}, lost {load.lost}, decided "
-            f"{decided}, on record {made}, version {before['version']} → {after['version']}, memory of the service "
-            f"{memory:.0f} → {memory_of(service.pid):.0f} MiB, CPU a request: service "
+            f"requests {int(options.rate * options.seconds)}, unsent {load.unsent}, answered {len(load.found)}, "
+            f"lost {load.lost}, decided {decided}, on record {made}, version {before['version']} → {after['version']}, "
+            f"memory of the service {memory:.0f} → {memory_of(service.pid):.0f} MiB, CPU a request: service "
             f"{(cpu_of(service.pid) - spent) / len(load.found) * 1e3:.2f} ms, generator "
             f"{(usage.ru_utime + usage.ru_stime - own) / len(load.found) * 1e3:.2f} ms"
         )
         rewards = after["rewards"]
         parts = sum(rewards[name] for name in ("used", "pending", "late", "quarantined"))
         print(f"rewards: received {rewards['received']}, used + pending + late + quarantined {parts}")
-        assert len(load.found) + load.lost == int(options.rate * options.seconds), "a request got no answer"
+        assert len(load.found) + load.lost + load.unsent == int(options.rate * options.seconds), (
+            "no answer to a request"
+        )
         assert rewards["received"] == parts, "a reward is not accounted for"
         assert made == decided, "an answered decision is not on record, or one on record was not answered"
     finally:

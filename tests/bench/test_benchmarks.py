@@ -85,9 +85,9 @@ def test_without_the_example_its_figure_is_skipped_aloud(tmp_path):
 
 def test_a_run_in_parts_is_the_run(fast_yardsticks):
     """The telling every tenth changes nothing: the same updates as in one piece."""
-    policy = runs.BatchNeuralUCB(10, runs.FixedGrid(25, 5), seed=0, **runs.PRINTED | SMALL)
+    policy = runs.BatchNeuralUCB(10, runs.FixedGrid(25, 5), seed=0, **runs.PRINTED | {"hidden": 8, "training": 3})
     play(policy, Cosine().rounds(seed=0, count=25))
-    other = runs.BatchNeuralUCB(10, runs.FixedGrid(25, 5), seed=0, **runs.PRINTED | SMALL)
+    other = runs.BatchNeuralUCB(10, runs.FixedGrid(25, 5), seed=0, **runs.PRINTED | {"hidden": 8, "training": 3})
     runs._over_training("fixed-200", "", other, 25, lambda text: None, runs._play_singly)
     assert [u.describe() for u in other.updates] == [u.describe() for u in policy.updates]
     np.testing.assert_array_equal(other.history.arms, policy.history.arms)

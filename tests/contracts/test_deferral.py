@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinTS, LinUCB
+from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, Limits, LinTS, LinUCB
 from rarely.core.policies import deferral
 from rarely.core.policies.playback import set_life
 
@@ -104,7 +104,9 @@ def test_decisions_that_need_the_running_z_never_wait():
 
 
 def test_more_arms_than_the_form_was_chosen_for_never_wait():
-    policy = BatchNeuralUCB(dim=DIM, hidden=8, schedule=FixedGrid(400, 8), within_batch="frozen", latency=1.0, seed=3)
+    policy = BatchNeuralUCB(
+        dim=DIM, hidden=8, schedule=FixedGrid(400, 8), within_batch="frozen", limits=Limits(latency=1.0), seed=3
+    )
     policy.select(np.random.default_rng(0).normal(size=(20, ARMS, DIM)))
     assert deferral.defer(policy, ARMS)
     assert not deferral.defer(policy, ARMS + 1)

@@ -222,6 +222,12 @@ def test_paced_goes_on_after_an_update_that_came_late_or_was_rejected():
     assert 501 < batch.latest < 1000
 
 
+def test_a_clock_whose_budget_is_spent_ends_no_batch():
+    spent = BatchClock(Budget(EveryRound(), 2), version=1)
+    assert spent.first_due(5, np.zeros(3)) is None
+    assert BatchClock(Budget(EveryRound(), 2)).first_due(5, np.zeros(3)) == 0
+
+
 def test_a_trigger_that_saturates_ends_its_first_batch_anyway():
     trigger = DeterminantTrigger(horizon=400, batches=40, log_ratio=40.0)
     clock = BatchClock(Budget.around(trigger), rescues=True)
@@ -242,3 +248,22 @@ def test_a_trigger_that_fires_is_the_printed_one(log_ratio):
     for rescues in (False, True):
         clock = BatchClock(Budget.around(trigger), rescues=rescues)
         assert clock.first_due(0, growth) == trigger.first_due(0, growth)
+
+
+def test_a_saturated_first_batch_lasts_a_share_of_the_horizon_and_no_longer():
+    first = DeterminantTrigger(horizon=100, batches=10, log_ratio=50.0).rescued()
+    assert first.first_due(0, np.full(30, 0.1)) == 9  # with round 10 = T/B
+
+
+@given(st.integers(2, 60), st.data())
+def test_a_geometric_grid_with_a_long_first_batch_keeps_its_last_update_within_the_horizon(horizon, data):
+    batches, first = data.draw(st.integers(1, horizon)), data.draw(st.integers(1, horizon - 1))
+    grid = GeometricGrid(horizon, batches, first=first)
+    assert len(grid.points) == batches - 1
+    assert all(a < b for a, b in pairwise((0, *grid.points, horizon)))
+
+
+def test_paced_ends_a_batch_strictly_past_its_share():
+    batch = Paced(1000, 10).in_batch(version=4, round=160, log_det=80.0)
+    assert batch.first_due(160, np.full(5, batch.growth)) is None
+    assert batch.first_due(160, np.array([batch.growth, np.nextafter(batch.growth, 99)])) == 1

@@ -333,3 +333,19 @@ def test_a_hundred_days_are_loaded_in_a_second(tmp_path):
     loaded = rarely.load(path)
     assert time.process_time() - start < 1.0
     assert loaded.round == 500_000
+
+
+def test_open_rounds_are_kept_for_as_long_as_was_said():
+    policy = LinUCB(2, OnDemand())
+    policy.observe(policy.select(STREAM[:5])[4], 1.0)
+    policy.update()
+    assert policy.compact(open_for=3) == 3  # rounds 1 and 2, and round 5, whose reward is in the sums
+    assert policy.history.rows.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(("rounds", "dropped"), [(13, 0), (14, 4)])
+def test_an_update_drops_what_a_window_forgot_once_it_is_a_quarter(monkeypatch, rounds, dropped):
+    monkeypatch.setattr("rarely.core.policies.compaction.FEW", 10)
+    policy = LinUCB(2, OnDemand(), forgetting=Window(10))
+    policy.observe(policy.select(STREAM[:rounds]), np.zeros(rounds))
+    assert policy.update().dropped == dropped

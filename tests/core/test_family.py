@@ -92,6 +92,7 @@ def test_a_mixture_of_1_is_uniform_and_of_0_the_rule_itself():
         BatchNeuralUCB(2, GRID, exploration=e, **SMALL) for e in (Mixture(1.0), Mixture(0.0), None)
     )
     np.testing.assert_allclose(everything.probabilities(contexts()), 1 / 3)
+    assert {*play(everything, contexts())} == {0, 1, 2}
     np.testing.assert_array_equal(play(nothing, contexts()), play(plain, contexts()))
 
 

@@ -10,13 +10,16 @@ import pytest
 
 import rarely
 from rarely import (
+    Affine,
     ApproximationWarning,
+    ArmBlocks,
     BatchNeuralUCB,
     DeterminantTrigger,
     InvalidInput,
     Limits,
     LinUCB,
     OnDemand,
+    Roster,
     Training,
 )
 from rarely.core.covariance import FAR, Diagonal, LastLayer, Limit, auto, latency
@@ -215,6 +218,39 @@ class TestCost:
         assert rarely.KernelUCB(2).cost.exact
         assert not small(covariance="last_layer").cost.exact
         assert small(covariance=rarely.Sketch(20), limits=replace(LIMITS, arms=4)).cost.seconds > 0
+
+    def test_blocks_say_how_many_arms_there_are(self):
+        fixed = ArmBlocks(7, Affine.identity(3))
+        policy = BatchNeuralUCB(schedule=OnDemand(horizon=10_000), seed=0, **fixed.settings)
+        assert policy.cost.arms == 7
+        assert policy.cost.seconds > 0
+        assert BatchNeuralUCB(**policy.settings()).cost == policy.cost
+        assert LinUCB(schedule=OnDemand(), **fixed.settings).cost.arms is None  # exact in any case
+
+    def test_a_roster_says_how_many_arms_are_open(self):
+        roster = Roster(ArmBlocks(None, Affine.identity(2), "bilinear", features=Affine.identity(2)))
+        assert roster.settings["context_scale"].arms is None
+        for i in range(50):
+            roster.open(f"article {i}", [i, 1.0])
+        roster.close("article 0")
+        policy = BatchNeuralUCB(schedule=OnDemand(horizon=500_000), seed=0, **roster.settings)
+        assert policy.cost.arms == 49
+        assert not policy.cost.exact
+        assert BatchNeuralUCB(schedule=OnDemand(), limits=Limits(arms=3), seed=0, **roster.settings).cost.arms == 3
+
+    def test_decisions_are_the_same_whether_arms_are_known_or_seen(self, slow):
+        blocks = ArmBlocks(4, Affine.identity(3))
+        known = blocks.settings
+        seen = known | {"context_scale": replace(known["context_scale"], arms=None)}
+        rows = np.random.default_rng(0).normal(size=(60, 3))
+        lives = []
+        for settings in (known, seen):
+            policy = BatchNeuralUCB(schedule=OnDemand(horizon=200), hidden=8, limits=LIMITS, seed=0, **settings)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ApproximationWarning)
+                lives.append([policy.select(blocks(row)).arm for row in rows] + [policy.covariance])
+            assert policy.covariance == "diagonal"
+        assert lives[0] == lives[1]
 
     @pytest.mark.parametrize("limit", [{"latency": 0.0}, {"latency": "fast"}, {"arms": 0}])
     def test_limits_are_checked(self, limit):

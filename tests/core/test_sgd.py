@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from oracle import output_and_gradient, unflatten
 from rarely import BatchNeuralUCB, FixedGrid, Training, load
 from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import TrainingPlan
+from rarely.core.training.gradient_descent import HOPELESS, TrainingPlan
 from rarely.core.training.sgd import train_singly
 
 networks = st.builds(
@@ -157,3 +157,17 @@ def test_the_steps_are_those_of_torch():
         optimiser.step()
     outcome = train_singly(net, start, x, r, TrainingPlan(ridge=0.1, steps=20, step_size=0.02, optimiser="sgd"))
     np.testing.assert_allclose(flat(outcome.weights), flat([w.detach().numpy() for w in weights]), rtol=1e-9)
+
+
+def test_a_training_that_begins_near_the_truth_may_end_farther_from_it():
+    """The loss grows by more than 1000 times, from next to nothing, and is far below that of f = 0."""
+    net = Network(1, 2, scaling="standard")
+    start = tuple(np.abs(w) for w in net.initial_weights(np.random.default_rng(0)))
+    x, (weights, out) = np.ones((20, 1)), start  # more samples than steps: no epoch ends
+    value = float((out @ np.maximum(weights @ x[0], 0))[0])
+    steepness = float(np.square(out).sum() + np.square(weights).sum())
+    plan = TrainingPlan(ridge=1e-14, steps=18, step_size=2.5 / (2 * steepness), optimiser="sgd")
+    outcome = train_singly(net, start, x, np.full(20, value + 1e-5), plan)
+    assert outcome.report.final_loss > HOPELESS * outcome.report.initial_loss
+    assert outcome.accepted
+    assert outcome.report.attempts == 1

@@ -553,3 +553,35 @@ def test_a_policy_comes_back_whatever_rounding_did_to_it(tmp_path, form):
             assert rarely.load(tmp_path / "p").fingerprint() == policy.fingerprint()
         jitters += policy.jitters
     assert jitters or form == "primal"
+
+
+@pytest.mark.parametrize(("rounds", "due"), [(3, False), (4, True)])
+def test_a_batch_that_has_ended_must_be_due_and_no_other(tmp_path, load, rounds, due):
+    policy = rarely.LinUCB(2, rarely.FixedGrid(20, 5))
+    policy.select(np.ones((rounds, 2, 2)))
+    policy.save(tmp_path / "policy.rarely")
+    whole = archive.read(tmp_path / "policy.rarely")
+    assert whole.header["due"] is due
+    with pytest.raises(SnapshotError, match=f"due must be {str(due).lower()}, because"):
+        load(whole.header | {"due": not due}, whole.arrays)
+
+
+@pytest.mark.parametrize("learned", [3, 5])
+def test_the_last_update_learned_from_as_many_rewards_as_it_says(tmp_path, load, learned):
+    policy = rarely.LinUCB(2, rarely.FixedGrid(20, 5))
+    policy.observe(policy.select(np.ones((4, 2, 2))), np.ones(4))
+    policy.update()
+    policy.save(tmp_path / "policy.rarely")
+    whole = archive.read(tmp_path / "policy.rarely")
+    assert whole.header["learned"] == 4
+    with pytest.raises(SnapshotError, match=f"learned must be from 4 to 4, .*; it is {learned}"):
+        load(whole.header | {"learned": learned}, whole.arrays)
+
+
+def test_settings_that_lack_a_limit_are_refused(tmp_path, load):
+    policy = rarely.LinUCB(2, rarely.FixedGrid(20, 5))
+    policy.save(tmp_path / "policy.rarely")
+    whole = archive.read(tmp_path / "policy.rarely")
+    limits = {name: value for name, value in whole.header["settings"]["limits"].items() if name != "history"}
+    with pytest.raises(SnapshotError, match=r"settings\.limits must be .*; it is"):
+        load(whole.header | {"settings": whole.header["settings"] | {"limits": limits}}, whole.arrays)

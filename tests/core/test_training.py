@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, Training, UpdateRecord
 from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import TrainingPlan, train
+from rarely.core.training.gradient_descent import SHRINK, TrainingPlan, allowed_loss, train
 from rarely.core.training.objective import Objective
 from rarely.core.training.report import TrainingReport
 from rarely.core.training.tuning import STEP_GRID
@@ -57,6 +57,28 @@ def test_a_training_that_never_improves_is_rejected_with_its_reason(monkeypatch)
     outcome = train(NET, THETA, X, X.sum(axis=1), TrainingPlan(ridge=0.01, step_size=1e3))
     assert not outcome.accepted
     assert "the loss did not fall" in outcome.reason
+
+
+def test_a_rejected_training_reports_the_step_of_its_last_attempt(monkeypatch):
+    monkeypatch.setattr("rarely.core.training.gradient_descent.ATTEMPTS", 2)
+    outcome = train(NET, THETA, X, X.sum(axis=1), TrainingPlan(ridge=0.01, step_size=1e3))
+    assert not outcome.accepted
+    assert outcome.report.attempts == 2
+    assert outcome.report.step_size == pytest.approx(1e3 * SHRINK)
+    assert f"η = {1e3 * SHRINK:.3g}" in outcome.reason
+
+
+def test_a_loss_that_is_rounding_of_0_is_allowed():
+    objective = Objective(NET, THETA, X, np.zeros(40), 0.01, np.float64)
+    assert 0 < allowed_loss(objective, 0.0, curvature=3.0) < 1e-25
+
+
+def test_a_warm_start_that_fits_worse_than_the_initial_weights_is_not_taken():
+    far = tuple(100.0 * w for w in THETA)
+    plan, rewards = TrainingPlan(ridge=0.01, steps=5), X.sum(axis=1)
+    warm, cold = train(NET, THETA, X, rewards, plan, start=far), train(NET, THETA, X, rewards, plan)
+    assert warm.report == cold.report
+    assert all(np.array_equal(a, b) for a, b in zip(warm.weights, cold.weights, strict=True))
 
 
 @pytest.mark.parametrize("step_size", [1e150, 1e300])

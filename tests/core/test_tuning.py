@@ -238,9 +238,9 @@ def descents(monkeypatch):
     """The samples and the last rung of every descent."""
     done, original = [], module.descend_to
 
-    def noted(objective, rungs):
+    def noted(objective, rungs, share=1.0):
         done.append((objective.samples, rungs[-1]))
-        return original(objective, rungs)
+        return original(objective, rungs, share)
 
     monkeypatch.setattr(module, "descend_to", noted)
     return done

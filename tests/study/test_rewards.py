@@ -130,6 +130,7 @@ def test_a_clock_that_is_set_back_does_not_turn_the_record_back():
         {"wait": 0},
         {"wait": float("nan")},
         {"least": 1.0, "most": 0.0},
+        {"least": 1.0, "most": 1.0},
         {"wait": True},
     ],
 )

@@ -69,7 +69,7 @@ def spread_rest(propensities: Array, arms: IntArray, present: BoolArray) -> Arra
         raise InvalidLog(f"arms must be 0 … {present.shape[1] - 1}; round {outside[0] + 1} has {arms[outside[0]]}.")
     chosen = np.arange(present.shape[1]) == arms[:, None]
     others = (present & ~chosen).sum(axis=1)
-    rest = np.where(others == 0, 0.0, (1 - propensities) / np.maximum(others, 1))
+    rest = (1 - propensities) / np.maximum(others, 1)  # where there are no others, none gets it
     return np.where(chosen, propensities[:, None], np.where(present, rest[:, None], 0.0))
 
 

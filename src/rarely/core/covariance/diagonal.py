@@ -20,6 +20,7 @@ from rarely.core.covariance.cost import Limit, Widths
 from rarely.core.covariance.protocol import FAR, Candidates, ErrorBound, Proposal, refuse_cross
 from rarely.core.growable_array import shallow
 from rarely.core.model.features import Factors
+from rarely.core.model.shared_factors import SharedFactors
 from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
 
@@ -56,10 +57,10 @@ class Diagonal:
 
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
         total, matrix = np.zeros(len(factors)), self._running if running else self._frozen
-        for layer, (a, d, z) in enumerate(zip(factors.inputs, factors.signals, matrix, strict=True)):
-            if factors.shared is not None and not layer:
-                total += np.einsum("ij,ij->i", np.square(d), factors.shared.squared().image(1 / z))
-            elif len(z) == 1:
+        if isinstance(factors, SharedFactors):
+            return Candidates(factors, factors.weighed_squares(1 / matrix[0], 1 / matrix[1]))
+        for a, d, z in zip(factors.inputs, factors.signals, matrix, strict=True):
+            if len(z) == 1:
                 total += np.square(d[:, 0]) * np.einsum("ij,j->i", np.square(a), 1 / z[0])
             else:
                 total += np.einsum("ij,ij->i", np.square(d) @ (1 / z), np.square(a))

@@ -182,8 +182,12 @@ class ArmBlocks:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """`dim` and `context_scale` for a policy. Contexts of K blocks may also go to LinUCB with `dim` alone."""
-        return {"dim": self.dim, "context_scale": self.scale}
+        """`dim`, and `context_scale` with K, for a policy. Contexts of K blocks may go to LinUCB with `dim` alone."""
+        return self.settings_among(self.arms)
+
+    def settings_among(self, arms: int | None) -> dict[str, Any]:
+        """The same for decisions among so many arms, which content arms do not know themselves."""
+        return {"dim": self.dim, "context_scale": replace(self.scale, arms=arms)}
 
     @property
     def _shared(self) -> int:

@@ -49,13 +49,18 @@ class Crossed(Affine):
         """The map as JSON, for `scale_from`."""
         return super().describe() | {"rows": int(self.rows)}
 
+    def plain(self, contexts: Array) -> Array:
+        """Scale (n, r + a) contexts without crossing them."""
+        out = contexts - self.center
+        out /= self.spread
+        return out
+
     def __call__(self, contexts: Array) -> Array:
         """Scale and cross (n, r + a) contexts to (n, scaled_dim)."""
         d, r = self.dim, self.rows
         out = np.ones((len(contexts), self.scaled_dim))
         plain = out[:, :d]
-        np.subtract(contexts, self.center, out=plain)
-        plain /= self.spread
+        plain[:] = self.plain(contexts)
         products = out[:, d : d + r * (d - r)].reshape(len(out), r, d - r)
         np.multiply(plain[:, :r, None], plain[:, None, r:], out=products)
         return out

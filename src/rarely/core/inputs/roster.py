@@ -108,8 +108,9 @@ class Roster:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """`ArmBlocks.settings`: what a policy must be made with."""
-        return self.blocks.settings
+        """`ArmBlocks.settings`: what a policy must be made with; of content arms with the number that is open now."""
+        open_now = int(np.count_nonzero(self._open)) or None
+        return self.blocks.settings_among(open_now if self.blocks.arms is None else self.blocks.arms)
 
     def open(self, name: str, features: Any = None) -> int:
         """Open an arm, new or closed before, and say its slot.

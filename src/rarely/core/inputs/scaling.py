@@ -45,6 +45,8 @@ class Affine:
     center: Array
     spread: Array
     constant: bool = True
+    arms: int | None = field(default=None, kw_only=True)
+    """K, where blocks made the map and know it: a policy then knows its price for life when it is made."""
 
     def __post_init__(self) -> None:
         center = np.array(self.center, np.float64, ndmin=1)
@@ -55,6 +57,8 @@ class Affine:
             )
         if not (np.all(np.isfinite(center)) and np.all(np.isfinite(spread)) and np.all(spread > 0)):
             raise InvalidInput("center must be finite and spread finite and positive in every coordinate.")
+        if self.arms is not None:
+            check_whole("arms", self.arms, 1)
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "spread", spread)
 
@@ -97,7 +101,8 @@ class Affine:
 
     def describe(self) -> dict[str, Any]:
         """The map as JSON: its fields, so `Affine(**description)` is the inverse."""
-        return {"center": self.center.tolist(), "spread": self.spread.tolist(), "constant": self.constant}
+        known = {} if self.arms is None else {"arms": int(self.arms)}
+        return {"center": self.center.tolist(), "spread": self.spread.tolist(), "constant": self.constant, **known}
 
     def __call__(self, contexts: Array) -> Array:
         """Scale (n, d) contexts to (n, scaled_dim)."""

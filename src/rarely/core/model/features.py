@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from rarely.core.growable_array import GrowableArray
-from rarely.core.model.shared_row import SharedRow
 from rarely.core.native import linalg
 from rarely.core.saving.fields import Fields
 from rarely.core.types import Array, Arrays
@@ -31,8 +30,6 @@ class Factors:
 
     inputs: tuple[Array, ...]
     signals: tuple[Array, ...]
-    shared: SharedRow | None = None
-    """The parts of `inputs[0]`, where those are the crossed contexts of one row: a product with them is then cheap."""
 
     def __len__(self) -> int:
         return len(self.inputs[0])

@@ -26,6 +26,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidInput, check_choice, check_not_negative, check_whole
 from rarely.core.model.features import Factors
+from rarely.core.model.shared_factors import SharedFactors
 from rarely.core.model.shared_row import SharedRow
 from rarely.core.native.linalg import BLAS_ALONE, product
 from rarely.core.types import Array, Floats
@@ -135,24 +136,18 @@ class Network:
         signals: Weights = tuple(np.empty((rows, o), dtype) for o, _ in self.shapes)
         return Workspace(inputs, signals, np.empty((rows, 1), dtype), multiply)
 
-    def forward(self, weights: Weights, contexts: Floats, work: Workspace, shared: SharedRow | None = None) -> Floats:
+    def forward(self, weights: Weights, contexts: Floats, work: Workspace) -> Floats:
         """u of each context, (n,); fills the workspace's inputs a_0 … a_{L−1}."""
         n = len(contexts)
         if work.inputs[0] is not contexts:
             work.inputs[0][:n, : self.dim] = contexts
-        for layer, (w, a, b) in enumerate(zip(weights, work.inputs, work.inputs[1:], strict=False)):
+        for w, a, b in zip(weights, work.inputs, work.inputs[1:], strict=False):
             units = b[:n, : self.hidden]
-            if shared is None or layer or self.biases:
-                work.multiply(a[:n], w, units)
-            else:
-                units[:] = shared.image(np.asarray(w, np.float64))
+            work.multiply(a[:n], w, units)
             np.maximum(units, 0, out=units)
         if self.skip is not None:
             np.multiply(contexts, self.skip, out=work.inputs[-1][:n, self.hidden : self.hidden + self.dim])
-        if shared is None:
-            work.multiply(work.inputs[-1][:n], weights[-1], work.values[:n])
-        else:  # one decision, whose single row of weights is not worth the lanes
-            np.einsum("ij,kj->ik", work.inputs[-1][:n], weights[-1], out=work.values[:n])
+        work.multiply(work.inputs[-1][:n], weights[-1], work.values[:n])
         return work.values[:n, 0]
 
     def backward(self, weights: Weights, rows: int, work: Workspace) -> None:
@@ -182,17 +177,30 @@ class Network:
         work = self.workspace(len(contexts), np.float64, _by_lanes)
         return np.asarray(self.output_scale * self.forward(weights, contexts, work), np.float64)
 
-    def values_and_factors(
-        self, weights: Weights, contexts: Array, shared: SharedRow | None = None
-    ) -> tuple[Array, Factors]:
-        """f of each context, (n,), and its feature; `shared` has the parts of the contexts, where one row is theirs."""
+    def values_and_factors(self, weights: Weights, contexts: Array) -> tuple[Array, Factors]:
+        """f of each context, (n,), and its feature."""
         work = self.workspace(len(contexts), np.float64, _by_lanes)
         if not self.biases:
             work = replace(work, inputs=(contexts, *work.inputs[1:]))
-        values = self.output_scale * self.forward(weights, contexts, work, shared)
+        values = self.output_scale * self.forward(weights, contexts, work)
         self.backward(weights, len(contexts), work)
         work.signals[-2][:] *= self.gain(weights)
-        return np.asarray(values, np.float64), Factors(_as_doubles(work.inputs), _as_doubles(work.signals), shared)
+        return np.asarray(values, np.float64), Factors(_as_doubles(work.inputs), _as_doubles(work.signals))
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether `values_of_shared` is for this network: two layers without biases."""
+        return self.depth == 2 and not self.biases
+
+    def values_of_shared(self, weights: Weights, contexts: SharedRow) -> tuple[Array, SharedFactors]:
+        """`values_and_factors` of crossed contexts that share their row, without crossing them."""
+        first, last = (np.asarray(w, np.float64) for w in weights)
+        units, m = contexts.image(first), self.hidden
+        np.maximum(units, 0, out=units)
+        values = np.einsum("ij,j->i", units, last[0, :m])
+        if self.skip is not None:
+            values += self.skip * contexts.image(last[:, m:])[:, 0]
+        return self.output_scale * values, SharedFactors(contexts, units, (units > 0) * last[0, :m], self.skip)
 
 
 @dataclass(frozen=True, slots=True)

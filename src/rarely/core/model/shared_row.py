@@ -14,6 +14,7 @@ so what belongs to the row is computed once for all arms, and an arm takes a pro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +30,11 @@ GEMM_ALONE = 2**18
 class SharedRow:
     """Crossed contexts of n arms and one row, by their parts.
 
-    >>> contexts = np.array([[2.0, 3.0, f, 2 * f, 3 * f, 1.0] for f in range(5)])
-    >>> shared, matrix = SharedRow.of(contexts, row=2, features=1), np.arange(12.0).reshape(2, 6)
-    >>> np.array_equal(shared.image(matrix), contexts @ matrix.T)
+    >>> shared = SharedRow.of(np.array([[2.0, 3.0, f] for f in range(5)]), row=2, constant=True)
+    >>> shared.crossed()[4]
+    array([ 2.,  3.,  4.,  8., 12.,  1.])
+    >>> matrix = np.arange(12.0).reshape(2, 6)
+    >>> np.array_equal(shared.image(matrix), shared.crossed() @ matrix.T)
     True
     """
 
@@ -42,12 +45,29 @@ class SharedRow:
     constant: bool
 
     @classmethod
-    def of(cls, crossed: Array, row: int, features: int) -> SharedRow | None:
-        """Those of crossed contexts with so many numbers of each; None where they are of several rows."""
-        if len(crossed) <= FEW or not (crossed[:, :row] == crossed[0, :row]).all():
+    def of(cls, plain: Array, row: int, constant: bool) -> SharedRow | None:
+        """Those of contexts [row, features] before they are crossed; None where they are of several rows."""
+        if len(plain) <= FEW or not (plain[:, :row] == plain[0, :row]).all():
             return None
-        plain = row + features
-        return cls(crossed[0, :row], crossed[:, row:plain], crossed.shape[1] > plain + row * features)
+        return cls(plain[0, :row], plain[:, row:], constant)
+
+    def among(self, arms: Any) -> SharedRow:
+        """The same of some arms."""
+        return SharedRow(self.row, self.features[arms], self.constant)
+
+    def crossed(self) -> Array:
+        """The contexts written out."""
+        (n, a), r = self.features.shape, len(self.row)
+        out = np.ones((n, r + a + r * a + self.constant))
+        out[:, :r], out[:, r : r + a] = self.row, self.features
+        products = out[:, r + a : r + a + r * a].reshape(n, r, a)
+        np.multiply(self.row[None, :, None], self.features[:, None, :], out=products)
+        return out
+
+    def squared_norms(self) -> Array:
+        """‖x̃‖² of each, (n,): (1 + ‖x‖²)(1 + ‖f‖²), less 1 without the constant."""
+        own = np.einsum("ij,ij->i", self.features, self.features)
+        return np.asarray((1 + self.row @ self.row) * (1 + own) - (not self.constant))
 
     def squared(self) -> SharedRow:
         """The squares of the contexts, which are crossed likewise."""

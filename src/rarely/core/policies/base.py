@@ -16,6 +16,7 @@ from abc import ABC
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self
 
 from rarely.core.choice.confidence_radius import Beta, radius_at
@@ -39,6 +40,7 @@ from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.parameters import Parameters
 from rarely.core.policies.scored_arms import ScoredArms, Scores, concatenated
 from rarely.core.policies.state import PolicyState
+from rarely.core.policies.update_job import UpdateJob
 from rarely.core.policies.update_record import UpdateRecord
 from rarely.core.policies.updating import start_from_log, update
 from rarely.core.policies.upkeep import Upkeep
@@ -284,7 +286,9 @@ class Policy(Upkeep, Parameters, Identity, ABC):
                 history = state.history.with_rewards(rounds, rewards, late=late)
             self._state = replace(state, history=history)
 
-    def update(self, *, force: bool = False, progress: Progress | None = None) -> UpdateRecord:
+    def update(
+        self, *, force: bool = False, progress: Progress | None = None, seconds: float | None = None
+    ) -> UpdateRecord:
         """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.
 
         A training that made things worse is rejected: no version is spent, the frozen policy stays, the
@@ -293,14 +297,42 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         takes place: the bonuses then know the rounds since, and a policy that tunes itself judges its candidates by
         further held-out rewards.
 
-        `progress` is called with a fraction from 0 to 1, which never falls, and a phase: "training", "covariance" or
-        "done". It may raise, as an interrupt does: then nothing has changed. To go on deciding meanwhile, see
-        `prepare_update`.
+        When half of `seconds` is over, a policy that tunes itself tries no further candidates. When all of it is over,
+        the training ends at the point of the lowest loss so far, and `early` in the record says so. A few steps are
+        always taken. A budget that is not used up changes no number. One that is makes the update depend on the
+        machine, so studies, whose versions can be trained again, have none. See also `prepare_update`.
+
+        Parameters
+        ----------
+        force
+            Whether to update although no reward came since the last update.
+        progress
+            Called with a fraction from 0 to 1, which never falls, and a phase: "training", "covariance" or "done". It
+            may raise, as an interrupt does: then nothing has changed.
+        seconds
+            Time that the training may take; None is no limit.
+
+        Returns
+        -------
+        UpdateRecord
+            What was done.
+
+        Raises
+        ------
+        BudgetSpent, NothingToLearn, InvalidInput
+            If no version may follow, nothing is new and none is due, or `seconds` is not a positive number.
+
+        Examples
+        --------
+        >>> from rarely import BatchNeuralUCB, OnDemand
+        >>> policy = BatchNeuralUCB(dim=1, hidden=4, schedule=OnDemand(), seed=0)
+        >>> policy.observe(policy.select([[[1.0], [2.0]]] * 5), [1.0] * 5)
+        >>> policy.update(seconds=60).early
+        ''
         """
         with self._alone():
-            after, record = update(
-                self._state, self._maker, self._beta, force=force, progress=progress, limit=self._history_limit
-            )
+            run = partial(UpdateJob.run, progress=progress, seconds=seconds)
+            after, record = update(self._state, self._maker, self._beta, run, force=force, limit=self._history_limit)
             log_update(type(self).__name__, record)
             self._state = after
         return record

@@ -28,12 +28,12 @@ class Limits:
         records count them. None is no limit; "auto" is 20 MB for `LinUCB`, `LinTS`, `Uniform` and where a network
         tunes itself, and no limit elsewhere.
     latency, arms
-        Seconds that a decision may take, and how many arms it has, if that is known beforehand. With
-        `covariance="auto"` Z is exact while decisions keep to it on this machine, and diagonal afterwards (or that of
-        the last layer, if only this is fast enough); `policy.cost` says from which round on, an `ApproximationWarning`
-        and `policy.events` when it happens. None never approximates, as `covariance="exact"` does. "auto" is 0.005 in
-        preset "practical", and None in the others. `LinUCB`, `LinTS`, `Uniform` and `KernelUCB` are exact, and take
-        neither.
+        Seconds that a decision may take, and how many arms it has, if that is known beforehand; `**blocks.settings`
+        and `**roster.settings` say so themselves. With `covariance="auto"` Z is exact while decisions keep to it on
+        this machine, and diagonal afterwards (or that of the last layer, if only this is fast enough); `policy.cost`
+        says from which round on, an `ApproximationWarning` and `policy.events` when it happens. None never
+        approximates, as `covariance="exact"` does. "auto" is 0.005 in preset "practical", and None in the others.
+        `LinUCB`, `LinTS`, `Uniform` and `KernelUCB` are exact, and take neither.
 
     Examples
     --------
@@ -57,8 +57,8 @@ class Limits:
         if self.arms is not None:
             check_whole("limits.arms", self.arms, 1)
 
-    def settled(self, *, history: int | None = None, latency: float | None = None) -> Limits:
-        """The same with these values in the places of "auto".
+    def settled(self, *, history: int | None = None, latency: float | None = None, arms: int | None = None) -> Limits:
+        """The same with these values in the places of "auto", and with so many arms if nothing was said about them.
 
         >>> Limits(latency=None).settled(history=100, latency=0.005)
         Limits(memory=4294967296, history=100, latency=None, arms=None)
@@ -67,6 +67,7 @@ class Limits:
             self,
             history=history if self.history == "auto" else self.history,
             latency=latency if self.latency == "auto" else self.latency,
+            arms=arms if self.arms is None else self.arms,
         )
 
     def check_unset(self, policy: str, *names: str) -> None:

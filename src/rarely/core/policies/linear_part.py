@@ -27,6 +27,7 @@ import numpy as np
 from rarely.core.covariance.cholesky import is_symmetric
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale
+from rarely.core.model.shared_row import SharedRow
 from rarely.core.saving.fields import CLOSE, Fields
 from rarely.core.types import Array, Arrays
 
@@ -72,6 +73,10 @@ class LinearPart:
     def of_scaled(self, contexts: Array) -> Array:
         """The same of contexts that are scaled already."""
         return np.asarray(contexts @ self.coefficients)
+
+    def of_shared(self, contexts: SharedRow) -> Array:
+        """The same of contexts that share their row."""
+        return contexts.image(self.coefficients[None])[:, 0]
 
     def learn(self, history: History) -> LinearPart | None:
         """With the rewards that came since; None where the sums overflow."""

@@ -151,7 +151,9 @@ class BatchNeuralUCB(Policy):
         if training.rows is None:
             training = replace(training, rows=self._tuned_rows if tuned else "all")
         limits = limits.settled(
-            history=DEFAULT_HISTORY if tuned else None, latency=DEFAULT_LATENCY if practical else None
+            history=DEFAULT_HISTORY if tuned else None,
+            latency=DEFAULT_LATENCY if practical else None,
+            arms=scale.affine.arms,
         )
         # Everything that makes the policy again, except what may change in its life and the seed, drawn below.
         self._settings = {

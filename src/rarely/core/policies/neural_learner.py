@@ -39,6 +39,8 @@ class NeuralLearner(ScaledLearner):
     standardise_rewards: bool
     direction: Weights | None = None
     used_step: float | None = None
+    used_steps: int | None = None
+    """Steps of the last training; None before one, and in a policy that was loaded."""
     tuning: Tuning | None = None
     """Where it chooses path and steps itself."""
     shuffle_seed: int = 0
@@ -57,15 +59,26 @@ class NeuralLearner(ScaledLearner):
         return None if self.tuning is None else self.tuning.noise
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
-        scaled, affine = self.scale(contexts), self.scale.affine
-        shared = None
-        if isinstance(affine, Crossed):
-            shared = SharedRow.of(scaled, affine.rows, affine.dim - affine.rows)
-        values, factors = self.network.values_and_factors(self.weights, scaled, shared)
+        shared = self._shared_row(contexts)
+        if shared is None:
+            scaled = self.scale(contexts)
+            values, factors = self.network.values_and_factors(self.weights, scaled)
+        else:
+            values, factors = self.network.values_of_shared(self.weights, shared)
         if self.linear is None:
             return self.rewards.center + self.rewards.spread * values, factors
-        linear = self.linear.of_scaled(scaled) if self.linear.has_scale(self.scale) else self.linear(contexts)
+        if not self.linear.has_scale(self.scale):
+            linear = self.linear(contexts)
+        else:
+            linear = self.linear.of_scaled(scaled) if shared is None else self.linear.of_shared(shared)
         return linear + self.rewards.center + self.linear.share * self.rewards.spread * values, factors
+
+    def _shared_row(self, contexts: Array) -> SharedRow | None:
+        """The parts of contexts that are crossed with one row, where that saves work."""
+        affine = self.scale.affine
+        if not (isinstance(affine, Crossed) and self.network.shares_rows) or self.scale.clips:
+            return None
+        return SharedRow.of(affine.plain(contexts), affine.rows, affine.constant)
 
     def learn(self, history: History) -> FitResult:
         ready = self.scaled()
@@ -89,6 +102,7 @@ class NeuralLearner(ScaledLearner):
             tuning=tuning,
             direction=outcome.direction,
             used_step=outcome.report.step_size,
+            used_steps=outcome.report.steps,
             linear=linear,
         )
         rescaled, count = self.scale.changed_columns(ready.scale), len(samples.rows)
@@ -136,6 +150,13 @@ class NeuralLearner(ScaledLearner):
         return replace(self, tuning=replace(tuning, predictions=predictions, rewards=rewards, weights=weights))
 
     @property
+    def steps(self) -> int:
+        """J of the last training, or of the next one before any."""
+        if self.used_steps is not None:
+            return self.used_steps
+        return self.plan.steps if self.tuning is None else STEP_GRID[self.tuning.rung]
+
+    @property
     def _first(self) -> bool:
         """Whether this is the first tuned training: earlier rounds were seen without the path that it chooses."""
         return self.tuning is not None and not self.tuning.turn
@@ -157,7 +178,7 @@ class NeuralLearner(ScaledLearner):
             log_det=covariance.frozen_log_det,
             ridge=self.plan.ridge,
             depth=self.network.depth,
-            steps=self.plan.steps if self.tuning is None else STEP_GRID[self.tuning.rung],
+            steps=self.steps,
             step=None if step is None else step * self.network.output_scale**2,
             # Until enough was held out, all that is known is the rewards' spread, of which noise is some part.
             noise=self.rewards.spread / 4 if self.noise is None and self.tuning is not None else self.noise,

@@ -71,7 +71,7 @@ class Offered:
     def restored(cls, saved: Fields, most: int) -> Offered:
         """The saved sums; those of a batch that version 0.1 began lack its rounds.
 
-        Files before format 3 do not say whether arms were disjoint; in a batch that had begun they count as not.
+        Early files do not say whether arms were disjoint; in a batch that had begun they count as not.
         """
         with saved:
             rounds = saved.whole("rounds", most=most)
@@ -81,6 +81,6 @@ class Offered:
             ordered = chosen <= least_known + CLOSE * (1 + abs(least_known))
             saved.require(ordered, "chosen must not exceed least_known, the largest of each round")
             saved.require(rounds > 0 or not (arms or chosen or least_known), "sums must be 0 before any round")
-            disjoint = saved.flag("disjoint") if saved.since(3, "disjoint") else not rounds
+            disjoint = saved.flag("disjoint") if "disjoint" in saved else not rounds
             saved.require(rounds > 0 or disjoint, "disjoint must be true before any round")
             return cls(rounds, arms, unexplored, chosen, least_known, disjoint)

@@ -21,6 +21,7 @@ from rarely.core.inputs.history import History
 from rarely.core.policies.learner import FitResult, Learner, ScaledLearner
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.saving import archive
+from rarely.core.training.deadline import limited
 from rarely.core.training.progress import TRAINED, Progress, watching
 
 _MOVING = ("seen", "seen_rounds", "seen_mean", "seen_squares", "center", "spread", "follows")
@@ -109,13 +110,15 @@ class UpdateJob:
     ahead: int
     """Rounds that the next batch is expected to last."""
 
-    def run(self, progress: Progress | None = None) -> UpdateResult:
+    def run(self, progress: Progress | None = None, *, seconds: float | None = None) -> UpdateResult:
         """Train the next version.
 
         Parameters
         ----------
         progress
             Called with a fraction from 0 to 1 and a phase, "training", "covariance" or "done"; it may raise.
+        seconds
+            Time that the training may take; see `Policy.update`.
 
         Returns
         -------
@@ -124,7 +127,10 @@ class UpdateJob:
         """
         with watching(progress) as phase:
             phase(0.0, "training")
-            fit = self.learner.learn(self.history)
+            with limited(seconds) as budget:
+                fit = self.learner.learn(self.history)
+            if budget is not None:
+                fit = replace(fit, report=replace(fit.report, early=budget.describe()))
             basis = None if fit.reason else self._basis(fit)
             covariance = None
             if basis is not None:

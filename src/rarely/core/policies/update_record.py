@@ -82,6 +82,8 @@ class UpdateRecord:
     loops: str = ""
     """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained, and
     in files from before this was kept. No part of `Policy.fingerprint`."""
+    early: str = ""
+    """What `update(seconds=…)` left undone when the time was over, and after how many steps; "" where nothing was."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rescaled", tuple(self.rescaled))  # JSON has a list
@@ -122,8 +124,8 @@ def read_records(saved: Fields, dim: int) -> tuple[UpdateRecord, ...]:
         for name in ("dropped", "lost"):
             if table.since(3, name):
                 table.column(name, "whole", least=0)
-        for name in ("tuning", "loops", "due"):
-            if table.since(2, name):
+        for name, format in (("tuning", 2), ("loops", 2), ("due", 2), ("early", 4)):
+            if table.since(format, name):
                 table.column(name, "text")
         for name, most in (
             ("skip", math.inf),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +31,6 @@ from rarely.core.policies.offered import Offered
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_job import Cut, UpdateJob, UpdateResult, digest_of
 from rarely.core.policies.update_record import UpdateRecord
-from rarely.core.training.progress import Progress
 from rarely.core.training.report import TRAINING_NUMBERS
 from rarely.core.types import Array
 
@@ -43,15 +43,15 @@ def update(
     state: PolicyState,
     maker: CovarianceMaker,
     beta: Beta,
+    run: Callable[[UpdateJob], UpdateResult],
     *,
     force: bool,
-    progress: Progress | None = None,
     limit: int | None = None,
 ) -> tuple[PolicyState, UpdateRecord]:
     """Learn from the rewards that are in, and freeze the next version, or say why not."""
     job = prepare(state, maker)
     skipped = None if force else _nothing_new(state)
-    result = job.run(progress) if skipped is None else UpdateResult(job.cut, skipped)
+    result = run(job) if skipped is None else UpdateResult(job.cut, skipped)
     after, record = _concluded(state, maker, beta, result)
     _warn_of_schedule(state.clock, after.clock, record.due, record.round)
     return _tidied(state, after, record, limit)

@@ -23,7 +23,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidInput, check_choice, check_positive, check_whole
 from rarely.core.model.network import Network, Weights
-from rarely.core.training import progress
+from rarely.core.training import deadline, progress
 from rarely.core.training.block_objective import fastest_objective
 from rarely.core.training.objective import Objective
 from rarely.core.training.report import TrainingReport
@@ -116,41 +116,54 @@ def train(
         if warm_loss <= initial_loss:  # new rewards may have made θ_0 the better start
             begin, initial_loss = warm, warm_loss
     allowed = allowed_loss(objective, initial_loss, curvature)
-    reason, final_loss, weights = "", initial_loss, objective.initial
+    reason, final_loss, weights, taken = "", initial_loss, objective.initial, plan.steps
     for attempt in range(1, ATTEMPTS + 1):
         # A step that is too large overflows on its way; the loss tells.
         with np.errstate(over="ignore", invalid="ignore"):
-            weights, final_loss = _descend(objective, begin, step, plan.steps, HOPELESS * allowed)
+            weights, final_loss, taken = _descend(objective, begin, step, plan.steps, HOPELESS * allowed)
         if final_loss <= allowed:
             reason = ""
             break
         reason = refusal(attempt, step / scale, initial_loss, final_loss)
+        if deadline.over():
+            deadline.leave_undone("smaller steps were not tried")
+            break
         step *= SHRINK if attempt < ATTEMPTS else 1.0
+    if taken < plan.steps and not reason:
+        deadline.leave_undone(f"the training ended after {taken} of {plan.steps} steps")
     report = TrainingReport(
         step_size=step / scale,
         attempts=attempt,
         initial_loss=initial_loss,
         final_loss=final_loss,
-        steps=plan.steps,
+        steps=plan.steps if reason else taken,
         skip=network.skip,
         loops=objective.loops,
     )
     return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report, direction)
 
 
-def _descend(objective: Objective, begin: Weights, step: float, steps: int, hopeless: float) -> tuple[Weights, float]:
-    """`Objective.descend`, in parts where somebody asks how far it is: the same numbers, and a loss for each part."""
-    if not progress.watched():
-        return objective.descend(begin, step, steps, hopeless)
+def _descend(
+    objective: Objective, begin: Weights, step: float, steps: int, hopeless: float
+) -> tuple[Weights, float, int]:
+    """`Objective.descend`, in parts where somebody asks how far it is or how long it takes: the same numbers.
+
+    Gives the weights, their loss and the steps taken. A budget of seconds ends it at the part of the lowest loss.
+    """
     weights, loss, done = begin, 0.0, 0
-    for part in range(1, progress.USUAL + 1):
-        end = steps * part // progress.USUAL
-        weights, loss = objective.descend(weights, step, end - done, hopeless)
-        done = end
-        if not loss <= hopeless:
-            break
+    best: tuple[Weights, float, int] | None = None
+    parts = progress.USUAL if progress.watched() else 1
+    for part in range(1, parts + 1):
+        for count in deadline.stretches(steps * part // parts - done):
+            weights, loss = objective.descend(weights, step, count, hopeless)
+            done += count
+            if not loss <= hopeless:
+                return weights, loss, done
+            best = (weights, loss, done) if best is None or loss <= best[1] else best
+            if done < steps and deadline.over():
+                return best
         progress.step()
-    return weights, loss
+    return weights, loss, done
 
 
 def objective_of(network: Network, initial: Weights, contexts: Array, rewards: Array, plan: TrainingPlan) -> Objective:

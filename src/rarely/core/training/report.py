@@ -16,7 +16,7 @@ class TrainingReport:
     final_loss: float | None = None
     """Both are ℒ/m of the last attempt."""
     steps: int | None = None
-    """J."""
+    """J, or the steps that were taken where a budget of seconds ended the training early."""
     skip: float | None = None
     """The strength s of the skip path."""
     tuning: str = ""
@@ -25,6 +25,8 @@ class TrainingReport:
     """Those that trained, as `Objective.loops` names them."""
     trained: int | None = None
     """Samples that the network was trained on; None where it was all of them."""
+    early: str = ""
+    """What a budget of seconds left undone."""
 
 
 NO_TRAINING = TrainingReport()

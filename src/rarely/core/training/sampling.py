@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rarely.core.training.tuning import split_mix
+from rarely.core.training.row_hash import split_mix
 from rarely.core.types import IntArray
 
 SALT = 0x5DEECE66D

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from rarely.core.model.network import Network, Weights
+from rarely.core.training import deadline
 from rarely.core.training.gradient_descent import ATTEMPTS, HOPELESS, SHRINK, TrainingOutcome, TrainingPlan
 from rarely.core.training.objective import Objective
 from rarely.core.training.report import TrainingReport
@@ -22,6 +23,8 @@ from rarely.core.types import Array
 
 ENOUGH = 1e-3
 """Mean loss of an epoch that ends the training."""
+STRETCH = 100
+"""Samples between two looks at the clock, where there is a budget of seconds."""
 
 
 def train_singly(
@@ -49,34 +52,39 @@ def train_singly(
         # Single samples may end a little higher than they began; a descent that diverges ends far above f = 0.
         allowed = HOPELESS * max(initial_loss, objective.loss(objective.initial))
         for attempt in range(1, ATTEMPTS + 1):
-            weights = _walk(objective, begin, step, plan.steps, seed)
+            weights, taken = _walk(objective, begin, step, plan.steps, seed)
             final_loss = objective.loss(weights)
             converged = np.isfinite(final_loss) and final_loss <= allowed
-            if converged or attempt == ATTEMPTS:
+            if converged or attempt == ATTEMPTS or deadline.over():
                 break
             step *= SHRINK
     reason = "" if converged else f"descent on single samples diverges even with η = {step:.3g}"
+    if taken < plan.steps:
+        deadline.leave_undone(f"the training ended after {taken} of {plan.steps} steps")
     report = TrainingReport(
         step_size=step,
         attempts=attempt,
         initial_loss=initial_loss,
         final_loss=final_loss,
-        steps=plan.steps,
+        steps=taken,
         skip=network.skip,
         loops=objective.loops,
     )
     return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report)
 
 
-def _walk(objective: Objective, start: Weights, step: float, steps: int, seed: int) -> Weights:
+def _walk(objective: Objective, start: Weights, step: float, steps: int, seed: int) -> tuple[Weights, int]:
+    """The weights, and J; or the steps taken before a budget of seconds was used up."""
     weights: Weights = tuple(w.copy() for w in start)
     samples, scale = objective.samples, objective.network.output_scale**2
     if not samples:
-        return weights
+        return weights, steps
     order = np.random.default_rng((seed, samples)).permutation(samples)
     keep, pull = objective.dtype(1 - step * objective.ridge), objective.dtype(-2 * step * scale)
     total = 0.0
     for j in range(steps):
+        if j and j % STRETCH == 0 and deadline.over():
+            return weights, j
         residual, gradient = objective.sample_gradient(weights, int(order[j % samples]))
         for w, g in zip(weights, gradient, strict=True):
             w *= keep
@@ -87,4 +95,4 @@ def _walk(objective: Objective, start: Weights, step: float, steps: int, seed: i
             if total / samples <= ENOUGH:
                 break
             total = 0.0
-    return weights
+    return weights, steps

@@ -30,15 +30,16 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rarely.core.errors import SnapshotWarning
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import RewardScale
 from rarely.core.model.network import Network, Weights
 from rarely.core.saving.fields import CLOSE, Fields
+from rarely.core.training import deadline
 from rarely.core.training.checkpoints import descend_to
 from rarely.core.training.gradient_descent import TrainingOutcome, TrainingPlan, objective_of
+from rarely.core.training.row_hash import split_mix
 from rarely.core.types import Array, Arrays, BoolArray, IntArray
 
 SKIP_GRID = (3.0, 0.0)
@@ -141,9 +142,12 @@ class Tuning:
         )
 
     def with_predictions(self, rows: IntArray, predictions: Array, rewards: Array) -> Tuning:
-        """With what was predicted, (n, rungs), and came on the path whose turn it was, and the choice that follows."""
+        """With what was predicted, (n, rungs), and came on the path whose turn it was, and the choice that follows.
+
+        Rungs that were not reached keep their earlier predictions.
+        """
         noted, came, inside = self.predictions.copy(), self.rewards.copy(), rows >= self.first
-        noted[rows[inside] - self.first, self.next_path] = predictions[inside]
+        noted[rows[inside] - self.first, self.next_path, : predictions.shape[1]] = predictions[inside]
         came[rows[inside] - self.first] = rewards[inside]
         after = replace(self, predictions=noted, rewards=came).advance()
         path, rung = after._choice()
@@ -309,12 +313,16 @@ def tune(
     for trial in range(len(SKIP_GRID) * FOLDS if few else MOST):
         if trial and not few and tuning.comparable:
             break
+        if trial and deadline.over(deadline.TRIALS):
+            deadline.leave_undone("further candidates were not tried")
+            break
         held = tuning.held_out(rows)
         if len(rows) < FEWEST or not held.any() or held.all():
             tuning = tuning.advance()
             continue
         tried = replace(network, skip=SKIP_GRID[tuning.next_path])
-        checkpoints = descend_to(objective_of(tried, initial, contexts[~held], rewards[~held], plan), STEP_GRID)
+        objective = objective_of(tried, initial, contexts[~held], rewards[~held], plan)
+        checkpoints = descend_to(objective, STEP_GRID, deadline.TRIALS)
         if not checkpoints.reached:
             tuning = tuning.advance()
             continue
@@ -337,14 +345,3 @@ def demanded(samples: IntArray) -> Array:
     sure = NormalDist().inv_cdf(1 - LEVEL / (len(SKIP_GRID) * len(STEP_GRID) - 1))
     part = np.log(np.clip(samples, SOME, MANY) / SOME) / np.log(MANY / SOME)
     return np.asarray(DOUBT + part * (sure - DOUBT))
-
-
-def split_mix(rows: IntArray) -> NDArray[np.uint64]:
-    """The numbers of SplitMix64 at these places: each bit depends on all bits of the row.
-
-    A product alone leaves rows of some periods mostly in one fold, so that the hours of a day decide what is held out.
-    """
-    state = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ state >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return state ^ state >> np.uint64(31)
