@@ -97,9 +97,8 @@ class TheoremRadius:
         return float((ridge + t * now.depth) * undone * math.sqrt(t / ridge))
 
 
-UNTRIED_ROUNDS = {True: 6.0, False: 0.25}
-"""Arms are untried while as much is known about them as from fewer rounds than this, if they share no column and if
-they do: the network then learns about one from another, …"""
+UNTRIED_ROUNDS = 6
+"""Arms are untried while as much is known about them as from fewer rounds than this, …"""
 UNTRIED_PART = 0.25
 """… and while their √v is a greater part than this of the √v that the least known arms began with."""
 
@@ -120,11 +119,10 @@ class NoiseRadius:
     known as well as the best known ones gets a bonus of that part of the noise, and an arm with 100 times their
     variance 10 times as much. Without it f is `factor`.
 
-    `untried` is for arms about which next to nothing is known: β is at least what gives the least known ones a bonus of
-    `untried`·s. With t rounds in Z, as much is known about an arm of variance v as t·v̄/v rounds of the arms known best
-    would tell. If arms share no column, as those of `ArmBlocks`, fewer than 6 such rounds are next to nothing; if they
-    do, the network learns about one from another, and it is a quarter of a round. In both cases √v must be above a
-    quarter of what it was at first.
+    `untried` is for arms that share no column, as those of `ArmBlocks`: what other arms paid says nothing about them.
+    While they have hardly been tried, β is at least what gives the least known ones a bonus of `untried`·s. With t
+    rounds in Z, as much is known about an arm of variance v as t·v̄/v rounds of the arms known best would tell.
+    "Hardly" means fewer than 6 rounds, and √v above a quarter of what it was at first.
 
     β follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
@@ -176,7 +174,7 @@ def _hardly_tried(chosen: float, least_known: float, now: VersionStats) -> bool:
     """Whether next to nothing is known about some arms, from themselves or from others."""
     rounds = now.features * (chosen / least_known) ** 2
     first = now.first_least_known or least_known
-    return rounds < UNTRIED_ROUNDS[now.disjoint] and least_known > UNTRIED_PART * first
+    return now.disjoint and rounds < UNTRIED_ROUNDS and least_known > UNTRIED_PART * first
 
 
 FUNCTION = {"kind": "function"}
