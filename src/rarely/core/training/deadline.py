@@ -23,7 +23,7 @@ clock: Callable[[], float] = time.monotonic
 """Seconds; tests put another one here."""
 
 
-class Budget:
+class Deadline:
     """Seconds that a training may take, and what it left undone for them."""
 
     def __init__(self, seconds: float) -> None:
@@ -39,26 +39,26 @@ class Budget:
         return f"seconds = {self.seconds:g} were over: {'; '.join(self.undone)}" if self.undone else ""
 
 
-_BUDGET: ContextVar[Budget | None] = ContextVar("budget", default=None)
+_DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 @contextmanager
-def limited(seconds: float | None) -> Iterator[Budget | None]:
+def limited(seconds: float | None) -> Iterator[Deadline | None]:
     """Limit the training inside."""
     if seconds is None:
         yield None
         return
     check_positive("seconds", seconds, "the time that a training may take, or None")
-    budget = Budget(float(seconds))
-    token = _BUDGET.set(budget)
+    deadline = Deadline(float(seconds))
+    token = _DEADLINE.set(deadline)
     try:
-        yield budget
+        yield deadline
     finally:
-        _BUDGET.reset(token)
+        _DEADLINE.reset(token)
 
 
 def stretches(steps: int) -> list[int]:
-    """Steps in parts between which the clock is asked: one part without a budget.
+    """Steps in parts between which the clock is asked: one part without a deadline.
 
     >>> stretches(25)
     [25]
@@ -66,19 +66,19 @@ def stretches(steps: int) -> list[int]:
     ...     stretches(25), stretches(0)
     ([10, 10, 5], [0])
     """
-    if _BUDGET.get() is None or steps <= STRETCH:
+    if _DEADLINE.get() is None or steps <= STRETCH:
         return [steps]
     return [min(STRETCH, steps - done) for done in range(0, steps, STRETCH)]
 
 
 def over(share: float = 1.0) -> bool:
-    """Whether so much of the budget is used up; never without one."""
-    budget = _BUDGET.get()
-    return budget is not None and budget.over(share)
+    """Whether so much of the seconds is used up; never without a deadline."""
+    deadline = _DEADLINE.get()
+    return deadline is not None and deadline.over(share)
 
 
 def leave_undone(what: str) -> None:
     """Put on record what is left out because the time is over."""
-    budget = _BUDGET.get()
-    assert budget is not None
-    budget.undone.append(what)
+    deadline = _DEADLINE.get()
+    assert deadline is not None
+    deadline.undone.append(what)
