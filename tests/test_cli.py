@@ -173,7 +173,7 @@ def test_progress_is_told_by_the_clock_and_not_by_the_cells(tmp_path, monkeypatc
         for cell in cells[3:]:
             yield play_cell(cell)
 
-    monkeypatch.setattr("rarely.cli.progress.FIRST_LINE", 0.05)
+    monkeypatch.setattr(sys.modules["rarely.cli.console"], "SECONDS_TO_FIRST_LINE", 0.05)
     monkeypatch.setattr("rarely.cli.reproduce.LocalEngine", lambda jobs: patient)
     assert call(*QUICK, "--out", tmp_path).exit_code == 0
     assert any(re.match(r"6 of 6 cells in \d+ s$", line) for line in lines)

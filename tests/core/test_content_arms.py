@@ -39,6 +39,31 @@ class Table:
         return np.asarray(self._values, dtype)
 
 
+class Row:
+    """One row of a table, as pandas has it."""
+
+    ndim = 1
+
+    def __init__(self, index, values):
+        self.index, self._values = index, values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self._values, dtype)
+
+
+def test_a_row_with_names_must_have_them_in_order():
+    blocks = ArmBlocks.fit(Table("abcd", USERS), layout="bilinear", features=Table("xyz", ARTICLES))
+    roster = Roster(blocks)
+    roster.open("new", Row("xyz", ARTICLES[0]))
+    for index in ("abcd", range(4)):  # numbers are no names
+        np.testing.assert_array_equal(roster(Row(index, USERS[0]))[0], roster(USERS[0])[0])
+    with pytest.raises(InvalidContexts, match="a, b, c, d; got d, c, b, a"):
+        roster(Row("dcba", USERS[0]))
+    with pytest.raises(InvalidContexts, match="x, y, z; got z, y, x"):
+        roster.open("newer", Row("zyx", ARTICLES[0]))
+    assert roster.names == ("new",)
+
+
 def content(layout="bilinear", **more):
     return ArmBlocks.fit(USERS, layout=layout, features=ARTICLES, **more)
 

@@ -162,3 +162,27 @@ def test_a_read_only_service_takes_no_shortcut(app):
 def test_the_text_of_an_answer_is_its_json(id, arm, probability, stage):
     answer = Answer(id, arm, 3, probability, 1, 10**9, stage, 10**10, 10**16)
     assert answer_text(answer) == json.dumps(answer.describe(), separators=(",", ":"))
+
+
+def test_middleware_of_ones_own_sees_every_request():
+    storage, seen = "memory://middleware", []
+    study = Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"])
+    app = create_app(storage, automatic=False)
+    app.state.studies.start()
+
+    @app.middleware("http")
+    async def see(request, call_next):
+        seen.append(request.url.path)
+        return await call_next(request)
+
+    body = json.dumps({"id": "visit-1", "contexts": good}).encode()
+    path, headers = "/v1/studies/trial/decide", [("content-type", JSON), ("host", "localhost")]
+    status, _, _ = asyncio.run(answered(app, path, body, headers))
+    app.state.studies.close()
+    study.close()
+    assert (status, seen) == (200, [path])
+
+
+def test_a_host_that_is_no_name_is_refused(app):
+    for status, _, _ in both_ways(app, "/v1/studies/trial/decide", b"{}", [("content-type", JSON), ("host", "[")]):
+        assert status == 421

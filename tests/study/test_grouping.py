@@ -1,10 +1,12 @@
 """Decisions and rewards of several callers in one commit."""
 
 import threading
+import warnings
 
+import numpy as np
 import pytest
 
-from rarely import DeterminantTrigger, LinTS
+from rarely import ApproximationWarning, BatchNeuralUCB, DeterminantTrigger, FixedGrid, Limits, LinTS
 from rarely.study import Request, Study, StudyConflict, StudyError, Tell, grouping
 from rarely.study.grouping import answer_many, record_backlog
 from studies import Clock, contexts_of, linear, neural
@@ -160,3 +162,49 @@ def test_groups_of_two_processes_in_turn(make):
             one.update()
     assert one.status() == other.status()
     assert one.replay().equal
+
+
+def wide_and_narrow(latency, arms):
+    limits = Limits(latency=latency, arms=arms)
+    return BatchNeuralUCB(2, FixedGrid(10_000, 5), hidden=16, preset="paper", limits=limits, seed=0)
+
+
+def test_rounds_that_wait_are_recorded_before_those_of_another_process(tmp_path):
+    """A wide round of another process changes the form of Z, which rounds that wait must not hide."""
+    covariance = wide_and_narrow(1.0, 2)._state.frozen.covariance
+    widths, arms = covariance._widths, 4000
+    latency = 1.2 * covariance.latency.decision("primal", widths, 0, 2)
+    assert latency < covariance.latency.decision("primal", widths, 0, arms)
+    url, rng = f"sqlite:///{tmp_path}/s.db", np.random.default_rng(0)
+    with warnings.catch_warnings(), Study.create(url, "s", policy=wide_and_narrow(latency, 2)) as one:
+        warnings.simplefilter("ignore", ApproximationWarning)
+        other = Study.open(url, "s")
+
+        def ask(study, count, id):
+            (answer,) = answer_many(study, [("x", Request(rng.normal(size=(count, 2)), id))], deferring=True)
+            assert answer.id == id
+
+        for number in range(5):
+            ask(one, 2, f"narrow {number}")
+        assert one._session.backlog
+        ask(other, arms, "wide")
+        ask(one, 2, "after it")
+        found = []
+        for study in (one, other, Study.open(url, "s")):
+            with study._session.writing():
+                found.append(study._session.live.policy.fingerprint())
+        assert len({*found}) == 1
+        for number in range(5):
+            one.tell(f"narrow {number}", float(number))
+        one.update()
+        assert one.replay().equal
+
+
+def test_an_id_whose_question_was_refused_is_free_in_its_own_group(make):
+    study = make()
+    bad, good = ("web", Request([[1e200, 1.0]] * 3, "q")), ("web", Request(contexts_of(1), "q"))
+    refused, answer, same = answer_many(study, [bad, good, good])
+    assert type(refused).__name__ == "InvalidContexts"
+    assert answer.id == "q"
+    assert same == answer
+    assert study.status().decisions == 1

@@ -1,5 +1,10 @@
 """Versions: few, published in one step, approved by people where a stage says so, and replayed from the record."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -57,6 +62,39 @@ def test_a_version_says_where_it_comes_from(make):
 
 
 @every_storage
+def test_a_training_that_a_rollback_made_stale_keeps_nobody_from_training(make):
+    study = make(linear())
+    play(study, 0, 5)
+    study.update()
+    play(study, 5, 5)
+    trained = train(study.begin_update())
+    study.rollback(0, actor="someone", reason="a test")
+    with pytest.raises(StaleTrainer, match="in use now"):
+        study.finish_update(trained)
+    study.update()
+    assert study.status().trainer == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals that ask whether a process is there exist on POSIX alone")
+def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over(make):
+    study = make(linear())
+    play(study, 0, 5)
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    host = socket.gethostname()
+    first = study.begin_update(holder=f"{host}/{gone.pid}")
+    second = study.begin_update(holder=f"{host}/{os.getpid()}")
+    with pytest.raises(StudyBusy):
+        study.begin_update()
+    with pytest.raises(StaleTrainer, match="taken over"):
+        study.finish_update(train(first))
+    study.finish_update(train(second))
+    play(study, 5, 5)
+    study.begin_update(holder=f"elsewhere.{host}/{gone.pid}")
+    with pytest.raises(StudyBusy, match="another machine"):
+        study.begin_update()
+
+
 def test_two_trainers_with_an_expired_lease_publish_one_version(make):
     clock = Clock()
     study = make(clock=clock)

@@ -89,11 +89,11 @@ def _measure(session: Session, wanted: Sequence[Benchmark]) -> bool:
     """Run the benchmarks, shown in one line on a terminal and in plain lines elsewhere; whether Ctrl-C ended it."""
     from rarely.bench.table import valued
 
-    # The line moves only when it is told to: a thread that refreshes it would be measured too.
-    state, since = "", time.perf_counter()
+    # The line moves only when it is told to: a bar that refreshes itself would be measured too.
+    state, since, terminal = "", time.perf_counter(), console.is_terminal
     with (
-        Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else nullcontext() as live,
-        telling(lambda: f"{state}, {span(time.perf_counter() - since)} so far" if state else ""),
+        Live(console=console, auto_refresh=False, transient=True) if terminal else nullcontext() as live,
+        nullcontext() if terminal else telling(lambda: f"{state}, {span(time.perf_counter() - since)} so far"),
     ):
 
         def show(text: str) -> None:

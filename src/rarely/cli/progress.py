@@ -37,21 +37,22 @@ def play(cells: Sequence[Cell], out: Path, engine: Engine, jobs: int | None, rep
     )
     with Progress(*columns, console=console, disable=not live) as progress:
         shown = _Shown(progress, cells, jobs, left)
-        with telling(shown.line):
-            results = reproduce(
-                cells,
-                out,
-                engine,
-                replace=replace,
-                refused=lambda files: say_refused(
-                    files, "cells asked for are played again, and their old files renamed"
-                ),
-                started=shown.started,
-                finished=shown.finished,
-            )
-    if shown.count and not live:
-        console.print(f"{shown.count} of {shown.all} cells in {span(shown.pace.elapsed)}")
-    return results
+        try:
+            with telling(shown.line):
+                return reproduce(
+                    cells,
+                    out,
+                    engine,
+                    replace=replace,
+                    refused=lambda files: say_refused(
+                        files, "cells asked for are played again, and their old files renamed"
+                    ),
+                    started=shown.started,
+                    finished=shown.finished,
+                )
+        finally:
+            if shown.count and not live:
+                console.print(f"{shown.count} of {shown.all} cells in {span(shown.pace.elapsed)}")
 
 
 class _TimeLeft(ProgressColumn):

@@ -1,5 +1,6 @@
 """Errors that say what must hold, what came, and what to do."""
 
+import math
 from numbers import Integral, Real
 from typing import Any, get_args
 
@@ -144,13 +145,13 @@ def check_whole(name: str, value: Any, least: int, error: type[InvalidInput] = I
 
 def check_positive(name: str, value: Any, remark: str) -> None:
     """Refuse a value that is not a positive, finite number."""
-    if not _is_number(value) or not 0 < float(value) < float("inf"):
+    if not 0 < _number(value) < math.inf:
         raise InvalidInput(f"{name} must be a positive, finite number, {remark}; got {value!r}.")
 
 
 def check_not_negative(name: str, value: Any, remark: str) -> None:
     """Refuse a value that is not 0 or a positive, finite number."""
-    if not _is_number(value) or not 0 <= float(value) < float("inf"):
+    if not 0 <= _number(value) < math.inf:
         raise InvalidInput(f"{name} must be 0 or a positive, finite number, {remark}; got {value!r}.")
 
 
@@ -160,5 +161,11 @@ def check_flag(name: str, value: Any) -> None:
         raise InvalidInput(f"{name} must be True or False; got {value!r}.")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _number(value: Any) -> float:
+    """A number as a float: infinite where it is too large for one, NaN where it is none."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -73,7 +73,10 @@ class Access:
 @lru_cache
 def _names_loopback(host: str) -> bool:
     """Whether a Host header names this machine."""
-    return is_loopback(urlsplit(f"//{host}").hostname or "")
+    try:
+        return is_loopback(urlsplit(f"//{host}").hostname or "")
+    except ValueError:  # no name of any machine, such as "["
+        return False
 
 
 def _secret(header: str) -> str | None:

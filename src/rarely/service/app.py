@@ -57,11 +57,13 @@ class Service(FastAPI):
     shortcut: Shortcut | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = None if self.shortcut is None else self.shortcut.find(scope)
-        if self.shortcut is None or found is None:
+        # Middleware that was added to the application must see every request.
+        shortcut = None if self.user_middleware else self.shortcut
+        found = None if shortcut is None else shortcut.find(scope)
+        if shortcut is None or found is None:
             await super().__call__(scope, receive, send)
         else:
-            await self.shortcut.answer(*found, scope, receive, send)
+            await shortcut.answer(*found, scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The description, made once."""

@@ -37,9 +37,21 @@ def decide(session: Session, tables: Tables, questions: Sequence[Any], fields: d
     events: list[Event] = []
     answers |= _decide_new(session, tables, list(fresh.values()), fields, events)
     tables.append(session.row.study, events)
-    return [
+    found = [
         question if isinstance(question, RarelyError) else _checked(question, answers, hashes) for question in questions
     ]
+    # An id whose question was refused is still free, also for another question of the same group.
+    free = [
+        place
+        for place, question in enumerate(questions)
+        if isinstance(question, Question)
+        and isinstance(answers[question.id], RarelyError)
+        and hashes[question.id] != question.hash
+    ]
+    if free:
+        for place, answer in zip(free, decide(session, tables, [questions[i] for i in free], fields), strict=True):
+            found[place] = answer
+    return found
 
 
 def _checked(question: Question, answers: dict[str, Any], hashes: dict[str, str]) -> Any:

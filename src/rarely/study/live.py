@@ -93,6 +93,7 @@ class LivePolicy:
 
     def _follow(self, block: list[Record]) -> None:
         first = block[0].answer
+        assert self.backlog is None, "rounds wait, and those of others could change the form of Z: settle first"
         if first.round != self.policy.round + 1:
             raise BrokenStudy(
                 f"event {first.seq} is round {first.round}, and the policy has made {self.policy.round}: the snapshot "

@@ -43,6 +43,23 @@ def holder_name() -> str:
     return f"{socket.gethostname()}/{os.getpid()}"
 
 
+def _has_died(holder: str) -> bool:
+    """Whether a holder was a process of this machine that is gone; if in doubt, it was not.
+
+    The lease of one that lives after all may be taken over without harm: its token is no longer the latest.
+    """
+    host, _, number = holder.rpartition("/")
+    if os.name != "posix" or host != socket.gethostname() or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)  # signal 0 asks, and does nothing
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
 def begin(session: Session, *, force: bool, lease: float, holder: str, actor: str, reason: str) -> Job:
     """Take the lease, and cut the record here."""
     with session.writing() as tables:
@@ -83,6 +100,14 @@ def release(session: Session, token: int) -> None:
 
 def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> str:
     """Record what was trained: "version", "candidate" or "rejected"."""
+    try:
+        return _finish(session, trained, actor=actor, reason=reason)
+    except StaleTrainer:
+        release(session, trained.token)  # it can never be finished, and must not keep others from training
+        raise
+
+
+def _finish(session: Session, trained: Trained, *, actor: str, reason: str) -> str:
     try:
         live = LivePolicy(from_bytes(session.name, trained.snapshot), session.settings)
     except BrokenStudy as error:
@@ -172,10 +197,10 @@ def _check_open(session: Session) -> None:
 
 def _take_lease(session: Session, tables: Tables, seconds: float, holder: str) -> int:
     lease, now = tables.lease(session.row.study), session.now()
-    if lease is not None and lease.expires > now:
+    if lease is not None and lease.expires > now and not _has_died(lease.holder):
         raise StudyBusy(
             f"{lease.holder} is training the next version, and has the lease for {(lease.expires - now) / 1e6:.0f} "
-            "more seconds. Wait for it; if that process is gone, begin again after that time."
+            "more seconds. Wait for it; if that process is gone from another machine, begin again after that time."
         )
     token = 1 if lease is None else lease.token + 1
     tables.add_lease(session.row.study, Lease(token, holder, now, now + round(seconds * 1e6)))

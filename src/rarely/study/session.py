@@ -122,13 +122,15 @@ class Session:
         # Always in this order: whoever records the backlog takes the session's lock for a moment.
         with self._recording if waiting_arms is None else nullcontext(), self._lock:
             self.check()
+            if waiting_arms is None and self._live is not None:
+                # Before it follows others, whose rounds may change the form of Z; and before others wait for the lock.
+                self._live.settle()
             before: tuple[LivePolicy, PolicyState, Position] | None = None
             done = False
             try:
                 with self.storage.writing(self.name) as tables:
                     if waiting_arms is None:
                         self._catch_up(tables)
-                        self.live.settle()
                     else:
                         self._defer(tables, waiting_arms)
                     before = (self.live, self.live.state, self.position)
@@ -184,7 +186,7 @@ class Session:
         return event
 
     def following(self, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
-        """The next event, at which the study stands then; the caller writes it."""
+        """The next event, which the caller must write; the position of this session moves to it."""
         event = next_event(self.name, self.position.last, kind, self.now(), content, **fields)
         self.position = self.position.after(event, content)
         return event

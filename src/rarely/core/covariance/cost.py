@@ -107,7 +107,7 @@ class Limit:
         raise TooExpensive(
             f"covariance {kind!r} must fit limits.memory = {in_bytes(self.bytes)}, but at {at} rounds it needs "
             f"{in_bytes(all_prices[kind].bytes)}. The others: {others}. Choose one of them by name, or raise "
-            "limits.memory."
+            "limits.memory (memory_limit in load and with_covariance)."
         )
 
     def unbounded(self) -> Limit:

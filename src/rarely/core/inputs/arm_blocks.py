@@ -256,8 +256,8 @@ class ArmBlocks:
 
     def __call__(self, rows: Any, features: Any = None) -> Array:
         """(r,) → (K, dim), or (n, r) → (n, K, dim); features are (K, f), or (n, K, f) for n rows."""
-        _check_columns("rows", rows, self.columns)
-        _check_columns("features", features, self.feature_columns)
+        check_columns("rows", rows, self.columns)
+        check_columns("features", features, self.feature_columns)
         given = read_numbers(rows, "rows")
         read = _read(given, self.rows.dim)
         own_features = self._read_features(features, None if given.ndim == 1 else len(read))
@@ -334,7 +334,7 @@ def _read(rows: Any, width: int | None, name: str = "rows") -> Array:
     return array
 
 
-def _check_columns(name: str, table: Any, wanted: tuple[str, ...] | None) -> None:
+def check_columns(name: str, table: Any, wanted: tuple[str, ...] | None) -> None:
     """Refuse a table whose columns are not those of the sample."""
     names = None if wanted is None else column_names(table)
     if wanted is not None and names is not None and names != wanted:

@@ -221,9 +221,14 @@ class ContextReader:
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:
-    """The names of a table's columns, of pandas, Polars or the like; None for what has none."""
+    """The names of a table's columns, of pandas, Polars or the like, or of a row of one; None for what has none."""
     names = getattr(table, "columns", None)
-    return None if names is None or callable(names) else tuple(map(str, names))
+    if names is not None and not callable(names):
+        return tuple(map(str, names))
+    labels = getattr(table, "index", None)
+    if labels is None or callable(labels) or getattr(table, "ndim", None) != 1:
+        return None
+    return tuple(labels) if all(isinstance(label, str) for label in labels) else None
 
 
 def _tables(contexts: Any) -> Sequence[Any]:

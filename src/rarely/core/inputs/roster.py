@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rarely.core.errors import InvalidContexts, InvalidInput, RosterFull, UnknownArm, check_whole
-from rarely.core.inputs.arm_blocks import ArmBlocks, read_numbers
+from rarely.core.inputs.arm_blocks import ArmBlocks, check_columns, read_numbers
 from rarely.core.inputs.contexts import OpenContexts
 from rarely.core.types import Array, BoolArray, Decision
 
@@ -223,6 +223,7 @@ class Roster:
                     "with features=, and layout 'hybrid', 'shared' or 'bilinear'."
                 )
             return np.empty(0)
+        check_columns(f"features of {name!r}", features, self.blocks.feature_columns)
         array = read_numbers([] if features is None else features, f"features of {name!r}")
         if array.shape != (self.blocks.features.dim,) or not np.isfinite(array).all():
             came = "none" if features is None else repr(features)

@@ -310,7 +310,7 @@ class Policy(Upkeep, Parameters, Identity, ABC):
             Called with a fraction from 0 to 1, which never falls, and a phase: "training", "covariance" or "done". It
             may raise, as an interrupt does: then nothing has changed.
         seconds
-            Time that the training may take; None is no limit.
+            Time that the training may take; None is no limit. Building Z again, if the update does so, is not counted.
 
         Returns
         -------

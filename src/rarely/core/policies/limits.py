@@ -54,6 +54,7 @@ class Limits:
             check_whole("limits.history", self.history, 1)
         if self.latency is not None and self.latency != "auto":
             check_positive("limits.latency", self.latency, "seconds that a decision may take, or None")
+            object.__setattr__(self, "latency", float(self.latency))
         if self.arms is not None:
             check_whole("limits.arms", self.arms, 1)
 
