@@ -137,3 +137,9 @@ def test_a_mask_is_not_masked():
 def test_an_array_that_masks_nothing_is_an_array():
     policy = small()
     assert policy.select(np.ma.masked_array(contexts()[0])).round == 1
+
+
+def test_an_observe_without_rewards_says_so():
+    policy = LinUCB(2)
+    with pytest.raises(InvalidReward, match="no rewards were given"):
+        policy.observe(policy.select(np.ones((3, 2))))

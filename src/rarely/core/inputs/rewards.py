@@ -25,6 +25,8 @@ def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
 
 def read_rewards(rewards: Any, count: int) -> Array:
     """Check so many rewards."""
+    if rewards is None:
+        raise InvalidReward(f"rewards must be one finite number a round: {count} rounds, but no rewards were given.")
     values = np.atleast_1d(read_real(rewards, "rewards", InvalidReward, "numbers, one a round"))
     if values.shape != (count,):
         raise InvalidReward(f"rewards must be one number a round: {count} rounds, but rewards of shape {values.shape}.")

@@ -60,6 +60,10 @@ class LifeCost:
             told.append(f"bonuses are {since}{limit}")
         else:
             told.append("bonuses are exact")
+            if self.latency is not None and self.arms is None:
+                told[-1] += (
+                    f" while decisions take less than {1e3 * self.latency:g} ms; with limits.arms this says how long"
+                )
         return "; ".join(told)
 
 

@@ -171,7 +171,9 @@ class LinUCB(Policy):
     intercept
         Whether a constant is appended to contexts; a `context_scale` says so itself.
     ridge, beta
-        λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x).
+        λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x). β is in the units of rewards, and the
+        estimate is drawn towards 0: the defaults are meant for rewards of mean near 0 and spread near 1. Shift and
+        scale others first.
     within_batch
         "frozen", or "running": bonuses follow every decision of the batch.
     context_scale
