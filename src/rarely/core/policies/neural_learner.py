@@ -106,8 +106,10 @@ class NeuralLearner(ScaledLearner):
             linear=linear,
         )
         rescaled, count = self.scale.changed_columns(ready.scale), len(samples.rows)
-        # Features of another path are other directions: under the old Z all arms would look unknown again.
-        rebuilt = bool(rescaled) or self._first or network.skip != self.network.skip
+        # Features of another path are other directions: under the old Z all arms would look unknown again. Where rounds
+        # were dropped, a new Z would lose them, which is worse.
+        other_path = network.skip != self.network.skip and len(history) == history.total
+        rebuilt = bool(rescaled) or self._first or other_path
         basis = self._basis(learner) if rebuilt else None
         report = replace(outcome.report, trained=None if count == history.counted else count)
         return FitResult(learner, outcome.reason, basis, rescaled, report)
