@@ -23,9 +23,10 @@ lint: $(VENV)/.installed           ## lint, types, arrows
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Files, saving, interrupts and messages: nothing in these tests depends on the loops that train and decide.
-ONE_FORM := contracts/test_one_commit contracts/test_schedule core/test_decision_identity core/test_files core/test_layout \
-	core/test_misuse core/test_native core/test_saved core/test_snapshot
+# Files, saving, interrupts, messages and which rows are kept: nothing in these tests depends on the loops that train and decide.
+ONE_FORM := contracts/test_one_commit contracts/test_schedule core/test_build_info core/test_compaction core/test_decision_identity \
+	core/test_files core/test_latency core/test_layout core/test_misuse core/test_native core/test_saved core/test_snapshot \
+	core/test_training_rows core/test_update_job
 COMPILED := $(BIN)/python -c 'import sys; from rarely.core import native; sys.exit(not native.available())'
 
 test: lint                         ## lint, types, arrows, doctests, tests; what the compiled loops do, once more without them

@@ -18,7 +18,8 @@ from rarely.cli.console import console, telling
 from rarely.core import native
 from rarely.worlds import datasets
 
-QUICK = ["reproduce", "cosine", "--preset", "code", "--runs", "2", "--rounds", "40", "--jobs", "1", "--only", "fixed-*"]
+QUICK = ["reproduce", "cosine", "--preset", "code", "--runs", "2", "--rounds", "20", "--jobs", "1", "--only", "fixed-*"]
+pytestmark = pytest.mark.usefixtures("sketched_figures")
 
 
 def call(*arguments, **environment):
@@ -410,10 +411,10 @@ def test_wrong_usage_has_its_own_exit_code(tmp_path):
 
 def test_mixing_is_refused_with_a_way_out(tmp_path):
     call(*QUICK, "--out", tmp_path)
-    other = [a if a != "40" else "41" for a in QUICK]
+    other = [a if a != "20" else "21" for a in QUICK]
     refused = call(*other, "--out", tmp_path)
     assert refused.exit_code == 1
-    assert "rounds is 40 on record, 41 is asked for" in told(refused)
+    assert "rounds is 20 on record, 21 is asked for" in told(refused)
     assert "--replace" in told(refused)
     assert call(*other, "--out", tmp_path, "--replace").exit_code == 0
 

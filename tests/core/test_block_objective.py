@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loops import folder_of_the_run, in_kind, kinds
@@ -118,7 +118,6 @@ def test_threads_share_the_groups(loops, depth, threads, monkeypatch):
     assert_the_same_descents(ours, plain, np.random.default_rng(1), 3)
 
 
-@settings(max_examples=100)
 @given(GROUPS, st.integers(0, 3), st.integers(0, 2), st.sampled_from([0.0, 0.3]), st.integers(0, 10**6))
 def test_a_pattern_has_every_sample_and_every_number_once(groups, shared, unused, zeros, seed):
     contexts = blocks_of(np.random.default_rng(seed), groups, shared, unused, zeros)

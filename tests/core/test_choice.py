@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import InvalidInput, Mixture
@@ -50,7 +50,6 @@ def test_random_ties_are_shared_alike():
     assert abs(np.mean(arms == 0) - 0.5) < 0.035
 
 
-@settings(max_examples=60)
 @given(st.integers(1, 6), st.integers(1, 5), st.sampled_from([None, 0.0, 0.3, 1.0]), SEEDS)
 def test_probabilities_sum_to_1_and_absent_arms_have_none(arms, n, epsilon, seed):
     rng = np.random.default_rng(seed)

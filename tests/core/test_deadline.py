@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rarely
@@ -146,7 +146,6 @@ def test_a_linear_model_is_solved_in_one_step(ticking):
     assert policy.update(seconds=0.5).early == ""
 
 
-@settings(deadline=None, max_examples=25)
 @given(seconds=st.floats(0.1, 60.0), name=st.sampled_from(sorted(MAKERS)))
 def test_every_budget_gives_a_version_or_a_reason(seconds, name):
     with pytest.MonkeyPatch.context() as patch:

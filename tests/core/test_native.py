@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loops import folder_of_the_run, in_kind, kinds
@@ -64,7 +64,6 @@ def assert_close(ours, theirs, close):
         np.testing.assert_allclose(a, b, rtol=close, atol=close * max(1, np.abs(b).max(initial=0)))
 
 
-@settings(max_examples=40)
 @given(steps=st.integers(0, 6), warm=st.booleans(), **SHAPES)
 def test_the_compiled_steps_are_numpys(loops, steps, warm, **shape):
     fused, plain = both(**shape)
@@ -80,7 +79,6 @@ def test_the_compiled_steps_are_numpys(loops, steps, warm, **shape):
     assert fused.loss(start) == pytest.approx(plain.loss(start), rel=CLOSE[plain.dtype])
 
 
-@settings(max_examples=30)
 @given(stretches=st.lists(st.integers(0, 4), min_size=1, max_size=3), **SHAPES)
 def test_the_compiled_steps_with_momentum_are_numpys(loops, stretches, **shape):
     fused, plain = both(**shape)
@@ -126,7 +124,6 @@ def test_momentum_is_nesterovs():
     assert loss == pytest.approx(plain.loss(now))
 
 
-@settings(max_examples=30)
 @given(**SHAPES)
 def test_the_compiled_curvature_is_numpys(loops, **shape):
     fused, plain = both(**shape)
@@ -143,7 +140,6 @@ def features(rng, count, widths):
     )
 
 
-@settings(max_examples=30)
 @given(
     past=st.integers(0, 300),
     new=COUNTS,

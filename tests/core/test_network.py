@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from oracle import descend, loss_gradient, output_and_gradient
@@ -79,7 +79,6 @@ def printed_initial_weights(net, weights):
     return (first, *weights[1:])
 
 
-@settings(max_examples=25)
 @given(st.integers(1, 3), st.sampled_from([2, 4, 6]), st.integers(2, 4), st.integers(0, 10**6))
 def test_paired_units_are_the_printed_doubled_construction(dim, hidden, depth, seed):
     """The same f, gradient steps and inner products, without doubling contexts, at any depth."""
@@ -139,7 +138,6 @@ def test_training_gradient_is_the_plain_one(net, seed, n):
     np.testing.assert_allclose(flat(gradient) * net.output_scale**2, truth, rtol=1e-8, atol=1e-9)
 
 
-@settings(max_examples=20)
 @given(shapes, st.integers(0, 10**6))
 def test_training_takes_the_plain_gradient_steps(net, seed):
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle import DenseZ
@@ -53,7 +53,6 @@ def test_blocks_are_single_rounds(form, kind):
     assert single.log_det == pytest.approx(block.log_det, rel=1e-10)
 
 
-@settings(max_examples=20)
 @given(
     st.integers(0, 10**6),
     st.integers(1, 5),

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle import output_and_gradient, unflatten
@@ -42,7 +42,6 @@ def plain(net, start, x, r, ridge, steps, eta, seed=0):
     return theta, taken
 
 
-@settings(max_examples=30)
 @given(networks, st.integers(0, 10**6), st.integers(1, 6), st.integers(0, 15), st.sampled_from([0.05, 0.8]))
 def test_single_sample_steps_are_the_plain_ones(net, seed, n, steps, ridge):
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, Training, UpdateRecord
@@ -102,7 +102,6 @@ def test_the_curvature_is_the_largest_eigenvalue():
     assert outcome.report.step_size == pytest.approx(1.8 / (20 * (truth + 0.1)), rel=0.01)
 
 
-@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.floats(1e-3, 10), st.integers(2, 4))
 def test_a_step_from_the_curvature_lowers_the_loss_at_the_first_attempt_on_standard_rewards(seed, ridge, depth):
     rng = np.random.default_rng(seed)

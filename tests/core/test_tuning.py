@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import rarely
@@ -114,7 +114,6 @@ def judged(errors):
     return tuning
 
 
-@settings(max_examples=60)
 @given(st.integers(2, 30), st.floats(-5, 5), st.floats(0.1, 3), st.booleans(), st.integers(0, 10**6))
 def test_predictions_are_judged_once_shifted_and_stretched(count, shift, stretch, weighted, seed):
     """Against least squares, one candidate at a time; and a map of all predictions changes nothing."""
@@ -185,7 +184,6 @@ def test_the_first_version_has_no_linear_path_and_a_snapshot_of_it_knows(tmp_pat
     assert policy.log_det == other.log_det
 
 
-@settings(max_examples=40)
 @given(st.integers(FEWEST, 40), st.floats(-1, 1), st.floats(0.01, 3), st.integers(0, 10**6))
 def test_another_candidate_must_be_better_by_more_than_the_doubt(count, shift, spread, seed):
     rng = np.random.default_rng(seed)

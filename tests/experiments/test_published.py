@@ -24,6 +24,7 @@ from rarely.simulation.sealed_json import sealed
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "records.json.gz"
 SAMPLE = ("linucb-r1-b1", "linucb-intercept-r1-b1", "fixed-B40", "adaptive-B40-logq20")
+pytestmark = pytest.mark.usefixtures("sketched_figures")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_a_file_that_was_edited_is_refused(published, tmp_path, edit, says):
         read_published(path)
 
 
-def test_the_command_publishes_and_reads_back(folder, tmp_path, sketched_figures):
+def test_the_command_publishes_and_reads_back(folder, tmp_path):
     path = tmp_path / "records.json.gz"
     first = CliRunner().invoke(app, ["report", str(folder), "--publish", str(path)])
     assert first.exit_code == 0

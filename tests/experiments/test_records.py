@@ -32,6 +32,7 @@ from rarely.worlds import Quadratic, Table
 MUSEUM = Path(__file__).parents[1] / "museum"
 SMALL = replace(PROBLEMS["cosine"], hidden=8, steps=5, batches=(3,), log_ratios=(2.0,))
 PATTERNS = ("linucb-r1-b1", "fixed-*", "adaptive-*", "neuralucb")
+pytestmark = pytest.mark.usefixtures("sketched_figures")
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_a_record_carries_the_digest_of_its_content(folder):
     [{"regret": 1.0}, {"regret": -1e9}, {"right": 0.99}, {"digest": "0" * 64}, {"code": "y"}, {"seconds": {}}],
     ids=str,
 )
-def test_an_edited_record_is_refused_alone_and_the_report_goes_on(folder, sketched_figures, edit):
+def test_an_edited_record_is_refused_alone_and_the_report_goes_on(folder, edit):
     path = some(folder)
     data = on_file(path) | edit
     if "regret" in edit:  # as somebody would who knows that there is a curve
@@ -111,7 +112,7 @@ def test_an_edited_record_is_refused_alone_and_the_report_goes_on(folder, sketch
     assert said["without_digest"] == 0
 
 
-def test_all_that_are_refused_are_named(folder, sketched_figures):
+def test_all_that_are_refused_are_named(folder):
     paths = sorted(folder.glob("records/**/*.json.gz"))
     for path in paths[:-1]:
         written(path, on_file(path) | {"regret": 1.0})
@@ -127,7 +128,7 @@ def test_all_that_are_refused_are_named(folder, sketched_figures):
 
 
 def test_reproduce_says_what_it_refuses_and_plays_it_again(tmp_path):
-    quick = ["reproduce", "cosine", "--preset", "code", "--runs", "1", "--rounds", "40", "--jobs", "1"]
+    quick = ["reproduce", "cosine", "--preset", "code", "--runs", "1", "--rounds", "20", "--jobs", "1"]
     quick += ["--only", "fixed-*", "--out", tmp_path]
     assert call(*quick).exit_code == 0
     path = some(tmp_path, "fixed-B40")
@@ -141,7 +142,7 @@ def test_reproduce_says_what_it_refuses_and_plays_it_again(tmp_path):
     assert on_file(path)["regret"] == regret
 
 
-def test_a_digest_cannot_be_left_out_of_a_format_that_has_one(folder, sketched_figures):
+def test_a_digest_cannot_be_left_out_of_a_format_that_has_one(folder):
     path = some(folder)
     written(path, without_digest(on_file(path)) | {"format": FORMAT})
     assert "it has no digest" in told(call("report", folder))
@@ -158,7 +159,7 @@ def test_records_of_version_0_1_are_read_and_marked(tmp_path):
     assert json.loads((tmp_path / "claims.json").read_text())["without_digest"] == 3
 
 
-def test_records_with_a_digest_are_not_marked(folder, sketched_figures):
+def test_records_with_a_digest_are_not_marked(folder):
     assert "without digest" not in told(call("report", folder))
     assert "digest" not in (folder / "report.html").read_text()
 
@@ -391,7 +392,7 @@ def test_damaged_bytes_are_refused_or_change_nothing(played, tmp_path, data):
 @pytest.mark.filterwarnings("ignore")  # a picture of 1e100 hours is not tidy
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), kind=st.sampled_from(["0.1", "sealed", "edited"]))
-def test_no_change_of_a_record_ends_a_report_in_a_traceback(played, tmp_path, sketched_figures, data, kind):
+def test_no_change_of_a_record_ends_a_report_in_a_traceback(played, tmp_path, data, kind):
     shutil.rmtree(tmp_path / "records", ignore_errors=True)
     one = played[data.draw(st.sampled_from(sorted(played)))]
     Store(tmp_path).write(one)
@@ -430,7 +431,7 @@ EXTREMES = [
 
 @pytest.mark.filterwarnings("ignore")  # a picture of 1e100 hours is not tidy
 @pytest.mark.parametrize("edit", EXTREMES, ids=lambda edit: str(edit)[:40])
-def test_what_passes_the_checks_can_be_reported(tmp_path, sketched_figures, edit):
+def test_what_passes_the_checks_can_be_reported(tmp_path, edit):
     """The largest and the oddest values that are accepted, in one of two runs and in both."""
     for kind in ({"kind": "neuralucb"}, {"kind": "adaptive", "batches": 40, "log_ratio": 20.0}):
         for seed in range(2):

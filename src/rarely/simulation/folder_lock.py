@@ -26,8 +26,8 @@ def only_here(folder: Path) -> Iterator[None]:
     if fcntl is None:  # Windows: two runs in one folder would repeat work, and spoil nothing
         yield
         return
-    with writing(folder / ".lock"):
-        lock = open(folder / ".lock", "wb")  # noqa: SIM115
+    with writing(folder / ".lock"):  # which names the folder where it cannot be written, and only then
+        lock = open(folder / ".lock", "wb")  # noqa: SIM115 — closed by the next statement
     with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -81,6 +81,7 @@ def _files(path: Path) -> list[Path]:
     return list(path.rglob("*.*")) if path.is_dir() else [path]
 
 
+@cache
 def bare(source: bytes) -> str:
     """Source without comments, docstrings and empty lines; the same for every version of Python.
 

@@ -307,5 +307,6 @@ def _title(comparison: Comparison) -> str:
 def _save(figure: Figure, path: Path) -> Path:
     with writing(path):
         figure.savefig(path, metadata={"Date": None})
+        figure.set_layout_engine("none")  # which has done its work, and takes as long as drawing
         figure.savefig(path.with_suffix(".png"), dpi=160)
     return path
