@@ -5,6 +5,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # The tests run in parallel processes; a BLAS that starts threads of its own in each would only fight.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+# Many tests start a Python of their own, and each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run reproduce lint test test-slow api-test crash-test docs sanitize bench wheels wheel-test clean
 

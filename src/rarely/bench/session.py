@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ import numpy as np
 
 from rarely.bench.measure import Benchmark, Figure, NotMeasured, Tell
 from rarely.bench.yardstick import best_of, facts, product_rate, reader
-from rarely.core.errors import RarelyError
+from rarely.core.errors import RarelyError, ScheduleWarning
 
 READ = 2**23
 """Numbers in the read whose rate is reported: 64 MiB, more than most caches."""
@@ -51,7 +52,10 @@ def measure(
     for benchmark in benchmarks:
         tell, figures = started(benchmark), list[Figure]()
         try:
-            figures += benchmark.measure(tell)
+            with warnings.catch_warnings():
+                # A run whose budget is spent early is what some benchmarks are about.
+                warnings.simplefilter("ignore", ScheduleWarning)
+                figures += benchmark.measure(tell)
         except NotMeasured as error:
             session.skipped[benchmark.name] = str(error)
         except (RarelyError, MemoryError, OSError) as error:

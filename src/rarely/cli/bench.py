@@ -97,17 +97,17 @@ def _measure(session: Session, wanted: Sequence[Benchmark]) -> bool:
     ):
 
         def show(text: str) -> None:
-            nonlocal state, since
-            if text != state:
-                state, since = text, time.perf_counter()
-            if live is None:
-                console.print(text, markup=False)
-            else:
+            nonlocal state
+            state = text
+            if live is not None:
                 live.update(Text(text), refresh=True)
 
         def started(benchmark: Benchmark) -> Tell:
-            head = f"{wanted.index(benchmark) + 1} of {len(wanted)}: {benchmark.name}"
+            nonlocal since
+            head, since = f"{wanted.index(benchmark) + 1} of {len(wanted)}: {benchmark.name}", time.perf_counter()
             show(head)
+            if live is None:
+                console.print(head, markup=False)
             return lambda text: show(f"{head}: {text}")
 
         def finished(benchmark: Benchmark, figures: Sequence[Figure]) -> None:
