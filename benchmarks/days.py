@@ -314,6 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--days", type=int, default=14)
     parser.add_argument("--daily", type=int, default=5000)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--policies", nargs="+", default=["default"])
     parser.add_argument("--out", type=Path, default=Path("build/days"))
     parser.add_argument("--table", action="store_true", help="print what is on record, and play nothing")
@@ -324,7 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder, name, *numbers = given.one_day
         one_day(Path(folder), name, *map(int, numbers))
         return
-    for seed in range(0 if given.table else given.seeds):
+    for seed in range(given.first_seed, given.first_seed + (0 if given.table else given.seeds)):
         for name in given.policies:
             if name == "vw" and importlib.util.find_spec("vowpalwabbit") is None:
                 print("Vowpal Wabbit is not installed, so it does not take part.")
