@@ -24,6 +24,7 @@ from rarely import (
     NeuralTS,
     NothingToLearnWarning,
     Preset,
+    RejectedWarning,
     TheoremRadius,
     TooExpensive,
     Training,
@@ -121,7 +122,8 @@ def test_a_rejected_update_spends_no_version_and_keeps_the_frozen_policy(monkeyp
     decision = policy.select(contexts()[:6])
     policy.observe(decision, rewards(contexts()[np.arange(6), decision.arm]))
     before, due_before = policy.score(contexts()), policy.due
-    record = policy.update()
+    with pytest.warns(RejectedWarning):
+        record = policy.update()
     after = policy.score(contexts())
     assert due_before
     assert not policy.due
@@ -138,7 +140,8 @@ def test_a_rejected_update_restarts_the_schedules_base(monkeypatch):
     n = len(policy.select(contexts(), until_due=True))
     policy.observe(rounds=np.arange(1, n + 1), rewards=np.ones(n) + np.arange(n))
     base = policy.log_det
-    assert not policy.update().accepted
+    with pytest.warns(RejectedWarning):
+        assert not policy.update().accepted
     policy.select(contexts()[n])
     assert policy.due == (policy.log_det - base > 4.0)
 
@@ -148,7 +151,8 @@ def test_rejected_updates_do_not_count_against_the_budget(monkeypatch):
     force_rejection(monkeypatch)
     policy.observe(policy.select(contexts()[:3]), [1.0, 2.0, 3.0])
     for _ in range(5):
-        assert not policy.update().accepted
+        with pytest.warns(RejectedWarning):
+            assert not policy.update().accepted
     monkeypatch.undo()
     assert policy.update().accepted
     with pytest.raises(BudgetSpent):
@@ -176,7 +180,7 @@ def test_an_update_without_rewards_does_not_spoil_the_next(tmp_path):
 def test_rewards_beyond_all_bounds_are_rejected_not_learned(make):
     policy = make()
     policy.observe(policy.select(contexts()[:6]), 1e308 * np.array([1.0, -1.0, 1.0, -1.0, 1.0, 1.0]))
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), pytest.warns(RejectedWarning):
         record = policy.update()
     assert not record.accepted
     assert record.reason

@@ -19,8 +19,10 @@ from rarely import (
     InvalidInput,
     NothingToLearn,
     OnDemand,
+    OutlierWarning,
     Paced,
     PolicyBusy,
+    RejectedWarning,
     StaleUpdate,
     UpdateJob,
     WrongUpdate,
@@ -315,7 +317,8 @@ def test_a_rejected_training_is_recorded_and_the_version_stays():
     policy.observe(policy.select(STREAM[12]), 1e308)
     job = policy.prepare_update()
     decide(policy, 13, 4)
-    record = policy.adopt(job.run())
+    with pytest.warns(RejectedWarning), pytest.warns(OutlierWarning):
+        record = policy.adopt(job.run())
     assert not record.accepted
     assert (policy.version, record.round, record.adopted) == (1, 14, 18)
     assert policy.round == 18

@@ -127,6 +127,14 @@ class ContextsWarning(UserWarning):
     """Announces contexts that are accepted but look like a mistake."""
 
 
+class OutlierWarning(UserWarning):
+    """Announces a reward, or a number of a context, that is so far from the others that learning follows it alone."""
+
+
+class RejectedWarning(UserWarning):
+    """Announces an update whose training was rejected: no version was spent, and the one in use goes on."""
+
+
 class JitterWarning(UserWarning):
     """Announces that a jitter was added to a matrix that rounding had made indefinite."""
 

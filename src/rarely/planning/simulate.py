@@ -15,7 +15,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, TypeVar, get_args
 
-from rarely.core.errors import InvalidInput, RarelyError, ScheduleWarning, check_choice, check_positive
+from rarely.core.errors import (
+    InvalidInput,
+    OutlierWarning,
+    RarelyError,
+    RejectedWarning,
+    ScheduleWarning,
+    check_choice,
+    check_positive,
+)
 from rarely.core.policies import BatchNeuralUCB, LinUCB
 from rarely.core.policies.base import Policy
 from rarely.core.schedules import EveryRound, FixedGrid, Schedule
@@ -164,8 +172,9 @@ def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome
             start += len(decided)
             if policy.due and policy.round < rounds:
                 with warnings.catch_warnings():
-                    # A budget that is spent early is part of what is simulated; the frontier shows what it costs.
-                    warnings.simplefilter("ignore", ScheduleWarning)
+                    # Budgets that are spent early and trainings that fail are part of what is simulated.
+                    for category in (ScheduleWarning, RejectedWarning, OutlierWarning):
+                        warnings.simplefilter("ignore", category)
                     policy.update()
                 log_dets.append((policy.round, policy.log_det))
     ends = tuple(record.round for record in policy.updates if record.accepted)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rarely.core.errors import ScheduleWarning
+from rarely.core.errors import OutlierWarning, RejectedWarning, ScheduleWarning
 from rarely.core.policies.base import Policy
 from rarely.core.types import Array
 from rarely.worlds.protocol import Rounds
@@ -74,8 +74,9 @@ def play(policy: Policy, rounds: Rounds) -> Played:
             log_dets.append((t, policy.log_det))
         if policy.due and t < count:
             with training, warnings.catch_warnings():
-                # The paper's schedules may spend their budgets early; the report shows when.
-                warnings.simplefilter("ignore", ScheduleWarning)
+                # Budgets that are spent early and trainings that fail are in the report.
+                for category in (ScheduleWarning, RejectedWarning, OutlierWarning):
+                    warnings.simplefilter("ignore", category)
                 policy.update()
     regrets = rounds.regrets(arms)
     right = float(np.mean(arms == rounds.best)) if count else 0.0

@@ -177,6 +177,12 @@ class RecordedRows:
         order = np.argsort(places)
         return self._contexts.view[places[order]], self._values.view[self._arrival(count) :][order]
 
+    def last_arrivals(self, count: int) -> tuple[IntArray, Array, Array]:
+        """Positions, contexts and values of the last `count` rewards that came, or of those that are kept."""
+        start = max(0, len(self._arrivals) - count)
+        places = self._arrivals.view[start:]
+        return places, self._contexts.view[places], self._values.view[start:]
+
     def arrivals_between(self, start: int, end: int) -> tuple[IntArray, Array]:
         """Rows and values of the rewards that came after the first `start` and among the first `end`."""
         here = slice(self._arrival(start), self._arrival(end))

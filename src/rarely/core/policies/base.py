@@ -28,6 +28,7 @@ from rarely.core.inputs.contexts import ContextReader, RoundContexts
 from rarely.core.inputs.forgetting import Forgetting, check_forgetting
 from rarely.core.inputs.history import History, Late
 from rarely.core.inputs.rewards import read_log
+from rarely.core.policies.announcing import log_update
 from rarely.core.policies.clock import BatchClock
 from rarely.core.policies.deciding import decide, rounds_at_once
 from rarely.core.policies.exclusive import alone
@@ -35,7 +36,6 @@ from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.identity import Identity
 from rarely.core.policies.learner import Learner
 from rarely.core.policies.limits import Limits
-from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.parameters import Parameters
 from rarely.core.policies.scored_arms import ScoredArms, Scores, concatenated

@@ -16,12 +16,11 @@ from rarely.core.errors import (
     ForgettingWarning,
     NothingToLearn,
     NothingToLearnWarning,
-    ScheduleWarning,
     StaleUpdate,
     TrainingRejected,
     WrongUpdate,
 )
-from rarely.core.policies.clock import BatchClock
+from rarely.core.policies.announcing import announce
 from rarely.core.policies.compaction import compacted_after_update, limit_sentence
 from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.form_change import EXACT, noted
@@ -53,7 +52,7 @@ def update(
     skipped = None if force else _nothing_new(state)
     result = run(job) if skipped is None else UpdateResult(job.cut, skipped)
     after, record = _concluded(state, maker, beta, result)
-    _warn_of_schedule(state.clock, after.clock, record.due, record.round)
+    announce(state, after, record, trained=skipped is None)
     return _tidied(state, after, record, limit)
 
 
@@ -101,7 +100,7 @@ def adopt(
     """The state after an update that was prepared earlier and made elsewhere."""
     _check_result(state, result, settings)
     after, record = _concluded(state, maker, beta, result)
-    _warn_of_schedule(state.clock, after.clock, record.due, record.round)
+    announce(state, after, record, trained=True)
     return _tidied(state, after, record, limit)
 
 
@@ -199,7 +198,9 @@ def start_from_log(state: PolicyState, maker: CovarianceMaker, beta: Beta, rows:
         lost=history.total - covariance.rounds,
     )
     cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.kind, "")
-    return after.with_update(_record_of(after, fit, cut))
+    record = _record_of(after, fit, cut)
+    announce(replace(state, history=history), after, record, trained=True)
+    return after.with_update(record)
 
 
 def _nothing_new(state: PolicyState) -> FitResult | None:
@@ -267,23 +268,6 @@ def _coverage(state: PolicyState) -> float | None:
         return None
     off = np.abs(rewards[own] - means[own])
     return float(np.mean(off <= BOTH_SIDES * np.hypot(noise, history.bonuses[own])))
-
-
-def _warn_of_schedule(before: BatchClock, after: BatchClock, due: str, round: int) -> None:
-    """Warn if a trigger had to be rescued, or if the last version is in use before half of the rounds are decided."""
-    horizon, batches = after.budget.horizon, after.budget.batches
-    told = []
-    if "saturated" in due:
-        why = due.partition(";")[0]
-        told.append(f"{why}, so an update came anyway. Use Paced(horizon, batches), or a smaller log_ratio.")
-    ends = after.spent and not before.spent and not after.budget.plans_ahead
-    if ends and horizon is not None and 2 * round < horizon:
-        told.append(
-            f"the budget of {batches} versions is spent after {round} of {horizon} rounds, so the rest is decided "
-            "without learning. Paced(horizon, batches) keeps updates for later; or plan more batches."
-        )
-    for line in told:
-        warnings.warn(line, ScheduleWarning, stacklevel=4)
 
 
 def _record_of(

@@ -11,11 +11,11 @@ from typing import Any, Self
 from rarely.core.choice.confidence_radius import Beta
 from rarely.core.covariance import Kind, Sketch
 from rarely.core.errors import InvalidInput, check_whole
+from rarely.core.policies.announcing import log_update
 from rarely.core.policies.compaction import compacted
 from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.life_cost import LifeCost, life_cost
 from rarely.core.policies.limits import Limits
-from rarely.core.policies.logged import log_update
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.reforming import reformed
 from rarely.core.policies.standing import Standing

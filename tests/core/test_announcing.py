@@ -1,0 +1,138 @@
+"""What an update says aloud."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rarely import (
+    BatchNeuralUCB,
+    LinUCB,
+    NothingToLearnWarning,
+    OnDemand,
+    OutlierWarning,
+    RejectedWarning,
+)
+from rarely.core.policies.announcing import FAR, outlier
+
+RNG = np.random.default_rng(0)
+
+
+class Frame:
+    """A table with names, as libraries of data frames have it."""
+
+    columns = ("age", "visits")
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.rows, dtype)
+
+
+def policies():
+    return [
+        LinUCB(2, schedule=OnDemand(), seed=0),
+        BatchNeuralUCB(2, schedule=OnDemand(), hidden=4, training=5, seed=0),
+    ]
+
+
+def play(policy, rewards, contexts=None):
+    contexts = RNG.normal(size=(len(rewards), 3, 2)) if contexts is None else contexts
+    decision = policy.select(contexts)
+    policy.observe(decision, rewards)
+    return decision
+
+
+@pytest.mark.parametrize("policy", policies(), ids=["linear", "neural"])
+def test_a_reward_that_stands_for_a_missing_one_is_told_with_its_round(policy):
+    rewards = RNG.normal(size=40)
+    rewards[17] = -99999.0
+    play(policy, rewards)
+    with pytest.warns(OutlierWarning, match="the reward of round 18 is -99999, more than 10,000 times as far") as told:
+        policy.update()
+    assert told[0].filename == __file__
+
+
+def test_a_later_reward_is_compared_with_earlier_ones():
+    policy = LinUCB(2, seed=0)
+    for _ in range(30):
+        play(policy, RNG.normal(size=1))
+        policy.update()
+    play(policy, [1e300])
+    with pytest.warns(OutlierWarning, match="the reward of round 31 is 1e\\+300"):
+        policy.update()
+    play(policy, RNG.normal(size=1))
+    policy.update()  # what was told is not told again
+
+
+def test_a_number_of_a_context_is_told_with_its_column():
+    policy = LinUCB(2, seed=0)
+    for value in (*RNG.normal(size=30), 1e9):
+        play(policy, [0.0], Frame([[value, RNG.normal()]]))
+        if value < 1e9:
+            policy.update()
+    with pytest.warns(OutlierWarning, match="column 'age' of the context of round 31 is 1e\\+09"):
+        policy.update()
+
+
+def test_a_log_is_looked_at_too():
+    contexts = RNG.normal(size=(50, 2))
+    contexts[3, 1] = 1e12
+    with pytest.warns(OutlierWarning, match="column 1 of the context of the log is 1e\\+12"):
+        LinUCB.from_log(contexts, RNG.normal(size=50), schedule=OnDemand())
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        np.zeros(50),
+        np.eye(1, 50)[0],  # one click
+        np.eye(1, 50)[0] * 1e9,  # one sale: the others are all the same, and say nothing of what is usual
+        RNG.normal(size=50) * 1e-9,
+        np.where(RNG.random(50) < 0.1, 50.0, 1.2 + 0.01 * RNG.normal(size=50)),  # Riquelme's wheel
+        RNG.pareto(1.5, size=500),
+    ],
+)
+def test_rewards_as_they_come_are_not_told(rewards):
+    policy = LinUCB(2, schedule=OnDemand(), seed=0)
+    play(policy, rewards)
+    policy.update()
+
+
+@given(
+    values=st.lists(st.floats(-1, 1), min_size=8, max_size=60),
+    unit=st.floats(-100, 100),
+    center=st.floats(-5, 5),
+    new=st.integers(1, 8),
+)
+def test_units_do_not_matter(values, unit, center, new):
+    numbers = np.array(values)
+    numbers[-1] = 3 * FAR
+    found = outlier(numbers, new)
+    scaled = outlier((numbers + center) * 10.0**unit, new)
+    usual = np.quantile(np.abs(numbers - np.median(numbers)), 0.75)
+    if usual > 1e-3:  # adding the centre loses digits of numbers that differ by less
+        assert found == scaled == len(numbers) - 1
+
+
+def test_a_rejected_training_is_told():
+    policy = BatchNeuralUCB(1, schedule=OnDemand(), hidden=4, training=30, preset="paper", seed=0)
+    play(policy, RNG.normal(size=20), RNG.normal(size=(20, 3, 1)))
+    policy.observe(policy.select(RNG.normal(size=(1, 3, 1))), [1e308])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutlierWarning)
+        with pytest.warns(RejectedWarning, match="the update after round 21 was rejected: .* Version 0 goes on"):
+            record = policy.update()
+    assert not record.accepted
+    assert policy.version == 0
+
+
+def test_an_update_without_a_reward_is_told_once_and_not_as_rejected():
+    policy = LinUCB(2, seed=0)
+    policy.select(RNG.normal(size=(3, 2)))
+    with pytest.warns(NothingToLearnWarning) as told:
+        policy.update()
+    assert len(told) == 1
