@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rarely.core.errors import OutlierWarning, RejectedWarning, ScheduleWarning
+from rarely.core.inputs.history import History
 from rarely.core.policies.clock import BatchClock
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import UpdateRecord
@@ -78,17 +79,17 @@ def _of_schedule(before: BatchClock, after: BatchClock, record: UpdateRecord) ->
 def _of_outliers(before: PolicyState) -> Iterator[Said]:
     """Of the rewards that came since the last update, and of their contexts."""
     history = before.history
-    new = history.arrived - before.learned
-    rows, contexts, rewards = history.last_arrivals(new + PAST)
-    new = min(new, len(rows))
+    new = min(history.arrived - before.learned, len(history) - history.missing)
     if not new:
         return
-    table = np.column_stack((rewards, contexts))
-    for column in _suspects(table, new):
+    suspects = _suspects(_table(history, new + NEAR), new)
+    table = _table(history, new + PAST) if suspects else np.empty((0, 0))
+    for column in suspects:
         place = outlier(table[:, column], new)
         if place is None:
             continue
-        round = int(history.rows[rows[place]]) - history.logged + 1
+        position = history.last_arrivals(len(table))[0][place]
+        round = int(history.rows[position]) - history.logged + 1
         where = f"of round {round}" if round > 0 else "of the log"
         what = f"the reward {where}"
         if column:
@@ -101,6 +102,12 @@ def _of_outliers(before: PolicyState) -> Iterator[Said]:
             "quarters of the latest are, so that learning follows it more than all others. If it stands for a missing "
             "value, or is a mistake, leave such rounds out; if not, clip it or take logarithms.",
         )
+
+
+def _table(history: History, count: int) -> Array:
+    """(n, 1 + d): the last rewards that came, and their contexts."""
+    _, contexts, rewards = history.last_arrivals(count)
+    return np.column_stack((rewards, contexts))
 
 
 def _suspects(table: Array, new: int) -> list[int]:

@@ -126,7 +126,7 @@ class Policy(Upkeep, Parameters, Identity, ABC):
 
     def _alone(self) -> AbstractContextManager[None]:
         """A call that changes the policy, refused at once while another one is under way."""
-        return alone(self, self._caller, [getattr(Policy, name) for name in _CHANGES])
+        return alone(self, self._caller, lambda: [getattr(Policy, name) for name in _CHANGES])
 
     # --- deciding
 
@@ -284,7 +284,7 @@ class Policy(Upkeep, Parameters, Identity, ABC):
                 history = state.history.with_rewards_by_id(ids, rewards, late=late)
             else:
                 history = state.history.with_rewards(rounds, rewards, late=late)
-            self._state = replace(state, history=history)
+            self._state = state.with_history(history)
 
     def update(
         self, *, force: bool = False, progress: Progress | None = None, seconds: float | None = None

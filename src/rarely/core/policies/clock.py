@@ -71,7 +71,7 @@ class BatchClock:
 
     def ended(self) -> BatchClock:
         """The clock after the batch's last round."""
-        return replace(self, due=True)
+        return BatchClock(self.budget, self.version, True, self.base_round, self.base_log_det, self.rescues)
 
     def restarted(self, round: int, log_det: float, version: int) -> BatchClock:
         """The clock at the start of a batch of the given version."""

@@ -19,6 +19,7 @@ from rarely.core.choice.rules import ChoiceRule, Mixture, UpperConfidence, with_
 from rarely.core.covariance import Covariance, Kind, Sketch, Widths
 from rarely.core.covariance.cholesky import is_symmetric, ridge_solution
 from rarely.core.errors import check_choice, check_flag, check_positive
+from rarely.core.growable_array import changed
 from rarely.core.inputs.forgetting import Forgetting
 from rarely.core.inputs.history import History
 from rarely.core.inputs.scaling import Affine, ContextScale
@@ -106,7 +107,8 @@ class LinearLearner:
             solution = ridge_solution(matrix, moment)
         reason = "" if np.isfinite(solution).all() else "the ridge estimate overflows: the rewards are too large"
         learned = self.learned + len(rewards) if history.forgetting is None else 0
-        return FitResult(replace(self, coefficients=solution, matrix=matrix, moment=moment, learned=learned), reason)
+        learner = changed(self, coefficients=solution, matrix=matrix, moment=moment, learned=learned)
+        return FitResult(learner, reason)
 
     def needs(self, history: History) -> BoolArray | None:
         """Its sums hold the rewards that it has learned from."""

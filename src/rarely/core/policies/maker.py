@@ -42,7 +42,9 @@ class CovarianceMaker:
 
     def like(self, covariance: Covariance) -> CovarianceMaker:
         """The same, for as many arms as this one has seen."""
-        return replace(self, latency=covariance.latency) if isinstance(covariance, Auto) else self
+        if not isinstance(covariance, Auto) or covariance.latency is self.latency:
+            return self
+        return replace(self, latency=covariance.latency)
 
     def empty(self, widths: Widths, ahead: int = 0, rows: int = 0) -> Covariance:
         """λI, for `rows` rounds that are added at once, in a batch that lasts `ahead` rounds, those included."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from rarely.core.inputs.contexts import ContextReader
@@ -33,6 +33,19 @@ class PolicyState:
     lost: int = 0
     """Rounds that are not in Z: forgotten, or dropped before it was built again."""
 
+    # `dataclasses.replace` takes longer than the rest of what happens to the state in a round.
+
+    def with_history(self, history: History) -> PolicyState:
+        """The state with other rewards."""
+        return PolicyState(
+            *(self.frozen, self.clock, history, self.random, self.reader, self.updates, self.offered, self.learned),
+            *(self.events, self.lost),
+        )
+
     def with_update(self, record: UpdateRecord) -> PolicyState:
         """The state with one more update on record."""
-        return replace(self, updates=(*self.updates, record))
+        updates = (*self.updates, record)
+        return PolicyState(
+            *(self.frozen, self.clock, self.history, self.random, self.reader, updates, self.offered, self.learned),
+            *(self.events, self.lost),
+        )

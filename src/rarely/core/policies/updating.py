@@ -24,6 +24,7 @@ from rarely.core.policies.announcing import announce
 from rarely.core.policies.compaction import compacted_after_update, limit_sentence
 from rarely.core.policies.event import PolicyEvent
 from rarely.core.policies.form_change import EXACT, noted
+from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.learner import FitResult, Learner
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.offered import Offered
@@ -143,12 +144,14 @@ def _concluded(
             elif covariance.kind != cut.form and not {covariance.kind, cut.form} <= {*EXACT}:
                 base = covariance.log_det
         radius = _radius(beta, state, learner, covariance, version)
-        frozen = replace(frozen, learner=learner, covariance=covariance, radius=radius)
+        frozen = FrozenPolicy(learner, covariance, radius, frozen.ridge, frozen.rule, frozen.running)
     clock = state.clock.restarted(cut.round, base, version)
     clock = clock.replayed(history.rounds, frozen.covariance.log_det)
     due = f"{cut.due}; {clock.plan}" if cut.due else ""
     lost = state.lost if fit.reason else history.total - frozen.covariance.rounds
-    after = replace(state, frozen=frozen, clock=clock, learned=learned, offered=Offered(), lost=lost)
+    after = PolicyState(
+        *(frozen, clock, history, state.random, state.reader, state.updates, Offered(), learned, state.events, lost)
+    )
     record = _record_of(after, fit, cut, _coverage(state), due, state.offered)
     return noted(state, after.with_update(record), history.rounds), record
 
@@ -235,7 +238,8 @@ def _next_covariance(state: PolicyState, maker: CovarianceMaker, result: UpdateR
 def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
     """β of a version that has been trained and decides from the next round on."""
     stats = learner.version_stats(state.history.rounds + 1, covariance)
-    stats = replace(stats, last=state.clock.budget.spent(version))
+    if state.clock.budget.spent(version):
+        stats = replace(stats, last=True)
     if isinstance(beta, NoiseRadius):  # nothing else asks for what follows, which takes all records and rewards
         chosen, least_known = _deviations(state)
         stats = replace(
