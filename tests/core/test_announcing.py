@@ -78,6 +78,16 @@ def test_a_number_of_a_context_is_told_with_its_column():
         policy.update()
 
 
+def test_a_column_far_from_0_is_judged_by_its_own_range():
+    policy = LinUCB(1, seed=0)
+    for second in (*range(30), -1_700_000_000):  # a time stamp of 0 among those of today
+        play(policy, [float(second % 2)], [[1_700_000_000.0 + second]])
+        if second >= 0:
+            policy.update()
+    with pytest.warns(OutlierWarning, match="column 0 of the context of round 31 is 0, more than"):
+        policy.update()
+
+
 def test_a_log_is_looked_at_too():
     contexts = RNG.normal(size=(50, 2))
     contexts[3, 1] = 1e12

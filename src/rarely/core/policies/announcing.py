@@ -21,8 +21,8 @@ FAR = 1e4
 """How many times as far from the median as three quarters of the others are."""
 PAST = 1000
 """Earlier rewards that new ones are compared with."""
-NEAR = 100
-"""Of these so many are looked at first: a number that is not `NEAR` times as large as they are is no outlier."""
+SHORT = 100
+"""Of these so many are looked at first: a number within so many times their range is no outlier."""
 
 LOGGER = logging.getLogger("rarely")
 LOGGER.addHandler(logging.NullHandler())  # a library logs nothing unless the program asks for it
@@ -82,7 +82,7 @@ def _of_outliers(before: PolicyState) -> Iterator[Said]:
     new = min(history.arrived - before.learned, len(history) - history.missing)
     if not new:
         return
-    suspects = _suspects(_table(history, new + NEAR), new)
+    suspects = _suspects(_table(history, new + SHORT), new)
     table = _table(history, new + PAST) if suspects else np.empty((0, 0))
     for column in suspects:
         place = outlier(table[:, column], new)
@@ -111,11 +111,15 @@ def _table(history: History, count: int) -> Array:
 
 
 def _suspects(table: Array, new: int) -> list[int]:
-    """Columns in which a new number is much larger than those shortly before; all where there are none before."""
-    past = np.abs(table[-new - NEAR : -new])
+    """Columns in which a new number is far outside the range of those before; all where there are none before."""
+    past, now = table[-new - SHORT : -new], table[-new:]
     if not len(past):
         return list(range(table.shape[1]))
-    return np.flatnonzero(np.abs(table[-new:]).max(axis=0) > NEAR * past.max(axis=0)).tolist()
+    low, high = past.min(axis=0), past.max(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        room = SHORT * (high - low)
+        outside = (now.max(axis=0) > high + room) | (now.min(axis=0) < low - room)
+    return np.flatnonzero(outside).tolist()
 
 
 def outlier(values: Array, new: int) -> int | None:
