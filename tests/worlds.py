@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from rarely import (
     BatchNeuralUCB,
@@ -95,6 +96,13 @@ REBUILT = ("window", "discount", "linear_discount", "neural_linear", "kernel_ste
 RUNNING = [name for name in MAKERS if name.startswith("running") or name == "tuned"]
 """Whose bonuses change with every round of a batch."""
 DETERMINISTIC = [name for name in MAKERS if name not in DRAWN]
+OWN_LOOPS = ("paper", "practical", "deep", "primal", "diagonal", "last_layer", "running", "sgd", "linear", "tuned")
+"""That train, score or factor in a way of their own; the others differ from one of them in rules, rows or schedules."""
+
+
+def by_loops(names):
+    """The names for a test; without the compiled loops only those with loops of their own are tested again."""
+    return [name if name in OWN_LOOPS else pytest.param(name, marks=pytest.mark.once) for name in names]
 
 
 def sequential(**settings):

@@ -22,10 +22,10 @@ from rarely import (
     UnknownRound,
     UpdateDue,
 )
-from worlds import DETERMINISTIC, HORIZON, MAKERS, REBUILT, RUNNING, contexts, play, rewards
+from worlds import DETERMINISTIC, HORIZON, MAKERS, REBUILT, RUNNING, by_loops, contexts, play, rewards
 
-everyone = pytest.mark.parametrize("name", MAKERS)
-deterministic = pytest.mark.parametrize("name", DETERMINISTIC)
+everyone = pytest.mark.parametrize("name", by_loops(MAKERS))
+deterministic = pytest.mark.parametrize("name", by_loops(DETERMINISTIC))
 
 
 def fingerprint(policy):
