@@ -58,33 +58,35 @@ def test_a_reward_that_stands_for_a_missing_one_is_told_with_its_round(policy):
 
 def test_a_later_reward_is_compared_with_earlier_ones():
     policy = LinUCB(2, seed=0)
-    for _ in range(30):
-        play(policy, RNG.normal(size=1))
-        policy.update()
-    play(policy, [1e300])
-    with pytest.warns(OutlierWarning, match="the reward of round 31 is 1e\\+300"):
-        policy.update()
-    play(policy, RNG.normal(size=1))
-    policy.update()  # what was told is not told again
+    told = []
+    for round in range(1, 65):
+        play(policy, RNG.normal(size=1) if round != 37 else [1e300])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            policy.update()
+        told += [(round, str(one.message)) for one in caught if one.category is OutlierWarning]
+    ((when, what),) = told  # once, with the first sixteen rewards that it is among
+    assert when == 48
+    assert what.startswith("the reward of round 37 is 1e+300")
 
 
 def test_a_number_of_a_context_is_told_with_its_column():
     policy = LinUCB(2, seed=0)
-    for value in (*RNG.normal(size=30), 1e9):
+    for value in (*RNG.normal(size=31), 1e9):
         play(policy, [0.0], Frame([[value, RNG.normal()]]))
         if value < 1e9:
             policy.update()
-    with pytest.warns(OutlierWarning, match="column 'age' of the context of round 31 is 1e\\+09"):
+    with pytest.warns(OutlierWarning, match="column 'age' of the context of round 32 is 1e\\+09"):
         policy.update()
 
 
 def test_a_column_far_from_0_is_judged_by_its_own_range():
     policy = LinUCB(1, seed=0)
-    for second in (*range(30), -1_700_000_000):  # a time stamp of 0 among those of today
+    for second in (*range(31), -1_700_000_000):  # a time stamp of 0 among those of today
         play(policy, [float(second % 2)], [[1_700_000_000.0 + second]])
         if second >= 0:
             policy.update()
-    with pytest.warns(OutlierWarning, match="column 0 of the context of round 31 is 0, more than"):
+    with pytest.warns(OutlierWarning, match="column 0 of the context of round 32 is 0, more than"):
         policy.update()
 
 

@@ -21,6 +21,8 @@ FAR = 1e4
 """How many times as far from the median as three quarters of the others are."""
 PAST = 1000
 """Earlier rewards that new ones are compared with."""
+OFTEN = 16
+"""Rewards that are looked at together where each has an update of its own."""
 SHORT = 100
 """Of these so many are looked at first: a number within so many times their range is no outlier."""
 
@@ -77,9 +79,11 @@ def _of_schedule(before: BatchClock, after: BatchClock, record: UpdateRecord) ->
 
 
 def _of_outliers(before: PolicyState) -> Iterator[Said]:
-    """Of the rewards that came since the last update, and of their contexts."""
-    history = before.history
-    new = min(history.arrived - before.learned, len(history) - history.missing)
+    """Of the rewards that came since an update last looked, and of their contexts."""
+    history, looked = before.history, before.learned // OFTEN * OFTEN
+    if history.arrived - before.learned == 1 and history.arrived % OFTEN:
+        return  # an update after every round would spend a tenth of its time here
+    new = min(history.arrived - looked, len(history) - history.missing)
     if not new:
         return
     suspects = _suspects(_table(history, new + SHORT), new)
