@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -18,6 +19,7 @@ from rarely import (
     LinUCB,
     NeuralLinear,
     NoiseRadius,
+    OnDemand,
     Preset,
     Training,
 )
@@ -673,3 +675,49 @@ def test_before_anything_was_held_out_the_record_claims_no_noise():
     assert record.noise is None
     assert record.coverage is None
     assert 0.02 * np.arange(5.0).std() / 4 < policy.beta < 0.02 * np.arange(5.0).std()
+
+
+def clicks(policy, rounds, seed=0):
+    """Rounds that pay 1 or 0: one arm where its first number is positive, the other where it is negative."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(rounds, 3))
+    offered = np.stack([np.hstack((rows, 0 * rows)), np.hstack((0 * rows, rows))], axis=1)
+    decision = policy.select(offered)
+    policy.observe(decision, (decision.arm == (rows[:, 0] > 0)).astype(float))
+
+
+def test_no_mean_is_below_all_rewards(tmp_path):
+    """Where the chosen arm is known to pay 0, an arm that is thought to pay −0.5 would never be tried."""
+    policy = BatchNeuralUCB(6, OnDemand(), hidden=16, seed=0)
+    for seed in range(3):
+        clicks(policy, 30, seed)
+        policy.update()
+    far = 3 * np.random.default_rng(9).normal(size=(200, 2, 6))
+    bare = replace(policy._state.frozen.learner, lowest=None).assess(far.reshape(-1, 6))[0]
+    means = policy.score(far).means
+    assert bare.min() < 0
+    np.testing.assert_array_equal(means.ravel(), np.maximum(bare, 0.0))
+    policy.save(tmp_path / "policy")
+    np.testing.assert_array_equal(rarely.load(tmp_path / "policy").score(far).means, means)
+    policy.observe(policy.select(far[0]), -0.25)  # it counts from the next version on
+    assert policy.score(far).means.min() == 0
+    policy.adopt(policy.prepare_update().run())
+    assert policy.score(far).means.min() == -0.25
+
+
+def test_a_policy_whose_training_is_given_predicts_as_printed():
+    policy = BatchNeuralUCB(6, OnDemand(), hidden=16, training=50, seed=0)
+    clicks(policy, 60)
+    policy.update()
+    assert policy.score(3 * np.random.default_rng(9).normal(size=(200, 2, 6))).means.min() < 0
+
+
+def test_a_lowest_reward_that_never_came_is_refused(tmp_path):
+    policy = BatchNeuralUCB(6, OnDemand(), hidden=16, seed=0)
+    clicks(policy, 30)
+    policy.update()
+    wrong = replace(policy._state.frozen.learner, lowest=0.5)
+    policy._state = replace(policy._state, frozen=replace(policy._state.frozen, learner=wrong))
+    policy.save(tmp_path / "policy")
+    with pytest.raises(rarely.SnapshotError, match="lowest must be one of the rewards"):
+        rarely.load(tmp_path / "policy")

@@ -212,6 +212,11 @@ class RecordedRows:
         rewards = self._rewards()
         return self._kept.rewards.spread_with(rewards[~np.isnan(rewards)])
 
+    @property
+    def smallest(self) -> float:
+        """The smallest of the rewards that are kept; infinity without any."""
+        return float(np.min(self._values.view, initial=np.inf))
+
     def contexts_since(self, round: int) -> Array:
         """(n, d): contexts of the rounds after this one, none of which was dropped."""
         return self._contexts.view[len(self) - (self.rounds - round) :]

@@ -87,8 +87,8 @@ class BatchNeuralUCB(Policy):
     Without a `training` the practical policy tunes itself: each update chooses J and s by rewards
     that were held out (`rarely.core.training.tuning`), and its record says why and how well calibrated the version
     before was; `policy.tuning` has the losses. β is then a `NoiseRadius`: a small part of the noise and norm that were
-    estimated, more where the policy repeats a few arms, and 0 for the last version, which nothing can learn from.
-    Otherwise, and in the other presets, J is 200 and β is 0.01 unless given.
+    estimated, more where the policy repeats a few arms, and 0 for the last version, which nothing can learn from. No
+    mean is below the smallest reward so far. Otherwise, and in the other presets, J is 200 and β is 0.01 unless given.
 
     Examples
     --------

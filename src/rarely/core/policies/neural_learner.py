@@ -49,6 +49,8 @@ class NeuralLearner(ScaledLearner):
     """Samples that an update trains on, at most; None: all of them."""
     linear: LinearPart | None = None
     """Learned from all samples where there are more than that; the network then learns what it leaves."""
+    lowest: float | None = None
+    """The smallest reward ever learned from, where it tunes itself: no mean is below it."""
 
     @property
     def widths(self) -> Widths:
@@ -66,12 +68,17 @@ class NeuralLearner(ScaledLearner):
         else:
             values, factors = self.network.values_of_shared(self.weights, shared)
         if self.linear is None:
-            return self.rewards.center + self.rewards.spread * values, factors
+            return self._plausible(self.rewards.center + self.rewards.spread * values), factors
         if not self.linear.has_scale(self.scale):
             linear = self.linear(contexts)
         else:
             linear = self.linear.of_scaled(scaled) if shared is None else self.linear.of_shared(shared)
-        return linear + self.rewards.center + self.linear.share * self.rewards.spread * values, factors
+        means = linear + self.rewards.center + self.linear.share * self.rewards.spread * values
+        return self._plausible(means), factors
+
+    def _plausible(self, means: Array) -> Array:
+        """No mean below all rewards: an arm that pays 0 for sure would rule out one that is thought to pay −0.5."""
+        return means if self.lowest is None else np.maximum(means, self.lowest)
 
     def _shared_row(self, contexts: Array) -> SharedRow | None:
         """The parts of contexts that are crossed with one row, where that saves work."""
@@ -104,6 +111,7 @@ class NeuralLearner(ScaledLearner):
             used_step=outcome.report.step_size,
             used_steps=outcome.report.steps,
             linear=linear,
+            lowest=None if tuning is None else self._next_lowest(history),
         )
         rescaled, count = self.scale.changed_columns(ready.scale), len(samples.rows)
         # Features of another path are other directions: under the old Z all arms would look unknown again. Where rounds
@@ -132,6 +140,11 @@ class NeuralLearner(ScaledLearner):
         if self.linear is None and history.arrived <= self.training_rows:
             return None
         return (self.linear or LinearPart.start(scale)).learn(history)
+
+    def _next_lowest(self, history: History) -> float | None:
+        """Of all rewards, those that were dropped meanwhile included; None while there are none."""
+        smallest = min(history.smallest, math.inf if self.lowest is None else self.lowest)
+        return smallest if math.isfinite(smallest) else None
 
     def needs(self, history: History) -> BoolArray | None:
         """Those that train the network again, where the linear part holds all that it has learned from."""
@@ -202,6 +215,8 @@ class NeuralLearner(ScaledLearner):
             chosen, tried = self.tuning.state()
             numbers |= {"tuning": chosen, "skip": self.network.skip}
             arrays |= {f"tuning.{name}": array for name, array in tried.items()}
+        if self.lowest is not None:
+            numbers |= {"lowest": self.lowest}
         if self.linear is not None:
             sums, parts = self.linear.state()
             numbers |= {"linear": sums}
@@ -229,11 +244,19 @@ class NeuralLearner(ScaledLearner):
                 shuffle_seed=seed,
                 direction=layers("direction", precision) if "direction0" in saved else None,
             )
+            if "lowest" in saved:  # files from before it was kept lack it, and decide as they did until the next update
+                learner = replace(learner, lowest=self._restored_lowest(saved, history, trained=trained))
             if saved.has_part("linear"):
                 learner = replace(learner, linear=LinearPart.restored(saved.inner("linear"), self.scale, history))
             fresh = learner.untrained and learner.direction is None and learner.linear is None
             saved.require(trained or fresh, "weights must be the initial ones before anything is learned")
         return learner
+
+    def _restored_lowest(self, saved: Fields, history: History, *, trained: bool) -> float:
+        lowest = saved.number("lowest")
+        known = history.dropped > 0 or bool((history.rewards == lowest).any())
+        saved.require(trained and self.tuning is not None and known, "lowest must be one of the rewards learned from")
+        return lowest
 
     def _restored_path(self, saved: Fields, history: History, *, trained: bool) -> tuple[Network, Tuning | None]:
         """The network with the strength of its saved skip path, and what chose it."""

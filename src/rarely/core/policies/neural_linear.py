@@ -42,7 +42,8 @@ class LastLayerLearner(NeuralLearner):
         factors = super().assess(contexts)[1].last_layer()
         a = factors.inputs[0]
         values = a @ self.coefficients if len(self.coefficients) else np.zeros(len(a))
-        return self.rewards.center + self.rewards.spread * self.network.output_scale * values, factors
+        means = self.rewards.center + self.rewards.spread * self.network.output_scale * values
+        return self._plausible(means), factors
 
     def learn(self, history: History) -> FitResult:
         fit = super().learn(history)
