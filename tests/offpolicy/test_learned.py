@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rarely
-from rarely import AtRounds, BatchNeuralUCB, LinUCB, Mixture, Uniform
+from rarely import AtRounds, BatchNeuralUCB, LinUCB, Mixture, RejectedWarning, Uniform
 from rarely.offpolicy import DecisionLog, difference, dr, ips, read_csv, snips, write_csv
 from rarely.offpolicy.learned import rounds_learned_from
 
@@ -76,7 +76,8 @@ def test_a_rejected_or_missing_update_taught_nothing():
     log.record(varied(60, 1), decision)
     for each in (log, policy):
         each.observe(decision, np.tile([1e308, -1e308], 30))
-    assert not policy.update().accepted
+    with pytest.warns(RejectedWarning):
+        assert not policy.update().accepted
     assert rounds_learned_from(policy, log, log.observed) == 0
 
 
