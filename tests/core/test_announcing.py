@@ -134,7 +134,7 @@ def test_a_rejected_training_is_told():
     policy = BatchNeuralUCB(1, schedule=OnDemand(), hidden=4, training=30, preset="paper", seed=0)
     play(policy, RNG.normal(size=20), RNG.normal(size=(20, 3, 1)))
     policy.observe(policy.select(RNG.normal(size=(1, 3, 1))), [1e308])
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", OutlierWarning)
         with pytest.warns(RejectedWarning, match="the update after round 21 was rejected: .* Version 0 goes on"):
             record = policy.update()
