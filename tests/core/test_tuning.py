@@ -22,6 +22,7 @@ from rarely import (
     OnDemand,
     Preset,
     Training,
+    Window,
 )
 from rarely.core.model.network import Network
 from rarely.core.training import checkpoints as checkpoints_module
@@ -721,3 +722,18 @@ def test_a_lowest_reward_that_never_came_is_refused(tmp_path):
     policy.save(tmp_path / "policy")
     with pytest.raises(rarely.SnapshotError, match="lowest must be one of the rewards"):
         rarely.load(tmp_path / "policy")
+
+
+def test_the_lowest_reward_outlives_its_round(tmp_path):
+    policy = BatchNeuralUCB(6, OnDemand(), hidden=16, forgetting=Window(10), seed=0)
+    policy.observe(policy.select(np.ones((2, 6))), -1.0)
+    for seed in range(3):
+        clicks(policy, 20, seed)
+        policy.update()
+    policy.compact()
+    clicks(policy, 20, 3)
+    policy.update()
+    assert policy.history.rewards.min() == 0
+    policy.save(tmp_path / "policy")
+    for one in (policy, rarely.load(tmp_path / "policy")):
+        assert one._state.frozen.learner.lowest == -1
