@@ -56,8 +56,8 @@ _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError, ValueError, NotImplementedError, RuntimeError),
     *(RecursionError, OverflowError, TypeError, IndexError, struct.error),
 )
-"""What reading a damaged zip or damaged JSON raises, depending on where the damage is: a wrong byte may stand for a way of
-packing that zipfile does not know (NotImplementedError), or for encryption (RuntimeError)."""
+"""What reading a damaged zip or damaged JSON raises, depending on where the damage is: a wrong byte may name a way of
+packing that zipfile does not know (NotImplementedError), or encryption (RuntimeError)."""
 
 
 class Archive(NamedTuple):
