@@ -6,8 +6,8 @@ from rarely.core.policies.presets import PresetName
 from rarely.experiments.catalogue import FAIR
 
 EXPLAINED: dict[PresetName, str] = {
-    "paper": "the printed network, loss, contexts and rewards, with the step from the curvature, for the printed "
-    "one diverges; float64",
+    "paper": "the printed network, loss, contexts and rewards, with a step from the curvature, because the "
+    "printed one diverges; float64",
     "practical": "the printed network and loss with contexts scaled and given a constant, rewards standardised, "
     "training in float32; rows of tables are standardised over the whole file",
     "code": "what the public NeuralUCB program of Zhou et al. (2020) does: biases, no √m, uniform initial weights, "
