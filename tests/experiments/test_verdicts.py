@@ -97,6 +97,16 @@ def test_the_interval_shown_is_the_one_that_decided():
     assert held.estimate.low > 0
 
 
+def test_an_open_check_shows_the_part_that_leaves_it_open():
+    """Not one that holds for sure, even where the other is more likely to hold than not."""
+    (sure,), (unproven,) = SURE.parts, check(0.5).parts
+    for parts in [(sure, unproven), (unproven, sure)]:
+        shown = decide([Check("both", "above 0", parts)])[1][0]
+        assert shown.verdict == Q
+        assert shown.estimate.value == pytest.approx(0.5)
+        assert shown.note == "left open by x, above 0"
+
+
 @given(st.lists(st.sampled_from(["sure", "not", "open"]), min_size=1, max_size=9), st.integers(1, 9))
 def test_fewer_needed_never_makes_a_claim_harder(kinds, needed):
     """A claim of u of K checks: what holds for u holds for fewer, what fails for u fails for more."""

@@ -76,14 +76,14 @@ class ClaimChecker:
     def beats(self, a: str, b: str) -> Check:
         """a has less regret than b."""
         return self._above_zero(
-            f"regret of {self._label(b)} − regret of {self._label(a)}",
+            f"regret of {self.label(b)} − regret of {self.label(a)}",
             lambda: self.comparison.regret_differences(self._series(b), self._series(a)),
             (a, b),
         )
 
     def nearer(self, a: str, b: str, target: str) -> Check:
         """a's regret is nearer to the target's than b's."""
-        labels = [self._label(name) for name in (b, a, target)]
+        labels = [self.label(name) for name in (b, a, target)]
         return self._above_zero(
             f"distance of {labels[0]} − distance of {labels[1]}, from the regret of {labels[2]}",
             lambda: self.comparison.gap_differences(self._series(a), self._series(b), self._series(target)),
@@ -93,7 +93,7 @@ class ClaimChecker:
     def below(self, regret: float, meaning: str, name: str) -> Check:
         """A configuration has less regret than this number, which means something."""
         return self._above_zero(
-            f"{regret:.0f} ({meaning}) − regret of {self._label(name)}",
+            f"{regret:.0f} ({meaning}) − regret of {self.label(name)}",
             lambda: Sample(tuple(regret - each for each in self._series(name).regrets)),
             (name,),
         )
@@ -108,7 +108,7 @@ class ClaimChecker:
         if quantity == "versions":
             return self._times_fewer(a, b, needs, low)
         measure = {"regret": self.comparison.regret_ratios, "time": self.comparison.time_ratios}[quantity]
-        what = f"{quantity} of {self._label(a)} ÷ {self._label(b)}"
+        what = f"{quantity} of {self.label(a)} ÷ {self.label(b)}"
         check = self._check(what, needs, lambda: measure(self._series(a), self._series(b)), (a, b), low, high)
         if quantity == "time" and (reason := self._too_short(low, b)):
             return replace(check, asked=False, note=reason)
@@ -119,7 +119,7 @@ class ClaimChecker:
 
     def _times_fewer(self, a: str, b: str, needs: str, factor: float) -> Check:
         """Versions are counts: a's less `factor` times b's must not be negative, and a tie is none."""
-        what = f"versions of {self._label(a)} − {factor:g} × versions of {self._label(b)}"
+        what = f"versions of {self.label(a)} − {factor:g} × versions of {self.label(b)}"
         check = self._check(
             what,
             "at least 0",
@@ -169,6 +169,7 @@ class ClaimChecker:
     def _series(self, name: str) -> Series:
         return self.comparison.series[name]
 
-    def _label(self, name: str) -> str:
+    def label(self, name: str) -> str:
+        """What readers call a configuration."""
         series = self.comparison.series.get(name)
         return series.label if series else name

@@ -46,10 +46,10 @@ def _order_of_magnitude(on: ClaimChecker) -> list[Check]:
         close = on.at_most(VERY_CLOSE, "regret", name, NEURAL)
         fewer = on.at_least(10 / SLACK, "versions", NEURAL, name)
         faster = on.at_least(10 / SLACK, "time", NEURAL, name)
-        needs = f"{close.needs}, and versions and time at least {10 / SLACK:g} times less"
+        needs = f"regret {close.needs}, and versions and time at least {10 / SLACK:g} times less"
         parts = (*close.parts, *fewer.parts, *faster.parts)
         note = "" if fewer.asked else fewer.note
-        what = f"{on.comparison.problem}: {close.what}"
+        what = f"{on.comparison.problem}: {on.label(name)} against {on.label(NEURAL)}"
         checks.append(Check(what, needs, parts, note, counts=close.counts, asked=fewer.asked))
     return checks
 

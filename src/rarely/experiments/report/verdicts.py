@@ -181,20 +181,24 @@ def _decide(check: Check, held: float, failed: float) -> Decided:
         part = max(check.parts, key=lambda part: part.p_outside)
         return _with_interval(check, "holds", part, part.confidence(held, outside=False))
     part = min(check.parts, key=lambda part: part.p_inside)
-    level = failed / len(check.parts)
+    strict = failed / len(check.parts)
     if check.p_true <= failed:
-        return _with_interval(check, "does not hold", part, part.confidence(level, outside=True))
-    # An interval of 95 % that lies elsewhere did not decide; the wider one that reaches into the range did.
-    wider = part.p_inside <= ALPHA
-    confidence = part.confidence(level, outside=True) if wider else 1 - 2 * ALPHA
-    return _with_interval(check, "cannot be told", part, confidence)
+        return _with_interval(check, "does not hold", part, part.confidence(strict, outside=True))
+    if part.p_inside <= ALPHA:
+        # An interval of 95 % that lies elsewhere did not decide; the wider one that reaches into the range did.
+        return _with_interval(check, "cannot be told", part, part.confidence(strict, outside=True))
+    unproven = max(check.parts, key=lambda part: part.p_outside)
+    # Likewise where many checks ask for more than an interval of 95 % inside the range.
+    level = held if unproven.p_outside <= ALPHA else ALPHA
+    return _with_interval(check, "cannot be told", unproven, unproven.confidence(level, outside=False))
 
 
 def _with_interval(check: Check, verdict: Verdict, part: Measured, confidence: float) -> Decided:
     notes = [check.note] if check.note else []
     estimate = part.sample.interval(confidence) if part.sample is not None else None
     if len(check.parts) > 1:
-        notes.append(f"decided by {part.what}, {part.needs}")
+        role = "left open" if verdict == "cannot be told" else "decided"
+        notes.append(f"{role} by {part.what}, {part.needs}")
     if verdict == "does not hold" and part.two_sided and estimate is not None:
         notes.append("more than claimed" if estimate.value > part.high else "less than claimed")
     return Decided(check, verdict, estimate, confidence, "; ".join(notes))
