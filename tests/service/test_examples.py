@@ -107,7 +107,8 @@ def test_the_extra_has_all_that_the_command_needs():
         (["sqlite:///{}/none.db"], "does not exist"),
         (["sqlite:///{}/trial.db", "--host", "0.0.0.0"], "API keys are needed"),
         (["sqlite:///{}/trial.db", "--host", "0.0.0.0", "--keys", "{}/none.json"], "has no API keys"),
-        (["trial.db"], "storage must be a string"),
+        (["{}/none.db"], "does not exist"),
+        (["mysql://{}/trial"], "storage must be a string"),
     ],
 )
 def test_a_service_that_cannot_start_says_why(tmp_path, arguments, says):

@@ -49,6 +49,7 @@ def test_the_four_verbs(storage, tmp_path):
     assert (len(log), log.missing) == (251, 1)
     call("backup", storage, tmp_path / "copy.db")
     assert json.loads(call("status", f"sqlite:///{tmp_path}/copy.db", "--json")) == status
+    assert json.loads(call("status", tmp_path / "copy.db", "--json")) == status
     assert "exists already" in call("backup", storage, tmp_path / "copy.db", code=1)
 
 
@@ -124,7 +125,8 @@ def test_descriptions_that_are_refused(tmp_path, described, says):
 
 def test_errors_are_one_sentence(tmp_path):
     assert "does not exist" in call("status", f"sqlite:///{tmp_path}/none.db", code=1)
-    assert "storage must be" in call("status", "none.db", code=1)
+    assert "does not exist" in call("status", tmp_path / "none.db", code=1)
+    assert "storage must be" in call("status", "mysql://none", code=1)
     assert "needs --arms" in call("create", f"sqlite:///{tmp_path}/t.db", "x", code=1)
     (tmp_path / "text.db").write_text("no database" * 100)
     assert "not a whole SQLite database" in call("status", f"sqlite:///{tmp_path}/text.db", code=1)

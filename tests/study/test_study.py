@@ -14,6 +14,7 @@ from rarely.study import (
     StudyConflict,
     StudyExists,
     StudyFull,
+    UnknownDecision,
     UnknownStudy,
 )
 from studies import contexts_of, every_storage, linear, neural, play
@@ -272,6 +273,12 @@ def test_a_study_that_is_not_there(make):
         Study.open(make.storage, "other")
     with Study.open(make.storage) as study:
         assert study.name == "trial"
+
+
+@every_storage
+def test_a_decision_that_is_not_there(make):
+    with pytest.raises(UnknownDecision, match="no decision with id 'v1'"):
+        make().decision("v1")
 
 
 @every_storage

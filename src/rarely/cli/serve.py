@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from rarely.cli.console import console, error_console, guarded_by
+from rarely.cli.storage import Storage
 from rarely.core.errors import InvalidInput
 
 guarded = guarded_by("stopped; what was answered is on record")
@@ -33,7 +34,7 @@ def needs_extra() -> None:
 
 @guarded
 def serve_command(
-    storage: Annotated[str, typer.Argument(help="sqlite:///trial.db, or postgresql://user@host/name.")],
+    storage: Storage,
     host: Annotated[str, typer.Option(help="Where to listen; off this machine --keys is needed.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 for any.", min=0, max=65535)] = 8000,
     keys: Annotated[Path | None, typer.Option(help="A file of API keys, as `rarely keys add` makes it.")] = None,

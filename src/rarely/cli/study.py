@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from rarely.cli.console import console, error_console, guarded_by, say_finding
+from rarely.cli.storage import Storage
 from rarely.core.errors import InvalidInput, RarelyError
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ study_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
-Storage = Annotated[str, typer.Argument(help="sqlite:///trial.db, or postgresql://user@host/name.")]
 Name = Annotated[str | None, typer.Option("--name", "-n", help="Which study, where there are several.")]
 Actor = Annotated[str, typer.Option(help="Who does it; on record.")]
 Reason = Annotated[str, typer.Option(help="Why; on record.")]

@@ -10,13 +10,14 @@ from rich.markup import escape
 
 from rarely.cli.console import console
 from rarely.cli.serve import needs_extra
+from rarely.cli.storage import Storage
 from rarely.cli.study import Name, guarded, opened, study_app
 
 
 @study_app.command("dashboard")
 @guarded
 def dashboard_command(
-    storage: Annotated[str, typer.Argument(help="The file of a database, or a storage string.")],
+    storage: Storage,
     out: Annotated[Path | None, typer.Option(help="Write the page to this file instead of serving it.")] = None,
     port: Annotated[int, typer.Option(help="The port on this machine.", min=0, max=65535)] = 8001,
     name: Name = None,
@@ -31,7 +32,6 @@ def dashboard_command(
     needs_extra()
     from rarely.service import serve, written_page
 
-    storage = storage if "://" in storage else f"sqlite:///{storage}"
     if out is not None:
         with opened(storage, name) as study:
             out.write_text(written_page(study), encoding="utf-8")

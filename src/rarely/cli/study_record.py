@@ -9,7 +9,8 @@ import typer
 from rich.markup import escape
 
 from rarely.cli.console import console, error_console
-from rarely.cli.study import Actor, Name, Reason, Storage, guarded, opened, say, study_app
+from rarely.cli.storage import Storage
+from rarely.cli.study import Actor, Name, Reason, guarded, opened, say, study_app
 from rarely.core.errors import InvalidInput
 
 NewFile = Annotated[Path, typer.Argument(help="A new file.")]

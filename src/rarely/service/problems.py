@@ -18,12 +18,14 @@ from rarely.study.errors import (
     StudyExists,
     StudyFull,
     StudyPinned,
+    UnknownDecision,
     UnknownStudy,
 )
 
 MEDIA = "application/problem+json"
 _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (UnknownStudy, 404),
+    (UnknownDecision, 404),
     (StudyConflict, 409),
     (StudyExists, 409),
     (StudyFull, 409),

@@ -23,6 +23,7 @@ from rarely.study.errors import (
     StudyFailed,
     StudyFull,
     StudyPinned,
+    UnknownDecision,
     UnknownStudy,
 )
 from rarely.study.events import Event
@@ -72,6 +73,7 @@ __all__ = [
     "Tell",
     "Trained",
     "Training",
+    "UnknownDecision",
     "UnknownStudy",
     "Verification",
     "VersionRow",

@@ -25,6 +25,10 @@ class UnknownStudy(StudyError, LookupError):
     """No study of that name is in the database."""
 
 
+class UnknownDecision(StudyError, LookupError):
+    """No decision with that id is on record."""
+
+
 class StudyExists(StudyError, RuntimeError):
     """A study of that name is in the database already, with other settings."""
 

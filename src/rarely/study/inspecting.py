@@ -13,7 +13,7 @@ from rarely.study.checking import Verification, verify
 from rarely.study.contrasts import Contrast, contrasts
 from rarely.study.decisions import Record, record_of
 from rarely.study.diagnosis import Finding, diagnose
-from rarely.study.errors import InvalidStudy, UnknownStudy
+from rarely.study.errors import InvalidStudy, UnknownDecision
 from rarely.study.events import Event
 from rarely.study.exporting import decision_log, records, shadow_log
 from rarely.study.registration import check_registration, write_registration
@@ -75,11 +75,11 @@ class Inspection:
         return status_of(self._session)
 
     def decision(self, id: str) -> Record:
-        """All that the record says about a decision."""
+        """All that the record says about a decision; `UnknownDecision` if there is none with this id."""
         with self._session.reading() as tables:
             event = tables.decision(self._session.row.study, check_id(id))
         if event is None:
-            raise UnknownStudy(f"study {self.name!r} has no decision with id {id!r}.")
+            raise UnknownDecision(f"study {self.name!r} has no decision with id {id!r}.")
         return record_of(event, self.settings.arms)
 
     def decisions(self) -> Iterator[Record]:
