@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rarely import BatchNeuralUCB, InvalidInput, LinUCB, NeuralUCB
-from rarely.core.schedules import DeterminantTrigger, FixedGrid
+from rarely.core.schedules import DeterminantTrigger, FixedGrid, Paced
 from rarely.experiments.catalogue import FAIR, PAPER, PROBLEMS, configurations, policy_of, world_of
 from rarely.experiments.config import PRESETS, Cell, Configuration, Problem, identity
 from rarely.experiments.pace import cost
@@ -45,7 +45,7 @@ def test_both_readings_of_the_noise_can_be_chosen():
 
 
 def test_the_comparison_is_the_papers():
-    ids = [c.id for c in configurations(PROBLEMS["mushroom"])]
+    ids = [c.id for c in configurations(PROBLEMS["mushroom"]) if c.kind != "default"]
     assert len(ids) == len(set(ids)) == 16 + 16 + 1 + 3 + 9
     assert {"neuralucb", "fixed-B250", "adaptive-B40-logq30", "linucb-r0.001-b1", "linucb-intercept-r1-b0.1"} <= set(
         ids
@@ -58,6 +58,17 @@ def test_linear_cells_are_shared_by_presets_that_see_the_same_contexts():
     assert readings == {"raw"}
     readings = {c.reading for c in plan_cells([OWN], PRESETS, 1, 10) if c.configuration.linear}
     assert readings == {"raw", "unit", "standard"}
+
+
+def test_the_default_policy_stands_beside_one_preset():
+    planned = plan_cells([PROBLEMS["mushroom"]], PRESETS, 1, 10, ["default-*"])
+    assert {c.id for c in planned} == {"mushroom/practical/default-B40/seed0", "mushroom/practical/default-B100/seed0"}
+
+
+def test_the_default_policy_has_nothing_set():
+    asked = cell(PROBLEMS["cosine"], "practical", kind="default", batches=5)
+    policy = policy_of(asked, world_of(asked))
+    assert policy.get_params() == BatchNeuralUCB(10, Paced(20, 5), covariance="exact", seed=3).get_params()
 
 
 def cell(problem, reading, **configuration):

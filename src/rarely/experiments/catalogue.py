@@ -11,7 +11,7 @@ import numpy as np
 from rarely.core.policies import BatchNeuralUCB, LinUCB, NeuralUCB
 from rarely.core.policies.base import Policy
 from rarely.core.policies.presets import PresetName, Training
-from rarely.core.schedules import DeterminantTrigger, FixedGrid
+from rarely.core.schedules import DeterminantTrigger, FixedGrid, Paced
 from rarely.experiments.config import Cell, Configuration, Kind, Problem
 from rarely.worlds import DATASETS, Cosine, Quadratic, World
 from rarely.worlds.synthetic import DEVIATION_READING
@@ -63,7 +63,7 @@ GROWTH = tuple(f"quadratic-T{length}" for length in _LENGTHS)
 
 
 def configurations(problem: Problem) -> Iterator[Configuration]:
-    """The paper's comparison on a problem; of one length of several, schedules alone."""
+    """The paper's comparison on a problem, and the library's default; of one length of several, schedules alone."""
     if problem.rounds is not None:
         yield from (Configuration("fixed", batches=b) for b in problem.batches)
         # The number of versions is what is asked for: there is no budget.
@@ -75,6 +75,7 @@ def configurations(problem: Problem) -> Iterator[Configuration]:
     yield Configuration("neuralucb")
     yield from (Configuration("fixed", batches=b) for b in problem.batches)
     yield from (Configuration("adaptive", batches=b, log_ratio=q) for b in problem.batches for q in problem.log_ratios)
+    yield from (Configuration("default", batches=b) for b in problem.batches[:2])
 
 
 def world_of(cell: Cell) -> World:
@@ -94,6 +95,14 @@ def policy_of(cell: Cell, world: World) -> Policy:
         # A table's constant stands in its blocks already, one for each arm.
         appended = configuration.kind == "linucb-intercept" and isinstance(problem.source, World)
         return LinUCB(world.dim, intercept=appended, ridge=configuration.ridge, beta=configuration.beta)
+    always: dict[str, Any] = {
+        "context_scale": world.context_scale,
+        "covariance": "exact",  # results must not depend on the speed of a machine
+        "seed": cell.seed,
+    }
+    if configuration.kind == "default":
+        assert configuration.batches is not None
+        return BatchNeuralUCB(world.dim, Paced(cell.rounds, configuration.batches), **always)
     code = cell.reading == "code"
     knobs: dict[str, Any] = {
         "hidden": problem.hidden,
@@ -101,9 +110,7 @@ def policy_of(cell: Cell, world: World) -> Policy:
         "beta": float(np.sqrt(problem.ridge * problem.beta)) if code else problem.beta,
         "training": Training(problem.steps, problem.step_size if code else None),
         "preset": cell.reading,
-        "context_scale": world.context_scale,
-        "covariance": "exact",  # results must not depend on the speed of a machine
-        "seed": cell.seed,
+        **always,
     }
     if configuration.batches is None:
         return NeuralUCB(world.dim, **knobs)

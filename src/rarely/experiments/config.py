@@ -4,7 +4,7 @@ problem         a world, with the paper's settings for it (λ, β, J, η, m, and
 preset          a reading of the paper: paper, practical, code
 reading         the preset of a neural configuration; of a linear one the view of the contexts, which is
                 all that a preset changes for it
-configuration   a policy of the paper's comparison
+configuration   a policy of the paper's comparison, or the library's own default
 cell            one configuration on one run of one problem: what is played, recorded and resumed
 """
 
@@ -20,7 +20,7 @@ from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
 from rarely.worlds.table import Table, TableWorld, View
 
-Kind = Literal["linucb", "linucb-intercept", "neuralucb", "fixed", "adaptive"]
+Kind = Literal["linucb", "linucb-intercept", "neuralucb", "fixed", "adaptive", "default"]
 PRESETS: tuple[PresetName, ...] = ("paper", "practical", "code")
 VIEWS: dict[PresetName, View] = {"paper": "raw", "practical": "standard", "code": "unit"}
 """How a preset sees the rows of a table."""
@@ -58,8 +58,12 @@ class Configuration:
 
     @property
     def batched(self) -> bool:
-        """Whether it is a BatchNeuralUCB with a budget."""
+        """Whether it is one of the paper's BatchNeuralUCB, with a budget."""
         return self.kind in ("fixed", "adaptive")
+
+    def part_of(self, preset: PresetName) -> bool:
+        """Whether a preset has it: the library's default is no reading of the paper, and stands beside `practical`."""
+        return self.kind != "default" or preset == "practical"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ def cost(cell: Cell) -> float:
 def group(cell: Cell) -> Group:
     """What a cell's time is compared within."""
     configuration = cell.configuration
-    kind = "linear" if configuration.linear else "adaptive" if configuration.kind == "adaptive" else "trained"
+    own = configuration.kind in ("adaptive", "default")
+    kind = "linear" if configuration.linear else configuration.kind if own else "trained"
     return cell.problem.name, cell.reading, kind
 
 

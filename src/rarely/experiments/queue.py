@@ -30,7 +30,7 @@ def plan_cells(
             raise InvalidInput(f"two problems are called {problem.name}; rename one, or play them in two folders.")
     for problem, seed, preset in itertools.product(problems, range(runs), presets):
         for configuration in configurations(problem):
-            if any(fnmatchcase(configuration.id, pattern) for pattern in patterns):
+            if configuration.part_of(preset) and any(fnmatchcase(configuration.id, pattern) for pattern in patterns):
                 reading = problem.view(preset) if configuration.linear else preset
                 count = problem.rounds or min(rounds, problem.horizon or rounds)
                 cell = Cell(problem, reading, configuration, seed, count)

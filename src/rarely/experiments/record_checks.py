@@ -24,6 +24,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "neuralucb": (),
     "fixed": ("batches",),
     "adaptive": ("batches", "log_ratio"),
+    "default": ("batches",),
 }
 """The settings of each kind of configuration; the others are null."""
 ENVIRONMENT = ("machine", "system", "python", "numpy", "rarely")

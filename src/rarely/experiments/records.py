@@ -30,7 +30,7 @@ POINTS, LOG_DET_POINTS = 40, 60
 """Of curves, and of log det Z, that figures show."""
 ADVICE = "Run reproduce again to play its cell anew, or remove the file"
 """What to do about a file that is refused."""
-CAUSES = {"fixed": "grid", "adaptive": "determinant"}
+CAUSES = {"fixed": "grid", "adaptive": "determinant", "default": "pace"}
 
 
 class MixedRecords(RarelyError):

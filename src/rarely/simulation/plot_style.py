@@ -14,6 +14,7 @@ COLOURS: dict[str, str] = {
     "neuralucb": "#000000",
     "fixed": "#0072B2",
     "adaptive": "#D55E00",
+    "default": "#009E73",
 }
 MARKERS: dict[str, str] = {
     "linucb": "s",
@@ -21,6 +22,7 @@ MARKERS: dict[str, str] = {
     "neuralucb": "*",
     "fixed": "o",
     "adaptive": "^",
+    "default": "P",
 }
 NAMES: dict[str, str] = {
     "linucb": "LinUCB",
@@ -28,6 +30,7 @@ NAMES: dict[str, str] = {
     "neuralucb": "NeuralUCB",
     "fixed": "fixed grid",
     "adaptive": "adaptive",
+    "default": "default policy",
 }
 DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1.2)))
 STYLE: Any = {

@@ -22,6 +22,8 @@ from rarely.experiments.records import Record
 from rarely.simulation.statistics import IntervalEstimate, Sample, differences, mean, ratios
 
 BEST_LINEAR, NEURAL = "linucb-best", "neuralucb"
+BATCHED: tuple[Kind, ...] = ("fixed", "adaptive", "default")
+"""In the order of tables."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,8 @@ def _series(records: Sequence[Record]) -> list[Series]:
     if sequential := runs.get(Configuration("neuralucb")):
         out.append(Series(NEURAL, "NeuralUCB", "neuralucb", Configuration("neuralucb"), sequential))
     batched = sorted(
-        (c for c in runs if c.batched), key=lambda c: (c.kind != "fixed", c.batches or 0, c.log_ratio or 0.0)
+        (c for c in runs if c.batched or c.kind == "default"),
+        key=lambda c: (BATCHED.index(c.kind), c.batches or 0, c.log_ratio or 0.0),
     )
     return out + [Series(c.id, _label(c), c.kind, c, runs[c]) for c in batched]
 
@@ -225,4 +228,5 @@ def _linear(kind: Kind, runs: dict[Configuration, dict[int, Record]]) -> list[Se
 
 
 def _label(c: Configuration) -> str:
-    return f"fixed B={c.batches}" if c.kind == "fixed" else f"adaptive B={c.batches}, log q={c.log_ratio:g}"
+    budget = f"{c.kind} B={c.batches}"
+    return budget if c.log_ratio is None else f"{budget}, log q={c.log_ratio:g}"

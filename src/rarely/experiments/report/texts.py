@@ -9,7 +9,8 @@ EXPLAINED: dict[PresetName, str] = {
     "paper": "the printed network, loss, contexts and rewards, with a step from the curvature, because the "
     "printed one diverges; float64",
     "practical": "the printed network and loss with contexts scaled and given a constant, rewards standardised, "
-    "training in float32; rows of tables are standardised over the whole file",
+    "training in float32; rows of tables are standardised over the whole file; beside it "
+    "stands the library's default policy, with nothing set but the rounds and B",
     "code": "what the public NeuralUCB program of Zhou et al. (2020) does: biases, no √m, uniform initial weights, "
     "J steps on single samples at the printed η going on from the last weights, decay toward 0, bonus "
     "√(λν·gᵀZ⁻¹g); rows of tables scaled to norm 1",
