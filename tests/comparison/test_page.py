@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from comparison_records import record
 from rarely.cli import app
-from rarely.comparison import leaderboard
+from rarely.comparison import leaderboard, read_records
 from rarely.comparison.cells import Cell
 from rarely.comparison.figures import axes
 from rarely.comparison.pace import Pace
@@ -88,7 +88,7 @@ def test_two_dozen_policies_look_different():
 
 
 def test_a_folder_without_records_is_refused(tmp_path):
-    with pytest.raises(NothingToCompare, match="holds no complete frontier"):
+    with pytest.raises(NothingToCompare, match="holds no records to compare"):
         write_leaderboard(tmp_path)
 
 
@@ -125,6 +125,89 @@ def test_a_refused_record_is_named_and_the_exit_code_is_1(folder):
     assert "1 file was refused" in (folder / "leaderboard.html").read_text(encoding="utf-8")
 
 
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A folder with policies of one's own: one that always takes the same arm, and one that fails."""
+    text = "class Same:\n    def __init__(self, task):\n        self.arms = task.arms\n"
+    text += "    def select(self, contexts):\n        return 0\n    def due(self, round):\n        return True\n"
+    text += "    def observe(self, *told):\n        pass\n    def update(self):\n        pass\n"
+    text += "class Fails(Same):\n    def select(self, contexts):\n        raise RuntimeError('boom')\n"
+    name = f"own_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return name
+
+
+SHORT = ["--budgets", "3", "--seeds", "2", "--rounds", "20", "--jobs", "1"]
+
+
+def test_what_failed_is_told_also_where_nothing_else_was_played(own, tmp_path):
+    result = call("compare", "needle", "--policy", f"x={own}:Fails", *SHORT, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    text = " ".join(result.output.split())
+    assert f"needle/x/B3/seed0: RuntimeError: boom ({own}.py, line 14)" in text
+    assert "2 cells failed" in text
+    assert "holds no records to compare" in text
+
+
+def test_a_policy_that_does_not_beat_uniform_play_is_told_so(tmp_path):
+    for seed in range(2):
+        write(tmp_path, record("p", "a", 5, seed, 150.0, uniform=100))
+    with pytest.raises(NothingToCompare, match=r"nothing that beats it \(p with B = 5\)"):
+        write_leaderboard(tmp_path)
+
+
+def test_runs_with_b_equal_to_t_alone_make_no_leaderboard(tmp_path):
+    write(tmp_path, record("p", "a", None, 0, 50.0, uniform=100))
+    with pytest.raises(NothingToCompare, match="play finite budgets too"):
+        write_leaderboard(tmp_path)
+
+
+def test_a_budget_that_nobody_has_beside_others_is_told(tmp_path):
+    write(tmp_path, record("p", "a", 5, 0, 50.0, uniform=100))
+    write(tmp_path, record("p", "b", 20, 0, 50.0, uniform=100))
+    with pytest.raises(NothingToCompare, match=r"with every budget on record \(5, 20\)"):
+        write_leaderboard(tmp_path)
+
+
+def test_one_problem_gives_json_without_infinities(tmp_path):
+    for batches in (5, 20):
+        for seed in range(2):
+            write(tmp_path, record("p", "a", batches, seed, 50.0 - batches, uniform=100))
+    write_leaderboard(tmp_path)
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    described = json.loads((tmp_path / "leaderboard.json").read_text(encoding="utf-8"), parse_constant=refuse)
+    assert described["rows"][0]["area"]["low"] is None
+
+
+@pytest.mark.parametrize("option", ["--publish", "--out"])
+def test_options_of_the_other_report_are_refused(folder, option):
+    result = call("report", folder, option, folder / "elsewhere")
+    assert result.exit_code == 1
+    assert "rarely compare" in result.output
+    assert not (folder / "elsewhere").exists()
+
+
+def test_a_packed_file_is_no_folder_to_report(tmp_path):
+    result = call("report", tmp_path / "all.jsonl.gz")
+    assert result.exit_code == 1
+    assert "rarely compare --merge" in " ".join(result.output.split())
+
+
+def test_columns_that_are_no_features_are_left_out(tmp_path, monkeypatch):
+    rows = [f"{i},{i % 3 - 1}.5,{'ab'[i % 2]}" for i in range(40)]
+    (tmp_path / "mine.csv").write_text("\n".join(["id,x,kind", *rows]), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    command = ["compare", "mine.csv", "--label", "kind", "--policy", "uniform", *SHORT, "--out", "out"]
+    call(*command, "--ignore", "id")
+    (first, *_) = read_records(tmp_path / "out").records
+    assert first.data["asked"]["problem"]["world"]["dim"] == 2 * (1 + 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -135,7 +218,8 @@ def test_a_refused_record_is_named_and_the_exit_code_is_1(folder):
         (["needle", "--label", "x"], "--label is for a table of your own"),
         (["needle", "--merge", "x"], "plays nothing"),
         (["--merge", "nowhere"], "has no records"),
-        (["needle", "--rounds", "2", "--budgets", "5"], "nothing is left to play"),
+        (["needle", "--rounds", "2", "--budgets", "5"], "nothing is left to play. B = 5 is left out on needle"),
+        (["needle", "--ignore", "x"], "--ignore is for a table of your own"),
     ],
 )
 def test_misuse_is_one_sentence(arguments, says, tmp_path, monkeypatch):

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,16 @@ def test_the_share_of_rewards_within_the_intervals_is_counted():
             return None if self.round <= 2 else (-1e9, 1e9) if self.round % 2 else (5e8, 1e9)
 
     assert play(Sure(), ROUNDS, batches=1).covered == (5, 10)
+
+
+@pytest.mark.parametrize("ends", [(math.nan, 1.0), (2.0, 1.0), (1.0,), 3.0, ("a", "b")])
+def test_what_is_no_interval_is_refused(ends):
+    class Odd(Spy):
+        def interval(self, contexts, arm):
+            return ends
+
+    with pytest.raises(WrongContestant, match="interval must give"):
+        play(Odd(), ROUNDS, batches=1)
 
 
 def test_a_neural_policy_gives_intervals_once_it_knows_the_noise():

@@ -169,12 +169,12 @@ def test_misuse_of_problems_is_one_sentence(name, says):
 
 
 def test_absent_data_is_skipped_with_a_sentence(monkeypatch):
-    def absent(name, label):
+    def absent(name, label, ignore):
         if name == "shuttle":
             raise DataUnavailable("shuttle.trn is not here.")
         if name == "wine":
             raise RarelyError("wine comes with scikit-learn, which is not installed.")
-        return plain(name, label)
+        return plain(name, label, ignore)
 
     plain = problems._plain
     monkeypatch.setattr(problems, "_plain", absent)
@@ -191,7 +191,8 @@ def test_sets_are_expanded_with_their_variant():
 
 
 def test_cells_come_run_by_run_and_budgets_beyond_the_horizon_are_left_out():
-    cells, _ = Comparison(["needle"], ["linucb", "linucb@fixed"], [2, 50, None], seeds=2, rounds=40).plan()
+    cells, said = Comparison(["needle"], ["linucb", "linucb@fixed"], [2, 50, None], seeds=2, rounds=40).plan()
+    assert said == ["B = 50 is left out on needle, which has T = 40: T is for every round."]
     assert [cell.id for cell in cells] == [
         f"needle/{policy}/seed{seed}" for seed in (0, 1) for policy in ("linucb/B2", "linucb@fixed/B2", "linucb/BT")
     ]

@@ -53,6 +53,12 @@ def test_without_sequential_runs_the_largest_budget_is_zero_and_the_page_says_so
     assert "after every round" in explanation(leaderboard(SUITE))[0]
 
 
+def test_a_few_runs_are_no_zero_for_those_with_more():
+    lucky = record("p", "lucky", None, 0, 1.0)
+    assert Results([*SUITE, lucky]).scales["p"] == Results(SUITE).scales["p"]
+    assert Results([lucky]).scales["p"].best == "lucky"
+
+
 def test_uniform_play_is_never_the_zero():
     results = Results([*frontier("p", "uniform", {5: 1, None: 1}), *frontier("p", "a", {5: 30, None: 20})])
     assert results.scales["p"].best == "a"

@@ -1,6 +1,8 @@
 """What updates are worth, against the policy in use; and plans that go on where they were stopped."""
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from rarely.core.schedules import EveryRound, FixedGrid
 from rarely.planning import Log, plan
 from rarely.planning.finished_trials import FinishedTrials
 from rarely.planning.frontier import Frontier, Point
-from rarely.planning.gain import price, shares_of, text
+from rarely.planning.gain import Share, price, shares_of, text
 from rarely.planning.planner import _counts
 from rarely.planning.present import Present, measure_present
 from rarely.planning.reward_model import LogWorld, SimulatedRewards
@@ -62,11 +64,21 @@ def test_the_next_update_is_worth_the_slope_to_the_next_b():
     rows = shares_of(shown, PRESENT)
     assert [row.next for row in rows] == [(300 - 180) / 2, (180 - 100) / 4, None]
     assert price(rows, shown) == (
-        "With 3 updates 80 % of the possible gain; the 4th is worth 20 of reward over 50 rounds."
+        "With 3 updates 80 % of the possible gain (75 % to 84 %); the 4th is worth 20 of reward over 50 rounds."
     )
-    assert price(rows[2:], shown).endswith("100 % of the possible gain; more were not simulated.")
+    assert price(rows[2:], shown).endswith("100 % of the possible gain (97 % to 102 %); more were not simulated.")
     worse = shares_of(frontier(fixed=(100, 300, 300), geometric=(300, 300, 300), adaptive=(300, 300, 300)), PRESENT)
     assert [row.next for row in worse] == [0.0, 0.0, None]
+
+
+def test_an_interval_that_says_nothing_makes_no_headline():
+    row = Share(4, {"fixed": 0.86}, -1.31, 1.34, 2.41)
+    assert price([row], frontier()) == (
+        "How much of the possible gain updates bring cannot be told from 5 runs: with 3 updates it is -131 % to 134 %. "
+        "Ask for more --runs."
+    )
+    alone = replace(row, low=-math.inf, high=math.inf)
+    assert "one has no interval" in price([alone], frontier())
 
 
 def test_where_the_present_policy_is_better_updates_gain_nothing():

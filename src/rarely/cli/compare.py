@@ -48,6 +48,9 @@ def compare_command(
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Three problems, 200 rounds, 3 seeds: a minute.")] = False,
     label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A column of a CSV that is no feature, by name or number; may be repeated.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="The folder that holds the data files.")] = None,
     merge: Annotated[
         list[Path] | None,
@@ -85,12 +88,13 @@ def compare_command(
         found = merged(merge, out)
         console.print(f"{len(found.records)} records in {escape(str(out))}")
         if found.refused:
-            say_refused(found.refused, "the others were merged")
+            say_refused(found.refused, f"{len(found.records)} records were merged" if found.records else "none is left")
         if make_leaderboard(out, markdown, pack) or found.refused:
             raise typer.Exit(1)
         return
-    if label is not None and not any(".csv" in name for name in problems or ()):
-        raise InvalidInput("--label is for a table of your own; name a file.csv.")
+    for option, given in (("--label", label), ("--ignore", ignore)):
+        if given is not None and not any(".csv" in name for name in problems or ()):
+            raise InvalidInput(f"{option} is for a table of your own; name a file.csv.")
     check_folder(out)
     if data is not None:
         os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
@@ -105,14 +109,15 @@ def compare_command(
         min(seeds, QUICK_SEEDS) if quick else seeds,
         min(rounds, QUICK_ROUNDS) if quick else rounds,
         label,
+        tuple(ignore or ()),
     )
     failures = _play(asked, out, jobs or cores(), replace)
-    refused = make_leaderboard(out, markdown, pack)
+    # Before the page, which there may be nothing for.
     for failure in failures:
         error_console.print(f"[red]failed:[/red] {escape(f'{failure.cell.id}: {failure.error}')}")
     if failures:
         error_console.print(f"{len(failures)} cells failed; the same command tries them again.")
-    if failures or refused:
+    if make_leaderboard(out, markdown, pack) or failures:
         raise typer.Exit(1)
 
 

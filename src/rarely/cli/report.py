@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from rarely.experiments.report.writer import Report
 
 
+PACKED = ".jsonl.gz"
+
+
 @guarded
 def report_command(
     folder: Annotated[
@@ -52,7 +55,16 @@ def report_command(
     """
     from rarely.comparison.store import is_comparison
 
+    if folder.name.endswith(PACKED):
+        raise InvalidInput(
+            f"{folder} is of rarely compare, and rarely compare --merge {folder} --out DIR makes its page."
+        )
     if is_comparison(folder):
+        if publish is not None or out is not None:
+            raise InvalidInput(
+                f"--publish and --out are for records of reproduce, and {folder} is of rarely compare, whose page is "
+                f"written into it; rarely compare --merge {folder} --out DIR --pack FILE packs its records."
+            )
         if make_leaderboard(folder, markdown):
             raise typer.Exit(1)
         return

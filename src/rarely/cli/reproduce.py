@@ -87,9 +87,10 @@ def reproduce_command(
     presets = [name for name in PRESETS if name in (preset or PRESETS)]
     cells = plan_cells(wanted, presets, runs, rounds, only or ["*"])
     if not cells:
-        names = ", ".join(c.id for problem in wanted[:1] for c in configurations(problem) if not c.linear)
+        fitting = [c for c in configurations(wanted[0]) if not c.linear and any(map(c.part_of, presets))]
         raise InvalidInput(
-            f"no configuration is called {' or '.join(only or [])}; there are {names}, and linucb-rλ-bβ and "
+            f"no configuration of preset {' or '.join(presets)} is called {' or '.join(only or [])}; there are "
+            f"{', '.join(c.id for c in fitting)}, and linucb-rλ-bβ and "
             "linucb-intercept-rλ-bβ with λ and β of 0.001, 0.01, 0.1, 1."
         )
     say_loops()

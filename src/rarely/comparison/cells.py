@@ -38,8 +38,9 @@ class Cell:
     source: str = ""
     """What the policy was given as, where it is a stranger's."""
     path: str = ""
-    """The CSV file, where the problem is one, and the column of its class."""
+    """The CSV file, where the problem is one, the column of its class, and columns that are left out."""
     label: str | None = None
+    ignore: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -48,7 +49,7 @@ class Cell:
 
     def found_problem(self) -> Problem:
         """The problem itself."""
-        return find_problem(self.path or self.problem, self.label)
+        return find_problem(self.path or self.problem, self.label, self.ignore)
 
     def found_policy(self) -> Entry:
         """The policy itself."""
@@ -83,6 +84,10 @@ class Comparison:
         T; a table has no more than rows.
     label
         The column of a CSV file that holds the class.
+    ignore
+        Columns of a CSV file that are no features, such as an id.
+    first_seed
+        The seed of the first run.
 
     Examples
     --------
@@ -97,6 +102,7 @@ class Comparison:
     seeds: int = 10
     rounds: int = 1000
     label: str | None = None
+    ignore: tuple[str, ...] = ()
     first_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -120,11 +126,14 @@ class Comparison:
         ):
             rounds = problem.length(self.rounds)
             if batches is not None and batches >= rounds:
+                sentence = f"B = {batches} is left out on {problem.name}, which has T = {rounds}: T is for every round."
+                skipped += [] if sentence in skipped else [sentence]
                 continue
             name = entry.model if batches is None else entry.name
             csv = path if path.partition("+")[0].endswith(".csv") else ""
             own = "" if entry.name in POLICIES else source
-            cell = Cell(problem.name, name, batches, seed, rounds, own, csv, self.label if csv else None)
+            table = (csv, self.label, self.ignore) if csv else ()
+            cell = Cell(problem.name, name, batches, seed, rounds, own, *table)
             cells.setdefault(cell.id, cell)
         if not cells:
             raise InvalidInput(f"nothing is left to play. {' '.join(skipped)}".strip())
@@ -134,7 +143,7 @@ class Comparison:
         found: dict[str, Problem] = {}
         for name in expand(self.problems):
             try:
-                problem = find_problem(name, self.label)
+                problem = find_problem(name, self.label, self.ignore)
             except InvalidInput:
                 raise
             except (DataUnavailable, RarelyError) as error:

@@ -53,7 +53,8 @@ def play(contestant: Contestant, rounds: Rounds, batches: int, delays: IntArray 
             chosen = contestant.select(contexts)
         arm = arms[t - 1] = _checked(chosen, len(contexts), t)
         if interval is not None and (ends := interval(contexts, int(arm))) is not None:
-            inside += bool(ends[0] <= rounds.rewards[t - 1, arm] <= ends[1])
+            low, high = _ends(ends, t)
+            inside += low <= float(rounds.rewards[t - 1, arm]) <= high
             asked += 1
         if t == count or len(updates) >= batches - 1 or not contestant.due(t):
             continue
@@ -67,6 +68,16 @@ def play(contestant: Contestant, rounds: Rounds, batches: int, delays: IntArray 
             updates.append(t)
     reward = float(rounds.paid(arms).sum())
     return Played(rounds.regrets(arms), reward, updates, (inside, asked), selecting, training)
+
+
+def _ends(given: Any, t: int) -> tuple[float, float]:
+    try:
+        low, high = map(float, given)
+    except (TypeError, ValueError) as error:
+        raise WrongContestant(f"interval must give two numbers, low and high; got {given!r} in round {t}.") from error
+    if not low <= high:
+        raise WrongContestant(f"interval must give low ≤ high; got {low} and {high} in round {t}.")
+    return low, high
 
 
 def _checked(chosen: Any, arms: int, t: int) -> int:

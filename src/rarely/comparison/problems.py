@@ -26,6 +26,7 @@ from rarely.core.errors import InvalidInput, RarelyError
 from rarely.core.types import Array, IntArray
 from rarely.worlds import DATASETS, GALLERY, Cosine, Quadratic, Rounds, Table, TableWorld, World
 from rarely.worlds.gallery import Wheel
+from rarely.worlds.own_table import own_table
 
 SYNTHETIC: dict[str, World] = {"cosine": Cosine(), "quadratic": Quadratic()}
 PROBLEM_SETS: dict[str, tuple[str, ...]] = {
@@ -37,7 +38,6 @@ PROBLEM_SETS: dict[str, tuple[str, ...]] = {
 """Problems by the name of their set; `all` is every one of them."""
 FAMILIES = (*PROBLEM_SETS, "own", "drift", "delay")
 """Sets and variants in the order in which they are shown."""
-MOST_CLASSES = 100
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def expand(names: list[str]) -> list[str]:
     return list(found)
 
 
-def find_problem(name: str, label: str | None = None) -> Problem:
+def find_problem(name: str, label: str | None = None, ignore: tuple[str, ...] = ()) -> Problem:
     """A problem by its name.
 
     Parameters
@@ -119,6 +119,8 @@ def find_problem(name: str, label: str | None = None) -> Problem:
         A name of `PROBLEM_SETS`, `wheel-δ`, or a path that ends in .csv; with +drift or +delay for a variant.
     label
         The column of a CSV file that holds the class, by name or number; None: the last.
+    ignore
+        Columns of a CSV file that are no features, by name or number.
 
     Returns
     -------
@@ -142,7 +144,7 @@ def find_problem(name: str, label: str | None = None) -> Problem:
     base, _, variant = name.partition("+")
     if variant not in VARIANTS or name.endswith("+"):
         raise InvalidInput(f"a variant is +drift or +delay; got {name!r}.")
-    return replace(_plain(base, label), name=_shown(name), variant=variant)
+    return replace(_plain(base, label, ignore), name=_shown(name), variant=variant)
 
 
 def _shown(name: str) -> str:
@@ -151,7 +153,7 @@ def _shown(name: str) -> str:
 
 
 @cache
-def _plain(name: str, label: str | None) -> Problem:
+def _plain(name: str, label: str | None, ignore: tuple[str, ...]) -> Problem:
     if name in SYNTHETIC:
         return Problem(name, SYNTHETIC[name], "paper")
     if name in GALLERY:
@@ -164,7 +166,7 @@ def _plain(name: str, label: str | None) -> Problem:
     if name in PROBLEM_SETS["sklearn"]:
         return Problem(name, _played(_sklearn(name)), "sklearn")
     if name.endswith(".csv"):
-        return Problem(name, _played(_csv(name, label)), "own")
+        return Problem(name, _played(own_table(name, label, ignore)), "own")
     known = ", ".join(one for names in PROBLEM_SETS.values() for one in names)
     raise InvalidInput(
         f"no problem is called {name!r}; there are {known}, wheel-δ such as wheel-0.95, any file.csv, and the sets "
@@ -184,17 +186,6 @@ def _radius(name: str) -> float:
 
 def _played(table: Table) -> World:
     return TableWorld(table, "standard", constant=True)
-
-
-def _csv(path: str, label: str | None) -> Table:
-    column = int(label) if label is not None and label.lstrip("-").isdigit() else label
-    table = Table.from_csv(path, column)
-    if len(table.classes) > MOST_CLASSES:
-        raise InvalidInput(
-            f"{path}: the label has {len(table.classes)} classes, and each would be an arm; at most {MOST_CLASSES} are "
-            "played. Is it the right column? --label names another."
-        )
-    return table
 
 
 def _sklearn(name: str) -> Table:

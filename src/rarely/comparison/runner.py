@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from loky.process_executor import BrokenProcessPool
 
 from rarely.comparison.cells import Cell, Comparison
 from rarely.comparison.play import play
+from rarely.comparison.problems import find_problem
 from rarely.comparison.records import Record, make_record
 from rarely.comparison.store import missing, write
 from rarely.simulation.folder_lock import only_here
@@ -37,20 +39,26 @@ def play_cell(cell: Cell) -> Result:
     try:
         problem = cell.found_problem()
         batches = cell.batches or cell.rounds
-        rounds = _rounds(cell.path or cell.problem, cell.label, cell.seed, cell.rounds)
+        rounds = _rounds(cell.path or cell.problem, cell.label, cell.ignore, cell.seed, cell.rounds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # budgets that end early and the like; the record has the updates
             contestant = cell.found_policy().make(problem.task(cell.rounds, batches, cell.seed))
             played = play(contestant, rounds, batches, problem.delays(cell.seed, cell.rounds))
         return Result(cell, make_record(cell, problem.family, rounds, played, time.perf_counter() - start))
     except Exception as error:
-        return Result(cell, None, f"{type(error).__name__}: {error}")
+        return Result(cell, None, f"{type(error).__name__}: {error}{_place_of(error) if cell.source else ''}")
+
+
+def _place_of(error: Exception) -> str:
+    """The line that raised it, for those who wrote it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
 
 
 @lru_cache(maxsize=1)
-def _rounds(name: str, label: str | None, seed: int, count: int) -> Rounds:
+def _rounds(name: str, label: str | None, ignore: tuple[str, ...], seed: int, count: int) -> Rounds:
     """All policies of a run see the same rounds: they are drawn once for several."""
-    return Cell(name, "uniform", None, seed, count, path=name, label=label).found_problem().rounds(seed, count)
+    return find_problem(name, label, ignore).rounds(seed, count)
 
 
 def _engine(cells: Sequence[Cell], jobs: int) -> Iterator[Result]:

@@ -1,7 +1,7 @@
 """From records to a leaderboard.
 
     R    total regret of a run
-    S    the smallest mean regret of a sequential policy (B = T) on the problem
+    S    the smallest mean regret of a sequential policy (B = T) on the problem, of those with the most runs
     U    the mean expected regret of uniform play on the problem
     n    normalised regret (R − S)/(U − S): 0 is the best sequential policy, 1 is uniform play
 
@@ -120,11 +120,14 @@ class Results:
 
     def _scale(self, problem: str) -> Scale:
         batches = self.budgets(problem)[-1]
-        means = {
-            policy: self.regret(problem, policy, batches).value
+        counts = {
+            policy: len(runs)
             for policy in self.policies
-            if policy != "uniform" and (problem, policy, batches) in self._runs
+            if policy != "uniform" and (runs := self._runs.get((problem, policy, batches)))
         }
+        # A few lucky runs are no yardstick for others.
+        most = max(counts.values(), default=0)
+        means = {policy: self.regret(problem, policy, batches).value for policy in counts if counts[policy] == most}
         every = [
             record.uniform for (name, _, _), runs in self._runs.items() if name == problem for record in runs.values()
         ]

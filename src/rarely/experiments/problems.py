@@ -11,12 +11,10 @@ import numpy as np
 from rarely.core.errors import InvalidInput, RarelyError
 from rarely.experiments.catalogue import PROBLEMS
 from rarely.experiments.config import Problem
-from rarely.logs.csv_lines import MISSING, finite_number, read_lines
+from rarely.logs.csv_lines import finite_number
 from rarely.worlds import Table
+from rarely.worlds.own_table import WORDS, own_table
 
-MOST_CLASSES = 100
-WORDS = {"none", "na", "n/a", "null"}
-"""Words for a value that is not known, which may as well be the name of a class."""
 MANY_NUMBERS = 20
 """More whole numbers than this are rather a quantity than classes."""
 
@@ -32,7 +30,7 @@ def find_problem(name: str, label: str | None = None, ignore: tuple[str, ...] = 
     if name.startswith("sklearn:"):
         return Problem(name.replace(":", "-"), _sklearn(name.removeprefix("sklearn:")))
     if name.endswith(".csv"):
-        return Problem(Path(name).stem, _csv(name, label, ignore))
+        return Problem(Path(name).stem, own_table(name, label, ignore))
     raise InvalidInput(
         f"no problem is called {name!r}; there are {', '.join(PROBLEMS)}, any file.csv, and sklearn:NAME for a dataset "
         "that comes with scikit-learn."
@@ -59,27 +57,6 @@ def doubts_about(table: Table) -> list[str]:
                 "are a quantity, name another column with --label."
             )
     return doubts
-
-
-@cache
-def _csv(path: str, label: str | None, ignore: tuple[str, ...] = ()) -> Table:
-    lines = (line for _, line in read_lines(path, InvalidInput))
-    first = next(lines, [])
-    columns = [_column(name, first) for name in ignore]
-    table = Table.from_csv(path, None if label is None else _column(label, first), ignore=columns)
-    if gaps := [name for name in table.classes if name.lower() in MISSING - WORDS]:
-        raise InvalidInput(f"{path}: some rows have {gaps[0]!r} for their class; drop them, or name the class.")
-    if len(table.classes) > MOST_CLASSES:
-        raise InvalidInput(
-            f"{path}: the label has {len(table.classes)} classes, and each would be an arm; at most {MOST_CLASSES} are "
-            "played. Is it the right column? --label names another."
-        )
-    return table
-
-
-def _column(given: str, first: list[str]) -> str | int:
-    """A column as it is named on the command line: a name of the first line comes before a number."""
-    return int(given) if given not in first and given.lstrip("-").isdigit() else given
 
 
 @cache

@@ -78,7 +78,7 @@ def body(rows: Sequence[Share]) -> list[list[str]]:
             str(row.batches),
             str(row.batches - 1),
             *(_percent(row.shares.get(kind)) for kind in KINDS),
-            f"{_percent(row.low)} to {_percent(row.high)}" if math.isfinite(row.low + row.high) else "–",
+            _interval(row) if math.isfinite(row.low + row.high) else "–",
             "–" if row.next is None else f"{row.next:.3g}",
         ]
         for row in rows
@@ -102,12 +102,24 @@ def text(rows: Sequence[Share], frontier: Frontier, present: Present) -> list[st
 
 
 def price(rows: Sequence[Share], frontier: Frontier) -> str:
-    """The first B with most of the gain, and what the next update is worth."""
+    """The first B with most of the gain, and what the next update is worth; or that the runs are too few to tell."""
     row = next((row for row in rows if row.best >= MOST), rows[-1])
-    said = f"With {row.batches - 1} update{'s' if row.batches > 2 else ''} {_percent(row.best)} of the possible gain"
+    updates = f"{row.batches - 1} update{'s' if row.batches > 2 else ''}"
+    if not (math.isfinite(row.low + row.high) and row.low > 0):
+        runs = frontier.sequential.runs
+        known = f"with {updates} it is {_interval(row)}" if math.isfinite(row.low + row.high) else "one has no interval"
+        return (
+            f"How much of the possible gain updates bring cannot be told from {runs} run{'s' if runs > 1 else ''}: "
+            f"{known}. Ask for more --runs."
+        )
+    said = f"With {updates} {_percent(row.best)} of the possible gain ({_interval(row)})"
     if row.next is None:
         return f"{said}; more were not simulated."
     return f"{said}; the {_ordinal(row.batches)} is worth {row.next:.3g} of reward over {frontier.rounds} rounds."
+
+
+def _interval(row: Share) -> str:
+    return f"{_percent(row.low)} to {_percent(row.high)}"
 
 
 def _percent(share: float | None) -> str:

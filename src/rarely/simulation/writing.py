@@ -39,7 +39,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = ADVICE.get(error.errno or 0, "Choose another --out.")
+        advice = ADVICE.get(error.errno or 0, "Choose another place.")
         raise CannotWrite(
             f"{os.fspath(path)} cannot be written: {(error.strerror or str(error)).rstrip('.')}. {advice}"
         ) from error

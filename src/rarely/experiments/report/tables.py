@@ -114,10 +114,18 @@ def behind(one: Judged) -> str:
     if len(counted) == 1:
         beside = [each for each in one.checks if WITH_INTERCEPT in each.check.what and each.estimate]
         few = "; with an intercept ".join(number(each) for each in (*counted, *beside[: one.claim.kind == "claim"]))
-        return few + (", more than claimed" if "more than claimed" in counted[0].note else "")
+        return few + (", more than claimed" if "more than claimed" in counted[0].note else "") + _uncounted(one)
     counts = Counter(each.verdict for each in counted)
     others = [f"{counts['does not hold']} do not"] if counts["does not hold"] else []
-    return ", ".join([f"{counts['holds']} of {len(counted)} hold", *others])
+    return ", ".join([f"{counts['holds']} of {len(counted)} hold", *others]) + _uncounted(one)
+
+
+def _uncounted(one: Judged) -> str:
+    """How many hold of the comparisons beside a claim that holds, such as those of values that the paper names not."""
+    beside = [each.verdict for each in one.checks if not each.check.counts and each.check.asked]
+    held = beside.count("holds")
+    told = one.claim.kind == "claim" and one.verdict == "holds" and held < len(beside)
+    return f"; of {len(beside)} not counted {held} hold" if told else ""
 
 
 def tally(judged: Sequence[Judged]) -> str:
