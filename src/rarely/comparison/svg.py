@@ -14,6 +14,10 @@ WIDTH, HEIGHT = 340, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 16, 24, 34
 DODGE = 12.0
 """How far apart the points of one budget are drawn, in all."""
+ROOM = 2.0
+"""By this factor an axis may be longer than the means need, so that the ends of intervals are on it."""
+FEWEST, MOST = 3, 7
+"""Fewer ticks than this tell nobody what a point's value is; of even ones there are no more than these."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,10 @@ def frontier(title: str, curves: Sequence[Curve], zero: float, one: float, zero_
     `zero_name` says what is 0, and `last` is the budget that stands for T.
     """
     values = [value for curve in curves for value in curve.means if value > 0] + [one, zero]
-    low = min([value for value in values if value > 0], default=1.0) / 1.25
-    high = max(max(values), low * 2) * 1.15
+    least, most = min([value for value in values if value > 0], default=1.0), max(values)
+    ends = [end for curve in curves for end in (*curve.lows, *curve.highs) if least / ROOM <= end <= most * ROOM]
+    low = min([least / 1.25, *(end / 1.1 for end in ends)])
+    high = max(most, low * 2, *ends) * 1.15
     budgets = sorted({b for curve in curves for b in curve.budgets})
     x_ends = math.log(budgets[0]), math.log(max(budgets[-1], budgets[0] + 1))
 
@@ -117,6 +123,13 @@ def _curve(curve: Curve, at: Sequence[float], y: Callable[[float], float]) -> li
         if math.isfinite(low) and math.isfinite(high):
             ends = f'x1="{x:.1f}" x2="{x:.1f}" y1="{y(low):.1f}" y2="{y(high):.1f}"'
             parts.append(f'<line {ends} stroke="{style.colour}" stroke-width="1" opacity=".45"/>')
+            # An arrow where an interval goes on beyond the axis.
+            parts += [
+                f'<path d="M{x - 3:.1f} {y(end) + turn:.1f}L{x:.1f} {y(end):.1f}L{x + 3:.1f} {y(end) + turn:.1f}" '
+                f'fill="none" stroke="{style.colour}" opacity=".45"/>'
+                for end, turn, beyond in ((high, 4, y(high) <= TOP), (low, -4, y(low) >= HEIGHT - BOTTOM))
+                if beyond
+            ]
         parts.append(marker(style, x, y(v)))
     return parts
 
@@ -161,11 +174,16 @@ def _dashed(dash: str) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten; powers alone where there would be many.
+    """1, 2 and 5 times powers of ten; powers alone where there would be many, and even steps where there would be few.
 
-    >>> _ticks(8, 300)
-    [10, 20, 50, 100, 200]
+    >>> _ticks(8, 300), _ticks(52, 180)
+    ([10, 20, 50, 100, 200], [60.0, 80.0, 100.0, 120.0, 140.0, 160.0, 180.0])
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if high < 100 * low else (1,)
-    return [tick for power in powers for step in steps if low <= (tick := step * 10**power) <= high]
+    ticks = [tick for power in powers for step in steps if low <= (tick := step * 10**power) <= high]
+    if len(ticks) >= FEWEST:
+        return ticks
+    finer = (step * 10.0**power for power in range(powers.start - 2, powers.stop) for step in (1, 2, 5))
+    even = next(step for step in finer if high - low < MOST * step)
+    return [round(even * k, 9) for k in range(math.ceil(low / even), math.floor(high / even) + 1)]
