@@ -16,8 +16,8 @@ DODGE = 12.0
 """How far apart the points of one budget are drawn, in all."""
 ROOM = 2.0
 """By this factor an axis may be longer than the means need, so that the ends of intervals are on it."""
-FEWEST, MOST = 3, 7
-"""Fewer ticks than this tell nobody what a point's value is; of even ones there are no more than these."""
+FEWEST = 3
+"""Fewer ticks than this tell nobody what a point's value is."""
 
 
 @dataclass(frozen=True)
@@ -176,14 +176,17 @@ def _dashed(dash: str) -> str:
 def _ticks(low: float, high: float) -> list[float]:
     """1, 2 and 5 times powers of ten; powers alone where there would be many, and even steps where there would be few.
 
-    >>> _ticks(8, 300), _ticks(52, 180)
-    ([10, 20, 50, 100, 200], [60.0, 80.0, 100.0, 120.0, 140.0, 160.0, 180.0])
+    >>> _ticks(8, 300), _ticks(52, 160)
+    ([10, 20, 50, 100, 200], [60.0, 80.0, 100.0, 120.0, 140.0, 160.0])
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if high < 100 * low else (1,)
     ticks = [tick for power in powers for step in steps if low <= (tick := step * 10**power) <= high]
     if len(ticks) >= FEWEST:
         return ticks
-    finer = (step * 10.0**power for power in range(powers.start - 2, powers.stop) for step in (1, 2, 5))
-    even = next(step for step in finer if high - low < MOST * step)
-    return [round(even * k, 9) for k in range(math.ceil(low / even), math.floor(high / even) + 1)]
+    coarse = (step * 10.0**power for power in reversed(range(powers.start - 2, powers.stop)) for step in (5, 2, 1))
+    for even in coarse:
+        ticks = [round(even * k, 9) for k in range(math.ceil(low / even), math.floor(high / even) + 1)]
+        if len(ticks) >= FEWEST:
+            break
+    return ticks
