@@ -174,16 +174,16 @@ def _dashed(dash: str) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten; powers alone where there would be many, and even steps where there would be few.
+    """Powers of ten; 1, 2 and 5 times them where there are few, and even steps where these are few as well.
 
-    >>> _ticks(8, 300), _ticks(52, 160)
-    ([10, 20, 50, 100, 200], [60.0, 80.0, 100.0, 120.0, 140.0, 160.0])
+    >>> _ticks(8, 1200), _ticks(20, 1800), _ticks(52, 160)
+    ([10, 100, 1000], [20, 50, 100, 200, 500, 1000], [60.0, 80.0, 100.0, 120.0, 140.0, 160.0])
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if high < 100 * low else (1,)
-    ticks = [tick for power in powers for step in steps if low <= (tick := step * 10**power) <= high]
-    if len(ticks) >= FEWEST:
-        return ticks
+    for steps in ((1,), (1, 2, 5)):
+        ticks = [tick for power in powers for step in steps if low <= (tick := step * 10**power) <= high]
+        if len(ticks) >= FEWEST:
+            return ticks
     coarse = (step * 10.0**power for power in reversed(range(powers.start - 2, powers.stop)) for step in (5, 2, 1))
     for even in coarse:
         ticks = [round(even * k, 9) for k in range(math.ceil(low / even), math.floor(high / even) + 1)]
