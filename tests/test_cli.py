@@ -385,7 +385,8 @@ def test_labels_that_are_no_classes_are_refused(lines, says, tmp_path):
     [
         (["reproduce", "nowhere"], "no problem is called 'nowhere'"),
         (["reproduce", "cosine", "--preset", "best"], "--preset must be one of"),
-        (["reproduce", "cosine", "--only", "nothing-*"], "no configuration is called nothing-*; there are neuralucb"),
+        (["reproduce", "cosine", "--only", "nothing-*"], "code is called nothing-*; there are neuralucb"),
+        (["reproduce", "cosine", "--preset", "paper", "--only", "default-*"], "no configuration of preset paper is"),
         (["reproduce", "cosine", "--label", "x"], "--label is for a table of your own"),
         (["reproduce", "cosine", "--only", "fixed-B40", "--out", "afile/x"], "afile"),
         (["reproduce", "cosine", "--address", "auto"], "--address is for --engine ray"),
