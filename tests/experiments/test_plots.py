@@ -4,6 +4,7 @@ import pytest
 from lab_records import record, runs
 from rarely.experiments.report import plots
 from rarely.experiments.report.results import compare
+from rarely.simulation.plot_style import PlainLocator
 from rarely.simulation.statistics import mean
 
 
@@ -104,3 +105,10 @@ def test_the_frontier_shows_every_series_even_one_that_never_updated():
     shown = [float(axes.lines[0].get_xdata()[0]) for axes in figure.axes[:2]]
     assert shown == [1.0, 4.0]
     assert np.isfinite(np.log(shown)).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(7, 16), (12, 45), (30, 90), (8, 900), (1.1, 1.3)])
+def test_a_logarithmic_axis_has_ticks_enough_to_read_a_value(low, high):
+    ticks = PlainLocator(subs=(1.0, 2.0, 5.0), numticks=12).tick_values(low, high)
+    assert sum(low <= tick <= high for tick in ticks) >= 3
+    assert min(ticks) > 0
