@@ -65,9 +65,10 @@ class Served:
 
 
 @contextmanager
-def serving(storage, **options):
+def serving(storage, port=0, announce=None, **options):
     """A service of the studies in a database."""
-    server = configured(storage, port=0, **options)
+    server = configured(storage, port=port, **options)
+    server.announce = announce
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     until(lambda: server.started or not thread.is_alive())

@@ -120,6 +120,12 @@ def test_a_file_that_is_no_log_is_refused_with_a_reason(lines, options, says, tm
     assert says in str(raised.value)
 
 
+def test_an_arm_may_be_called_none_and_the_log_says_so(tmp_path):
+    log = Log.from_csv(written(tmp_path / "log.csv", ["a,b", "1,None", "2,mail"]), arm="b")
+    assert log.arm_names == ("None", "mail")
+    assert log.remarks == ("'None' in column b is taken for an arm; drop its rows if it means that no arm is known.",)
+
+
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(InvalidLog, match=r"missing\.csv cannot be read"):
         Log.from_csv(tmp_path / "missing.csv", arms=2)

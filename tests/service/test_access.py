@@ -151,3 +151,15 @@ def test_without_keys_another_name_than_this_machines_is_refused(shared):
         ("", 421),
     ):
         assert shared.get("status", headers={"Host": host}).status == status
+
+
+def test_the_address_is_told_once_the_service_listens_there_and_only_then():
+    Study.create("memory://announced", "trial", policy=linear(), arms=["a", "b", "c"])
+    told = []
+    with serving("memory://announced", announce=told.append) as service:
+        assert told == [f"http://127.0.0.1:{service.port}"]
+        other = configured("memory://announced", port=service.port)
+        other.announce = told.append
+        with pytest.raises(SystemExit):  # uvicorn has logged that the port is taken
+            other.run()
+    assert len(told) == 1

@@ -161,3 +161,10 @@ def test_an_interval_narrows():
     found = adaptive_trial(1, 20_000, 0.2, (0.8, 0.2))
     _, low, high = difference(*found, (0.0, 1.0), 0.2, 0.95)
     assert 0.5 < low < 0.6 < high < 0.7
+
+
+def test_an_estimate_is_never_larger_than_the_range_of_rewards():
+    """A single success of an arm that had a chance of 0.05 weighs 20 times the range."""
+    chosen, chances = np.array([[True, False]]), np.array([[0.05, 0.95]])
+    estimate, low, high = difference(chosen, np.array([3.0]), chances, np.zeros((1, 2)), (1.0, 3.0), 0.05, 0.95)
+    assert (estimate, low, high) == (2.0, -2.0, 2.0)

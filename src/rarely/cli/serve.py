@@ -55,9 +55,11 @@ def serve_command(
 
     limits = Limits(waiting=waiting, body=body, arms=arms)
     file = None if keys is None else KeyFile(keys)
-    told = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    console.print(escape(f"{told}  dashboard /   routes /docs   Ctrl-C ends it"))
-    if not serve(storage, host=host, port=port, keys=file, limits=limits, automatic=train):
+
+    def announce(address: str) -> None:
+        console.print(escape(f"{address}  dashboard /   routes /docs   Ctrl-C ends it"))
+
+    if not serve(storage, host=host, port=port, announce=announce, keys=file, limits=limits, automatic=train):
         error_console.print("[red]error:[/red] the service did not start; the lines above say why")
         raise typer.Exit(1)
 

@@ -11,9 +11,9 @@ import numpy as np
 from rarely.core.errors import InvalidInput, RarelyError
 from rarely.experiments.catalogue import PROBLEMS
 from rarely.experiments.config import Problem
-from rarely.logs.csv_lines import finite_number
+from rarely.logs.csv_lines import finite_number, is_word
 from rarely.worlds import Table
-from rarely.worlds.own_table import WORDS, own_table
+from rarely.worlds.own_table import own_table
 
 MANY_NUMBERS = 20
 """More whole numbers than this are rather a quantity than classes."""
@@ -44,7 +44,7 @@ def doubts_about(table: Table) -> list[str]:
     ["'none' is taken for a class; if it stands for an unknown class, drop its rows."]
     """
     doubts = []
-    if words := [name for name in table.classes if name.lower() in WORDS]:
+    if words := [name for name in table.classes if is_word(name)]:
         doubts.append(f"{words[0]!r} is taken for a class; if it stands for an unknown class, drop its rows.")
     numbers = [finite_number(name) for name in table.classes]
     known = [number for number in numbers if number is not None]

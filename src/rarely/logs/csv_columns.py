@@ -17,7 +17,7 @@ import numpy as np
 
 from rarely.core.errors import InvalidInput
 from rarely.core.types import Array, IntArray
-from rarely.logs.csv_lines import finite_number, is_missing, read_lines
+from rarely.logs.csv_lines import finite_number, is_missing, is_word, read_lines
 from rarely.logs.errors import InvalidLog
 
 Role = Literal["arm", "reward", "round"]
@@ -127,7 +127,7 @@ def _read(
             rewards.append(math.nan if value is None else value)
         for at, places, codes in texts.values():
             field = line[at]
-            if is_missing(field):
+            if is_missing(field) and not is_word(field):
                 raise InvalidLog(f"{path}, line {number}: {header[at]} must not be {field!r}; drop the row.")
             codes.append(places.setdefault(field, len(places)))
     if wrong:

@@ -11,6 +11,8 @@ from rarely.core.errors import InvalidInput
 
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
 """Fields that stand for a value that is not known."""
+WORDS = {"none", "na", "n/a", "null"}
+"""Those of them that may as well be the name of an arm or a class."""
 
 
 def read_lines(
@@ -42,6 +44,11 @@ def read_lines(
 def is_missing(field: str) -> bool:
     """Whether a field stands for a value that is not known."""
     return field.strip().lower() in MISSING
+
+
+def is_word(field: str) -> bool:
+    """Whether a field may stand for a value that is not known, and may as well be a name."""
+    return field.strip().lower() in WORDS
 
 
 def finite_number(field: str) -> float | None:

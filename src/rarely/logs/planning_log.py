@@ -24,6 +24,7 @@ from rarely.core.inputs.arm_blocks import ArmBlocks, read_numbers
 from rarely.core.inputs.scaling import Affine
 from rarely.core.types import Array, IntArray
 from rarely.logs.csv_columns import Coded, Role, read_columns
+from rarely.logs.csv_lines import is_word
 from rarely.logs.errors import InvalidLog
 
 _Known = tuple[IntArray, IntArray, Array]
@@ -128,6 +129,11 @@ class Log:
                 f"{path}: one row a round does not say how many arms there are; give arms, or the arm's column."
             )
         picked = None if chosen is None else chosen.codes
+        remarks += tuple(
+            f"{name!r} in column {arm} is taken for an arm; drop its rows if it means that no arm is known."
+            for name in there
+            if is_word(name)
+        )
         log = cls.of(read.features, arms or len(there), picked, read.rewards, read.names, there)
         return replace(log, remarks=remarks)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import socket
 import sys
+from collections.abc import Callable
 from typing import TypedDict, Unpack
 
 import uvicorn
@@ -21,6 +23,20 @@ COLLECTION = (50_000, 20, 50)
 objects of requests, which reference counts free anyway."""
 MOST_CONNECTIONS = 4000
 """Beyond it uvicorn answers 503 without reading the request."""
+
+
+class AnnouncingServer(uvicorn.Server):
+    """Says where it listens once it does, with the port that it was given where any was asked for."""
+
+    announce: Callable[[str], None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Bind, and say where."""
+        await super().startup(sockets)
+        if self.started and self.announce is not None:
+            host = self.config.host
+            port = self.servers[0].sockets[0].getsockname()[1]
+            self.announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
 
 class Options(TypedDict, total=False):
@@ -41,7 +57,7 @@ def configured(
     limits: Limits | None = None,
     automatic: bool = True,
     read_only: bool = False,
-) -> uvicorn.Server:
+) -> AnnouncingServer:
     """A server that is ready to run, with all studies open.
 
     Raises
@@ -74,10 +90,17 @@ def configured(
         timeout_graceful_shutdown=int(limits.grace),
         limit_concurrency=MOST_CONNECTIONS,
     )
-    return uvicorn.Server(config)
+    return AnnouncingServer(config)
 
 
-def serve(storage: str, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[Options]) -> bool:
+def serve(
+    storage: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    announce: Callable[[str], None] | None = None,
+    **options: Unpack[Options],
+) -> bool:
     """Serve until a signal comes; whether the service could start.
 
     See `create_app` for the other options.
@@ -87,7 +110,9 @@ def serve(storage: str, *, host: str = "127.0.0.1", port: int = 8000, **options:
     storage
         As in `create_app`.
     host, port
-        Where to listen.
+        Where to listen; port 0 for any that is free.
+    announce
+        Called with the address when the service listens there, and not at all if it cannot.
     **options
         The other arguments of `create_app`.
 
@@ -97,6 +122,7 @@ def serve(storage: str, *, host: str = "127.0.0.1", port: int = 8000, **options:
     True
     """
     server = configured(storage, host=host, port=port, **options)
+    server.announce = announce
     sys.setswitchinterval(TURN)
     gc.collect()
     gc.freeze()  # what a service keeps for its life is not looked through again

@@ -137,8 +137,9 @@ def difference(
     x = (q[:, 0] - q[:, 1]) + gains[:, 0] - gains[:, 1]
     half = boundary(_variation(x), (1 - level) / 2, 2 / limit) / len(x)
     mean = float(x.mean())
-    ends = [min(max(end, -1.0), 1.0) * width for end in (mean - half, mean + half)]
-    return mean * width, ends[0], ends[1]
+    # No difference is larger than the range of rewards, though the mean of few weighted ones may be.
+    estimate, least, most = (min(max(each, -1.0), 1.0) * width for each in (mean, mean - half, mean + half))
+    return estimate, least, most
 
 
 def _variation(x: Array) -> float:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 from rarely.core.errors import InvalidInput
-from rarely.logs.csv_lines import MISSING, read_lines
+from rarely.logs.csv_lines import is_missing, is_word, read_lines
 from rarely.worlds.table import Table
 
-WORDS = {"none", "na", "n/a", "null"}
-"""Words for a value that is not known, which may as well be the name of a class."""
 MOST_CLASSES = 100
 
 
@@ -20,7 +18,7 @@ def own_table(path: str, label: str | None = None, ignore: tuple[str, ...] = ())
     first = next(lines, [])
     columns = [_column(name, first) for name in ignore]
     table = Table.from_csv(path, None if label is None else _column(label, first), ignore=columns)
-    if gaps := [name for name in table.classes if name.lower() in MISSING - WORDS]:
+    if gaps := [name for name in table.classes if is_missing(name) and not is_word(name)]:
         raise InvalidInput(f"{path}: some rows have {gaps[0]!r} for their class; drop them, or name the class.")
     if len(table.classes) > MOST_CLASSES:
         raise InvalidInput(
