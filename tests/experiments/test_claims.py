@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -247,6 +248,15 @@ def test_the_figure_is_no_claim():
     assert judged["mushroom-2"].claim.kind == "figure"
     assert judged["mushroom-2"].checks[0].estimate.value == pytest.approx(1000)
     assert tally([judged["mushroom-1"], judged["mushroom-2"]]) == "of 1 claims 1 hold"
+
+
+def test_what_cannot_be_told_says_what_would_tell():
+    held = {j.claim.id: j for j in judge(compare(paper("mushroom")))}["mushroom-7"]
+    assert (held.verdict, held.outlook) == ("holds", "")
+    far, tie = (replace(held, verdict="cannot be told", runs_to_tell=runs) for runs in (30.0, math.inf))
+    assert behind(far).endswith("; about 30 runs would tell")
+    assert behind(tie).endswith(f"; a tie: {10 * len(SPREAD)} runs like these would not tell either")
+    assert tally([held, far, tie]) == "of 3 claims 1 hold, 2 cannot be told (1 of them a tie)"
 
 
 def test_verdicts_at_another_length_say_so():

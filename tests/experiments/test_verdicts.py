@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rarely.experiments.report.verdicts import ALL, ALPHA, MOST, Check, Measured, Rule, decide
+from rarely.experiments.report.verdicts import ALL, ALPHA, MANY_TIMES, MOST, Check, Measured, Rule, decide, runs_to_tell
 from rarely.simulation.statistics import Sample, t_quantile
 
 H, N, Q = "holds", "does not hold", "cannot be told"
@@ -147,3 +147,29 @@ def test_a_claim_with_one_barely_false_check_is_confirmed_in_at_most_5_percent(r
         ]
         confirmed += decide(checks)[0] == H
     assert 0 < confirmed <= 0.05 * claims
+
+
+@given(
+    centres=st.lists(st.floats(-2, 2), min_size=1, max_size=6),
+    runs=st.integers(3, 12),
+    rule=st.sampled_from([ALL, MOST]),
+)
+def test_so_many_runs_like_these_tell_and_no_fewer(centres, runs, rule):
+    """The oracle: the judge itself on each multiple of the runs, made by hand."""
+
+    def with_runs(times):
+        parts = [(Measured("x", "above 0", Sample(tuple(values) * times), 0.0, strict=True),) for values in drawn]
+        return decide([Check("x", "above 0", part) for part in parts], rule)[0]
+
+    drawn = [centre + np.linspace(-1, 1, runs) for centre in centres]
+    told = [times * runs for times in range(1, MANY_TIMES + 1) if with_runs(times) != Q]
+    needed = runs_to_tell([check(centre, runs=runs) for centre in centres], rule)
+    assert needed == (told[0] if told else math.inf)
+
+
+def test_what_is_not_known_is_not_foretold():
+    missing = Check("x", "above 0", (Measured("x", "above 0", None),))
+    for checks in ([], [check(0.1, runs=2)], [check(0.1), missing], [check(1e6, counts=False)]):
+        assert math.isnan(runs_to_tell(checks))
+    assert runs_to_tell([check(0.0, runs=10)]) == math.inf
+    assert runs_to_tell([check(0.2, runs=10), check(-1e6, runs=2, counts=False)]) == 50

@@ -104,6 +104,10 @@ class Sample:
         value, low, high = (self.unit * _exp(x) for x in (estimate.value, estimate.low, estimate.high))
         return IntervalEstimate(value, low, high, self.runs)
 
+    def repeated(self, times: int) -> Sample:
+        """As if every run had come so many times: the same mean and nearly the same spread, of more runs."""
+        return Sample(self.values * times, self.unit)
+
     def p_above(self, bound: float, *, or_equal: bool = False) -> float:
         """The p-value against "the mean is not above `bound`", one-sided.
 

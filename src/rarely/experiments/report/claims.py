@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from rarely.experiments.report.checker import ClaimChecker
 from rarely.experiments.report.growth import SCALING, growth_checks, growth_problem
 from rarely.experiments.report.paper_claims import CLAIMS, OVERALL, Claim
 from rarely.experiments.report.results import Comparison
-from rarely.experiments.report.verdicts import Check, Decided, Verdict, decide
+from rarely.experiments.report.verdicts import MANY_TIMES, Check, Decided, Verdict, decide, runs_to_tell
 
 PRINTED_ROUNDS = 2000
 
@@ -27,6 +28,8 @@ class Judged:
     verdict: Verdict
     """Of a figure: not asked."""
     checks: list[Decided]
+    runs_to_tell: float = math.nan
+    """Of a claim that cannot be told: how many runs probably could, ∞ where it is a tie, NaN where nobody knows."""
 
     @property
     def counted(self) -> list[Decided]:
@@ -38,6 +41,19 @@ class Judged:
         """Whether the runs have the paper's T, or the lengths of the claim's own."""
         return self.rounds == PRINTED_ROUNDS or self.claim is SCALING
 
+    @property
+    def tie(self) -> bool:
+        """Whether even many more runs like these would not tell."""
+        return self.runs_to_tell == math.inf
+
+    @property
+    def outlook(self) -> str:
+        """What it would take to tell, in words; empty where that is not known, or not asked."""
+        if self.tie:
+            runs = min(part.sample.runs for one in self.counted for part in one.check.parts if part.sample)
+            return f"a tie: {MANY_TIMES * runs} runs like these would not tell either"
+        return "" if math.isnan(self.runs_to_tell) else f"about {self.runs_to_tell:.0f} runs would tell"
+
     def describe(self) -> dict[str, Any]:
         """The judgement as JSON."""
         return {
@@ -48,6 +64,7 @@ class Judged:
             "preset": self.preset,
             "rounds": self.rounds,
             "verdict": self.verdict,
+            "outlook": self.outlook,
             "rule": self.claim.rule.says,
             "checks": [check.describe() for check in self.checks],
         }
@@ -72,4 +89,7 @@ def judge(comparisons: Iterable[Comparison]) -> list[Judged]:
 
 def _judged(claim: Claim, problem: str, preset: PresetName, rounds: int, checks: Sequence[Check]) -> Judged:
     verdict, decided = decide(checks, claim.rule)
-    return Judged(claim, problem, preset, rounds, "not asked" if claim.kind == "figure" else verdict, decided)
+    if claim.kind == "figure":
+        verdict = "not asked"
+    more = runs_to_tell(checks, claim.rule) if verdict == "cannot be told" else math.nan
+    return Judged(claim, problem, preset, rounds, verdict, decided, more)

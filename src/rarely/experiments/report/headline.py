@@ -41,9 +41,12 @@ def _what_was_run(comparisons: Sequence[Comparison], presets: Sequence[str]) -> 
 def _tallies(judged: Sequence[Judged], presets: Sequence[str]) -> str:
     parts = []
     for preset in presets:
-        mine = [j.verdict for j in judged if j.preset == preset and j.claim.kind == "claim"]
-        counts = [mine.count(verdict) for verdict in ("holds", "does not hold", "cannot be told")]
-        parts.append(f"in {preset} {counts[0]} of {len(mine)} hold, {counts[1]} do not, and {counts[2]} cannot be told")
+        mine = [j for j in judged if j.preset == preset and j.claim.kind == "claim"]
+        verdicts: tuple[Verdict, ...] = ("holds", "does not hold", "cannot be told")
+        held, failed, open_ = ([j.verdict for j in mine].count(verdict) for verdict in verdicts)
+        ties = sum(j.tie for j in mine)
+        told = f", {ties} of them because of a tie" if ties else ""
+        parts.append(f"in {preset} {held} of {len(mine)} hold, {failed} do not, and {open_} cannot be told{told}")
     return f"Of the paper's claims, {'; '.join(parts)}."
 
 

@@ -107,7 +107,12 @@ def mark(one: Judged) -> str:
 
 
 def behind(one: Judged) -> str:
-    """The figures behind a verdict in few words: the one comparison, or how many hold."""
+    """The figures behind a verdict in few words, and what would tell where they do not."""
+    return "; ".join(filter(None, (_figures(one), one.outlook)))
+
+
+def _figures(one: Judged) -> str:
+    """The one comparison, or how many hold."""
     counted = one.counted
     if not counted:
         return "nothing to ask" if one.checks else "not run"
@@ -133,6 +138,8 @@ def tally(judged: Sequence[Judged]) -> str:
     claimed = [j for j in judged if j.claim.kind == "claim"]
     counts = Counter(j.verdict for j in claimed)
     words: dict[Verdict, str] = {"holds": "hold", "does not hold": "do not hold", "cannot be told": "cannot be told"}
+    if ties := sum(j.tie for j in claimed):
+        words["cannot be told"] += f" ({ties} of them {'a tie' if ties == 1 else 'ties'})"
     return f"of {len(claimed)} claims " + ", ".join(f"{counts[v]} {word}" for v, word in words.items() if counts[v])
 
 

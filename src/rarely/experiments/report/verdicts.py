@@ -9,7 +9,8 @@
 A claim that needs only u of K checks is judged by partial conjunction (Benjamini and Heller, 2008): it holds if the
 u-th smallest p-value is at most α/(K − u + 1), and does not hold if the (K − u + 1)-th smallest p-value against the
 checks is at most α/u. For u = K these are the two rules above. α is 2.5 % on each side, and
-docs/decisions/0030-judge.md has the error rates of the whole judge in simulated papers.
+docs/decisions/0030-judge.md has the error rates of the whole judge in simulated papers. Of a claim that cannot be told,
+`runs_to_tell` says how many runs probably could; what ten times as many could not is called a tie.
 
 "almost", "around" and "slightly" have one slack, a factor of 1.25: "almost N times" and "around N" are 0.8N to 1.25N
 where the paper gives a size, "almost N times smaller" of all configurations is at least 0.8N, and "slightly" is up to
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -31,6 +32,8 @@ Verdict = Literal["holds", "does not hold", "cannot be told", "not asked"]
 ALPHA = 0.025
 """The size of each one-sided test: what a 95 % interval leaves on either side."""
 SLACK, VERY_CLOSE, ALIKE = 1.25, 1.5, 0.1
+MANY_TIMES, FEWEST_RUNS = 10, 3
+"""How many times as many runs are thought of, and how many must be there for that."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,27 @@ def decide(checks: Sequence[Check], rule: Rule = ALL) -> tuple[Verdict, list[Dec
         else:
             decided.append(_decide(check, ALPHA, ALPHA))
     return _verdict(counted, rule), decided
+
+
+def runs_to_tell(checks: Sequence[Check], rule: Rule = ALL) -> float:
+    """How many runs would tell, if more of them had the same means and spreads: whole multiples of those there are.
+
+    ∞ where `MANY_TIMES` as many would not tell, and NaN where there are too few, or none of a configuration.
+    """
+    counted = [check for check in checks if check.counts and check.asked]
+    samples = [part.sample for check in counted for part in check.parts]
+    runs = min((0 if sample is None else sample.runs for sample in samples), default=0)
+    if runs < FEWEST_RUNS:
+        return math.nan
+    for times in range(1, MANY_TIMES + 1):
+        if _verdict([_repeated(check, times) for check in counted], rule) != "cannot be told":
+            return float(times * runs)
+    return math.inf
+
+
+def _repeated(check: Check, times: int) -> Check:
+    parts = [replace(part, sample=part.sample and part.sample.repeated(times)) for part in check.parts]
+    return replace(check, parts=tuple(parts))
 
 
 def _verdict(counted: Sequence[Check], rule: Rule) -> Verdict:
