@@ -155,6 +155,7 @@ def test_a_real_browser_shows_the_page(folder, tmp_path, width):
       document.title = JSON.stringify({wide: document.documentElement.scrollWidth, room: innerWidth, cut: cut.length,
       figures: figures.filter(f => f.getBoundingClientRect().width > 300).length, all: figures.length,
       widest: Math.max(...figures.map(f => f.getBoundingClientRect().right)),
+      moved: document.querySelector('table.claims').parentElement.scrollWidth > innerWidth,
       rows: document.querySelectorAll('#claims ~ .scroll tbody tr').length,
       asked: performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length}); })</script>"""
     probed = tmp_path / "probed.html"
@@ -164,6 +165,7 @@ def test_a_real_browser_shows_the_page(folder, tmp_path, width):
     assert seen["wide"] <= seen["room"]  # nothing sticks out sideways
     assert seen["widest"] <= seen["room"]
     assert bool(seen["cut"]) == (width == 500)  # at a desk no table needs to be moved; on a phone tables scroll
+    assert not seen["moved"]  # but never the verdicts
     assert seen["figures"] == seen["all"] == 18
     assert seen["rows"] >= 1 + 4 + 8
     assert seen["asked"] == 0  # nothing was asked of a network

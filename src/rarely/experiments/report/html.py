@@ -132,7 +132,7 @@ def _claims(judged: Sequence[Judged]) -> str:
     body = []
     for row in rows:
         cells = [f'<td class="id">{escape(row.name)}</td><td>{escape(row.says)}</td>']
-        cells += [_verdict_cell(one) for one in row.judged.values()]
+        cells += [_verdict_cell(preset, one) for preset, one in row.judged.items()]
         body.append(f"<tr>{''.join(cells)}</tr>")
     counted = "; ".join(f"{p}: {tables.tally([j for j in judged if j.preset == p])}" for p in presets)
     return (
@@ -148,11 +148,11 @@ def _claims(judged: Sequence[Judged]) -> str:
     )
 
 
-def _verdict_cell(one: Judged | None) -> str:
+def _verdict_cell(preset: str, one: Judged | None) -> str:
     if one is None:
-        return "<td>—</td>"
+        return f'<td data-preset="{preset}">—</td>'
     return (
-        f'<td><a class="v {_css(one.verdict)}" href="#{_anchor(one)}">{tables.mark(one)}</a>'
+        f'<td data-preset="{preset}"><a class="v {_css(one.verdict)}" href="#{_anchor(one)}">{tables.mark(one)}</a>'
         f'<br><span class="faint">{escape(tables.behind(one))}</span></td>'
     )
 
