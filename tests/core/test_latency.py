@@ -22,13 +22,14 @@ from rarely import (
     Roster,
     Training,
 )
-from rarely.core.covariance import FAR, Diagonal, LastLayer, Limit, auto, latency
+from rarely.core.covariance import FAR, NOMINAL, Auto, Diagonal, LastLayer, Limit, auto, latency
 from rarely.core.covariance.conversion import from_dual, from_primal
 from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.latency import OVERHEAD, Latency, Rates
 from rarely.core.covariance.primal import Primal
 from rarely.core.model.features import Factors
 from rarely.core.policies import limits
+from rarely.core.policies.form_change import RECENT
 from worlds import contexts, rewards
 
 STREAM = contexts(seed=41, rounds=120)
@@ -41,7 +42,7 @@ WIDTHS = ((40, 3), (1, 40))
 @pytest.fixture
 def slow(monkeypatch):
     monkeypatch.setattr(auto, "SMALL", 8)
-    monkeypatch.setattr(limits, "rates", lambda: SLOW)
+    monkeypatch.setattr(limits, "NOMINAL", SLOW)
 
 
 def small(**own):
@@ -128,11 +129,53 @@ class TestSwitch:
                 rtol=1e-12,
             )
 
+    @pytest.mark.parametrize("within", ["frozen", "running"])
+    @pytest.mark.parametrize("chosen", [False, True], ids=["by the clock", "with_covariance"])
+    @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
+    def test_bonuses_keep_their_size(self, within, chosen, tmp_path):
+        """The diagonal form measures √v on a scale of its own, many times larger where arms come again and again."""
+        policy = small(within_batch=within, limits=Limits(latency=None) if chosen else LIMITS)
+        exact = small(within_batch=within, covariance="exact")
+        repeated = np.tile(STREAM[:4], (30, 1, 1))
+        for each in (policy, exact):
+            for part in (slice(0, 20), slice(20, threshold())):
+                decision = each.select(repeated[part])
+                each.observe(decision, rewards(repeated[part][np.arange(len(decision.arm)), decision.arm]))
+                if part.start == 0:
+                    each.update()
+        if chosen:
+            policy = policy.with_covariance("diagonal", reason="to be faster")
+        assert (policy.covariance, exact.covariance) == ("diagonal", "dual")
+        latest = exact.history.contexts[-RECENT:]
+        sizes = [np.log(each.score(latest).bonuses).mean() for each in (policy, exact)]
+        assert sizes[0] == pytest.approx(sizes[1], abs=1e-9)
+        assert policy._state.frozen.unit != 1
+        policy.save(tmp_path / "policy.rarely")
+        np.testing.assert_array_equal(
+            rarely.load(tmp_path / "policy.rarely").score(latest).bonuses, policy.score(latest).bonuses
+        )
+
+    @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
+    def test_what_is_known_is_on_record_in_one_unit(self):
+        """Deviations of chosen arms fall from batch to batch, also from the exact to the approximate ones."""
+        policy = small(training=None, schedule=OnDemand())
+        one_hot = np.tile(np.eye(2), (120, 1, 1))
+        forms = []
+        for start in range(0, 120, 20):
+            decision = policy.select(one_hot[start : start + 20])
+            policy.observe(decision, decision.arm + 0.1 * np.sin(np.arange(20)))
+            forms.append(policy.update().covariance)
+        found = [record.chosen for record in policy.updates]
+        assert set(forms[:1] + forms[-1:]) == {"dual", "diagonal"}
+        place = forms.index("diagonal")
+        assert found[place] < 2 * found[place - 1]
+        assert found[place + 1] < 2 * found[place]
+
     def test_a_file_keeps_the_rates_of_the_machine_that_made_it(self, tmp_path, monkeypatch):
         policy = small()
         decide(policy, 0, 20)
         policy.save(tmp_path / "policy.rarely")
-        monkeypatch.setattr(limits, "rates", lambda: Rates(2.0**40, 2.0**50))
+        monkeypatch.setattr(limits, "NOMINAL", Rates(2.0**40, 2.0**50))
         loaded = rarely.load(tmp_path / "policy.rarely")
         for each in (policy, loaded):
             with pytest.warns(ApproximationWarning):
@@ -192,7 +235,7 @@ class TestSwitch:
 
 class TestCost:
     def test_it_is_known_at_construction(self, monkeypatch):
-        monkeypatch.setattr(limits, "rates", lambda: Rates(2.0**32, 2.0**33))
+        monkeypatch.setattr(limits, "NOMINAL", Rates(2.0**32, 2.0**33))
         policy = BatchNeuralUCB(188, OnDemand(horizon=500_000), limits=Limits(arms=50), seed=0)
         cost = policy.cost
         assert (cost.parameters, cost.arms, cost.rounds, cost.latency) == (38_189, 50, 500_000, 0.005)
@@ -278,6 +321,15 @@ class TestModel:
         rounds = allowed.dual_rounds(WIDTHS)
         assert rounds == 1 or allowed.allows("dual", WIDTHS, rounds)
         assert not allowed.allows("dual", WIDTHS, int(1.5 * rounds) + 1)
+
+    def test_the_exact_form_that_fits_comes_before_an_approximation(self):
+        """A matrix that is built again from many rounds at once is primal where that keeps to the latency."""
+        widths = ((20, 30), (1, 20))
+        allowed = Latency(0.005, 20, NOMINAL)
+        rounds = allowed.dual_rounds(widths)
+        assert allowed.allows("primal", widths, 0)
+        made = Auto(widths, 0.1, Limit(widths), rounds + 100, rows=rounds + 1, latency=allowed)
+        assert made.kind == "primal"
 
     def test_without_arms_nothing_is_known(self):
         assert Latency(0.005, None, SLOW).dual_rounds(WIDTHS) == FAR

@@ -10,7 +10,7 @@ from rarely.core.covariance.deferred import Deferred, Recorded, may_wait
 from rarely.core.covariance.diagonal import Diagonal
 from rarely.core.covariance.dual import Dual
 from rarely.core.covariance.last_layer import LastLayer
-from rarely.core.covariance.latency import Latency, rates
+from rarely.core.covariance.latency import NOMINAL, Latency, rates
 from rarely.core.covariance.primal import Primal
 from rarely.core.covariance.protocol import FAR, Candidates, Covariance, ErrorBound, Proposal
 from rarely.core.covariance.sketch.nystrom import Sketched
@@ -37,6 +37,7 @@ __all__ = [
     "DEFAULT_SKETCH",
     "FAR",
     "FORMS",
+    "NOMINAL",
     "Auto",
     "Candidates",
     "Covariance",

@@ -54,6 +54,8 @@ class Auto(Delegating):
         self._widths, self._ridge, self._limit = widths, ridge, limit
         self._parameters = sum(o * i for o, i in widths)
         self._follow(latency)
+        self.left: Covariance | None = None
+        """The exact form that `accept` has just left for an approximation, for whoever compares the two."""
         super().__init__(self._first_form(rows, ahead))
 
     def _follow(self, latency: Latency | None) -> None:
@@ -69,7 +71,7 @@ class Auto(Delegating):
         if self._prefers_primal(0, ahead):
             return Primal(self._widths, self._ridge, self._limit)
         if rows >= self._dual_rounds:
-            return self._fast()
+            return Primal(self._widths, self._ridge, self._limit) if self._primal_fits else self._fast()
         horizon = self._limit.horizon
         if horizon is not None:
             leaves = self._parameters if self._limit.allows("primal", 0) else horizon
@@ -137,8 +139,11 @@ class Auto(Delegating):
             self._inner = from_primal(inner, self._fast())
 
     def accept(self, proposal: Proposal, count: int) -> None:
-        self._inner.accept(proposal, count)
+        before = self._inner
+        before.accept(proposal, count)
         self.keep_to_latency()
+        if self._inner is not before and not isinstance(self._inner, Primal):
+            self.left = before
 
     def freeze(self, ahead: int = 0) -> None:
         if isinstance(self._inner, Dual) and self._prefers_primal(self.rounds, ahead):

@@ -135,5 +135,5 @@ def outlier(values: Array, new: int) -> int | None:
     with np.errstate(over="ignore"):
         off = np.abs(values - np.median(values))
     place = len(values) - new + int(np.argmax(off[-new:]))
-    usual = float(np.quantile(off, 0.75))
+    usual = float(np.quantile(off, 0.75, method="lower"))  # between two values rounding can make a tiny one of 0
     return place if usual > 0 and off[place] > FAR * usual else None

@@ -16,7 +16,7 @@ from rarely.core.choice.rules import sample_arms
 from rarely.core.covariance import Auto, Deferred
 from rarely.core.errors import UpdateDue
 from rarely.core.inputs.contexts import ContextReader, RoundContexts
-from rarely.core.policies.form_change import noted, rebased
+from rarely.core.policies.form_change import RECENT, noted, rebased, with_unit
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.scored_arms import most_likely_arm
@@ -60,6 +60,7 @@ def decide(
         frozen.covariance.expect(rounds.arms)
         before = state.frozen.covariance
         clock = rebased(clock, (before.kind, before.frozen_log_det), frozen.covariance)
+        frozen = with_unit(frozen, before, history.contexts[-RECENT:])
     draws = UniformStream(generator, state.random) if frozen.rule.draws else None
     done: list[Chosen] = []
     now = changed = history.rounds
@@ -72,8 +73,9 @@ def decide(
         frozen = frozen.facing(part)
         assessed, covariance = frozen.assess(part), frozen.covariance
         uniforms = None if draws is None else draws.peek(len(part))
+        per_deviation, unit = frozen.bonus_per_deviation, frozen.unit
         if frozen.running and len(part) > 1:
-            arms, variances, probabilities = in_turn(assessed, part, covariance, frozen.radius, frozen.rule, uniforms)
+            arms, variances, probabilities = in_turn(assessed, part, covariance, per_deviation, frozen.rule, uniforms)
         else:
             variances, probabilities = assessed.variances, assessed.probabilities(frozen.rule)
             arms = most_likely_arm(probabilities) if uniforms is None else sample_arms(probabilities, uniforms)
@@ -91,6 +93,10 @@ def decide(
             form = covariance.kind, covariance.frozen_log_det
             covariance.accept(proposal, keep)
             clock = rebased(clock, form, covariance)
+            if isinstance(covariance, Auto) and covariance.left is not None:
+                latest = [history.contexts[-RECENT:], *(each.contexts for each in done), part.rows[rows[:keep]]]
+                frozen = with_unit(frozen, covariance.left, np.concatenate(latest)[-RECENT:])
+                covariance.left = None
             changed = changed if covariance.kind == form[0] else now + keep
             frozen = frozen.with_learner(frozen.learner.seen(part.rows_until(keep), keep))
         if end is not None:
@@ -98,18 +104,19 @@ def decide(
         if draws is not None:
             draws.keep(keep)
         disjoint = offered.disjoint and part.disjoint(keep)
-        offered = offered.also(variances[:keep], assessed.priors[:keep], arms[:keep], disjoint=disjoint)
-        scores = assessed.means[:keep], frozen.radius * np.sqrt(variances[:keep]), probabilities[:keep]
+        known = variances[:keep] if unit == 1 else unit**2 * variances[:keep]
+        offered = offered.also(known, assessed.priors[:keep], arms[:keep], disjoint=disjoint)
+        scores = assessed.means[:keep], per_deviation * np.sqrt(variances[:keep]), probabilities[:keep]
         done.append(Chosen(*scores, arms[:keep], part.rows[rows[:keep]]))
         now += keep
         if until_due and clock.due:
             break
 
     means, bonuses, probabilities, arms, chosen = _joined(done)
-    known, each = np.empty((len(arms), 3)), np.arange(len(arms))
+    scored, each = np.empty((len(arms), 3)), np.arange(len(arms))
     for column, array in enumerate((probabilities, means, bonuses)):
-        known[:, column] = array[each, arms]
-    history = history.with_rounds(chosen, arms, clock.version, known, life)
+        scored[:, column] = array[each, arms]
+    history = history.with_rounds(chosen, arms, clock.version, scored, life)
     random = state.random if draws is None else draws.state
     after = PolicyState(
         frozen, clock, history, random, reader, state.updates, offered, state.learned, state.events, state.lost

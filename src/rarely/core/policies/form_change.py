@@ -1,17 +1,23 @@
-"""A form of Z that changed by itself, on record and announced."""
+"""A form of Z that changed by itself: bonuses go on at their size, and the change is on record and announced."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import replace
 
+import numpy as np
+
 from rarely.core.covariance import Auto, Covariance
 from rarely.core.errors import ApproximationWarning
 from rarely.core.policies.clock import BatchClock
 from rarely.core.policies.event import PolicyEvent
+from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.state import PolicyState
+from rarely.core.types import Array
 
 EXACT = ("dual", "primal")
+RECENT = 64
+"""Chosen contexts by which two forms of Z are compared, the latest ones."""
 
 
 def rebased(clock: BatchClock, before: tuple[str, float], now: Covariance) -> BatchClock:
@@ -20,6 +26,32 @@ def rebased(clock: BatchClock, before: tuple[str, float], now: Covariance) -> Ba
     if kind == now.kind or (kind in EXACT and now.kind in EXACT):
         return clock
     return clock.rebased(now.frozen_log_det - log_det)
+
+
+def with_unit(frozen: FrozenPolicy, before: Covariance, contexts: Array) -> FrozenPolicy:
+    """The version after another form of Z gave way to its own, in the unit in which bonuses go on at their size.
+
+    An approximation measures √v on another scale: after n rounds of one arm the diagonal form has about p/n where the
+    exact form has 1/n. β, and the deviations on record that it follows, belong to the scale before.
+    """
+    kind = frozen.covariance.kind
+    if kind == before.kind or (kind in EXACT and before.kind in EXACT):
+        return frozen
+    if kind in EXACT:
+        return replace(frozen, unit=1.0)
+    return replace(frozen, unit=unit_after(frozen, before, contexts))
+
+
+def unit_after(frozen: FrozenPolicy, before: Covariance, contexts: Array) -> float:
+    """u of a version whose Z had another form before: the geometric mean over these contexts of √v then and now."""
+    if not len(contexts):
+        return frozen.unit
+    factors = frozen.learner.features(contexts)
+    was, now = (form.measure(factors, running=frozen.running).variances for form in (before, frozen.covariance))
+    there = (was > 0) & (now > 0)
+    if not there.any():
+        return frozen.unit
+    return frozen.unit * float(np.exp(np.mean(np.log(was[there] / now[there])) / 2))
 
 
 def noted(before: PolicyState, after: PolicyState, round: int) -> PolicyState:

@@ -2,6 +2,7 @@
 
 learner      f(·; θ_b) and its features        radius   β_{t_b}
 covariance   Z, frozen at the batch's start    rule     how means and bonuses become arms
+unit         u, by which √v of an approximation is multiplied: bonuses are β·u·√v
 """
 
 from __future__ import annotations
@@ -31,16 +32,25 @@ class FrozenPolicy:
     rule: ChoiceRule
     running: bool = False
     """Whether bonuses follow the running Z, so that rounds of one batch spread; means stay frozen."""
+    unit: float = 1.0
+    """1 while Z is exact, and in a policy that was approximate from the start; see `form_change.unit_after`."""
 
     def fork(self) -> FrozenPolicy:
         """A copy whose running Z may grow; see `Covariance.fork`."""
-        return FrozenPolicy(self.learner, self.covariance.fork(), self.radius, self.ridge, self.rule, self.running)
+        return self._with(self.learner, self.covariance.fork())
 
     def with_learner(self, learner: Learner) -> FrozenPolicy:
         """The same with another learner."""
-        if learner is self.learner:
-            return self
-        return FrozenPolicy(learner, self.covariance, self.radius, self.ridge, self.rule, self.running)
+        return self if learner is self.learner else self._with(learner, self.covariance)
+
+    def _with(self, learner: Learner, covariance: Covariance) -> FrozenPolicy:
+        """The same with another learner and form; every decision comes through here, and `replace` is slow."""
+        return FrozenPolicy(learner, covariance, self.radius, self.ridge, self.rule, self.running, self.unit)
+
+    @property
+    def bonus_per_deviation(self) -> float:
+        """β·u."""
+        return self.radius * self.unit
 
     def facing(self, part: Part) -> FrozenPolicy:
         """The version that decides the first round of a part; see `Learner.facing`."""
@@ -59,8 +69,8 @@ class FrozenPolicy:
         variances = part.padded(concatenated([piece.variances for piece in candidates]))
         return ScoredArms(
             means=part.padded(concatenated(means)),
-            bonuses=self.radius * np.sqrt(variances),
-            prior_bonuses=self.radius * np.sqrt(prior),
+            bonuses=self.bonus_per_deviation * np.sqrt(variances),
+            prior_bonuses=self.bonus_per_deviation * np.sqrt(prior),
             variances=variances,
             priors=prior,
             candidates=list(candidates),

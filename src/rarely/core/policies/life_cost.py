@@ -80,8 +80,7 @@ def life_cost(covariance: Covariance, maker: CovarianceMaker, widths: Widths) ->
     final = form if auto is None else auto.form_at(end)
     seconds = None
     if arms is not None:
-        known = latency or Latency(1.0, arms, rates())
-        seconds = known.decision(final, widths, end, arms, maker.sketch.size)
+        seconds = Latency(1.0, arms, rates()).decision(final, widths, end, arms, maker.sketch.size)
     p = sum(o * i for o, i in widths)
     cap = None if latency is None else latency.seconds
     return LifeCost(p, arms, rounds, cap, form, exact, seconds, price(final, widths, end, maker.sketch).bytes)

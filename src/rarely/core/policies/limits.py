@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from rarely.core.covariance import DEFAULT_LIMIT, Latency, rates
+from rarely.core.covariance import DEFAULT_LIMIT, NOMINAL, Latency
 from rarely.core.errors import InvalidInput, check_positive, check_whole
 
 DEFAULT_HISTORY = 20_000_000
@@ -30,8 +30,10 @@ class Limits:
     latency, arms
         Seconds that a decision may take, and how many arms it has, if that is known beforehand; `**blocks.settings`
         and `**roster.settings` say so themselves. With `covariance="auto"` Z is exact while decisions keep to it on
-        this machine, and diagonal afterwards (or that of the last layer, if only this is fast enough); `policy.cost`
-        says from which round on, an `ApproximationWarning` and `policy.events` when it happens. None never
+        a nominal machine (4.3·10⁹ multiplications a second on one core), so that a seed gives the same decisions
+        everywhere, and diagonal afterwards (or that of the last layer, if only this is fast enough). `policy.cost`
+        says from which round on, and what a decision takes on this machine: give less on a slower one. An
+        `ApproximationWarning` and `policy.events` tell when it happens. None never
         approximates, as `covariance="exact"` does. "auto" is 0.005 in preset "practical", and None in the others.
         `LinUCB`, `LinTS`, `Uniform` and `KernelUCB` are exact, and take neither.
 
@@ -85,10 +87,10 @@ class Limits:
 
     @property
     def decision_time(self) -> Latency | None:
-        """How long a decision may take on this machine, once "auto" is settled."""
+        """How long a decision may take on the nominal machine, once "auto" is settled."""
         if self.latency is None or self.latency == "auto":
             return None
-        return Latency(float(self.latency), self.arms, rates())
+        return Latency(float(self.latency), self.arms, NOMINAL)
 
     def describe(self) -> dict[str, Any]:
         """The limits as JSON."""

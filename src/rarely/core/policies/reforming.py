@@ -15,7 +15,7 @@ from rarely.core.covariance import Auto, Covariance, Diagonal, Dual, LastLayer, 
 from rarely.core.covariance.conversion import from_dual, from_primal
 from rarely.core.errors import HistoryDropped
 from rarely.core.policies.event import PolicyEvent
-from rarely.core.policies.form_change import EXACT, rebased
+from rarely.core.policies.form_change import EXACT, RECENT, rebased, with_unit
 from rarely.core.policies.maker import CovarianceMaker
 from rarely.core.policies.state import PolicyState
 
@@ -36,9 +36,10 @@ def reformed(state: PolicyState, maker: CovarianceMaker, reason: str = "", *, sa
         )
     if isinstance(made, Auto):
         made.keep_to_latency()
+    frozen = replace(state.frozen, covariance=made)
     after = replace(
         state,
-        frozen=replace(state.frozen, covariance=made),
+        frozen=with_unit(frozen, before, state.history.contexts[-RECENT:]),
         clock=rebased(state.clock, (before.kind, before.frozen_log_det), made),
         lost=state.history.total - made.rounds,
     )

@@ -12,6 +12,7 @@ from rarely.core.choice.random_stream import read_generator
 from rarely.core.inputs.contexts import ContextReader
 from rarely.core.policies.agreement import Parts, check_agreement
 from rarely.core.policies.event import read_events
+from rarely.core.policies.form_change import EXACT
 from rarely.core.policies.offered import Offered
 from rarely.core.policies.state import PolicyState
 from rarely.core.policies.update_record import read_records
@@ -31,6 +32,7 @@ def content_of(state: PolicyState) -> tuple[dict[str, Any], Arrays]:
         "base_round": state.clock.base_round,
         "base_log_det": state.clock.base_log_det,
         "radius": state.frozen.radius,
+        "unit": state.frozen.unit,
         "updates": [record.describe() for record in state.updates],
         "learned": state.learned,
         "lost": state.lost,
@@ -67,7 +69,10 @@ def restored_state(new: PolicyState, saved: Fields, beta: Beta) -> tuple[PolicyS
     events = read_events(saved, history.rounds, clock.version)
     lost = saved.whole("lost", most=history.total) if saved.since(3, "lost") else None
     frozen.covariance.restore(*saved.part("covariance"))
-    frozen = replace(frozen, learner=learner, radius=saved.number("radius", least=0))
+    # Files from before it was kept lack the unit, and decide as they did.
+    unit = saved.number("unit", above=0) if "unit" in saved else 1.0
+    saved.require(unit == 1 or frozen.covariance.kind not in EXACT, "unit must be 1 where Z is exact")
+    frozen = replace(frozen, learner=learner, radius=saved.number("radius", least=0), unit=unit)
     check_agreement(saved, Parts(frozen, clock, history, updates, learned, lost, events), beta, start)
     generator = read_generator(saved)
     random = generator.bit_generator.state

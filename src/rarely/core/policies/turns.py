@@ -30,9 +30,14 @@ class Turns(NamedTuple):
 
 
 def in_turn(
-    assessed: ScoredArms, part: Part, covariance: Covariance, radius: float, rule: ChoiceRule, uniforms: Array | None
+    assessed: ScoredArms,
+    part: Part,
+    covariance: Covariance,
+    per_deviation: float,
+    rule: ChoiceRule,
+    uniforms: Array | None,
 ) -> Turns:
-    """Arms of consecutive rounds, each with the bonuses that the rounds before it leave."""
+    """Arms of consecutive rounds, each with the bonuses that the rounds before it leave: `per_deviation`·√v."""
     candidates = assessed.candidates[0]
     variances = candidates.variances.copy()
     ends = np.cumsum(part.present.sum(axis=1))
@@ -42,7 +47,7 @@ def in_turn(
     for i, end in enumerate(ends):
         here, present = slice(end - int(part.present[i].sum()), end), part.present[i]
         known[i, present] = variances[here]
-        one = assessed.round(i, radius * np.sqrt(known[[i]]))
+        one = assessed.round(i, per_deviation * np.sqrt(known[[i]]))
         probabilities[i] = one.probabilities(rule)[0]
         alone = probabilities[[i]]
         arms[i] = (most_likely_arm(alone) if uniforms is None else sample_arms(alone, uniforms[[i]]))[0]
