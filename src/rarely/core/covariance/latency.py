@@ -41,8 +41,8 @@ class Rates:
     """Bytes that come from memory."""
 
 
-NOMINAL = Rates(2.0**32, 2.0**33)
-"""A core of a common server: 4.3·10⁹ multiplications and 8.6 GB a second."""
+NOMINAL = Rates(2.0**33, 2.0**34)
+"""A core of a common server: 8.6·10⁹ multiplications and 17 GB a second."""
 
 
 @cache

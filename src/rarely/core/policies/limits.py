@@ -30,7 +30,7 @@ class Limits:
     latency, arms
         Seconds that a decision may take, and how many arms it has, if that is known beforehand; `**blocks.settings`
         and `**roster.settings` say so themselves. With `covariance="auto"` Z is exact while decisions keep to it on
-        a nominal machine (4.3·10⁹ multiplications a second on one core), so that a seed gives the same decisions
+        a nominal machine (8.6·10⁹ multiplications a second on one core), so that a seed gives the same decisions
         everywhere, and diagonal afterwards (or that of the last layer, if only this is fast enough). `policy.cost`
         says from which round on, and what a decision takes on this machine: give less on a slower one. An
         `ApproximationWarning` and `policy.events` tell when it happens. None never
