@@ -142,10 +142,11 @@ class Auto(Delegating):
         before = self._inner
         before.accept(proposal, count)
         self.keep_to_latency()
-        if self._inner is not before and not isinstance(self._inner, Primal):
-            self.left = before
+        changed = self._inner is not before and not isinstance(self._inner, Primal)
+        self.left = before if changed else None
 
     def freeze(self, ahead: int = 0) -> None:
+        self.left = None
         if isinstance(self._inner, Dual) and self._prefers_primal(self.rounds, ahead):
             self._inner = from_dual(self._inner, Primal(self._widths, self._ridge, self._limit), frozen=0)
         self._inner.freeze()

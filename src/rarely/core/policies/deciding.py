@@ -58,9 +58,9 @@ def decide(
     frozen, clock, history, offered = state.frozen.fork(), state.clock, state.history, state.offered
     if isinstance(frozen.covariance, Auto):
         frozen.covariance.expect(rounds.arms)
-        before = state.frozen.covariance
-        clock = rebased(clock, (before.kind, before.frozen_log_det), frozen.covariance)
-        frozen = with_unit(frozen, before, history.contexts[-RECENT:])
+        form = state.frozen.covariance.kind, state.frozen.covariance.frozen_log_det
+        clock = rebased(clock, form, frozen.covariance)
+        frozen = with_unit(frozen, state.frozen, history.contexts[-RECENT:])
     draws = UniformStream(generator, state.random) if frozen.rule.draws else None
     done: list[Chosen] = []
     now = changed = history.rounds
@@ -95,7 +95,8 @@ def decide(
             clock = rebased(clock, form, covariance)
             if isinstance(covariance, Auto) and covariance.left is not None:
                 latest = [history.contexts[-RECENT:], *(each.contexts for each in done), part.rows[rows[:keep]]]
-                frozen = with_unit(frozen, covariance.left, np.concatenate(latest)[-RECENT:])
+                before = frozen.with_covariance(covariance.left)
+                frozen = with_unit(frozen, before, np.concatenate(latest)[-RECENT:])
                 covariance.left = None
             changed = changed if covariance.kind == form[0] else now + keep
             frozen = frozen.with_learner(frozen.learner.seen(part.rows_until(keep), keep))

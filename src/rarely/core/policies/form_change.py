@@ -28,30 +28,25 @@ def rebased(clock: BatchClock, before: tuple[str, float], now: Covariance) -> Ba
     return clock.rebased(now.frozen_log_det - log_det)
 
 
-def with_unit(frozen: FrozenPolicy, before: Covariance, contexts: Array) -> FrozenPolicy:
-    """The version after another form of Z gave way to its own, in the unit in which bonuses go on at their size.
+def with_unit(after: FrozenPolicy, before: FrozenPolicy, contexts: Array) -> FrozenPolicy:
+    """The version in the unit in which bonuses go on at the size that they had before, for these chosen contexts.
 
     An approximation measures √v on another scale: after n rounds of one arm the diagonal form has about p/n where the
     exact form has 1/n. β, and the deviations on record that it follows, belong to the scale before.
     """
-    kind = frozen.covariance.kind
-    if kind == before.kind or (kind in EXACT and before.kind in EXACT):
-        return frozen
-    if kind in EXACT:
-        return replace(frozen, unit=1.0)
-    return replace(frozen, unit=unit_after(frozen, before, contexts))
+    kind, was = after.covariance.kind, before.covariance.kind
+    unit = 1.0 if kind in EXACT else before.unit if kind == was else _unit(after, before, contexts)
+    return after if unit == after.unit else replace(after, unit=unit)
 
 
-def unit_after(frozen: FrozenPolicy, before: Covariance, contexts: Array) -> float:
-    """u of a version whose Z had another form before: the geometric mean over these contexts of √v then and now."""
-    if not len(contexts):
-        return frozen.unit
-    factors = frozen.learner.features(contexts)
-    was, now = (form.measure(factors, running=frozen.running).variances for form in (before, frozen.covariance))
-    there = (was > 0) & (now > 0)
-    if not there.any():
-        return frozen.unit
-    return frozen.unit * float(np.exp(np.mean(np.log(was[there] / now[there])) / 2))
+def _unit(after: FrozenPolicy, before: FrozenPolicy, contexts: Array) -> float:
+    """u: the geometric mean of √v before, in its own unit, over √v after."""
+    old, new = (
+        each.covariance.measure(each.learner.features(contexts), running=each.running).variances
+        for each in (before, after)
+    )
+    there = (old > 0) & (new > 0)
+    return before.unit * float(np.exp(np.mean(np.log(old[there] / new[there])) / 2)) if there.any() else before.unit
 
 
 def noted(before: PolicyState, after: PolicyState, round: int) -> PolicyState:

@@ -33,11 +33,15 @@ class FrozenPolicy:
     running: bool = False
     """Whether bonuses follow the running Z, so that rounds of one batch spread; means stay frozen."""
     unit: float = 1.0
-    """1 while Z is exact, and in a policy that was approximate from the start; see `form_change.unit_after`."""
+    """1 while Z is exact, and in a policy that was approximate from the start; see `form_change.with_unit`."""
 
     def fork(self) -> FrozenPolicy:
         """A copy whose running Z may grow; see `Covariance.fork`."""
-        return self._with(self.learner, self.covariance.fork())
+        return self.with_covariance(self.covariance.fork())
+
+    def with_covariance(self, covariance: Covariance) -> FrozenPolicy:
+        """The same with another form of Z."""
+        return self._with(self.learner, covariance)
 
     def with_learner(self, learner: Learner) -> FrozenPolicy:
         """The same with another learner."""

@@ -36,10 +36,9 @@ def reformed(state: PolicyState, maker: CovarianceMaker, reason: str = "", *, sa
         )
     if isinstance(made, Auto):
         made.keep_to_latency()
-    frozen = replace(state.frozen, covariance=made)
     after = replace(
         state,
-        frozen=with_unit(frozen, before, state.history.contexts[-RECENT:]),
+        frozen=with_unit(state.frozen.with_covariance(made), state.frozen, state.history.contexts[-RECENT:]),
         clock=rebased(state.clock, (before.kind, before.frozen_log_det), made),
         lost=state.history.total - made.rounds,
     )

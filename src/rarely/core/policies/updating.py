@@ -23,7 +23,7 @@ from rarely.core.errors import (
 from rarely.core.policies.announcing import announce
 from rarely.core.policies.compaction import compacted_after_update, limit_sentence
 from rarely.core.policies.event import PolicyEvent
-from rarely.core.policies.form_change import EXACT, noted
+from rarely.core.policies.form_change import EXACT, RECENT, noted, with_unit
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.learner import FitResult, Learner
 from rarely.core.policies.maker import CovarianceMaker
@@ -144,9 +144,8 @@ def _concluded(
             elif covariance.kind != cut.form and not {covariance.kind, cut.form} <= {*EXACT}:
                 base = covariance.log_det
         radius = _radius(beta, state, learner, covariance, version)
-        frozen = FrozenPolicy(
-            learner, covariance, radius, frozen.ridge, frozen.rule, frozen.running, _next_unit(frozen, covariance)
-        )
+        frozen = FrozenPolicy(learner, covariance, radius, frozen.ridge, frozen.rule, frozen.running)
+        frozen = with_unit(frozen, state.frozen, history.contexts[-RECENT:])
     clock = state.clock.restarted(cut.round, base, version)
     clock = clock.replayed(history.rounds, frozen.covariance.log_det)
     due = f"{cut.due}; {clock.plan}" if cut.due else ""
@@ -235,11 +234,6 @@ def _next_covariance(state: PolicyState, maker: CovarianceMaker, result: UpdateR
         maker.add(covariance, result.basis.features, history.contexts_since(result.cut.round))
     covariance.freeze(clock.rounds_ahead(history.rounds, clock.version + 1))
     return covariance
-
-
-def _next_unit(frozen: FrozenPolicy, covariance: Covariance) -> float:
-    """u of the next version: that of the form in use, whose scale it keeps; 1 for an exact form."""
-    return 1.0 if covariance.kind in EXACT else frozen.unit
 
 
 def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
