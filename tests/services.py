@@ -65,9 +65,9 @@ class Served:
 
 
 @contextmanager
-def serving(storage, port=0, announce=None, **options):
+def serving(storage, announce=None, **options):
     """A service of the studies in a database."""
-    server = configured(storage, port=port, **options)
+    server = configured(storage, port=0, **options)
     server.announce = announce
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

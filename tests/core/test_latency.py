@@ -156,6 +156,55 @@ class TestSwitch:
         )
 
     @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
+    @pytest.mark.parametrize("settings", [{}, {"forgetting": rarely.Window(25)}, {"within_batch": "frozen"}])
+    def test_a_loaded_copy_goes_on_alike_after_an_update_from_elsewhere(self, settings, tmp_path):
+        """Prepared before the change of form, adopted after it."""
+        policy = small(**settings)
+        decide(policy, 0, 10)
+        policy.update()
+        decide(policy, 10, 10)
+        job = policy.prepare_update()
+        decide(policy, 20, threshold() - 15)
+        assert policy.covariance == "diagonal"
+        unit = policy._state.frozen.next_unit
+        policy.adopt(job.run())
+        policy.save(tmp_path / "policy.rarely")
+        loaded = rarely.load(tmp_path / "policy.rarely")
+        for each in (policy, loaded):
+            decide(each, 60, 40)
+            assert each._state.frozen.unit == unit
+        np.testing.assert_array_equal(loaded.history.bonuses, policy.history.bonuses)
+        assert loaded.fingerprint() == policy.fingerprint()
+
+    def test_what_is_unexplored_has_no_unit(self, tmp_path):
+        """A file is read back whatever the unit is, and new arms look new."""
+        policy = LinUCB(3, OnDemand())
+        for arm, count in (([1.0, 1.0, 0.0], 100), ([1.0, -1.0, 0.0], 64)):
+            policy.observe(policy.select(np.tile([arm, arm], (count, 1, 1))), np.sin(np.arange(count)))
+            if count == 100:
+                policy.update()
+        policy = policy.with_covariance("diagonal", reason="to be faster")
+        policy.observe(policy.select(np.tile([0.0, 0.0, 1.0], (20, 2, 1))), np.ones(20))
+        assert policy._state.frozen.unit > 1
+        assert policy._state.offered.share <= 1
+        policy.save(tmp_path / "policy.rarely")
+        assert rarely.load(tmp_path / "policy.rarely").update().unexplored <= 1
+
+    @pytest.mark.parametrize("within", ["frozen", "running"])
+    @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
+    def test_bonuses_keep_their_size_over_the_next_update(self, within):
+        """Where updates are rare, the frozen matrix lacks most rounds, and its scale says nothing about the next."""
+        sizes = []
+        for limit in (LIMITS, Limits(latency=None)):
+            policy = small(within_batch=within, limits=limit)
+            for rounds in (4, threshold() + 20):
+                decision = policy.select(np.tile(np.eye(2), (rounds, 1, 1)))
+                policy.observe(decision, decision.arm + 0.1 * np.sin(np.arange(rounds)))
+                policy.update()
+            sizes.append(np.log(policy.score(np.eye(2)).bonuses).mean() - np.log(policy.beta))
+        assert sizes[0] == pytest.approx(sizes[1], abs=0.7)
+
+    @pytest.mark.filterwarnings("ignore::rarely.ApproximationWarning")
     def test_what_is_known_is_on_record_in_one_unit(self):
         """Deviations of chosen arms fall from batch to batch, also from the exact to the approximate ones."""
         policy = small(training=None, schedule=OnDemand())
@@ -171,7 +220,7 @@ class TestSwitch:
         assert found[place] < 2 * found[place - 1]
         assert found[place + 1] < 2 * found[place]
 
-    def test_a_file_keeps_the_rates_of_the_machine_that_made_it(self, tmp_path, monkeypatch):
+    def test_a_file_keeps_the_rates_that_it_was_made_with(self, tmp_path, monkeypatch):
         policy = small()
         decide(policy, 0, 20)
         policy.save(tmp_path / "policy.rarely")

@@ -254,8 +254,8 @@ def test_what_cannot_be_told_says_what_would_tell():
     held = {j.claim.id: j for j in judge(compare(paper("mushroom")))}["mushroom-7"]
     assert (held.verdict, held.outlook) == ("holds", "")
     far, tie = (replace(held, verdict="cannot be told", runs_to_tell=runs) for runs in (30.0, math.inf))
-    assert behind(far).endswith("; about 30 runs would tell")
-    assert behind(tie).endswith(f"; a tie: {10 * len(SPREAD)} runs like these would not tell either")
+    assert behind(far).endswith("; an even chance to tell with about 30 runs")
+    assert behind(tie).endswith(f"; a tie, as far as these runs tell: even {10 * len(SPREAD)} of them would not decide")
     assert tally([held, far, tie]) == "of 3 claims 1 hold, 2 cannot be told (1 of them a tie)"
 
 

@@ -151,14 +151,18 @@ def test_a_claim_with_one_barely_false_check_is_confirmed_in_at_most_5_percent(r
 
 @given(
     centres=st.lists(st.floats(-2, 2), min_size=1, max_size=6),
-    runs=st.integers(3, 12),
+    runs=st.integers(10, 14),
     rule=st.sampled_from([ALL, MOST]),
 )
 def test_so_many_runs_like_these_tell_and_no_fewer(centres, runs, rule):
     """The oracle: the judge itself on each multiple of the runs, made by hand."""
 
     def with_runs(times):
-        parts = [(Measured("x", "above 0", Sample(tuple(values) * times), 0.0, strict=True),) for values in drawn]
+        wide = math.sqrt((times * runs - 1) / (times * (runs - 1)))  # so that the spread stays as it is
+        parts = [
+            (Measured("x", "above 0", Sample(tuple(c + wide * (v - c)) * times), 0.0, strict=True),)
+            for c, v in zip(centres, drawn, strict=True)
+        ]
         return decide([Check("x", "above 0", part) for part in parts], rule)[0]
 
     drawn = [centre + np.linspace(-1, 1, runs) for centre in centres]
@@ -169,7 +173,7 @@ def test_so_many_runs_like_these_tell_and_no_fewer(centres, runs, rule):
 
 def test_what_is_not_known_is_not_foretold():
     missing = Check("x", "above 0", (Measured("x", "above 0", None),))
-    for checks in ([], [check(0.1, runs=2)], [check(0.1), missing], [check(1e6, counts=False)]):
+    for checks in ([], [check(0.1, runs=9)], [check(0.1, runs=10), missing], [check(1e6, counts=False)]):
         assert math.isnan(runs_to_tell(checks))
     assert runs_to_tell([check(0.0, runs=10)]) == math.inf
     assert runs_to_tell([check(0.2, runs=10), check(-1e6, runs=2, counts=False)]) == 50

@@ -100,6 +100,7 @@ def test_a_log_without_a_single_reward_has_none(tmp_path):
         (["b", "1"], {"arm": "b"}, "no column left for the features"),
         (["a,b", "1,x", "1,y", "1,z"], {"arm": "b", "arms": 2}, "3 arms were chosen, more than the 2"),
         (["a,b", "1,"], {"arm": "b", "arms": 2}, "line 2: b must not be ''"),
+        (["a,t", "1,null", "2,null"], {"round": "t"}, "line 2: t must not be 'null'"),
         (["a,t", "1,1", "2,1", "3,2"], {"round": "t"}, "round 1 has 2, round 2 has 1"),
         (["a,t", "1,1", "2,1"], {"round": "t", "arms": 3}, "are of 2 arms; got arms=3"),
         (["a,t", "1,1", "2,2"], {"round": "t"}, "arms must be a whole number of at least 2; got 1"),

@@ -40,7 +40,7 @@ class Decision:
     means: Array
     """(K,) or (n, K): the predicted reward of every arm, in reward units."""
     bonuses: Array
-    """(K,) or (n, K): β·√(φᵀZ⁻¹φ) of every arm, in reward units."""
+    """(K,) or (n, K): β·√(φᵀZ⁻¹φ) of every arm, in reward units; an approximate Z that was exact before has a unit."""
     version: int | IntArray
     """int, or (n,): the frozen policy that decided."""
     round: int | IntArray

@@ -125,9 +125,9 @@ def _read(
             if value is None:
                 wrong.setdefault(header[at_reward], (line[at_reward], number))
             rewards.append(math.nan if value is None else value)
-        for at, places, codes in texts.values():
+        for role, (at, places, codes) in texts.items():
             field = line[at]
-            if is_missing(field) and not is_word(field):
+            if is_missing(field) and not (role == "arm" and is_word(field)):
                 raise InvalidLog(f"{path}, line {number}: {header[at]} must not be {field!r}; drop the row.")
             codes.append(places.setdefault(field, len(places)))
     if wrong:

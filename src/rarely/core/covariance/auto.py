@@ -54,8 +54,6 @@ class Auto(Delegating):
         self._widths, self._ridge, self._limit = widths, ridge, limit
         self._parameters = sum(o * i for o, i in widths)
         self._follow(latency)
-        self.left: Covariance | None = None
-        """The exact form that `accept` has just left for an approximation, for whoever compares the two."""
         super().__init__(self._first_form(rows, ahead))
 
     def _follow(self, latency: Latency | None) -> None:
@@ -139,14 +137,10 @@ class Auto(Delegating):
             self._inner = from_primal(inner, self._fast())
 
     def accept(self, proposal: Proposal, count: int) -> None:
-        before = self._inner
-        before.accept(proposal, count)
+        self._inner.accept(proposal, count)
         self.keep_to_latency()
-        changed = self._inner is not before and not isinstance(self._inner, Primal)
-        self.left = before if changed else None
 
     def freeze(self, ahead: int = 0) -> None:
-        self.left = None
         if isinstance(self._inner, Dual) and self._prefers_primal(self.rounds, ahead):
             self._inner = from_dual(self._inner, Primal(self._widths, self._ridge, self._limit), frozen=0)
         self._inner.freeze()

@@ -6,7 +6,6 @@ contexts → means and factors → bonuses under the frozen Z → arms; chosen f
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -91,13 +90,12 @@ def decide(
             end = None if waits else clock.first_due(now, proposal.log_dets)
             keep = len(part) if end is None or not until_due else end + 1
             form = covariance.kind, covariance.frozen_log_det
+            inner = covariance.inner if isinstance(covariance, Auto) else covariance
             covariance.accept(proposal, keep)
             clock = rebased(clock, form, covariance)
-            if isinstance(covariance, Auto) and covariance.left is not None:
+            if covariance.kind != form[0]:
                 latest = [history.contexts[-RECENT:], *(each.contexts for each in done), part.rows[rows[:keep]]]
-                before = frozen.with_covariance(covariance.left)
-                frozen = with_unit(frozen, before, np.concatenate(latest)[-RECENT:])
-                covariance.left = None
+                frozen = with_unit(frozen, frozen.with_covariance(inner), np.concatenate(latest)[-RECENT:])
             changed = changed if covariance.kind == form[0] else now + keep
             frozen = frozen.with_learner(frozen.learner.seen(part.rows_until(keep), keep))
         if end is not None:
@@ -105,8 +103,7 @@ def decide(
         if draws is not None:
             draws.keep(keep)
         disjoint = offered.disjoint and part.disjoint(keep)
-        known = variances[:keep] if unit == 1 else unit**2 * variances[:keep]
-        offered = offered.also(known, assessed.priors[:keep], arms[:keep], disjoint=disjoint)
+        offered = offered.also(variances[:keep], assessed.priors[:keep], arms[:keep], disjoint=disjoint, unit=unit)
         scores = assessed.means[:keep], per_deviation * np.sqrt(variances[:keep]), probabilities[:keep]
         done.append(Chosen(*scores, arms[:keep], part.rows[rows[:keep]]))
         now += keep
@@ -151,7 +148,7 @@ def _following(frozen: FrozenPolicy, maker: CovarianceMaker, contexts: Array) ->
     """The version whose scale has changed, with Z built again from all rounds so far."""
     learner = frozen.learner
     covariance = maker.like(frozen.covariance).of(learner.features, learner.widths, contexts)
-    return replace(frozen, covariance=covariance)
+    return with_unit(frozen.with_covariance(covariance), frozen, contexts[-RECENT:])
 
 
 def _joined(done: list[Chosen]) -> Chosen:

@@ -31,22 +31,36 @@ def rebased(clock: BatchClock, before: tuple[str, float], now: Covariance) -> Ba
 def with_unit(after: FrozenPolicy, before: FrozenPolicy, contexts: Array) -> FrozenPolicy:
     """The version in the unit in which bonuses go on at the size that they had before, for these chosen contexts.
 
-    An approximation measures √v on another scale: after n rounds of one arm the diagonal form has about p/n where the
-    exact form has 1/n. β, and the deviations on record that it follows, belong to the scale before.
+    An approximation measures √v on another scale: after n rounds of one arm the diagonal form has √(p/n) or so
+    where the exact form has √(1/n). β, and the deviations on record that it follows, belong to the scale before.
     """
     kind, was = after.covariance.kind, before.covariance.kind
-    unit = 1.0 if kind in EXACT else before.unit if kind == was else _unit(after, before, contexts)
-    return after if unit == after.unit else replace(after, unit=unit)
+    if kind in EXACT:
+        return _in_units(after, 1.0, 1.0)
+    if kind == was:
+        return _in_units(after, before.unit, before.next_unit)
+    later = _unit(after, before, contexts, running=True)
+    return _in_units(after, later if after.running else _unit(after, before, contexts, running=False), later)
 
 
-def _unit(after: FrozenPolicy, before: FrozenPolicy, contexts: Array) -> float:
-    """u: the geometric mean of √v before, in its own unit, over √v after."""
+def with_next_unit(after: FrozenPolicy, before: FrozenPolicy, contexts: Array) -> FrozenPolicy:
+    """The version that an update made of the one before, whose batch is now in the frozen Z."""
+    after = with_unit(after, before, contexts)
+    return _in_units(after, after.next_unit, after.next_unit)
+
+
+def _in_units(frozen: FrozenPolicy, unit: float, later: float) -> FrozenPolicy:
+    same = (unit, later) == (frozen.unit, frozen.next_unit)
+    return frozen if same else replace(frozen, unit=unit, next_unit=later)
+
+
+def _unit(after: FrozenPolicy, before: FrozenPolicy, contexts: Array, *, running: bool) -> float:
+    """ω: the geometric mean of √v before, in its own unit, over √v after."""
     old, new = (
-        each.covariance.measure(each.learner.features(contexts), running=each.running).variances
-        for each in (before, after)
+        each.covariance.measure(each.learner.features(contexts), running=running).variances for each in (before, after)
     )
-    there = (old > 0) & (new > 0)
-    return before.unit * float(np.exp(np.mean(np.log(old[there] / new[there])) / 2)) if there.any() else before.unit
+    there, unit = (old > 0) & (new > 0), before.next_unit if running else before.unit
+    return unit * float(np.exp(np.mean(np.log(old[there] / new[there])) / 2)) if there.any() else unit
 
 
 def noted(before: PolicyState, after: PolicyState, round: int) -> PolicyState:

@@ -2,7 +2,7 @@
 
 learner      f(·; θ_b) and its features        radius   β_{t_b}
 covariance   Z, frozen at the batch's start    rule     how means and bonuses become arms
-unit         u, by which √v of an approximation is multiplied: bonuses are β·u·√v
+unit         ω, by which √v of an approximation is multiplied: bonuses are β·ω·√v
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ class FrozenPolicy:
     """Whether bonuses follow the running Z, so that rounds of one batch spread; means stay frozen."""
     unit: float = 1.0
     """1 while Z is exact, and in a policy that was approximate from the start; see `form_change.with_unit`."""
+    next_unit: float = 1.0
+    """That of the versions after this one. The frozen Z of this one lacks the rounds of its batch, so its scale may be
+    another; where bonuses follow the running Z, both are the same."""
 
     def fork(self) -> FrozenPolicy:
         """A copy whose running Z may grow; see `Covariance.fork`."""
@@ -49,11 +52,13 @@ class FrozenPolicy:
 
     def _with(self, learner: Learner, covariance: Covariance) -> FrozenPolicy:
         """The same with another learner and form; every decision comes through here, and `replace` is slow."""
-        return FrozenPolicy(learner, covariance, self.radius, self.ridge, self.rule, self.running, self.unit)
+        return FrozenPolicy(
+            learner, covariance, self.radius, self.ridge, self.rule, self.running, self.unit, self.next_unit
+        )
 
     @property
     def bonus_per_deviation(self) -> float:
-        """β·u."""
+        """β·ω."""
         return self.radius * self.unit
 
     def facing(self, part: Part) -> FrozenPolicy:

@@ -10,7 +10,7 @@ from rarely.core.policies.maker import CovarianceMaker
 
 @dataclass(frozen=True, slots=True)
 class LifeCost:
-    """The time of a decision and the memory of Z, now and at the horizon, as estimated on this machine.
+    """The time of a decision on this machine and the memory of Z, now and at the horizon, as estimated.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class LifeCost:
     form: str
     """The form of Z now."""
     exact_rounds: int | None
-    """Rounds up to which Z is exact; None if for life, as far as is known, and 0 if it is not."""
+    """Rounds up to which Z is exact, on any machine; None if for life, as far as is known, and 0 if it is not."""
     seconds: float | None
     """Of a decision at the horizon, or now if there is none; None before K is known."""
     bytes: int

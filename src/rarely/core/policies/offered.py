@@ -1,6 +1,7 @@
 """The arms that were offered since the last update, chosen or not: how well each was known.
 
 v   (n, K)   φᵀZ⁻¹φ of every arm when its round was decided        v_0   (n, K)   ‖φ‖²/λ, before any data
+ω   ()       the unit of √v where Z is an approximation; see `form_change`
 """
 
 from __future__ import annotations
@@ -27,18 +28,19 @@ class Offered:
     unexplored: float = 0.0
     """Σ v/v_0 over all arms."""
     chosen: float = 0.0
-    """Σ log v over the arms that were chosen."""
+    """Σ log ω²v over the arms that were chosen."""
     least_known: float = 0.0
-    """Σ log v over the least known arm of each round, that of the largest v."""
+    """Σ log ω²v over the least known arm of each round, that of the largest v."""
     disjoint: bool = True
     """Whether no column had numbers other than 0 for two arms of a round, as with `ArmBlocks` or one-hot arms."""
 
-    def also(self, variances: Array, priors: Array, arms: IntArray, *, disjoint: bool) -> Offered:
-        """With rounds that chose these arms; NaN where no arm is."""
+    def also(self, variances: Array, priors: Array, arms: IntArray, *, disjoint: bool, unit: float = 1.0) -> Offered:
+        """With rounds that chose these arms; NaN where no arm is. Logarithms are of ω²v, ω being the `unit`."""
         if not len(arms):
             return self
         # Every decision comes through here, so absent arms cost only those who have some.
         logs, parts = np.log(np.maximum(variances, LEAST)), variances / np.maximum(priors, LEAST)
+        shift = 0.0 if unit == 1 else 2 * len(arms) * math.log(unit)
         total, count = float(np.add.reduce(parts, axis=None)), parts.size
         if math.isnan(total):
             total, count = float(np.nansum(parts)), int(np.count_nonzero(~np.isnan(parts)))
@@ -46,8 +48,8 @@ class Offered:
             self.rounds + len(arms),
             self.arms + count,
             self.unexplored + total,
-            self.chosen + float(np.add.reduce(logs[np.arange(len(arms)), arms])),
-            self.least_known + float(np.add.reduce(np.fmax.reduce(logs, axis=1))),
+            self.chosen + float(np.add.reduce(logs[np.arange(len(arms)), arms])) + shift,
+            self.least_known + float(np.add.reduce(np.fmax.reduce(logs, axis=1))) + shift,
             self.disjoint and disjoint,
         )
 

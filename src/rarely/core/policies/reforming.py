@@ -91,8 +91,8 @@ def _rebuilt(state: PolicyState, maker: CovarianceMaker) -> Covariance:
     if history.forgetting is not None:
         ages = np.maximum(learned - 1.0 - rows, 0.0)
         weights = np.where(rows < learned, history.forgetting.weights(ages), 1.0)
-    made = maker.like(state.frozen.covariance).empty(learner.widths, len(history))
     counted = weights > 0
+    made = maker.like(state.frozen.covariance).empty(learner.widths, len(history), int(counted.sum()))
     for part, last in ((counted & (rows < begun), False), (counted & (rows >= begun), True)):
         maker.add(made, learner.features, history.contexts[part], weights[part])
         if not last:

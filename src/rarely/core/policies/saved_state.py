@@ -33,6 +33,7 @@ def content_of(state: PolicyState) -> tuple[dict[str, Any], Arrays]:
         "base_log_det": state.clock.base_log_det,
         "radius": state.frozen.radius,
         "unit": state.frozen.unit,
+        "next_unit": state.frozen.next_unit,
         "updates": [record.describe() for record in state.updates],
         "learned": state.learned,
         "lost": state.lost,
@@ -69,10 +70,10 @@ def restored_state(new: PolicyState, saved: Fields, beta: Beta) -> tuple[PolicyS
     events = read_events(saved, history.rounds, clock.version)
     lost = saved.whole("lost", most=history.total) if saved.since(3, "lost") else None
     frozen.covariance.restore(*saved.part("covariance"))
-    # Files from before it was kept lack the unit, and decide as they did.
-    unit = saved.number("unit", above=0) if "unit" in saved else 1.0
-    saved.require(unit == 1 or frozen.covariance.kind not in EXACT, "unit must be 1 where Z is exact")
-    frozen = replace(frozen, learner=learner, radius=saved.number("radius", least=0), unit=unit)
+    # Files from before they were kept lack the units, and decide as they did.
+    unit, later = (saved.number(name, above=0) if name in saved else 1.0 for name in ("unit", "next_unit"))
+    saved.require(unit == later == 1 or frozen.covariance.kind not in EXACT, "unit must be 1 where Z is exact")
+    frozen = replace(frozen, learner=learner, radius=saved.number("radius", least=0), unit=unit, next_unit=later)
     check_agreement(saved, Parts(frozen, clock, history, updates, learned, lost, events), beta, start)
     generator = read_generator(saved)
     random = generator.bit_generator.state

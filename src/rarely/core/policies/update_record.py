@@ -70,7 +70,8 @@ class UpdateRecord:
     rounds and arms: φᵀZ⁻¹φ·λ/‖φ‖², from 0 to 1. Unlike `coverage` it counts arms that were never tried."""
     chosen: float | None = None
     """√(φᵀZ⁻¹φ) of the arms chosen since the last update, in the geometric mean, and of the arm of each round of which
-    least was known. Where they are far apart, the policy repeats what it knows."""
+    least was known. Where they are far apart, the policy repeats what it knows. After a change from an exact to an
+    approximate Z they are in the unit of the exact one."""
     least_known: float | None = None
     adopted: int | None = None
     """Rounds decided when the version came into use: more than `round` where it was trained elsewhere meanwhile. None

@@ -23,7 +23,7 @@ from rarely.core.errors import (
 from rarely.core.policies.announcing import announce
 from rarely.core.policies.compaction import compacted_after_update, limit_sentence
 from rarely.core.policies.event import PolicyEvent
-from rarely.core.policies.form_change import EXACT, RECENT, noted, with_unit
+from rarely.core.policies.form_change import EXACT, RECENT, noted, with_next_unit
 from rarely.core.policies.frozen import FrozenPolicy
 from rarely.core.policies.learner import FitResult, Learner
 from rarely.core.policies.maker import CovarianceMaker
@@ -145,7 +145,7 @@ def _concluded(
                 base = covariance.log_det
         radius = _radius(beta, state, learner, covariance, version)
         frozen = FrozenPolicy(learner, covariance, radius, frozen.ridge, frozen.rule, frozen.running)
-        frozen = with_unit(frozen, state.frozen, history.contexts[-RECENT:])
+        frozen = with_next_unit(frozen, state.frozen, history.contexts[-RECENT:])
     clock = state.clock.restarted(cut.round, base, version)
     clock = clock.replayed(history.rounds, frozen.covariance.log_det)
     due = f"{cut.due}; {clock.plan}" if cut.due else ""

@@ -29,7 +29,7 @@ class Judged:
     """Of a figure: not asked."""
     checks: list[Decided]
     runs_to_tell: float = math.nan
-    """Of a claim that cannot be told: how many runs probably could, ∞ where it is a tie, NaN where nobody knows."""
+    """Of a claim that cannot be told: with how many runs chances are even, ∞ for a tie, NaN where nobody knows."""
 
     @property
     def counted(self) -> list[Decided]:
@@ -43,7 +43,7 @@ class Judged:
 
     @property
     def tie(self) -> bool:
-        """Whether even many more runs like these would not tell."""
+        """Whether many more runs with the same means and spreads would not tell either."""
         return self.runs_to_tell == math.inf
 
     @property
@@ -51,8 +51,10 @@ class Judged:
         """What it would take to tell, in words; empty where that is not known, or not asked."""
         if self.tie:
             runs = min(part.sample.runs for one in self.counted for part in one.check.parts if part.sample)
-            return f"a tie: {MANY_TIMES * runs} runs like these would not tell either"
-        return "" if math.isnan(self.runs_to_tell) else f"about {self.runs_to_tell:.0f} runs would tell"
+            return f"a tie, as far as these runs tell: even {MANY_TIMES * runs} of them would not decide"
+        return (
+            "" if math.isnan(self.runs_to_tell) else f"an even chance to tell with about {self.runs_to_tell:.0f} runs"
+        )
 
     def describe(self) -> dict[str, Any]:
         """The judgement as JSON."""

@@ -138,9 +138,9 @@ def _claims(judged: Sequence[Judged]) -> str:
     return (
         '<h2 id="claims">The claims</h2><p>✓ holds: the 95 % interval over runs, paired by seed, lies where the claim '
         "says. ✗ does not hold: an interval that is widened for the number of comparisons (Holm) lies elsewhere. "
-        "? cannot be told from these runs: beside it stands how many would tell if all had the means and spreads of "
-        "these, or that it is a tie, which ten times as many would not tell. A claim with several comparisons holds if "
-        "all do, overall-1 if most do. "
+        "? cannot be told from these runs. Of ten runs or more it says with how many chances would be even, or that it "
+        "is a tie, which ten times as many with the same means and spreads would not decide. A claim with several "
+        "comparisons holds if all do, overall-1 if most do. "
         "Configurations with values that the paper does not name do not decide. The comparisons behind each verdict "
         "are under <a href='#evidence'>Evidence</a> and in "
         f"<code>claims.json</code>.</p><p class='faint'>{escape(counted)}.</p>"

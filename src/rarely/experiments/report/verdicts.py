@@ -10,7 +10,7 @@ A claim that needs only u of K checks is judged by partial conjunction (Benjamin
 u-th smallest p-value is at most α/(K − u + 1), and does not hold if the (K − u + 1)-th smallest p-value against the
 checks is at most α/u. For u = K these are the two rules above. α is 2.5 % on each side, and
 docs/decisions/0030-judge.md has the error rates of the whole judge in simulated papers. Of a claim that cannot be told,
-`runs_to_tell` says how many runs probably could; what ten times as many could not is called a tie.
+`runs_to_tell` says with how many runs the chances are even; where ten times as many are not enough, it is called a tie.
 
 "almost", "around" and "slightly" have one slack, a factor of 1.25: "almost N times" and "around N" are 0.8N to 1.25N
 where the paper gives a size, "almost N times smaller" of all configurations is at least 0.8N, and "slightly" is up to
@@ -32,8 +32,8 @@ Verdict = Literal["holds", "does not hold", "cannot be told", "not asked"]
 ALPHA = 0.025
 """The size of each one-sided test: what a 95 % interval leaves on either side."""
 SLACK, VERY_CLOSE, ALIKE = 1.25, 1.5, 0.1
-MANY_TIMES, FEWEST_RUNS = 10, 3
-"""How many times as many runs are thought of, and how many must be there for that."""
+MANY_TIMES, FEWEST_RUNS = 10, 10
+"""How many times as many runs are thought of, and how many must be there: means of fewer say little about more."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,11 @@ def decide(checks: Sequence[Check], rule: Rule = ALL) -> tuple[Verdict, list[Dec
 
 
 def runs_to_tell(checks: Sequence[Check], rule: Rule = ALL) -> float:
-    """How many runs would tell, if more of them had the same means and spreads: whole multiples of those there are.
+    """With how many runs the chances to tell are even: whole multiples of those that there are.
 
-    ∞ where `MANY_TIMES` as many would not tell, and NaN where there are too few, or none of a configuration.
+    They tell if their means and spreads are those of the runs so far. True means are as often nearer to a threshold as
+    farther from it. ∞ where `MANY_TIMES` as many would not tell, and NaN where there are too few, or none of a
+    configuration.
     """
     counted = [check for check in checks if check.counts and check.asked]
     samples = [part.sample for check in counted for part in check.parts]
