@@ -142,7 +142,7 @@ def published_sample(**wanted):
     return [one for one in records if all(getattr(one, name) == value for name, value in wanted.items())]
 
 
-@pytest.mark.parametrize("preset", ["paper", "practical"])
+@pytest.mark.parametrize("preset", ["paper", "practical", "code"])
 def test_a_published_run_is_equal_when_it_is_played_again(preset):
     """A change of numbers makes the results page one of code that no longer exists: make reproduce plays it again."""
     sample = published_sample(problem="quadratic", reading=preset, seed=7)
