@@ -67,7 +67,7 @@ def policies(days: int, daily: int) -> dict[str, Callable[..., rarely.Policy]]:
         return lambda **settings: BatchNeuralUCB(schedule=nights, **own, **settings)
 
     def linear(**settings: Any) -> rarely.Policy:
-        return LinUCB(schedule=nights, beta=0.1, exploration=Mixture(0.1), **settings)
+        return LinUCB(schedule=nights, beta=0.1, within_batch="frozen", exploration=Mixture(0.1), **settings)
 
     return {
         "default": neural(),

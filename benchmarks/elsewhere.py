@@ -4,9 +4,10 @@ python benchmarks/elsewhere.py                                # all worlds, thre
 python benchmarks/elsewhere.py --worlds linear30 xor --seeds 1
 python benchmarks/elsewhere.py --policies default linucb --first-seed 91000
 
-Everyone has nothing set but its dimension and its schedule: `Paced` with 20 versions for the neural policies, an update
-after every round for the linear ones. Regret is summed over T = 1000 rounds, and "end" is that per round in the last
-quarter: a policy that has stopped learning shows there. Every finished run is a line of --out, and is not played again.
+Everyone has nothing set but its dimension and its schedule: `Paced` with 20 versions for the neural policies and
+linucb-20, an update after every round for linucb and lints. Regret is summed over T = 1000 rounds. "end" is the regret
+of a round in the last quarter: a policy that has stopped learning shows there. Every finished run is a line of --out,
+and is not played again.
 
 The worlds were written by somebody who had not seen the policy's code, to break it. Those with many arms that are the
 same in every round showed what decision 0027 mends.
@@ -46,7 +47,7 @@ from rarely.core.types import Array
 
 ROUNDS, VERSIONS, FIRST_SEED = 1000, 20, 90_000
 NEURAL = {"default": BatchNeuralUCB, "neural-ts": NeuralTS, "epsilon-greedy": NeuralEpsilonGreedy}
-LINEAR = {"linucb": LinUCB, "lints": LinTS}
+LINEAR = {"linucb-20": LinUCB, "linucb": LinUCB, "lints": LinTS}
 
 
 @dataclass
@@ -267,7 +268,8 @@ def glitch(g: np.random.Generator) -> Rounds:
 def policy_of(name: str, rounds: Rounds, seed: int) -> Policy:
     dim, scale = rounds.contexts.shape[2], rounds.scale
     if name in LINEAR:
-        return LINEAR[name](dim, EveryRound(), intercept=scale is None, context_scale=scale, seed=seed)
+        schedule = Paced(ROUNDS, VERSIONS) if name == "linucb-20" else EveryRound()
+        return LINEAR[name](dim, schedule, intercept=scale is None, context_scale=scale, seed=seed)
     return NEURAL[name](dim=dim, schedule=Paced(ROUNDS, VERSIONS), context_scale=scale, seed=seed)
 
 

@@ -75,7 +75,7 @@ def fixed(probabilities: Callable[[np.ndarray], np.ndarray]) -> Logger:
 def learning(contexts: np.ndarray, outcomes: np.ndarray, rng: np.random.Generator) -> DecisionLog:
     """A logger that learns between batches."""
     n, log = len(contexts), DecisionLog()
-    policy = LinUCB(2, FixedGrid(n, 5), exploration=Mixture(0.3), seed=rng)
+    policy = LinUCB(2, FixedGrid(n, 5), exploration=Mixture(0.3), within_batch="frozen", seed=rng)
     while policy.round < n:
         start = policy.round
         decision = policy.select(contexts[start:], until_due=True)

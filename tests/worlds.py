@@ -69,7 +69,7 @@ MAKERS = {
     "code": lambda schedule=None, **s: small(schedule, **({"preset": "code", "training": Training(20, 0.01)} | s)),
     "linear": lambda schedule=None, **s: LinUCB(2, schedule or FixedGrid(HORIZON, 4), **({"beta": 0.5} | s)),
     "no_intercept": lambda schedule=None, **s: LinUCB(
-        2, schedule or DeterminantTrigger(HORIZON, 4, 1.0), intercept=False, **s
+        2, schedule or DeterminantTrigger(HORIZON, 4, 1.0), **({"intercept": False, "within_batch": "frozen"} | s)
     ),
     "tuned": lambda schedule=None, **s: small(schedule, **({"preset": "practical", "training": None} | s)),
     "window": lambda schedule=None, **s: small(schedule, **({"forgetting": Window(9)} | s)),
@@ -93,7 +93,7 @@ MAKERS = {
 DRAWN = ("uniform", "random_ties", "mixture", "thompson", "epsilon_greedy", "neural_linear", "linear_thompson")
 REBUILT = ("window", "discount", "linear_discount", "neural_linear", "kernel_steps")
 """Whose matrix is built again at updates."""
-RUNNING = [name for name in MAKERS if name.startswith("running") or name == "tuned"]
+RUNNING = [name for name in MAKERS if name.startswith("running") or name in ("tuned", "linear", "linear_discount")]
 """Whose bonuses change with every round of a batch."""
 DETERMINISTIC = [name for name in MAKERS if name not in DRAWN]
 OWN_LOOPS = ("paper", "practical", "deep", "primal", "diagonal", "last_layer", "running", "sgd", "linear", "tuned")

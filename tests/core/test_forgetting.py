@@ -26,7 +26,7 @@ FORGETTING = st.one_of(st.builds(Window, st.integers(1, 30)), st.builds(Discount
 
 @given(FORGETTING, st.sampled_from([EveryRound(), FixedGrid(HORIZON, 5), AtRounds([7, 9])]), st.floats(0.1, 2.0))
 def test_a_linear_policy_is_the_weighted_regression(forgetting, schedule, ridge):
-    policy = LinUCB(2, schedule, ridge=ridge, beta=0.5, forgetting=forgetting)
+    policy = LinUCB(2, schedule, ridge=ridge, beta=0.5, forgetting=forgetting, within_batch="frozen")
     play(policy, contexts())
     last = policy.updates[-1].round
     rows, r = np.hstack((policy.history.contexts, np.ones((HORIZON, 1)))), policy.history.rewards

@@ -74,7 +74,7 @@ def test_a_decision_is_json_with_null_for_an_arm_that_was_not_there():
 
 
 def test_the_text_of_a_decision_names_its_arm():
-    policy = LinUCB(dim=1, seed=0)
+    policy = LinUCB(dim=1, within_batch="frozen", seed=0)
     one = policy.select([[1.0], [2.0]])
     assert "round 1, version 0, arm 1 of 2" in repr(one)
     many = policy.select([[[1.0], [2.0]]] * 3)

@@ -178,7 +178,7 @@ class TestSwitch:
 
     def test_what_is_unexplored_has_no_unit(self, tmp_path):
         """A file is read back whatever the unit is, and new arms look new."""
-        policy = LinUCB(3, OnDemand())
+        policy = LinUCB(3, OnDemand(), within_batch="frozen")
         for arm, count in (([1.0, 1.0, 0.0], 100), ([1.0, -1.0, 0.0], 64)):
             policy.observe(policy.select(np.tile([arm, arm], (count, 1, 1))), np.sin(np.arange(count)))
             if count == 100:

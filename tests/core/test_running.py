@@ -14,6 +14,7 @@ from rarely import (
     DeterminantTrigger,
     FixedGrid,
     InvalidInput,
+    LinTS,
     LinUCB,
     NeuralTS,
     Paced,
@@ -101,6 +102,33 @@ def test_the_means_stay_frozen_and_the_bonuses_do_not():
     np.testing.assert_array_equal(running.score(x).means, frozen.score(x).means)
 
 
+def test_with_an_update_after_every_round_both_decide_alike():
+    stream = np.random.default_rng(0).normal(size=(60, 4, 3))
+    frozen, running = (LinUCB(3, within_batch=w, seed=0) for w in ("frozen", "running"))
+    for x in stream:
+        decisions = [policy.select(x) for policy in (frozen, running)]
+        assert decisions[0].arm == decisions[1].arm
+        np.testing.assert_allclose(decisions[0].bonuses, decisions[1].bonuses, rtol=1e-10)
+        for policy, decision in zip((frozen, running), decisions, strict=True):
+            policy.observe(decision, float(np.sin(x[decision.arm].sum())))
+            policy.update()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_linear_policy_finds_the_best_of_twenty_arms_with_few_updates(seed):
+    """Frozen, each of the 20 batches repeats one arm, and most of the horizon is gone before the best is tried."""
+    rng = np.random.default_rng(seed)
+    means, noise = np.append(rng.uniform(0, 0.5, 19), 1.0), rng.normal(0, 0.3, 1000)
+    policy, arms = LinUCB(20, Paced(1000, 20), seed=seed), []
+    while len(arms) < 1000:
+        decision = policy.select(np.tile(np.eye(20), (1000 - len(arms), 1, 1)), until_due=True)
+        arms += decision.arm.tolist()
+        policy.observe(decision, means[decision.arm] + noise[decision.round - 1])
+        if policy.due and len(arms) < 1000:
+            policy.update()
+    assert np.mean(np.array(arms[250:]) == 19) > 0.9
+
+
 def test_the_default_follows_the_running_matrix_where_it_tunes_itself_and_nowhere_else():
     def chosen(**settings):
         return BatchNeuralUCB(2, FixedGrid(10, 2), **settings).settings()["within_batch"]
@@ -109,6 +137,7 @@ def test_the_default_follows_the_running_matrix_where_it_tunes_itself_and_nowher
     assert chosen(within_batch="frozen") == "frozen"
     assert chosen(training=200) == chosen(preset="paper") == chosen(preset="code") == "frozen"
     assert NeuralTS(2, FixedGrid(10, 2)).settings()["within_batch"] == "frozen"
+    assert [kind(2).settings()["within_batch"] for kind in (LinUCB, LinTS)] == ["running", "frozen"]
     with pytest.raises(InvalidInput, match="within_batch must be one of"):
         chosen(within_batch="warm")
 
@@ -123,7 +152,7 @@ def test_version_0_tries_every_arm_of_a_fixed_set_in_any_unit(unit):
 
 def test_what_was_offered_is_on_record():
     arms = np.eye(4)
-    policy = LinUCB(4, FixedGrid(40, 4), intercept=False, ridge=0.5)
+    policy = LinUCB(4, FixedGrid(40, 4), intercept=False, ridge=0.5, within_batch="frozen")
     decision = policy.select(np.tile(arms, (10, 1, 1)))
     policy.observe(decision, np.ones(10))
     assert policy.update().unexplored == pytest.approx(1.0)
@@ -160,7 +189,7 @@ def test_a_paced_budget_is_not():
 
 
 def test_a_saturated_trigger_is_said_and_learned_from():
-    frozen = LinUCB(3, DeterminantTrigger(300, 10, 50.0), intercept=False)
+    frozen = LinUCB(3, DeterminantTrigger(300, 10, 50.0), intercept=False, within_batch="frozen")
     assert frozen.select(np.tile(np.eye(3), (299, 1, 1)), until_due=True).round[-1] == 299
     policy = LinUCB(3, DeterminantTrigger(300, 10, 50.0), intercept=False, within_batch="running")
     arms = np.tile(np.eye(3), (300, 1, 1))

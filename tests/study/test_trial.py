@@ -46,7 +46,9 @@ def test_limits_and_own_probabilities_mix():
 
 
 def test_limits_are_followed_in_frequency():
-    study = study_of(LinUCB(dim=2, seed=3), stages=[Stage("main", least={"a": 0.1, "b": 0.2, "c": 0.0})])
+    study = study_of(
+        LinUCB(dim=2, within_batch="frozen", seed=3), stages=[Stage("main", least={"a": 0.1, "b": 0.2, "c": 0.0})]
+    )
     answers = study.ask_many([(contexts_of(1), f"{i}") for i in range(2000)])
     counts = np.bincount([answer.index for answer in answers], minlength=3) / 2000
     assert np.abs(counts - study.decision("1").probabilities).max() < 0.04

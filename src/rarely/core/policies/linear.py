@@ -2,8 +2,8 @@
 
     θ̂ = (λI + Σ xxᵀ)⁻¹ Σ r x  over the rounds whose rewards are in
 
-A linear model is a network of one layer without hidden units: its feature is x itself, so it shares the
-covariances. With `DeterminantTrigger` it switches rarely, by the rule of Abbasi-Yadkori et al. (2011).
+A linear model is a network of one layer without hidden units: its feature is x itself, so it shares the covariances.
+With `DeterminantTrigger` and frozen bonuses it is the rarely switching one of Abbasi-Yadkori et al. (2011).
 """
 
 from __future__ import annotations
@@ -177,7 +177,8 @@ class LinUCB(Policy):
         estimate is drawn towards 0: the defaults are meant for rewards of mean near 0 and spread near 1. Shift and
         scale others first.
     within_batch
-        "frozen", or "running": bonuses follow every decision of the batch.
+        "running": bonuses follow every decision, so that the rounds of a batch spread over the arms. "frozen": they
+        stay as they were when the batch began. None is "running"; `LinTS` spreads by itself, and is "frozen".
     context_scale
         An `Affine` of contexts; `**blocks.settings` has it for contexts made of blocks.
     covariance, exploration, forgetting, ties, seed
@@ -208,7 +209,7 @@ class LinUCB(Policy):
         covariance: Kind | Sketch = "auto",
         exploration: Mixture | None = None,
         forgetting: Forgetting | None = None,
-        within_batch: WithinBatch = "frozen",
+        within_batch: WithinBatch | None = None,
         ties: Ties = "lowest",
         seed: Seed = None,
         limits: Limits | None = None,
@@ -222,6 +223,7 @@ class LinUCB(Policy):
             context_scale=context_scale, exploration=exploration, forgetting=forgetting
         )
         check_choice("ties", ties, Ties)
+        within_batch = self._usual_within_batch if within_batch is None else within_batch
         schedule = EveryRound() if schedule is None else schedule
         check_flag("intercept", intercept)
         self._intercept, self._ties, self._scale = intercept, ties, context_scale
@@ -239,6 +241,8 @@ class LinUCB(Policy):
             within_batch=within_batch,
         )
         self._schedule, self._exploration, self._within_batch = schedule, exploration, within_batch
+
+    _usual_within_batch: ClassVar[WithinBatch] = "running"
 
     def _rule(self, ties: Ties) -> ChoiceRule:
         return UpperConfidence(draws=ties == "random")

@@ -56,5 +56,7 @@ class LinTS(LinUCB):
     array([0.324, 0.426, 0.25 ])
     """
 
+    _usual_within_batch = "frozen"
+
     def _rule(self, ties: Ties) -> ChoiceRule:
         return Thompson(lowest=ties == "lowest")
