@@ -259,6 +259,13 @@ def test_what_cannot_be_told_says_what_would_tell():
     assert tally([held, far, tie]) == "of 3 claims 1 hold, 2 cannot be told (1 of them a tie)"
 
 
+def test_second_readings_are_counted_apart():
+    held = {j.claim.id: j for j in judge(compare(paper("mushroom")))}["mushroom-7"]
+    again = replace(held, problem="magic-m400")
+    assert tally([held, held, again]) == "of 2 claims 2 hold; on second readings of 1 claims 1 hold"
+    assert tally([again]) == "of 1 claims 1 hold"
+
+
 def test_verdicts_at_another_length_say_so():
     short = [r for r in paper("cosine")]
     for r in short:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rarely.core.policies.presets import PresetName
+from rarely.experiments.catalogue import SECOND_READINGS
 from rarely.experiments.report.checker import ClaimChecker
 from rarely.experiments.report.growth import SCALING, growth_checks, growth_problem
 from rarely.experiments.report.paper_claims import CLAIMS, OVERALL, Claim
@@ -35,6 +36,11 @@ class Judged:
     def counted(self) -> list[Decided]:
         """The checks that decide."""
         return [one for one in self.checks if one.check.counts and one.check.asked]
+
+    @property
+    def second_reading(self) -> bool:
+        """Whether it is judged where the text was read in the other way."""
+        return self.problem in SECOND_READINGS
 
     @property
     def of_paper_length(self) -> bool:

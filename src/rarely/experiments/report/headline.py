@@ -13,7 +13,7 @@ from rarely.simulation.statistics import IntervalEstimate
 
 def sentences(comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> list[str]:
     """What was run, how many claims hold, which do and do not in every preset, and what surprised."""
-    own = [j for j in judged if j.problem in ("all", "growth") or j.claim.id.startswith(f"{j.problem}-")]
+    own = [j for j in judged if not j.second_reading]
     presets = list(dict.fromkeys(j.preset for j in own))
     return [
         _what_was_run(comparisons, presets),

@@ -134,8 +134,11 @@ def _uncounted(one: Judged) -> str:
 
 
 def tally(judged: Sequence[Judged]) -> str:
-    """How many of the paper's claims hold, do not, and cannot be told."""
+    """How many of the paper's claims hold, do not, and cannot be told; those on second readings apart."""
     claimed = [j for j in judged if j.claim.kind == "claim"]
+    again = [j for j in claimed if j.second_reading]
+    if again and len(again) < len(claimed):
+        return f"{tally([j for j in claimed if not j.second_reading])}; on second readings {tally(again)}"
     counts = Counter(j.verdict for j in claimed)
     words: dict[Verdict, str] = {"holds": "hold", "does not hold": "do not hold", "cannot be told": "cannot be told"}
     if ties := sum(j.tie for j in claimed):
