@@ -8,6 +8,7 @@ from lab_records import record, runs
 from rarely.experiments.catalogue import PAPER, PROBLEMS, configurations
 from rarely.experiments.config import VIEWS
 from rarely.experiments.report.claims import judge
+from rarely.experiments.report.headline import sentences
 from rarely.experiments.report.paper_claims import CLAIMS
 from rarely.experiments.report.results import compare
 from rarely.experiments.report.tables import behind, mark, tally
@@ -257,6 +258,19 @@ def test_what_cannot_be_told_says_what_would_tell():
     assert behind(far).endswith("; an even chance to tell with about 30 runs")
     assert behind(tie).endswith(f"; a tie, as far as these runs tell: even {10 * len(SPREAD)} of them would not decide")
     assert tally([held, far, tie]) == "of 3 claims 1 hold, 2 cannot be told (1 of them a tie)"
+
+
+def test_second_readings_have_a_headline_of_their_own():
+    found = compare(paper("magic"))
+    again = [replace(one, problem="magic-m400") for one in found]
+    for comparisons, said in (
+        (found, "Played: magic in "),
+        (again, "Played: the second reading magic-m400 in "),
+        ([*found, *again], "; the second reading magic-m400 in "),
+    ):
+        first, tallies = sentences(comparisons, judge(comparisons))[:2]
+        assert said in first
+        assert "Of the paper's claims" in tallies
 
 
 def test_second_readings_are_counted_apart():

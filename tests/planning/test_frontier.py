@@ -142,7 +142,7 @@ def test_the_recipe_is_for_the_whole_horizon_with_the_settings_simulated(made):
     plain = with_frontier(made, found).recipe()
     assert plain == (
         "To paste: LinUCB(**blocks.settings, schedule=DeterminantTrigger(horizon=100, batches=2, log_ratio=5.0), "
-        "ridge=1.0)  # blocks = ArmBlocks.fit(features, arms=2)"
+        "ridge=1.0, within_batch='running')  # blocks = ArmBlocks.fit(features, arms=2)"
     )
     longer = with_frontier(made, found, horizon=400, blocks=False, dim=7, policy="neural", settings={"hidden": 8})
     # From round 50 to 100 log det grew by 2, so twice more by round 400.
@@ -156,7 +156,7 @@ def test_the_recipe_is_for_the_whole_horizon_with_the_settings_simulated(made):
     fixed = with_frontier(made, frontier([CLOSE], [FAR], [FAR]))
     assert "schedule=FixedGrid(horizon=100, batches=2)" in fixed.recipe()
     assert fixed.schedule() == FixedGrid(100, 2)
-    assert "\n```python\nLinUCB(**blocks.settings, schedule=FixedGrid(horizon=100, batches=2), ridge=1.0)" in render(
+    assert "\n```python\nLinUCB(**blocks.settings, schedule=FixedGrid(horizon=100, batches=2), ridge=1.0, " in render(
         fixed
     )
     assert "| fixed | 2 | 2 | " in render(fixed)

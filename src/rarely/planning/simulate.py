@@ -38,7 +38,7 @@ OURS = ("dim", "schedule", "seed", "context_scale", "intercept")
 PLAIN: dict[PolicyName, dict[str, Any]] = {
     "neural": {"hidden": 64, "training": 100, "ridge": 0.01, "depth": 2},
     "default": {},
-    "linear": {"ridge": 1.0},
+    "linear": {"ridge": 1.0, "within_batch": "running"},
 }
 TUNED = ("training", "steps", "skip", "step_size")
 """What the default policy chooses itself."""

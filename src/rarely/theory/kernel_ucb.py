@@ -193,7 +193,9 @@ class KernelUCB(Policy):
         An `Affine`; None fits one to the contexts, as `BatchNeuralUCB` does.
     standardise_rewards
         Whether rewards are learned less their mean, over their spread.
-    exploration, forgetting, within_batch, ties, seed
+    within_batch
+        "frozen" or "running", as in `BatchNeuralUCB`.
+    exploration, forgetting, ties, seed
         As in `BatchNeuralUCB`.
     limits
         Memory alone, as in `Limits`.

@@ -131,7 +131,9 @@ class Policy(Upkeep, Parameters, Identity, ABC):
     # --- deciding
 
     def score(self, contexts: Any, mask: Any = None) -> Scores:
-        """Means and bonuses under the frozen version. Nothing changes: it is no round.
+        """Means and bonuses as they are now. Nothing changes: it is no round.
+
+        Where bonuses are running, those of n rounds are all from Z as it is before them; `select` goes on with it.
 
         Parameters
         ----------
@@ -155,7 +157,9 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         )
 
     def probabilities(self, contexts: Any, mask: Any = None) -> Array:
-        """The probability of every arm under the frozen version. Nothing changes: it is no round.
+        """The probability of every arm as it is now. Nothing changes: it is no round.
+
+        Where bonuses are running, those of n rounds are all from Z as it is before them; `select` goes on with it.
 
         Parameters
         ----------
@@ -178,7 +182,7 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         return _joined([arms.probabilities(state.frozen.rule) for arms in scored], rounds)
 
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
-        """Decide one round, or n under the frozen version.
+        """Decide one round, or n under the same version.
 
         Parameters
         ----------

@@ -3,7 +3,7 @@
     θ̂ = (λI + Σ xxᵀ)⁻¹ Σ r x  over the rounds whose rewards are in
 
 A linear model is a network of one layer without hidden units: its feature is x itself, so it shares the covariances.
-With `DeterminantTrigger` and frozen bonuses it is the rarely switching one of Abbasi-Yadkori et al. (2011).
+With `DeterminantTrigger` and frozen bonuses it is the rarely switching OFUL of Abbasi-Yadkori et al. (2011).
 """
 
 from __future__ import annotations

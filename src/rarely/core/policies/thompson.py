@@ -46,7 +46,7 @@ class LinTS(LinUCB):
 
     Their posterior N(θ̂, v²Z⁻¹) gives each arm the mean xᵀθ̂ and the deviation v√(xᵀZ⁻¹x), `beta` = v. Arms are
     sampled from these one by one, as in `NeuralTS`, and not through one draw of θ: with it the probability of an
-    arm among several has no closed form.
+    arm among several has no closed form. Its bonuses are frozen within a batch unless `within_batch` is "running".
 
     Examples
     --------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rarely.experiments.catalogue import SECOND_READINGS
 from rarely.experiments.report.claims import Judged
 from rarely.experiments.report.growth import growth_problem
 from rarely.experiments.report.results import NEURAL, Comparison
@@ -13,7 +14,7 @@ from rarely.simulation.statistics import IntervalEstimate
 
 def sentences(comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> list[str]:
     """What was run, how many claims hold, which do and do not in every preset, and what surprised."""
-    own = [j for j in judged if not j.second_reading]
+    own = [j for j in judged if not j.second_reading] or judged
     presets = list(dict.fromkeys(j.preset for j in own))
     return [
         _what_was_run(comparisons, presets),
@@ -26,16 +27,18 @@ def sentences(comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> li
 
 def _what_was_run(comparisons: Sequence[Comparison], presets: Sequence[str]) -> str:
     lengths = sorted(c.rounds for c in comparisons if growth_problem(c.problem))
-    problems = list(dict.fromkeys(c.problem for c in comparisons if not growth_problem(c.problem)))
+    problems = [c.problem for c in comparisons if not growth_problem(c.problem) and c.problem not in SECOND_READINGS]
+    problems = list(dict.fromkeys(problems))
+    again = [c for c in comparisons if c.problem in SECOND_READINGS]
     if lengths:
         problems.append(f"quadratic at lengths from {lengths[0]} to {lengths[-1]}")
     runs = sorted({len(c.series[NEURAL].runs) for c in comparisons if NEURAL in c.series}) or [0]
     many = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-    plural = "s" if len(presets) > 1 else ""
-    return (
-        f"Played: {_listed(problems)}, in {len(presets)} reading{plural} of the paper ({_listed(presets)}), "
-        f"with {many} runs of NeuralUCB."
-    )
+    played = [f"{_listed(problems)} in {_listed(presets)}"] if problems else []
+    if again:
+        others, where = (dict.fromkeys(getattr(c, name) for c in again) for name in ("problem", "preset"))
+        played.append(f"the second reading{'s' if len(others) > 1 else ''} {_listed(others)} in {_listed(where)}")
+    return f"Played: {'; '.join(played)}; {many} runs of NeuralUCB."
 
 
 def _tallies(judged: Sequence[Judged], presets: Sequence[str]) -> str:
