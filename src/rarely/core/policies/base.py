@@ -131,9 +131,7 @@ class Policy(Upkeep, Parameters, Identity, ABC):
     # --- deciding
 
     def score(self, contexts: Any, mask: Any = None) -> Scores:
-        """Means and bonuses as they are now. Nothing changes: it is no round.
-
-        Where bonuses are running, those of n rounds are all from Z as it is before them; `select` goes on with it.
+        """Means and bonuses with Z as it is now, for all of n rounds. Nothing changes: it is no round.
 
         Parameters
         ----------
@@ -157,9 +155,7 @@ class Policy(Upkeep, Parameters, Identity, ABC):
         )
 
     def probabilities(self, contexts: Any, mask: Any = None) -> Array:
-        """The probability of every arm as it is now. Nothing changes: it is no round.
-
-        Where bonuses are running, those of n rounds are all from Z as it is before them; `select` goes on with it.
+        """The probability of every arm with Z as it is now, for all of n rounds. Nothing changes: it is no round.
 
         Parameters
         ----------
