@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: run reproduce lint test test-slow api-test crash-test docs sanitize bench wheels wheel-test clean
 
 run: $(VENV)/.lab                  ## the cosine problem, all configurations: out/quick/report.html
-	$(BIN)/rarely reproduce cosine --preset practical --rounds 600 --runs 3 --out out/quick
+	$(BIN)/rarely reproduce cosine --preset practical --rounds 500 --runs 3 --out out/quick
 
 # Ten runs of everything: many hours on two cores. Stop it at any moment; the same command goes on.
 reproduce: $(VENV)/.lab            ## the paper's experiments in full: out/full/report.html, docs/records.json.gz
