@@ -8,10 +8,10 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Many tests start a Python of their own, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run reproduce lint test test-slow api-test crash-test docs sanitize bench wheels wheel-test clean
+.PHONY: run reproduce lint test test-extras test-slow api-test crash-test fuzz docs sanitize bench wheels wheel-test clean
 
-run: $(VENV)/.lab                  ## the cosine problem, all configurations: out/quick/report.html
-	$(BIN)/rarely reproduce cosine --preset practical --rounds 500 --runs 3 --out out/quick
+run: $(VENV)/.lab                  ## five policies on the cosine problem, in a minute: out/quick
+	$(BIN)/rarely reproduce --quick --out out/quick
 
 # Ten runs of everything: many hours on two cores. Stop it at any moment; the same command goes on.
 reproduce: $(VENV)/.lab            ## the paper's experiments in full: out/full/report.html, docs/records.json.gz
@@ -25,17 +25,25 @@ lint: $(VENV)/.installed           ## lint, types, arrows
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Files, saving, interrupts, messages and which rows are kept: nothing in these tests depends on the loops that train and decide.
-ONE_FORM := contracts/test_one_commit contracts/test_schedule core/test_build_info core/test_compaction core/test_decision_identity \
-	core/test_files core/test_latency core/test_layout core/test_misuse core/test_native core/test_saved core/test_snapshot \
-	core/test_training_rows core/test_update_job
-COMPILED := $(BIN)/python -c 'import sys; from rarely.core import native; sys.exit(not native.available())'
+# The tests of what the compiled loops compute, which run once more without them.
+LOOPS := contracts/test_covariance contracts/test_policy laws/test_dense_algorithm core/test_block_objective core/test_network \
+	core/test_policies core/test_running core/test_shared_row core/test_training core/test_tuning
+COMPILED := $(BIN)/python -c 'import sys; from rarely._core import native; sys.exit(not native.available())'
 
-test: lint                         ## lint, types, arrows, doctests, tests; what the compiled loops do, once more without them
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
+test: lint                         ## lint, types, arrows, doctests and tests; those of the compiled loops once more without them
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 	@$(COMPILED) || echo "there are no compiled loops, so the tests have run without them: no second run"
-	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 EXAMPLES=5 $(BIN)/python -m pytest -n auto -q -r fE -m "not slow and not once" \
-	    tests/core tests/contracts $(ONE_FORM:%=--ignore=tests/%.py)
+	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 EXAMPLES=5 $(BIN)/python -m pytest -n auto --dist worksteal -q -r fE \
+	    -m "not slow and not once" $(LOOPS:%=tests/%.py)
+
+# What some users install beside the package, and the compiled loops of the other processor under an emulator.
+EXTRA_PACKAGES := torch ray pyarrow lightgbm vowpalwabbit gymnasium mlflow
+EXTRA_TESTS := adapters compare/test_policies_and_problems.py core/test_network.py core/test_sgd.py logs/test_files.py runs/test_ray_executor.py
+
+test-extras: $(VENV)/extras/.installed  ## what needs torch, Ray, pyarrow, LightGBM, Vowpal Wabbit, Gymnasium, MLflow or an emulator
+	$(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" $(EXTRA_TESTS:%=tests/%)
+	RARELY_EMULATED=1 $(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -k emulated \
+	    tests/core/test_native.py tests/core/test_block_objective.py
 
 test-slow: $(VENV)/.installed      ## the tests that take minutes
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow
@@ -46,6 +54,10 @@ api-test: $(VENV)/.installed       ## the service under schemathesis, which make
 
 crash-test: $(VENV)/.installed     ## studies under kill -9: 1000 times with SQLite, 200 times with PostgreSQL and its server
 	$(ONE_THREAD) $(BIN)/python tests/crash_rounds.py
+
+MINUTES ?= 10
+fuzz: $(VENV)/.installed           ## look for faults for MINUTES=10: random lives, exact fractions, interrupts, mutants
+	$(BIN)/python tests/fuzz.py --minutes $(MINUTES)
 
 docs: $(VENV)/docs/.installed      ## the documentation in build/docs: no warnings, links that lead somewhere, code that runs
 	rm -rf build/docs
@@ -60,8 +72,8 @@ sanitize: $(VENV)/.installed       ## the compiled loops under AddressSanitizer 
 	    $(ONE_THREAD) RARELY_SANITIZER=$$sanitizer $(BIN)/python -m pytest -q tests/core/test_native.py; \
 	done
 
-bench: $(VENV)/.lab                ## every figure of docs/performance.md but the longest, against docs/baseline.json
-	$(BIN)/rarely bench $(if $(wildcard docs/baseline.json),--baseline docs/baseline.json)
+bench: $(VENV)/.lab                ## every figure of docs/performance.md but the longest, compared with docs/baseline.json
+	$(BIN)/python benchmarks/bench.py --baseline docs/baseline.json
 
 # Zig's target = the wheel's platform. Zig compiles C for all of them on any machine, for glibc as of 2014.
 WHEELS := \
@@ -89,20 +101,27 @@ wheel-test:                        ## the wheel of this machine in an empty envi
 	    --no-index --no-deps --only-binary :all: --find-links dist rarely
 	PATH=/nowhere PYTHONPATH= RARELY_COMPILED=1 $(abspath $(VENV))/empty/bin/python -P tests/wheel_check.py dist
 
+$(VENV)/extras/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
+	$(PYTHON) -m venv $(VENV)/extras
+	$(VENV)/extras/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev,torch,ray,parquet]' \
+	    lightgbm vowpalwabbit gymnasium mlflow-skinny
+	$(VENV)/extras/bin/python -c 'import importlib; [importlib.import_module(name) for name in "$(EXTRA_PACKAGES)".split()]'
+	touch $@
+
 $(VENV)/wheels/.installed:
 	$(PYTHON) -m venv $(VENV)/wheels
 	$(VENV)/wheels/bin/python -m pip install --quiet --disable-pip-version-check build 'hatchling>=1.25' ziglang==0.17.0
 	touch $@
 
-$(VENV)/docs/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/core/native/*.[ch])
+$(VENV)/docs/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)/docs
 	$(VENV)/docs/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,serve,docs]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) src/rarely/core/native/_native.* src/rarely/core/native/_native_build.json out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) src/rarely/_core/native/_native.* src/rarely/_core/native/_native_build.json out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-SOURCES := pyproject.toml hatch_build.py $(wildcard src/rarely/core/native/*.[ch])
+SOURCES := pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
 define INSTALL
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rarely needs Python 3.11 or newer; set PYTHON=python3.12, say")'
 	@echo "installing into $(VENV), once; this takes a minute or two"

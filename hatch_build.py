@@ -5,7 +5,7 @@
     RARELY_TARGET     the wheel's platform tag, where RARELY_CC compiles for another platform
     RARELY_COMPILED   "1": a build without compiled loops fails; "0": they are not built
 
-What happened is written to `_native_build.json`, which the installed package reads: `rarely.core.native.missing()`.
+What happened is written to `_native_build.json`, which the installed package reads: `rarely._core.native.missing()`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-NATIVE = Path("src/rarely/core/native")
+NATIVE = Path("src/rarely/_core/native")
 RECORD = "_native_build.json"
 # No -ffast-math: a loss that is not a number must be seen. No -fassociative-math: sums are written in the order in
 # which they are to be added, and reordered they are slower. Clang has to be asked to join products and sums.
@@ -66,7 +66,7 @@ class CompiledLoops(BuildHookInterface):
             build_data["tag"] = f"py3-none-{target}"
         if self._folder is not None:
             for name in included:
-                build_data["force_include"][str(folder / name)] = f"rarely/core/native/{name}"
+                build_data["force_include"][str(folder / name)] = f"rarely/_core/native/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Leave nothing behind."""

@@ -18,13 +18,22 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from rarely import BatchNeuralUCB, FixedGrid
-from rarely.bench.operations import frozen_numbers, scoring_dual, scoring_primal, training_pass
-from rarely.bench.yardstick import best_of, describe, product_rate, reader, seconds_of
-from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import TrainingPlan, train
-from rarely.experiments.report.plots import STYLE
-from rarely.simulation.play import play
+from rarely._core.model.network import Network
+from rarely._core.training.gradient_descent import TrainingPlan, train
+from rarely._pages.figures import STYLE
+from rarely._runs.play import play
 from rarely.worlds import Cosine
+from suite.machine import (
+    best_of,
+    describe,
+    frozen_numbers,
+    product_rate,
+    reader,
+    scoring_dual,
+    scoring_primal,
+    seconds_of,
+    training_pass,
+)
 
 OUT = Path(__file__).parents[1] / "docs" / "images" / "performance.svg"
 DIM = 10  # of cosine; the network sees one more, a constant

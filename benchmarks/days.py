@@ -183,8 +183,8 @@ def play_day(player: Player, day: Day, pending: list[list[Any]]) -> dict[str, An
         name, ticket = player.decide(user)
         seconds[i] = time.process_time() - start[0], time.perf_counter() - start[1]
         earned += day.means[i, place[name]]
-        if not np.isnan(day.told[i]):
-            pending.append([float(day.told[i]), ticket, float(day.clicks[i, place[name]])])
+        if not np.isnan(day.arrivals[i]):
+            pending.append([float(day.arrivals[i]), ticket, float(day.clicks[i, place[name]])])
     (p50, wall_p50), (p99, wall_p99) = np.quantile(1e3 * seconds, (0.5, 0.99), axis=0)
     told = {"p50": p50, "p99": p99, "wall_p50": wall_p50, "wall_p99": wall_p99}
     return told | {"clicks": float(earned / day.means.mean(axis=1).sum())}

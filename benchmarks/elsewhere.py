@@ -3,9 +3,11 @@
 python benchmarks/elsewhere.py                                # all worlds, three seeds: about 20 minutes on two cores
 python benchmarks/elsewhere.py --worlds linear30 xor --seeds 1
 python benchmarks/elsewhere.py --policies default linucb --first-seed 91000
+python benchmarks/elsewhere.py --policies linucb-few linucb-frozen --versions 10
 
 Everyone has nothing set but its dimension and its schedule: `Paced` with 20 versions for the neural policies and
-linucb-20, an update after every round for linucb and lints. Regret is summed over T = 1000 rounds. "end" is the regret
+linucb-few, an update after every round for linucb and lints. linucb-frozen has the bonuses of linucb-few frozen within
+a batch; it takes part if asked. Regret is summed over T = 1000 rounds. "end" is the regret
 of a round in the last quarter: a policy that has stopped learning shows there. Every finished run is a line of --out,
 and is not played again.
 
@@ -16,22 +18,19 @@ same in every round showed what decision 0027 mends.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the processes share the cores
-
 import numpy as np
 
 from rarely import (
+    Affine,
     ArmBlocks,
     BatchNeuralUCB,
     EveryRound,
@@ -42,12 +41,14 @@ from rarely import (
     Paced,
     Policy,
 )
-from rarely.core.inputs.scaling import Affine
-from rarely.core.types import Array
+from rarely._core.types import Array
+from suite.studies import play_all, play_batches
 
-ROUNDS, VERSIONS, FIRST_SEED = 1000, 20, 90_000
+ROUNDS, FIRST_SEED = 1000, 90_000
 NEURAL = {"default": BatchNeuralUCB, "neural-ts": NeuralTS, "epsilon-greedy": NeuralEpsilonGreedy}
-LINEAR = {"linucb-20": LinUCB, "linucb": LinUCB, "lints": LinTS}
+LINEAR = {"linucb-few": LinUCB, "linucb": LinUCB, "lints": LinTS}
+FROZEN = "linucb-frozen"
+TASK = ("world", "policy", "seed", "versions")
 
 
 @dataclass
@@ -265,34 +266,29 @@ def glitch(g: np.random.Generator) -> Rounds:
     return rounds
 
 
-def policy_of(name: str, rounds: Rounds, seed: int) -> Policy:
-    dim, scale = rounds.contexts.shape[2], rounds.scale
-    if name in LINEAR:
-        schedule = Paced(ROUNDS, VERSIONS) if name == "linucb-20" else EveryRound()
-        return LINEAR[name](dim, schedule, intercept=scale is None, context_scale=scale, seed=seed)
-    return NEURAL[name](dim=dim, schedule=Paced(ROUNDS, VERSIONS), context_scale=scale, seed=seed)
+def policy_of(name: str, rounds: Rounds, seed: int, versions: int) -> Policy:
+    settings = {"dim": rounds.contexts.shape[2], "context_scale": rounds.scale, "seed": seed}
+    few = Paced(ROUNDS, versions)
+    if name in NEURAL:
+        return NEURAL[name](schedule=few, **settings)
+    settings |= {"intercept": rounds.scale is None, "schedule": EveryRound() if name in ("linucb", "lints") else few}
+    return LinUCB(within_batch="frozen", **settings) if name == FROZEN else LINEAR[name](**settings)
 
 
-def play(name: str, policy_name: str, seed: int) -> dict[str, Any]:
+def play(name: str, policy_name: str, seed: int, versions: int) -> dict[str, Any]:
     """One run."""
     warnings.simplefilter("ignore")
     began = time.process_time()
     rounds = WORLDS[name](np.random.default_rng([seed, *map(ord, name)]))
-    policy = policy_of(policy_name, rounds, seed)
-    arms: list[int] = []
-    while len(arms) < ROUNDS:
-        start = len(arms)
-        decision = policy.select(rounds.contexts[start:], until_due=True)
-        arms += decision.arm.tolist()
-        policy.observe(decision, rounds.rewards[np.arange(start, len(arms)), decision.arm])
-        if policy.due and len(arms) < ROUNDS:
-            policy.update()
+    policy = policy_of(policy_name, rounds, seed, versions)
+    arms = play_batches(policy, rounds.contexts, rounds.rewards)
     best = rounds.means.max(axis=1)
     regrets = best - rounds.means[np.arange(ROUNDS), arms]
     return {
         "world": name,
         "policy": policy_name,
         "seed": seed,
+        "versions": versions,
         "regret": float(regrets.sum()),
         "end": float(regrets[-ROUNDS // 4 :].mean()),
         "uniform": float((best - rounds.means.mean(axis=1)).sum()),
@@ -320,30 +316,16 @@ def show(runs: list[dict[str, Any]], policies: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS), metavar="WORLD")
-    parser.add_argument("--policies", nargs="+", default=[*NEURAL, *LINEAR], choices=[*NEURAL, *LINEAR])
+    parser.add_argument("--policies", nargs="+", default=[*NEURAL, *LINEAR], choices=[*NEURAL, *LINEAR, FROZEN])
+    parser.add_argument("--versions", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, default=Path("out/elsewhere.jsonl"))
     given = parser.parse_args()
     seeds = range(given.first_seed, given.first_seed + given.seeds)
-    tasks = [(w, p, s) for s in seeds for p in given.policies for w in given.worlds]
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    runs = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
-    done = {(run["world"], run["policy"], run["seed"]) for run in runs}
-    left, began = [task for task in tasks if task not in done], time.monotonic()
-    print(f"{len(tasks)} runs, {len(left)} to play; each is kept in {given.out}", flush=True)
-    with ProcessPoolExecutor(given.jobs) as pool, given.out.open("a") as out:
-        told = began
-        for count, future in enumerate(as_completed([pool.submit(play, *task) for task in left]), start=1):
-            runs.append(future.result())
-            out.write(json.dumps(runs[-1]) + "\n")
-            out.flush()
-            if time.monotonic() - told > 10:
-                told = time.monotonic()
-                print(f"  {count} of {len(left)} runs in {told - began:.0f} s", flush=True)
-    wanted = set(tasks)
-    show([run for run in runs if (run["world"], run["policy"], run["seed"]) in wanted], given.policies)
+    tasks = [(w, p, s, given.versions) for s in seeds for p in given.policies for w in given.worlds]
+    show(play_all(play, tasks, TASK, given.out, given.jobs), given.policies)
 
 
 if __name__ == "__main__":

@@ -28,12 +28,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from rarely.experiments.catalogue import GRID, PAPER, PROBLEMS, configurations
-from rarely.experiments.config import Configuration
-from rarely.experiments.report.checker import ClaimChecker
-from rarely.experiments.report.paper_claims import CLAIMS, OVERALL, Claim
-from rarely.experiments.report.results import Comparison, Series, _linear
-from rarely.experiments.report.verdicts import Check, decide
+from rarely._reproduce.catalogue import GRID, PAPER, PROBLEMS, configurations
+from rarely._reproduce.config import Configuration
+from rarely._reproduce.report.claims import Check, Claim, ClaimChecker, decide
+from rarely._reproduce.report.paper_claims import CLAIMS, OVERALL
+from rarely._reproduce.report.results import Comparison, Series, _linear
 
 ROUNDS = 2000
 MANY = 400
@@ -176,7 +175,7 @@ def claims_of(worlds: list[World]) -> list[tuple[Claim, list[str]]]:
 
 
 def is_true(claim: Claim, checks: list[Check]) -> bool:
-    counted = [check for check in checks if check.counts and check.asked]
+    counted = [check for check in checks if check.counts and check.applies]
     told = truth(counted)
     return sum(told) >= claim.rule.needed(len(told))
 
@@ -255,7 +254,7 @@ def one(job: tuple[int, tuple[int, ...]]) -> Counter:
 
 
 def show(found: Counter, runs: tuple[int, ...]) -> None:
-    print(f"{'papers':11s}{'runs':>5s}  {'true, refuted':>24s}  {'false, confirmed':>24s}  {'cannot be told':>14s}")
+    print(f"{'papers':11s}{'runs':>5s}  {'true, refuted':>24s}  {'false, confirmed':>24s}  {'inconclusive':>14s}")
     for kind, n in itertools.product(("random", "edge", "one false"), runs):
         mine = {key: count for key, count in found.items() if key[0] == kind and key[1] == n}
         rates = {}
@@ -272,7 +271,7 @@ def show(found: Counter, runs: tuple[int, ...]) -> None:
             rates[fact] = "–" if not every else f"{100 * bad / every:.1f} %"
             if worst:
                 rates[fact] += f" (worst {worst} {100 * per_claim[worst]:.1f} %)"
-        open_ = sum(count for key, count in mine.items() if key[4] == "cannot be told") / max(1, sum(mine.values()))
+        open_ = sum(count for key, count in mine.items() if key[4] == "inconclusive") / max(1, sum(mine.values()))
         print(f"{kind:11s}{n:5d}  {rates[True]:>34s}  {rates[False]:>34s}  {100 * open_:8.0f} %")
     for n in runs:
         papers = found["papers", n, "all"]

@@ -14,17 +14,12 @@ smaller table; a row says mean ± standard error, the largest, and what uniform 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 import warnings
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
-
-# One thread a process: the processes share the cores.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
@@ -42,14 +37,16 @@ from rarely import (
     Schedule,
     ScheduleWarning,
 )
-from rarely.experiments.problems import find_problem
+from rarely._reproduce.catalogue import find_problem
 from rarely.worlds import World
 from rarely.worlds.gallery import GALLERY
+from suite.studies import play_all, play_batches
 
 ROUNDS, FIRST_SEED = 2000, 70_000
 PROBLEMS = ("cosine", "quadratic", "mushroom", "magic")
 LOG_RATIOS = (20.0, 40.0, 80.0, 160.0)
 OTHERS = ("linucb", "neural-ts", "epsilon-greedy")
+TASK = ("world", "way", "batches", "seed")
 
 
 def world_of(name: str) -> World:
@@ -83,14 +80,7 @@ def play(name: str, way: str, batches: int, seed: int) -> dict[str, Any]:
     world, began = world_of(name), time.process_time()
     rounds = world.rounds(seed=seed, count=min(ROUNDS, world.horizon or ROUNDS))
     policy = policy_of(way, world, len(rounds), batches, seed)
-    arms: list[int] = []
-    while len(arms) < len(rounds):
-        start = len(arms)
-        decision = policy.select(rounds.contexts[start:], until_due=True)
-        arms += decision.arm.tolist()
-        policy.observe(decision, rounds.rewards[np.arange(start, len(arms)), decision.arm])
-        if policy.due and len(arms) < len(rounds):
-            policy.update()
+    arms = play_batches(policy, rounds.contexts, rounds.rewards)
     regrets = rounds.regrets(arms)
     return {
         "world": name,
@@ -118,36 +108,15 @@ def main() -> None:
     given = parser.parse_args()
     worlds = [name for each in given.worlds for name in (GALLERY if each == "gallery" else [each])]
     ways = ["paced"] + (["fixed", "geometric", *(f"determinant-{q:g}" for q in LOG_RATIOS)] if given.schedules else [])
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
     tasks = [
-        (world, way, batches, seed)
-        for seed in range(given.first_seed, given.first_seed + given.seeds)
-        for world in worlds
-        for batches in given.batches
-        for way in ways
+        (world, way, batches, seed) for seed in seeds for world in worlds for batches in given.batches for way in ways
     ]
     if given.others:  # these have no budget: once for all
-        tasks += [(w, o, 0, s) for s in range(given.first_seed, given.first_seed + given.seeds) for w in worlds
-                  for o in OTHERS]  # fmt: skip
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    runs = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
-    done = {(r["world"], r["way"], r["batches"], r["seed"]) for r in runs}
-    left, began = [task for task in tasks if task not in done], time.monotonic()
-    print(
-        f"{len(tasks)} runs, {len(left)} to play with {given.jobs} processes; each is kept in {given.out}", flush=True
-    )
-    with ProcessPoolExecutor(given.jobs) as pool, given.out.open("a") as out:
-        told = began
-        for count, future in enumerate(as_completed([pool.submit(play, *task) for task in left]), start=1):
-            runs.append(future.result())
-            out.write(json.dumps(runs[-1]) + "\n")
-            out.flush()
-            if time.monotonic() - told > 10:
-                told = time.monotonic()
-                print(f"  {count} of {len(left)} runs in {told - began:.0f} s", flush=True)
-    wanted, groups = set(tasks), defaultdict(list)
-    for run in runs:
-        if (run["world"], run["way"], run["batches"], run["seed"]) in wanted:
-            groups[run["world"], run["batches"], run["way"]].append(run)
+        tasks += [(world, other, 0, seed) for seed in seeds for world in worlds for other in OTHERS]
+    groups = defaultdict(list)
+    for run in play_all(play, tasks, TASK, given.out, given.jobs):
+        groups[run["world"], run["batches"], run["way"]].append(run)
     columns = ("regret", 9), ("±", 7), ("largest", 9), ("uniform", 9), ("end", 8), ("versions", 8)
     print(f"{'world':16} {'B':>4} {'way':16}", *(f"{name:>{width}}" for name, width in columns))
     for (world, batches, way), group in sorted(groups.items()):

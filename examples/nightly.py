@@ -24,7 +24,7 @@ TASTES = np.random.default_rng(0).normal(size=(3, 6))
 
 
 def visitors(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Rows as a database gives them: every column on a scale of its own."""
+    """Rows as a database gives them: every column on its own scale."""
     return rng.normal(size=(count, 6)) * [1, 10, 100, 1, 0.1, 5] + [0, 50, 300, 0, 1, 20]
 
 

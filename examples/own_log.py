@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from rarely import Validation
-from rarely.experiments.report.plots import STYLE
+from rarely._pages.figures import STYLE
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorials" / "own-log.md"
@@ -34,7 +34,7 @@ BLUE, ORANGE = "#0072B2", "#D55E00"
 
 
 def people(generator: np.random.Generator, count: int) -> np.ndarray:
-    """Rows as a database gives them, (n, 6): every column on a scale of its own."""
+    """Rows as a database gives them, (n, 6): every column on its own scale."""
     columns = (
         generator.integers(18, 80, count),
         generator.gamma(2.0, 30.0, count).round(2),

@@ -1,4 +1,4 @@
-"""A world of one's own in the laboratory: every configuration, side by side, with records and a report.
+"""A world of your own in the experiments: every configuration, side by side, with records and a report.
 
 python examples/own_world.py out/waves       # writes out/waves/report.html in about a minute
 """
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from rarely.experiments.config import Problem
-from rarely.experiments.queue import plan_cells
-from rarely.experiments.report.writer import write_report
-from rarely.experiments.runner import LocalEngine, reproduce
-from rarely.simulation.provenance import cores
+from rarely._reproduce.catalogue import plan_cells
+from rarely._reproduce.config import Problem
+from rarely._reproduce.records import Store
+from rarely._reproduce.report.page import write_report
+from rarely._runs.executor import LokyExecutor
+from rarely._runs.provenance import cores
+from rarely._runs.runner import run_cells
 from rarely.worlds import World
 
 
@@ -36,7 +38,8 @@ def main(out: Path, rounds: int = 500, runs: int = 3) -> Path:
     problem = Problem("waves", Waves(), hidden=40, ridge=0.01, beta=0.01, batches=(5, 20), log_ratios=(5, 20))
     patterns = ["linucb-intercept-r1-b1", "neuralucb", "fixed-*", "adaptive-*"]
     cells = plan_cells([problem], ["practical"], runs, rounds, patterns)
-    failures = reproduce(cells, out, LocalEngine(cores()), finished=lambda result: print(result.id, flush=True))
+    executor = LokyExecutor(cores())
+    failures = run_cells(cells, Store(out), executor, finished=lambda result: print(result.id, flush=True))
     for failure in failures:
         print(failure.id, failure.error)
     return write_report(out)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +49,9 @@ def run(blocks: list[Block], names: dict[str, Any] | None = None) -> dict[str, A
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(block.code, "page", "exec", dont_inherit=True), names)
+        for name, value in names.items():  # pickle looks for a class of a program in its main module
+            if isinstance(value, type) and value.__module__ == "__main__":
+                setattr(sys.modules["__main__"], name, value)
         if block.shown is not None:
             assert printed.getvalue() == block.shown
     return names

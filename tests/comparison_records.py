@@ -1,7 +1,6 @@
 """Records of a comparison that were never played."""
 
-from rarely.comparison.cells import identity
-from rarely.comparison.records import FORMAT, KIND, Record, check_record
+from rarely.compare.records import Record
 
 ENVIRONMENT = {"machine": "a machine", "rarely": "0", "python": "3", "numpy": "2"}
 
@@ -23,7 +22,7 @@ def record(
     seconds=1.0,
     machine="a machine",
 ):
-    """One record that every check accepts."""
+    """One record of a comparison."""
     asked = {
         "problem": {"name": problem, "variant": "", "world": {"world": "W"}},
         "policy": {"name": policy, "text": text},
@@ -31,13 +30,7 @@ def record(
         "seed": seed,
         "rounds": rounds,
     }
-    data = {
-        "format": FORMAT,
-        "kind": KIND,
-        "id": f"{problem}/{policy}/B{batches or 'T'}/seed{seed}",
-        "identity": identity(asked),
-        "code": code,
-        "asked": asked,
+    content = {
         "family": family,
         "rounds_digest": digest,
         "regret": float(regret),
@@ -51,5 +44,5 @@ def record(
         "wall": 1.0,
         "environment": ENVIRONMENT | {"machine": machine},
     }
-    check_record(data)
-    return Record(data)
+    made = Record.of(f"{problem}/{policy}/B{batches or 'T'}/seed{seed}", asked, content)
+    return Record(made.data | {"code": code})

@@ -19,14 +19,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+
 from rarely import FixedGrid, LinTS
 from rarely.study import Request, Study, StudyFailed
-from rarely.study.grouping import answer_many, record_backlog
 from rarely.study.storage import sqlite
 
 NAME = "crashes"
-TOGETHER = 5
-"""Calls of a child that cheats between two commits."""
 
 
 def policy():
@@ -34,23 +32,20 @@ def policy():
 
 
 def cheat():
-    """Acknowledge before the commit, as a database that does not wait for its disk would."""
-    plain, calls = sqlite.SqliteConnection._commit, [0]
-
-    def commit(self):
-        calls[0] += 1
-        if calls[0] % TOGETHER == 0:
-            plain(self)
+    """Acknowledge and never commit, as a database that lies about its disk would."""
 
     def begin(self, sql):
         if not self._raw.in_transaction:
             self._raw.execute(sql)
 
-    sqlite.SqliteConnection._commit, sqlite.SqliteConnection._begin = commit, begin
+    sqlite.SqliteConnection._commit, sqlite.SqliteConnection._begin = lambda self: None, begin
 
 
-def child(storage, number, seed, pipe, cheats, updates):
-    """Ask, tell and train until the parent ends it; an update follows so large a part of the groups."""
+def child(storage, number, seed, pipe, cheats, updates, dies_after):
+    """Ask, tell and train until the parent kills it, or it kills itself after some groups of decisions.
+
+    `updates` is the probability of an update after a group.
+    """
     if cheats:
         cheat()
     generator = np.random.default_rng(seed)
@@ -60,21 +55,19 @@ def child(storage, number, seed, pipe, cheats, updates):
         ids = [f"{number}-{asked + i}" for i in range(count)]
         asked += count
         requests = [Request(generator.normal(size=(3, 3)), id) for id in ids]
-        if generator.random() < 0.5:
-            answers = study.ask_many(requests)
-        else:  # as a service does, whose running Z follows later
-            answers = answer_many(study, [("service", request) for request in requests], deferring=True)
-            if generator.random() < 0.5:
-                record_backlog(study)
+        answers = study.ask_many(requests)
         lines = [f"ask {a.id} {a.index} {a.seq} {a.version} {a.probability!r}\n" for a in answers]
         os.write(pipe, "".join(lines).encode())
+        dies_after -= 1
+        if not dies_after:
+            os.kill(os.getpid(), 9)
         for answer in answers:
             # Again and again, as clients do that did not hear an answer.
             for _ in range(int(generator.integers(1, 3))):
                 study.tell(answer.id, float(answer.index == 1))
             os.write(pipe, f"tell {answer.id}\n".encode())
         if generator.random() < updates:
-            study.update(lease=0.05)
+            study.update()  # the lease of a process that was killed is free at once
             os.write(pipe, f"version {study.status().version}\n".encode())
 
 
@@ -86,12 +79,12 @@ class Nursery:
             [sys.executable, __file__, "--nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
-    def acknowledged(self, storage, number, seed, patience, cheats, updates, strike):
+    def acknowledged(self, storage, number, seed, patience, cheats, updates, dies_after, strike):
         """The lines of one child that was killed after some lines and a random moment more.
 
         `strike` is called just before.
         """
-        self._process.stdin.write((json.dumps([storage, number, seed, cheats, updates]) + "\n").encode())
+        self._process.stdin.write((json.dumps([storage, number, seed, cheats, updates, dies_after]) + "\n").encode())
         self._process.stdin.flush()
         child_id, lines = int(self._line()), [self._line()]
         while len(lines) < patience[0] and lines[-1] != b"end\n":
@@ -118,12 +111,12 @@ class Nursery:
 def run_nursery():
     """Fork a child for each line of stdin, and say when it has ended."""
     for line in sys.stdin:
-        storage, number, seed, cheats, updates = json.loads(line)
+        storage, number, seed, cheats, updates, dies_after = json.loads(line)
         child_id = os.fork()
         if not child_id:
             os.write(1, f"{os.getpid()}\n".encode())
             try:
-                child(storage, number, seed, 1, cheats, updates)
+                child(storage, number, seed, 1, cheats, updates, dies_after)
             except StudyFailed:  # the server was killed
                 os._exit(0)
             except BaseException as error:
@@ -134,16 +127,20 @@ def run_nursery():
         os.write(1, b"end\n")
 
 
-def play(storage, rounds, *, seed=0, cheats=False, updates=0.1, server=None, report=lambda line: None):
-    """So many kills; the lines that were acknowledged."""
+def play(storage, rounds, *, seed=0, cheats=False, updates=0.1, dies_after=0, server=None, report=lambda line: None):
+    """Return the lines that were acknowledged before a number of kills.
+
+    With `dies_after` each child kills itself after that many groups of decisions, whatever the speed of the machine.
+    """
     chance = random.Random(seed)
     strike, between = (lambda number: None, lambda number: None) if server is None else server_killer(server)
     Study.create(storage, NAME, policy=policy(), arms=3).close()
     found, nursery = [], Nursery()
     try:
         for number in range(rounds):
-            patience = chance.randrange(1, 25), chance.expovariate(1 / 0.02)
-            lines = nursery.acknowledged(storage, number, (seed, number), patience, cheats, updates, strike)
+            patience = (chance.randrange(1, 25), chance.expovariate(1 / 0.02)) if not dies_after else (10**9, 0.0)
+            options = (cheats, updates, dies_after, strike)
+            lines = nursery.acknowledged(storage, number, (seed, number), patience, *options)
             wrong = [line for line in lines if line[0] == "error"]
             assert not wrong, " ".join(wrong[0])
             found += lines

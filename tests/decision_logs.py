@@ -31,3 +31,9 @@ def target_for(log, seed):
     """Probabilities at random on the arms that are there."""
     chances = np.random.default_rng(seed).random(log.present.shape) * log.present
     return chances / chances.sum(axis=1, keepdims=True)
+
+
+def planning_log(features, arms=None, chosen=None, rewards=None, **names):
+    """A log without probabilities: of rows that all arms share, (n, r), or of contexts, (n, K, d)."""
+    given = {"rows": features, "arm_count": arms} if np.ndim(features) == 2 else {"contexts": features}
+    return DecisionLog.from_arrays(arms=chosen, rewards=rewards, **given, **names)

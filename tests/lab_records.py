@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rarely.experiments.catalogue import PROBLEMS
-from rarely.experiments.config import VIEWS, Cell, Configuration, identity
-from rarely.experiments.records import FORMAT, Record
+from rarely._reproduce.catalogue import PROBLEMS
+from rarely._reproduce.cells import Cell
+from rarely._reproduce.config import VIEWS, Configuration
+from rarely._reproduce.records import Record
 
 
 def record(
@@ -32,37 +33,33 @@ def record(
         "rounds": rounds,
     }
     at = np.linspace(1, rounds - 1, updates).astype(int).tolist()
-    return Record(
-        {
-            "format": FORMAT,
-            "id": cell.id,
-            "identity": identity(asked),
-            "code": "y",
-            "asked": asked,
-            "regret": regret,
-            "curve": np.linspace(0, regret, rounds).tolist(),
-            "reward": 1.0,
-            "right": 0.5,
-            "updates": {
-                "cause": "grid",
-                "rounds": at,
-                "log_det": [float(t) for t in at],
-                "attempts": 3,
-                "rejected": [],
-            },
-            "log_det": [[0, 0.0], [rounds, float(rounds)]],
-            "seconds": {"selecting": 0.25 * seconds, "training": 0.75 * seconds},
-            "wall": {"selecting": 0.25 * seconds, "training": 0.75 * seconds, "cell": 1.01 * seconds},
-            "peak_memory": 2**26,
-            "environment": {
-                "machine": "a machine, 2 cores",
-                "system": "Linux",
-                "python": "3",
-                "numpy": "2",
-                "rarely": "0",
-            },
-        }
-    )
+    content = {
+        "regret": regret,
+        "curve": np.linspace(0, regret, rounds).tolist(),
+        "reward": 1.0,
+        "right": 0.5,
+        "updates": {
+            "cause": "grid",
+            "rounds": at,
+            "log_det": [float(t) for t in at],
+            "attempts": 3,
+            "rejected": [],
+        },
+        "log_det": [[0, 0.0], [rounds, float(rounds)]],
+        "seconds": {"selecting": 0.25 * seconds, "training": 0.75 * seconds},
+        "wall": {"selecting": 0.25 * seconds, "training": 0.75 * seconds, "cell": 1.01 * seconds},
+        "peak_memory": 2**26,
+        "environment": {
+            "machine": "a machine, 2 cores",
+            "system": "Linux",
+            "python": "3",
+            "numpy": "2",
+            "rarely": "0",
+            "form": "numpy",
+        },
+    }
+    made = Record.of(cell.id, asked, content)
+    return Record(made.data | {"code": "y"})
 
 
 def runs(regrets, **kind):

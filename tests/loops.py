@@ -18,8 +18,8 @@ from types import ModuleType
 
 import pytest
 
-from rarely.core import native
-from rarely.core.native import linalg, loader
+from rarely._core import native
+from rarely._core.native import linalg, loader
 
 ROOT = Path(__file__).parents[1]
 SOURCES = Path(native.__file__).parent
@@ -29,6 +29,8 @@ MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platfo
 FORMS = {"x86_64": ("sse2", "avx2", "avx512"), "aarch64": ("neon",)}
 OTHER = {"x86_64": ("aarch64", ("neon",)), "aarch64": ("x86_64", ("sse2", "avx2"))}
 """The other architecture, and its forms that qemu-user can run."""
+EMULATED = bool(os.environ.get("RARELY_EMULATED"))
+"""What `make test-extras` sets: the loops of the other architecture are tested too."""
 SANITIZER = os.environ.get("RARELY_SANITIZER", "")
 """What `make sanitize` sets: the loops are then tested with this sanitizer, and in no other way."""
 
@@ -37,7 +39,7 @@ def kinds() -> list[str]:
     """Every way in which the loops are tested here, as `in_kind` takes it."""
     if SANITIZER:
         return [f"{form} with {SANITIZER} sanitizer" for form in FORMS.get(MACHINE, ())]
-    other, forms = OTHER.get(MACHINE, ("", ()))
+    other, forms = OTHER.get(MACHINE, ("", ())) if EMULATED else ("", ())
     return [*FORMS.get(MACHINE, ()), *(f"{form} on emulated {other}" for form in forms)]
 
 
@@ -53,7 +55,7 @@ def in_kind(kind: str, folder: Path):
     skip_if_off()
     form, *how = kind.split(maxsplit=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linalg, "MOST", {})
+        patch.setattr(linalg, "MAX_CANDIDATES", {})
         if not how:
             if not native.available():
                 pytest.skip(f"the compiled loops are not tested: {native.missing()}")
@@ -160,8 +162,9 @@ def emulated(folder: Path, machine: str) -> list[str]:
     for tool, package in ((cross, f"gcc-{machine.replace('_', '-')}-linux-gnu"), (emulator, "qemu-user")):
         if shutil.which(tool) is None:
             pytest.skip(f"the loops for {machine} are not tested: no {tool} (apt-get install {package})")
-    program = driver(folder / machine, [cross, "-O2", "-static"])
-    return [emulator, *(("-cpu", "max") if machine == "x86_64" else ()), str(program)]
+    program = driver(folder / machine, [cross, "-O2"])
+    libraries = ("-L", f"/usr/{machine}-linux-gnu")
+    return [emulator, *libraries, *(("-cpu", "max") if machine == "x86_64" else ()), str(program)]
 
 
 def sanitized(folder: Path) -> list[str]:
@@ -224,8 +227,12 @@ class Remote:
     def rarely_solve(self, task):
         lanes, panels = 8 * task.width * task.blocks or task.blocks, -(-task.rows // 128)
         self._write(3, task.width, task.blocks, task.done, task.rows, task.threads)
-        self._write_all(task.left, [8 * 128 * 128 * i for i in range(panels)])
-        self._write_all(task.inverse, [8 * 128 * 128] * panels)
+        # The driver reads whole panels, of which the last may have no more rows than it needs.
+        rows = [min(128, task.rows - 128 * i) for i in range(panels)]
+        for pointers, widths in ((task.left, range(0, 128 * panels, 128)), (task.inverse, [128] * panels)):
+            for place, count, width in zip(_pointers(pointers, panels), rows, widths, strict=True):
+                self._write_memory(place, 8 * count * width)
+                self._process.stdin.write(bytes(8 * (128 - count) * width))
         solution = (task.solution, 8 * task.rows * lanes)
         self._write_memory(*solution)
         return self._answer(solution)

@@ -18,7 +18,7 @@ def call(storage, name):
     with Study.open(storage, name) as study:
         print("open", flush=True)
         sys.stdin.readline()  # both processes begin together
-        found, lock, gate = [], threading.Lock(), threading.Barrier(THREADS, timeout=60)
+        found, lock, gate = [], threading.Lock(), threading.Barrier(THREADS, timeout=300)
 
         def one(number):
             gate.wait()

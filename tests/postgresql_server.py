@@ -86,7 +86,7 @@ class Server:
     def _wait(self):
         import psycopg
 
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while True:
             try:
                 psycopg.connect(self.url("postgres"), connect_timeout=5).close()
@@ -114,10 +114,7 @@ class Server:
         self._process.wait()
 
     def stop(self):
+        """End the server and remove its files, which nobody needs any more."""
         if self._process.poll() is None:
-            self._process.send_signal(2)  # SIGINT: fast shutdown
-            try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.kill()
+            self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -6,10 +6,10 @@ import threading
 import time
 from contextlib import contextmanager
 
-from rarely.service.running import configured
+from rarely.service.server import configured
 from studies import contexts_of
 
-PATIENCE = 60
+PATIENCE = 300
 
 
 class Reply:

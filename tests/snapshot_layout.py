@@ -14,37 +14,51 @@ import json
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from museum.make import CASES, contexts_for, live
-from rarely import NothingToLearnWarning
-from rarely.core.saving import archive
+from rarely import (
+    Affine,
+    Budget,
+    EveryRound,
+    GeometricGrid,
+    LinUCB,
+    NoiseRadius,
+    NothingToLearnWarning,
+    OnDemand,
+    Policy,
+    TheoremRadius,
+)
+from rarely._core.saving import archive
+from worlds import MAKERS, contexts, play, rewards, sequential, small
 
 RECORD = Path(__file__).with_name("snapshot_layout.json")
-RECORDED = (
-    # Policies, each with the settings and the learner of its own.
-    *("tuned", "tuned-new", "paper", "code", "deep", "context-scale", "from-log", "neural-ucb", "neural-ts"),
-    *("neural-linear", "tuned-linear", "epsilon-greedy", "linucb", "lints", "uniform", "kernel", "kernel-steps"),
-    # Forms of Z.
-    *("dual", "primal-absorbed", "auto-dual", "diagonal", "last-layer", "sketched"),
-    # Values inside settings.
-    *("window", "discount", "mixture", "linucb-plain", "budget", "geometric", "theorem-radius", "function-radius"),
-)
+CASES: dict[str, Callable[[], Policy]] = {
+    **MAKERS,
+    "neural_ucb": sequential,
+    "context_scale": lambda: small(context_scale=Affine.identity(2)),
+    "budget": lambda: LinUCB(2, Budget(EveryRound(), 5)),
+    "geometric": lambda: LinUCB(2, GeometricGrid(24, 4)),
+    "on_demand": lambda: LinUCB(2, OnDemand(batches=3)),
+    "theorem_radius": lambda: small(beta=TheoremRadius(nu=0.5, S=1.0)),
+    "noise_radius": lambda: small(preset="practical", training=None, beta=NoiseRadius(0.5)),
+    "function_radius": lambda: LinUCB(2, EveryRound(), beta=lambda round: 1 / round),
+    "from_log": lambda: LinUCB.from_log(contexts()[:9, 0], rewards(contexts()[:9, 0]), schedule=EveryRound()),
+}
+"""Every policy and form of Z, and every value inside settings."""
 Layout = dict[str, str]
 """Names and kinds."""
 
 
 def saved(case: str, path: Path) -> archive.Archive:
-    """What the policy of a museum's case saves today."""
-    make, life = CASES[case]
-    policy = make()
+    """What the policy of a case saves today, in mid-life."""
+    policy = CASES[case]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NothingToLearnWarning)
-        live(policy, contexts_for(case, 1, life.rounds), life)
+        play(policy, contexts()[:9])
     policy.save(path)
     return archive.read(path)
 
@@ -67,7 +81,7 @@ def _names(value: dict[str, Any], before: str = "") -> Iterator[tuple[str, str]]
 def layouts() -> dict[str, Layout]:
     """The layout of every recorded case, as it is today."""
     with tempfile.TemporaryDirectory() as folder:
-        return {case: layout_of(saved(case, Path(folder) / "policy.rarely")) for case in RECORDED}
+        return {case: layout_of(saved(case, Path(folder) / "policy.rarely")) for case in CASES}
 
 
 def differences(case: str, recorded: Layout, found: Layout) -> list[str]:

@@ -1,57 +1,79 @@
-"""The architecture page shows the tree of modules as it is, and its promises to a reader hold."""
+"""What a reader of the source may rely on: few files for a call, short functions, and a page that shows the tree."""
 
+import ast
 import re
 import sys
 from pathlib import Path
-from statistics import median
 
 import numpy as np
+import pytest
 
-from rarely import BatchNeuralUCB, Paced
+import rarely
+from rarely import BatchNeuralUCB, LinUCB, Paced
 
 ROOT = Path(__file__).parents[1]
+SOURCE = Path(rarely.__file__).parent
+SELECT_FILES, UPDATE_FILES = 20, 28
+"""Files that one call may enter."""
+FUNCTION_LINES = 60
+"""Lines of a function without its docstring."""
 
 
 def test_the_tree_of_the_architecture_page_is_true():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    tree = text[text.index("src/rarely/\n") :].split("```")[0]
-    modules = {path.stem for path in (ROOT / "src" / "rarely").rglob("*.py")} - {"__init__"}
-    folders = {path.parent.name for path in (ROOT / "src" / "rarely").rglob("__init__.py")}
-    shown = set(re.findall(r"\w+", tree))
-    assert modules - shown == set()
-    assert {f"{folder}/" for folder in folders} - set(re.findall(r"\w+/", tree)) == set()
-    named = {name for name in re.findall(r"\b(\w+)\.py\b", tree) if name != "__init__"}
-    assert {name for name in named if not (ROOT / "examples" / f"{name}.py").exists()} == set()
+    folders, shown = [SOURCE], set()
+    for line in text.split("src/rarely/\n", 1)[1].split("```")[0].splitlines():
+        indent, name, _ = re.fullmatch(r"((?:  )+)(\w+/?) +(\S.*)", line).groups()
+        path = folders[len(indent) // 2 - 1] / name
+        folders[len(indent) // 2 :] = [path]
+        shown.add(path / "__init__.py" if name.endswith("/") else path.with_suffix(".py"))
+    assert {str(path) for path in shown} == {str(path) for path in SOURCE.rglob("*.py")}
 
 
 def entered(call):
-    """The modules of `core/policies` that a call enters."""
+    """The files of the package that a call enters."""
     found = set()
 
     def note(frame, event, arg):
-        path = Path(frame.f_code.co_filename)
-        if path.parent.name == "policies" and path.parent.parent.name == "core":
-            found.add(path.stem)
+        if event == "call":
+            found.add(frame.f_code.co_filename)
 
     sys.setprofile(note)
     try:
         call()
     finally:
         sys.setprofile(None)
-    return found
+    return sorted(str(path.relative_to(SOURCE)) for path in map(Path, found) if path.is_relative_to(SOURCE))
 
 
-def test_a_reader_follows_a_round_and_an_update_in_a_few_files():
-    rng = np.random.default_rng(0)
-    policy = BatchNeuralUCB(dim=4, schedule=Paced(horizon=200, batches=10), hidden=8, seed=0)
+POLICIES = {
+    "neural": lambda: BatchNeuralUCB(dim=4, schedule=Paced(horizon=200, batches=10), hidden=8, seed=0),
+    "linear": lambda: LinUCB(dim=4, schedule=Paced(horizon=200, batches=10), seed=0),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_reader_follows_a_round_and_an_update_in_a_few_files(name):
+    rng, policy = np.random.default_rng(0), POLICIES[name]()
     policy.observe(policy.select(rng.random((30, 3, 4))), rng.random(30))
     policy.update()
-    assert len(entered(lambda: policy.select(rng.random((3, 4))))) <= 12
+    files = entered(lambda: policy.select(rng.random((3, 4))))
+    assert len(files) <= SELECT_FILES, f"select enters {len(files)} files: {', '.join(files)}"
     policy.observe(policy.select(rng.random((30, 3, 4))), rng.random(30))
-    assert len(entered(policy.update)) <= 15
+    files = entered(policy.update)
+    assert len(files) <= UPDATE_FILES, f"update enters {len(files)} files: {', '.join(files)}"
 
 
-def test_files_are_short():
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / "src").rglob("*.py")}
-    assert {str(path): n for path, n in lengths.items() if n > 350} == {}
-    assert median(lengths.values()) <= 120
+def functions(path):
+    """Every function of a file, with its lines without the docstring."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = node.end_lineno - node.lineno + 1
+            if ast.get_docstring(node, clean=False) is not None:
+                lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+            yield f"{path.relative_to(SOURCE)}::{node.name}", lines
+
+
+def test_functions_are_short():
+    found = dict(pair for path in SOURCE.rglob("*.py") for pair in functions(path))
+    assert {name: lines for name, lines in found.items() if lines > FUNCTION_LINES} == {}

@@ -2,24 +2,54 @@ import errno
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import rarely
 from rarely import __version__
-from rarely.bench.measure import Benchmark
-from rarely.bench.session import Session
-from rarely.cli import app, bench
-from rarely.cli.console import console, telling
-from rarely.core import native
+from rarely._cli import app
+from rarely._cli.console import console, telling
+from rarely._core import native
+from rarely._runs.executor import SerialExecutor
 from rarely.worlds import datasets
 
 QUICK = ["reproduce", "cosine", "--preset", "code", "--runs", "2", "--rounds", "20", "--jobs", "1", "--only", "fixed-*"]
+SKETCH = '<svg viewBox="0 0 9 9"></svg>'
+"""What the fixture puts in the place of a figure."""
 pytestmark = pytest.mark.usefixtures("sketched_figures")
+
+
+@pytest.fixture
+def serial(monkeypatch):
+    """Cells played in this process: starting another takes longer than they do."""
+    monkeypatch.setattr("rarely._cli.reproduce.LokyExecutor", lambda jobs: SerialExecutor())
+
+
+@pytest.fixture
+def unreported(serial, monkeypatch):
+    """Runs without their report, whose figures take longer."""
+    monkeypatch.setattr("rarely._cli.reproduce.make_report", lambda out: None)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory, sketched_figures):
+    """Six cells on record, with their report, and what the command printed."""
+    out = tmp_path_factory.mktemp("played")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("rarely._reproduce.report.page.drawn", lambda draw: SKETCH)
+        return out, call(*QUICK, "--out", out)
+
+
+@pytest.fixture
+def records(played, tmp_path):
+    """A copy of those records that a test may change."""
+    return shutil.copytree(played[0], tmp_path / "out")
 
 
 def call(*arguments, **environment):
@@ -32,13 +62,22 @@ def told(result):
     return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.output).split())
 
 
-@pytest.mark.parametrize(
-    "command", [[], ["reproduce"], ["report"], ["compare"], ["plan"], ["data"], ["bench"], ["doctor"]]
-)
-def test_help_has_examples(command):
-    result = call(*command, "--help")
+def commands(group, *path):
+    """The path of every command, and of every group of commands."""
+    yield " ".join(path), group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, *path, name)
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_examples(name):
+    result = call(*name.split(), "--help", COLUMNS="200")
     assert result.exit_code == 0
-    assert f"rarely {command[0] if command else 'reproduce'}" in told(result)
+    if not hasattr(COMMANDS[name], "commands"):
+        assert f"rarely {name} " in told(result).partition("Examples")[2]
 
 
 def test_version():
@@ -63,14 +102,14 @@ def test_the_version_is_said_without_the_command_line():
     said = python(
         "import sys; sys.argv[1:] = ['--version']\n"
         "from rarely.__main__ import main; main()\n"
-        "print(sorted({'typer', 'rich', 'rarely.experiments', 'rarely.planning', 'matplotlib'} & sys.modules.keys()))"
+        "print(sorted({'typer', 'rich', 'rarely._reproduce', 'rarely.planning', 'matplotlib'} & sys.modules.keys()))"
     )
     assert said.split() == [__version__, "[]"]
 
 
 def test_what_takes_long_to_import_waits_for_the_command_that_needs_it():
-    wanted = "{'matplotlib', 'rarely.bench.catalogue', 'ray', 'sklearn'}"
-    assert python(f"import sys, rarely.cli; print(sorted({wanted} & sys.modules.keys()))") == "[]\n"
+    wanted = "{'matplotlib', 'ray', 'sklearn'}"
+    assert python(f"import sys, rarely._cli; print(sorted({wanted} & sys.modules.keys()))") == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +119,7 @@ def test_the_first_line_comes_before_figures_are_imported(command, tmp_path):
     """Of the commands that draw: Matplotlib alone takes half a second and more."""
     said = python(
         f"import os, sys; os.chdir({str(tmp_path)!r}); sys.argv[1:] = {command!r}\n"
-        "from rarely.cli import app; from rarely.cli.console import console; say = console.print\n"
+        "from rarely._cli import app; from rarely._cli.console import console; say = console.print\n"
         "def first(*given, **how):\n"
         "    say(*given, **how); say('matplotlib' in sys.modules); os._exit(0)\n"
         "console.print = first; app()"
@@ -89,7 +128,7 @@ def test_the_first_line_comes_before_figures_are_imported(command, tmp_path):
 
 
 def test_letters_that_the_terminal_has_not_do_not_end_the_program():
-    code = "import sys; sys.argv[1:] = ['bench', '--list']; from rarely.__main__ import main; main()"
+    code = "import sys; sys.argv[1:] = ['doctor', '--help']; from rarely.__main__ import main; main()"
     assert "?" in python(code, PYTHONIOENCODING="ascii")
 
 
@@ -119,9 +158,11 @@ def test_doctor_fails_where_something_asked_for_is_missing(tmp_path):
 
 
 HIDDEN = (
-    "from pathlib import Path; from rarely.core.native import loader; loader.LIBRARY = Path('nowhere.so'); "
+    "from pathlib import Path; from rarely._core.native import loader; loader.LIBRARY = Path('nowhere.so'); "
     "loader.RECORD = Path('nowhere.json')\n"
-    "import sys; from typer.testing import CliRunner; from rarely.cli import app\n"
+    "import sys; from typer.testing import CliRunner; from rarely._cli import app, reproduce\n"
+    "from rarely._runs.executor import SerialExecutor; reproduce.LokyExecutor = lambda jobs: SerialExecutor()\n"
+    "reproduce.make_report = lambda out: None\n"
     "result = CliRunner().invoke(app, {arguments!r}); print(result.exit_code); print(result.output)"
 )
 
@@ -129,8 +170,8 @@ HIDDEN = (
 @pytest.mark.parametrize(
     ("wish", "code", "says"),
     [
-        ("1", "1", "problem loops RARELY_COMPILED=1 asks for compiled loops, and there are none"),
-        ("", "0", "note loops NumPy decides and trains, several times slower than compiled loops"),
+        ("1", "1", "problem loops RARELY_COMPILED=1, but there are no compiled loops"),
+        ("", "0", "note loops NumPy, several times slower than compiled loops"),
     ],
 )
 def test_doctor_without_compiled_loops(wish, code, says, tmp_path):
@@ -145,8 +186,8 @@ def test_reproduce_without_compiled_loops_says_what_to_do(tmp_path):
     arguments = [*QUICK, "--only", "nothing", "--runs", "1", "--only", "linucb-r1-b1", "--out", str(tmp_path)]
     code, first = python(HIDDEN.format(arguments=arguments), RARELY_COMPILED="").splitlines()[:2]
     assert code == "0"
-    assert first.startswith(f"rarely {__version__}: NumPy decides and trains, several times slower")
-    assert "nowhere.so is not there. Install the package again" in first
+    assert first.startswith(f"rarely {__version__} with NumPy's loops, several times slower")
+    assert "nowhere.so is missing. Install the package again" in first
 
 
 def test_reproduce_fails_at_once_where_the_loops_asked_for_are_missing(tmp_path):
@@ -155,9 +196,9 @@ def test_reproduce_fails_at_once_where_the_loops_asked_for_are_missing(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_progress_is_told_by_the_clock_and_not_by_the_cells(tmp_path, monkeypatch):
+def test_progress_is_told_by_the_clock_and_not_by_the_cells(tmp_path, monkeypatch, unreported):
     """The first cell may take minutes: a line comes all the same, and the next says how long the others take."""
-    from rarely.experiments.runner import play_cell
+    from rarely._runs.cell import play_cell
 
     lines, say = [], console.print
     monkeypatch.setattr(console, "print", lambda text, **how: (lines.append(text), say(text, **how)))
@@ -170,44 +211,43 @@ def test_progress_is_told_by_the_clock_and_not_by_the_cells(tmp_path, monkeypatc
         until("0 of 6 cells after .* the time left is known when the first are done$")
         for cell in cells[:3]:
             yield play_cell(cell)
-        until(r"3 of 6 cells after \d+ s; about \d+ s left$")
+        until("3 of 6 cells after .*; about .* left$")
         for cell in cells[3:]:
             yield play_cell(cell)
 
-    monkeypatch.setattr(sys.modules["rarely.cli.console"], "SECONDS_TO_FIRST_LINE", 0.05)
-    monkeypatch.setattr("rarely.cli.reproduce.LocalEngine", lambda jobs: patient)
+    monkeypatch.setattr(sys.modules["rarely._cli.console"], "SECONDS_TO_FIRST_LINE", 0.05)
+    monkeypatch.setattr("rarely._cli.reproduce.LokyExecutor", lambda jobs: patient)
     assert call(*QUICK, "--out", tmp_path).exit_code == 0
-    assert any(re.match(r"6 of 6 cells in \d+ s$", line) for line in lines)
+    assert any(re.match("6 of 6 cells in .*$", line) for line in lines)
 
 
-def test_reproduce_plays_reports_and_resumes(tmp_path):
-    first = call(*QUICK, "--out", tmp_path)
+def test_reproduce_plays_reports_and_resumes(played, records):
+    out, first = played
     assert first.exit_code == 0
-    numpy, loops = native.form() == "numpy", f"compiled loops ({native.form()}) decide and train"
-    assert first.output.startswith(f"rarely {__version__}: {'NumPy decides and trains' if numpy else loops}")
+    numpy, loops = native.form() == "numpy", f"compiled loops ({native.form()})"
+    assert first.output.startswith(f"rarely {__version__} with {'NumPy' if numpy else loops}")
     assert "6 cells to play" in told(first)
-    assert f"report: {tmp_path / 'report.html'}" in told(first)
-    assert len(list(tmp_path.glob("records/cosine/code/*/*.json.gz"))) == 6
-    assert json.loads((tmp_path / "claims.json").read_text())["claims"]
-    again = call(*QUICK, "--out", tmp_path)
+    assert f"report: {out / 'report.html'}" in told(first)
+    assert len(list(out.glob("records/cosine/code/*/*.json.gz"))) == 6
+    assert json.loads((out / "claims.json").read_text())["claims"]
+    again = call(*QUICK, "--out", records)
     assert "0 cells to play" in told(again)
     assert "6 on record already" in told(again)
 
 
-def test_report_redraws_from_records_alone(tmp_path):
-    call(*QUICK, "--out", tmp_path)
-    before = (tmp_path / "report.html").read_bytes()
-    for path in (tmp_path / "report.html", tmp_path / "claims.json", tmp_path / "summary.csv"):
+def test_report_redraws_from_records_alone(records):
+    before = (records / "report.html").read_bytes()
+    for path in (records / "report.html", records / "claims.json", records / "summary.csv"):
         path.unlink()
-    result = call("report", tmp_path, "--markdown", tmp_path / "results.md")
+    result = call("report", records, "--markdown", records / "results.md")
     assert result.exit_code == 0
-    assert (tmp_path / "report.html").read_bytes() == before
-    tables = (tmp_path / "results.md").read_text()
+    assert (records / "report.html").read_bytes() == before
+    tables = (records / "results.md").read_text()
     assert "| cosine-4 | At equal B adaptive beats fixed. |" in tables
     assert "| fixed B=40 | 2 |" in tables
 
 
-def test_a_table_of_ones_own_is_a_problem(tmp_path):
+def test_a_table_of_ones_own_is_a_problem(tmp_path, serial):
     table = tmp_path / "mine.csv"
     table.write_text("x,y,kind\n" + "".join(f"{i % 5},{i % 3},{'ab'[i % 2]}\n" for i in range(50)))
     arguments = [
@@ -228,14 +268,8 @@ def test_a_table_of_ones_own_is_a_problem(tmp_path):
     assert "2 classes to choose between: a, b; 50 rounds" in told(result)
     assert (tmp_path / "out" / "records" / "mine" / "practical" / "fixed-B40" / "seed0.json.gz").exists()
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "on a problem of your own" in page
-    assert "claim" not in page.split("<body>")[1]
-
-
-@pytest.fixture
-def unreported(monkeypatch):
-    """What is said before and during the runs; no figures, which take longer."""
-    monkeypatch.setattr("rarely.cli.reproduce.make_report", lambda out: None)
+    assert "on your own problem" in page
+    assert "claim" not in page.partition("<main")[2]
 
 
 def own_table(tmp_path, text, *arguments):
@@ -283,7 +317,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_before_the_work(command, tm
     named = call(*command, "--out", tmp_path / "afile")
     assert named.exit_code == 1
     assert f"--out names a folder; {tmp_path / 'afile'} is a file" in told(named)
-    monkeypatch.setattr("rarely.simulation.writing.os.access", lambda path, mode: False)
+    monkeypatch.setattr("rarely._runs.writing.os.access", lambda path, mode: False)
     closed = call(*command, "--out", tmp_path / "closed")
     assert closed.exit_code == 1
     assert f"can be written to; {tmp_path} cannot" in told(closed)
@@ -296,7 +330,7 @@ def test_a_full_disk_is_one_sentence_with_the_path_and_the_run_goes_on_later(tmp
 
     short = [*QUICK, "--runs", "1", "--only", "linucb-r1-b1", "--out", tmp_path]
     with monkeypatch.context() as patched:
-        patched.setattr("rarely.experiments.store.os.fsync", full)
+        patched.setattr("os.fsync", full)
         result = call(*short)
     assert result.exit_code == 1
     assert re.search(r"records/cosine/\S+\.json\.gz cannot be written: No space left on device\. Free", told(result))
@@ -304,8 +338,7 @@ def test_a_full_disk_is_one_sentence_with_the_path_and_the_run_goes_on_later(tmp
     assert call(*short).exit_code == 0
 
 
-def test_a_report_that_cannot_be_written_is_told_with_the_path(tmp_path, monkeypatch):
-    monkeypatch.setattr("rarely.cli.reproduce.make_report", lambda out: None)
+def test_a_report_that_cannot_be_written_is_told_with_the_path(tmp_path, unreported):
     call(*QUICK, "--runs", "1", "--only", "linucb-r1-b1", "--out", tmp_path)
     (tmp_path / "summary.csv").mkdir()
     result = call("report", tmp_path)
@@ -315,7 +348,7 @@ def test_a_report_that_cannot_be_written_is_told_with_the_path(tmp_path, monkeyp
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")
 def test_a_terminal_breaks_lines_between_words_and_a_pipe_not_at_all():
-    code = "from rarely.cli.console import console; console.print('updates ' * 30)"
+    code = "from rarely._cli.console import console; console.print('updates ' * 30)"
     piped = python(code)
     assert len(piped.splitlines()) == 1
     import pty
@@ -351,21 +384,6 @@ def test_a_line_without_text_is_not_printed(monkeypatch):
     assert lines == ["one", "two"]
 
 
-def test_a_benchmark_tells_every_so_often_that_it_goes_on(monkeypatch):
-    lines = []
-    monkeypatch.setattr(console, "print", lambda text, **how: lines.append(str(text)))
-    monkeypatch.setattr(sys.modules["rarely.cli.console"], "SECONDS_TO_FIRST_LINE", 0.01)
-
-    def slow(_):
-        while not any("so far" in line for line in lines):
-            time.sleep(0.005)
-        return []
-
-    assert not bench._measure(Session({}, {}), [Benchmark("slow", "Slow.", slow)])
-    assert lines[0] == "1 of 1: slow"
-    assert lines[1].startswith("1 of 1: slow, ")
-
-
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
@@ -393,7 +411,7 @@ def test_labels_that_are_no_classes_are_refused(lines, says, tmp_path):
         (["reproduce", "missing.csv"], "missing.csv cannot be read"),
         (["reproduce", "magic", "--data", "nowhere"], "nowhere has no magic04.data"),
         (["report", "nowhere"], "no records to report"),
-        (["data", "iris"], "no dataset is called 'iris'"),
+        (["data", "iris"], "unknown dataset 'iris'"),
     ],
 )
 def test_errors_are_one_sentence_and_an_exit_code(arguments, says, tmp_path, monkeypatch):
@@ -410,23 +428,22 @@ def test_wrong_usage_has_its_own_exit_code(tmp_path):
     assert call("nothing").exit_code == 2
 
 
-def test_mixing_is_refused_with_a_way_out(tmp_path):
-    call(*QUICK, "--out", tmp_path)
+def test_mixing_is_refused_with_a_way_out(records, unreported):
     other = [a if a != "20" else "21" for a in QUICK]
-    refused = call(*other, "--out", tmp_path)
+    refused = call(*other, "--out", records)
     assert refused.exit_code == 1
     assert "rounds is 20 on record, 21 is asked for" in told(refused)
     assert "--replace" in told(refused)
-    assert call(*other, "--out", tmp_path, "--replace").exit_code == 0
+    assert call(*other, "--out", records, "--replace").exit_code == 0
 
 
 def test_a_failed_cell_is_told_at_the_end_with_exit_code_1(tmp_path, monkeypatch):
     def failing(cell):
-        from rarely.experiments.runner import Result, play_cell
+        from rarely._runs.cell import Result, play_cell
 
         return Result(cell.id, None, "it rained") if cell.seed else play_cell(cell)
 
-    monkeypatch.setattr("rarely.cli.reproduce.LocalEngine", lambda jobs: lambda cells: map(failing, cells))
+    monkeypatch.setattr("rarely._cli.reproduce.LokyExecutor", lambda jobs: lambda cells: map(failing, cells))
     result = call(*QUICK, "--out", tmp_path)
     assert result.exit_code == 1
     assert "fixed-B40/seed1: it rained" in told(result)
@@ -436,8 +453,10 @@ def test_a_failed_cell_is_told_at_the_end_with_exit_code_1(tmp_path, monkeypatch
 
 def test_data_lists_what_is_missing_and_where_it_would_come_from(tmp_path):
     result = call("data", RARELY_DATA="", RARELY_CACHE=str(tmp_path))
-    assert result.exit_code == 1
-    assert told(result).count("not here") == len(datasets.DATASETS)
+    assert result.exit_code == 0
+    assert told(result).count("not found") == len(datasets.DATASETS)
+    assert call("data", "magic", RARELY_DATA="", RARELY_CACHE=str(tmp_path)).exit_code == 1
+    assert call("data", "--path", tmp_path).exit_code == 1
     assert "archive.ics.uci.edu" in told(result)
 
 
@@ -452,7 +471,7 @@ def test_a_file_is_checked_as_what_it_is_called(tmp_path):
     (tmp_path / "magic04.data").write_text("1,2,g\n")
     assert "not the original magic04.data" in told(call("data", "--path", tmp_path / "magic04.data"))
     (tmp_path / "other.data").write_text("1,2,g\n")
-    assert "Name it" in told(call("data", "--path", tmp_path / "other.data"))
+    assert "Name the dataset" in told(call("data", "--path", tmp_path / "other.data"))
     assert "does not exist" in told(call("data", RARELY_DATA=str(tmp_path / "nowhere")))
 
 

@@ -18,7 +18,7 @@ WITH_CODE = [page for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGEL
 COOKBOOK = DOCS / "cookbook.md"
 MODULES = [
     *("rarely", "rarely.worlds", "rarely.theory", "rarely.logs", "rarely.offpolicy", "rarely.planning"),
-    *("rarely.study", "rarely.service", "rarely.comparison"),
+    *("rarely.study", "rarely.service", "rarely.compare", "rarely.testing"),
 ]
 
 
@@ -60,14 +60,14 @@ def test_links_of_a_page_lead_somewhere(page):
 def test_commands_of_the_pages_are_commands():
     from typer.testing import CliRunner
 
-    from rarely.cli import app
+    from rarely._cli import app
 
     text = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *PAGES])
     fenced = re.findall(r"^```(.*?)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     plain = "\n".join(code for language, code in fenced if not language)
     lines = re.findall(r"^rarely (\w+)(.*?)(?:#.*)?$", plain, re.MULTILINE)
     lines += re.findall(r"`rarely (\w+)([^`]*)`", text)
-    assert {command for command, _ in lines} >= {"reproduce", "report", "plan", "data", "bench"}
+    assert {command for command, _ in lines} >= {"reproduce", "report", "plan", "data"}
     for command in {command for command, _ in lines}:
         shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "300"})
         assert shown.exit_code == 0, command
@@ -102,7 +102,11 @@ def test_broken_links_of_built_pages_are_found(tmp_path):
 def test_the_picture_of_the_readme_is_drawn_by_its_program(tmp_path):
     totals = program("picture").draw(tmp_path / "small.svg", rounds=30, seeds=1, batches=3)
     assert "<svg" in (tmp_path / "small.svg").read_text(encoding="utf-8")
-    assert list(totals) == ["random choice", "retrained after every round", "retrained 2 times"]
+    assert list(totals) == [
+        "random choice",
+        "NeuralUCB that tunes itself, trained after every round",
+        "the default policy, trained 2 times",
+    ]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -119,3 +123,9 @@ def test_the_reference_has_every_public_name_once(module):
 def test_every_decision_is_in_the_list():
     listed = re.findall(r"\]\((\d{4}[\w-]*\.md)\)", (DOCS / "decisions" / "README.md").read_text(encoding="utf-8"))
     assert listed == [path.name for path in sorted((DOCS / "decisions").glob("0*.md"))]
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "decisions").glob("0*.md")), ids=lambda page: page.stem)
+def test_a_decision_has_a_status_and_a_date(page):
+    text = page.read_text(encoding="utf-8")
+    assert re.match(r"# \d{4}: .+\n\nStatus: (accepted|superseded by \[\d{4}\]).*<br>\nDate: \d{4}-\d\d-\d\d\n\n", text)

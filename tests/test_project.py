@@ -204,7 +204,13 @@ def test_issue_forms_have_what_github_wants(name):
     assert all(field["attributes"]["label"] for field in form["body"])
 
 
-def test_what_is_not_repeated_without_compiled_loops_exists():
-    left_out = re.search(r"^ONE_FORM := ((?:.*\\\n)*.*)$", read("Makefile"), re.MULTILINE)[1].replace("\\", "").split()
-    assert left_out
-    assert [name for name in left_out if not (ROOT / "tests" / f"{name}.py").exists()] == []
+def test_what_runs_once_more_without_compiled_loops_exists():
+    repeated = re.search(r"^LOOPS := ((?:.*\\\n)*.*)$", read("Makefile"), re.MULTILINE)[1].replace("\\", "").split()
+    assert repeated
+    assert [name for name in repeated if not (ROOT / "tests" / f"{name}.py").exists()] == []
+
+
+def test_continuous_integration_runs_what_the_readme_says():
+    commands = re.findall(r"^make .*$", read(".ci/run"), re.MULTILINE)
+    assert commands == ["make test", "make test-extras"]
+    assert all(re.search(rf"^{command} ", read("README.md"), re.MULTILINE) for command in commands)

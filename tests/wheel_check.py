@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from rarely import BatchNeuralUCB, FixedGrid
-from rarely.core import native
-from rarely.core.native import loader
+from rarely._core import native
+from rarely._core.native import loader
 
 SYSTEMS = {"manylinux": "Linux", "musllinux": "Linux", "macosx": "macOS", "win": "Windows"}
 OLDEST_GLIBC = (2, 17)
@@ -27,7 +27,7 @@ def check_wheel(path: Path) -> str:
         names = [name for name in wheel.namelist() if re.search(r"native/_native\.(so|dylib|dll)$", name)]
         assert len(names) == 1, f"{path.name} has {names or 'no library'}"
         library = wheel.read(names[0])
-        record = json.loads(wheel.read("rarely/core/native/_native_build.json"))
+        record = json.loads(wheel.read("rarely/_core/native/_native_build.json"))
     kind, machine = loader._target(library[:4096])
     assert platform.startswith(tuple(tag for tag, system in SYSTEMS.items() if system == kind)), (platform, kind)
     processor = "aarch64" if platform.endswith(("aarch64", "arm64")) else "x86_64"

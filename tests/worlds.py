@@ -19,7 +19,6 @@ from rarely import (
     NeuralTS,
     NeuralUCB,
     Preset,
-    Sketch,
     Training,
     Uniform,
     Window,
@@ -58,7 +57,6 @@ MAKERS = {
     "primal": lambda schedule=None, **s: small(schedule, **({"covariance": "primal"} | s)),
     "diagonal": lambda schedule=None, **s: small(schedule, **({"covariance": "diagonal"} | s)),
     "last_layer": lambda schedule=None, **s: small(schedule, **({"covariance": "last_layer"} | s)),
-    "sketched": lambda schedule=None, **s: small(schedule, **({"covariance": Sketch(6)} | s)),
     "adaptive": lambda schedule=None, **s: small(schedule or DeterminantTrigger(HORIZON, 4, 2.0), **s),
     "running": lambda schedule=None, **s: small(schedule, **({"within_batch": "running"} | s)),
     "running_primal": lambda schedule=None, **s: small(
@@ -67,15 +65,17 @@ MAKERS = {
     "random_ties": lambda schedule=None, **s: small(schedule, **({"ties": "random"} | s)),
     "sgd": lambda schedule=None, **s: small(schedule, **({"preset": SGD} | s)),
     "code": lambda schedule=None, **s: small(schedule, **({"preset": "code", "training": Training(20, 0.01)} | s)),
-    "linear": lambda schedule=None, **s: LinUCB(2, schedule or FixedGrid(HORIZON, 4), **({"beta": 0.5} | s)),
+    "linear": lambda schedule=None, **s: LinUCB(2, schedule or FixedGrid(HORIZON, 4), **({"beta": 0.5, "seed": 0} | s)),
     "no_intercept": lambda schedule=None, **s: LinUCB(
-        2, schedule or DeterminantTrigger(HORIZON, 4, 1.0), **({"intercept": False, "within_batch": "frozen"} | s)
+        2,
+        schedule or DeterminantTrigger(HORIZON, 4, 1.0),
+        **({"intercept": False, "within_batch": "frozen", "seed": 0} | s),
     ),
     "tuned": lambda schedule=None, **s: small(schedule, **({"preset": "practical", "training": None} | s)),
     "window": lambda schedule=None, **s: small(schedule, **({"forgetting": Window(9)} | s)),
     "discount": lambda schedule=None, **s: small(schedule, **({"forgetting": Discount(0.9)} | s)),
     "linear_discount": lambda schedule=None, **s: LinUCB(
-        2, schedule or FixedGrid(HORIZON, 4), **({"forgetting": Discount(0.8)} | s)
+        2, schedule or FixedGrid(HORIZON, 4), **({"forgetting": Discount(0.8), "seed": 0} | s)
     ),
     "mixture": lambda schedule=None, **s: small(schedule, **({"exploration": Mixture(0.3)} | s)),
     "thompson": lambda schedule=None, **s: small(schedule, NeuralTS, **s),
@@ -84,9 +84,11 @@ MAKERS = {
     ),
     "neural_linear": lambda schedule=None, **s: small(schedule, NeuralLinear, **({"preset": "practical"} | s)),
     "linear_thompson": lambda schedule=None, **s: LinTS(2, schedule or FixedGrid(HORIZON, 4), **({"seed": 4} | s)),
-    "kernel": lambda schedule=None, **s: KernelUCB(2, schedule or FixedGrid(HORIZON, 4), **({"ridge": 0.1} | s)),
+    "kernel": lambda schedule=None, **s: KernelUCB(
+        2, schedule or FixedGrid(HORIZON, 4), **({"ridge": 0.1, "seed": 0} | s)
+    ),
     "kernel_steps": lambda schedule=None, **s: KernelUCB(
-        2, schedule or FixedGrid(HORIZON, 4), **({"steps": 20, "depth": 3, "forgetting": Discount(0.9)} | s)
+        2, schedule or FixedGrid(HORIZON, 4), **({"steps": 20, "depth": 3, "forgetting": Discount(0.9), "seed": 0} | s)
     ),
     "uniform": lambda schedule=None, **s: Uniform(2, schedule or FixedGrid(HORIZON, 4), **({"seed": 5} | s)),
 }

@@ -1,9 +1,9 @@
 """Contextual bandits that decide often and retrain rarely."""
 
-from rarely.core.choice.confidence_radius import NoiseRadius, TheoremRadius
-from rarely.core.choice.rules import Mixture
-from rarely.core.covariance import ErrorBound, Price, Sketch, prices
-from rarely.core.errors import (
+from rarely._core.choice.confidence_radius import NoiseRadius, TheoremRadius
+from rarely._core.choice.rules import Mixture
+from rarely._core.covariance import Price, prices
+from rarely._core.errors import (
     ApproximationWarning,
     BudgetSpent,
     ConflictingReward,
@@ -38,44 +38,46 @@ from rarely.core.errors import (
     WrongDecision,
     WrongUpdate,
 )
-from rarely.core.inputs.arm_blocks import ArmBlocks
-from rarely.core.inputs.forgetting import Discount, Window
-from rarely.core.inputs.roster import Offer, Roster
-from rarely.core.inputs.scaling import Affine
-from rarely.core.native.build_info import BuildInfo, build_info
-from rarely.core.policies import (
+from rarely._core.inputs.arm_blocks import ArmBlocks
+from rarely._core.inputs.forgetting import Discount, Window
+from rarely._core.inputs.roster import Offer, Roster
+from rarely._core.inputs.scaling import Affine
+from rarely._core.native.build_info import BuildInfo, build_info
+from rarely._core.policies import (
     BatchNeuralUCB,
+    Limits,
     LinTS,
     LinUCB,
     NeuralEpsilonGreedy,
     NeuralLinear,
     NeuralTS,
     NeuralUCB,
+    Policy,
+    PolicyEvent,
+    Preset,
+    Scores,
+    Training,
     Uniform,
+    UpdateJob,
+    UpdateRecord,
+    UpdateResult,
+    load,
 )
-from rarely.core.policies.base import Policy
-from rarely.core.policies.event import PolicyEvent
-from rarely.core.policies.life_cost import LifeCost
-from rarely.core.policies.limits import Limits
-from rarely.core.policies.presets import Preset, Training
-from rarely.core.policies.scored_arms import Scores
-from rarely.core.policies.snapshot import load
-from rarely.core.policies.update_job import UpdateJob, UpdateResult
-from rarely.core.policies.update_record import UpdateRecord
-from rarely.core.schedules import (
+from rarely._core.schedules import (
     AtRounds,
     Budget,
     DeterminantTrigger,
     EveryRound,
     FixedGrid,
     GeometricGrid,
+    LogLogGrid,
     OnDemand,
     Paced,
     Schedule,
 )
-from rarely.core.training.tuning import Validation
-from rarely.core.types import Decision
-from rarely.core.version import __version__ as __version__
+from rarely._core.training.tuning import Validation
+from rarely._core.types import Decision
+from rarely._core.version import __version__ as __version__
 from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
@@ -93,7 +95,6 @@ __all__ = [
     "DeterminantTrigger",
     "Discount",
     "DroppedRound",
-    "ErrorBound",
     "EveryRound",
     "FixedGrid",
     "ForgettingWarning",
@@ -105,10 +106,10 @@ __all__ = [
     "InvalidSchedule",
     "JitterWarning",
     "KernelUCB",
-    "LifeCost",
     "Limits",
     "LinTS",
     "LinUCB",
+    "LogLogGrid",
     "Mixture",
     "NeuralEpsilonGreedy",
     "NeuralLinear",
@@ -136,7 +137,6 @@ __all__ = [
     "Schedule",
     "ScheduleWarning",
     "Scores",
-    "Sketch",
     "SnapshotError",
     "SnapshotWarning",
     "StaleUpdate",
@@ -159,3 +159,8 @@ __all__ = [
     "load",
     "prices",
 ]
+
+# A traceback names what users import and catch. Other classes keep their module, by which their sources are found.
+for _error in [globals()[name] for name in __all__]:
+    if isinstance(_error, type) and issubclass(_error, Exception):
+        _error.__module__ = __name__

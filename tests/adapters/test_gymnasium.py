@@ -7,8 +7,8 @@ pytest.importorskip("gymnasium", reason="Gymnasium is not installed: pip install
 
 from gymnasium.utils.env_checker import check_env
 
+from rarely._core.errors import InvalidInput
 from rarely.adapters.gymnasium import BanditEnv
-from rarely.core.errors import InvalidInput
 from rarely.worlds import Cosine
 
 

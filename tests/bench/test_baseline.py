@@ -8,11 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import InvalidInput
-from rarely.bench import baseline
-from rarely.bench.baseline import BrokenBaseline, compare, differences
-from rarely.bench.measure import Figure
-from rarely.bench.session import Session
-from rarely.bench.table import heading, notes, table
+from suite import session as sessions
+from suite.figures import Figure
+from suite.session import BrokenBaseline, Session, compare, differences, heading, notes, table
 
 MADE = {"machine": "M, 2 cores", "system": "Linux", "python": "3.11.7", "numpy": "2.4.6", "rarely": "0.1.0"}
 MADE |= {"passes": "numpy", "code": "abc", "threads": 2, "date": "2026-01-01T00:00:00+00:00"}
@@ -101,8 +99,8 @@ def test_a_baseline_from_elsewhere_is_named_as_such():
 def test_a_session_comes_back_from_its_file(tmp_path):
     kept = session(figure(asked=3.0, note="a µs"), figure(2.0, "lower", name="other"))
     kept.skipped["x"], kept.failed["y"] = "not here", "it rained"
-    baseline.write(tmp_path / "b.json", kept, compare(kept.figures, []))
-    assert baseline.read(tmp_path / "b.json") == kept
+    sessions.write(tmp_path / "b.json", kept, compare(kept.figures, []))
+    assert sessions.read(tmp_path / "b.json") == kept
     assert json.loads((tmp_path / "b.json").read_text())["changes"][0]["verdict"] == "new"
 
 
@@ -123,27 +121,27 @@ def test_a_session_comes_back_from_its_file(tmp_path):
 def test_a_broken_baseline_is_a_typed_error_with_a_way_out(text, tmp_path):
     path = tmp_path / "b.json"
     path.write_text(text)
-    with pytest.raises(BrokenBaseline, match=r"rarely bench --save"):
-        baseline.read(path)
+    with pytest.raises(BrokenBaseline, match=r"bench.py --save"):
+        sessions.read(path)
 
 
 def test_bytes_that_are_no_text_are_a_broken_baseline(tmp_path):
     (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BrokenBaseline):
-        baseline.read(tmp_path / "b.json")
+        sessions.read(tmp_path / "b.json")
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "b.json"
-    baseline.write(path, session(figure()))
+    sessions.write(path, session(figure()))
     before = path.read_bytes()
 
     def full(_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(baseline.os, "fsync", full)
+    monkeypatch.setattr(sessions.os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
-        baseline.write(path, session(figure(99.0)))
+        sessions.write(path, session(figure(99.0)))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

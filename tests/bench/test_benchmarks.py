@@ -5,15 +5,14 @@ from functools import partial
 import numpy as np
 import pytest
 
+from bench import BENCHMARKS, chosen
 from rarely import LinUCB
-from rarely.bench import alone as alone_module
-from rarely.bench import deciding, kernel, large_k, linear, overheads, runs, stream, training, wide, yardstick
-from rarely.bench.alone import alone
-from rarely.bench.catalogue import BENCHMARKS, chosen
-from rarely.bench.measure import Benchmark, BenchmarkFailed, NotMeasured
-from rarely.bench.session import begin, measure
-from rarely.simulation.play import play
+from rarely._runs.play import play
 from rarely.worlds import Cosine
+from suite import deciding, long_runs, machine, runs, training
+from suite.figures import Benchmark, BenchmarkFailed, NotMeasured
+from suite.machine import alone
+from suite.session import begin, measure
 
 SMALL = {"hidden": 8, "steps": 3}
 STREAM = {"batches": 5, "dim": 3, "arms": 2, **SMALL}
@@ -22,29 +21,30 @@ TINY = {
     "disjoint-training": partial(training.blocks, samples=40, arms=3, width=2, turns=1, **SMALL),
     "decision": partial(deciding.decision, rounds=30, hidden=8, count=20),
     "blocks-64": partial(deciding.block, rounds=30, hidden=8, together=4, turns=1),
-    "large-k": partial(large_k.large_k, sizes=(2, 3, 20), dim=3, hidden=4, count=4),
+    "large-k": partial(deciding.large_k, sizes=(2, 3, 20), dim=3, hidden=4, count=4),
     "thompson-1000": partial(deciding.thompson, arms=20, dim=3, rounds=10, count=10),
-    "update-linucb": partial(linear.update_linucb, rounds=20, repeats=1),
+    "update-linucb": partial(deciding.update_linucb, rounds=20, repeats=1),
     "fixed-200": partial(runs.fixed, rounds=25, batches=5, hidden=8),
     "sequential": partial(runs.sequential, rounds=12, hidden=8),
     "one-file": partial(runs.one_file, rounds=30, hidden=8),
     "blocks": partial(runs.blocks, rounds=40, hidden=8),
-    "import": partial(overheads.imports, repeats=1),
-    "runner": partial(overheads.runner, rounds=20, runs=1, patterns=("fixed-B40",)),
-    "ntk": partial(kernel.ntk, count=60, dim=3, turns=1),
-    "dimension": partial(kernel.effective_dimension_of_many, count=300, dim=3, memory_limit=2**20),
-    "million-parameters": partial(wide.million_parameters, rounds=20, batches=4, **SMALL),
-    "long-run": partial(stream.long_run, rounds=400, batches=5),
-    "million-rounds": partial(stream.million_rounds, rounds=600, settings=STREAM),
+    "import": partial(runs.imports, repeats=1, package="decimal", yardstick="json"),
+    "runner": partial(runs.runner, rounds=20, runs=1, patterns=("fixed-B40",)),
+    "ntk": partial(runs.ntk, count=60, dim=3, turns=1),
+    "dimension": partial(runs.effective_dimension_of_many, count=300, dim=3, memory_limit=2**20),
+    "million-parameters": partial(long_runs.million_parameters, rounds=20, batches=4, **SMALL),
+    "long-run": partial(long_runs.long_run, rounds=400, batches=5),
+    "million-rounds": partial(long_runs.million_rounds, rounds=600, settings=STREAM),
 }
 
 
 @pytest.fixture
 def fast_yardsticks(monkeypatch):
     """Products and streams without large matrices and processes."""
-    for module in (training, deciding, runs, stream):
+    for module in (training, deciding, runs, long_runs):
         monkeypatch.setattr(module, "product_rate", lambda dtype: 1e9)
-    monkeypatch.setattr(stream, "alone", lambda work, tell, **arguments: stream.stream(tell, **arguments))
+    for module in (runs, long_runs):
+        monkeypatch.setattr(module, "alone", lambda work, tell, **arguments: work(tell, **arguments))
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -75,11 +75,11 @@ def test_the_bare_linucb_chooses_the_librarys_arms():
     world = Cosine().rounds(seed=3, count=120)
     policy = LinUCB(10, seed=0)
     play(policy, world)
-    assert linear.bare_linucb(world) == policy.history.arms.tolist()
+    assert deciding.bare_linucb(world) == policy.history.arms.tolist()
 
 
 def test_without_the_example_its_figure_is_skipped_aloud(tmp_path):
-    with pytest.raises(NotMeasured, match="not in the wheel"):
+    with pytest.raises(NotMeasured, match="from a checkout"):
         runs.one_file(print, path=tmp_path / "one_file.py")
 
 
@@ -94,31 +94,31 @@ def test_a_run_in_parts_is_the_run(fast_yardsticks):
 
 
 def test_a_stream_has_all_its_rounds_and_is_bounded_in_memory():
-    parts = list(stream.chunks(2 * stream.CHUNK + 5, arms=2, dim=3))
-    assert [len(contexts) for contexts, _ in parts] == [stream.CHUNK, stream.CHUNK, 5]
-    again = list(stream.chunks(stream.CHUNK, arms=2, dim=3))
+    parts = list(long_runs.chunks(2 * long_runs.CHUNK + 5, arms=2, dim=3))
+    assert [len(contexts) for contexts, _ in parts] == [long_runs.CHUNK, long_runs.CHUNK, 5]
+    again = list(long_runs.chunks(long_runs.CHUNK, arms=2, dim=3))
     np.testing.assert_array_equal(parts[0][0], again[0][0])
     assert not np.array_equal(parts[0][0][:5], parts[1][0][:5])
 
 
 def test_streams_keep_their_schedule(fast_yardsticks):
-    (fixed,) = stream.stream(print, rounds=500, times=[1], log_ratio=None, **STREAM)
+    (fixed,) = long_runs.stream(print, rounds=500, times=[1], log_ratio=None, **STREAM)
     assert fixed["versions"] == 5
     assert fixed["parameters"] == 8 * 3 + 8
-    (rule,) = stream.stream(print, rounds=500, times=[1], log_ratio=2.0, **STREAM | {"batches": 50})
+    (rule,) = long_runs.stream(print, rounds=500, times=[1], log_ratio=2.0, **STREAM | {"batches": 50})
     assert 5 < rule["versions"] <= 50
 
 
 def test_log_q_is_chosen_from_a_short_run(fast_yardsticks):
     settings = {"dim": 3, "arms": 2, **SMALL}
-    log_ratio = stream.fitting_log_ratio(6000, 20, probe=600, **settings)
-    (out,) = stream.stream(lambda text: None, rounds=6000, times=[1], batches=60, log_ratio=log_ratio, **settings)
+    log_ratio = long_runs.fitting_log_ratio(6000, 20, probe=600, **settings)
+    (out,) = long_runs.stream(lambda text: None, rounds=6000, times=[1], batches=60, log_ratio=log_ratio, **settings)
     assert 15 <= out["versions"] <= 25
 
 
 def test_a_process_of_its_own_tells_and_answers():
     told = []
-    out = alone("wide:wide", told.append, rounds=12, hidden=8, depth=3, batches=3, steps=2)
+    out = alone(long_runs.wide, told.append, rounds=12, hidden=8, depth=3, batches=3, steps=2)
     assert out["versions"] == 3
     assert out["parameters"] == 8 * 20 + 64 + 8
     assert out["peak"] > 0
@@ -126,17 +126,17 @@ def test_a_process_of_its_own_tells_and_answers():
 
 
 def test_a_process_that_fails_says_why():
-    with pytest.raises(BenchmarkFailed, match=r"wide:wide ended with code 1: .*hidden must be even"):
-        alone("wide:wide", print, rounds=12, hidden=7, depth=3, batches=3, steps=2)
+    with pytest.raises(BenchmarkFailed, match=r"long_runs:wide ended with code 1: .*hidden must be even"):
+        alone(long_runs.wide, print, rounds=12, hidden=7, depth=3, batches=3, steps=2)
 
 
 def test_the_answers_of_a_process_are_its_lines(capsys):
-    alone_module.main("wide:wide", '{"rounds": 8, "hidden": 4, "depth": 2, "batches": 2, "steps": 1}')
-    answer = alone_module._read(capsys.readouterr().out.splitlines()[-1])
+    machine.answer("suite.long_runs:wide", '{"rounds": 8, "hidden": 4, "depth": 2, "batches": 2, "steps": 1}')
+    answer = machine._read(capsys.readouterr().out.splitlines()[-1])
     assert answer["result"]["versions"] == 2
-    assert alone_module._read("a warning") is None
-    assert alone_module._read("3") is None
-    assert alone_module._read('{"other": 1}') is None
+    assert machine._read("a warning") is None
+    assert machine._read("3") is None
+    assert machine._read('{"other": 1}') is None
 
 
 def test_yardstick_and_work_take_turns_and_the_best_of_each_counts(monkeypatch):
@@ -146,16 +146,16 @@ def test_yardstick_and_work_take_turns_and_the_best_of_each_counts(monkeypatch):
         order.append("rate")
         return float(len(order))
 
-    monkeypatch.setattr(yardstick, "best_of", lambda repeats, work: (work(), next(times))[1])
-    found = yardstick.in_turns(rate, lambda: order.append("a"), lambda: order.append("b"), turns=2)
+    monkeypatch.setattr(machine, "best_of", lambda repeats, work: (work(), next(times))[1])
+    found = machine.in_turns(rate, lambda: order.append("a"), lambda: order.append("b"), turns=2)
     assert order == ["rate", "a", "b", "rate", "a", "b"]
     assert found == (4.0, [4.0, 1.0])
 
 
 def test_yardsticks_are_positive():
-    assert yardstick.product_rate(np.float32, size=8, repeats=1) > 0
-    assert yardstick.reader(3000)() == 3000
-    assert "NumPy" in yardstick.describe()
+    assert machine.product_rate(np.float32, size=8, repeats=1) > 0
+    assert machine.reader(3000)() == 3000
+    assert "NumPy" in machine.describe()
 
 
 def test_names_and_patterns_choose():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "days.py"
-DAILY = 300
+DAILY = 150
 
 
 @pytest.fixture

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from rarely.bench.operations import (
+from rarely._core.covariance.cost import prices
+from rarely._core.model.features import gram
+from rarely._core.model.network import Network
+from rarely._core.training.objective import Objective
+from suite.machine import (
     factor_numbers,
     forward,
     frozen_numbers,
@@ -11,10 +15,6 @@ from rarely.bench.operations import (
     scoring_primal,
     training_pass,
 )
-from rarely.core.covariance.cost import prices
-from rarely.core.model.features import gram
-from rarely.core.model.network import Network
-from rarely.core.training.objective import Objective
 
 
 class Counter:

@@ -9,13 +9,16 @@ from hypothesis import strategies as st
 
 from rarely import (
     BatchNeuralUCB,
+    FixedGrid,
     LinUCB,
     NothingToLearnWarning,
     OnDemand,
     OutlierWarning,
+    Paced,
     RejectedWarning,
+    ScheduleWarning,
 )
-from rarely.core.policies.announcing import FAR, outlier
+from rarely._core.policies.update_warnings import OUTLIER_DISTANCE, outliers
 
 RNG = np.random.default_rng(0)
 
@@ -114,11 +117,36 @@ def test_rewards_as_they_come_are_not_told(rewards):
     policy.update()
 
 
+def place(values, new):
+    """Where the outlier of one column is."""
+    return outliers(values[:, None], new)[0]
+
+
 @pytest.mark.parametrize("count", range(4, 60))
 def test_columns_that_are_mostly_zero_are_not_told(count):
     """As the columns of one arm in `ArmBlocks`: nothing between 0 and a value is how far three quarters are."""
     for there in range(1, count // 4 + 1):
-        assert outlier(np.arange(count, dtype=float) * (np.arange(count) >= count - there), count) is None
+        assert place(np.arange(count, dtype=float) * (np.arange(count) >= count - there), count) == -1
+
+
+@given(share=st.floats(0.01, 1.0), count=st.integers(4, 400), seed=st.integers(0, 10**6))
+def test_a_column_of_an_arm_that_is_seldom_chosen_is_not_told(share, count, seed):
+    """Three quarters of its rows are zeros, so that the usual distance was now and then a number next to 0."""
+    rng = np.random.default_rng(seed)
+    assert place(np.where(rng.random(count) < share, rng.normal(size=count), 0.0), count) == -1
+
+
+@given(st.integers(1, 4), st.integers(0, 10**6))
+def test_of_a_few_numbers_none_is_an_outlier(count, seed):
+    values = np.random.default_rng(seed).normal(size=count)
+    values[0] = values[-1] + 1e-9
+    assert place(values, count) == -1
+
+
+def test_a_sentinel_among_zeros_and_ones_is_told():
+    values = (RNG.random(100) < 0.2).astype(float)
+    values[57] = -99999
+    assert place(values, 60) == 57
 
 
 @given(
@@ -129,11 +157,14 @@ def test_columns_that_are_mostly_zero_are_not_told(count):
 )
 def test_units_do_not_matter(values, unit, center, new):
     numbers = np.array(values)
-    numbers[-1] = 3 * FAR
-    found = outlier(numbers, new)
-    scaled = outlier((numbers + center) * 10.0**unit, new)
+    numbers[-1] = 3 * OUTLIER_DISTANCE
+    found = place(numbers, new)
+    other = (numbers + center) * 10.0**unit
+    scaled = place(other, new)
     usual = np.quantile(np.abs(numbers - np.median(numbers)), 0.75, method="lower")
-    if usual > 1e-3:  # adding the centre loses digits of numbers that differ by less
+    # Adding the centre loses digits of numbers that differ by less, and the least float is reached; among equal numbers
+    # the others decide.
+    if usual > 1e-3 and len(set(other)) == len(numbers):
         assert found == scaled == len(numbers) - 1
 
 
@@ -143,7 +174,7 @@ def test_a_rejected_training_is_told():
     policy.observe(policy.select(RNG.normal(size=(1, 3, 1))), [1e308])
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", OutlierWarning)
-        with pytest.warns(RejectedWarning, match="the update after round 21 was rejected: .* Version 0 goes on"):
+        with pytest.warns(RejectedWarning, match="the update after round 21 was rejected: .* Version 0 stays in use"):
             record = policy.update()
     assert not record.accepted
     assert policy.version == 0
@@ -155,3 +186,61 @@ def test_an_update_without_a_reward_is_told_once_and_not_as_rejected():
     with pytest.warns(NothingToLearnWarning) as told:
         policy.update()
     assert len(told) == 1
+
+
+def late_warnings(policy, rounds, updates=()):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(rounds):
+            policy.observe(policy.select(RNG.random((4, 3))), 1.0)
+            if i in updates:
+                policy.update()
+    return [str(each.message) for each in caught if each.category is ScheduleWarning and each.filename == __file__]
+
+
+def test_a_horizon_that_passes_with_an_update_due_is_said_once():
+    said = late_warnings(LinUCB(3, Paced(horizon=20, batches=4), seed=0), 200)
+    assert len(said) == 1
+    assert said[0].startswith("round 21 is past the horizon of the schedule, and an update has been due")
+
+
+def test_nothing_is_said_where_no_update_was_due():
+    assert not late_warnings(LinUCB(3, OnDemand(horizon=20), seed=0), 60)
+    policy = LinUCB(3, Paced(horizon=20, batches=2), seed=0)
+    assert not late_warnings(policy, 60, updates=[6])
+    assert policy.version == 1
+
+
+@pytest.mark.parametrize("size", [1e140, 1e155, 1e300, 1.7e308, 1e-300])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LinUCB(2, OnDemand(), seed=0),
+        lambda: BatchNeuralUCB(2, OnDemand(), hidden=4, seed=0),
+        lambda: BatchNeuralUCB(2, OnDemand(), hidden=4, training=5, preset="paper", seed=0),
+        lambda: BatchNeuralUCB(2, OnDemand(), hidden=4, training=5, preset="code", seed=0),
+    ],
+)
+def test_rewards_of_any_size_raise_no_warning_of_numpy(make, size):
+    policy, draws = make(), np.random.default_rng(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        for _ in range(3):
+            x = draws.normal(size=(10, 3, 2))
+            policy.observe(policy.select(x), draws.uniform(-1, 1, 10) * size)
+            policy.update(force=True)
+            policy.adopt(policy.prepare_update(force=True).run())
+            assert np.isfinite(policy.score(x).means).all()
+            assert np.isfinite(policy.probabilities(x)).all()
+
+
+@pytest.mark.parametrize("block", [1, 7, 25, 30, 200])
+def test_a_horizon_passed_with_an_update_due_is_announced_once(block):
+    policy, told = LinUCB(2, FixedGrid(20, 4), seed=0), 0
+    for _ in range(-(-240 // block)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            policy.observe(policy.select(RNG.normal(size=(block, 2, 2))), np.zeros(block))
+        told += sum(issubclass(one.category, ScheduleWarning) for one in caught)
+    assert told == 1

@@ -7,15 +7,20 @@ from hypothesis import strategies as st
 
 from loops import folder_of_the_run, in_kind, kinds
 from rarely import ArmBlocks, BatchNeuralUCB, FixedGrid, Preset
-from rarely.core import native
-from rarely.core.inputs.scaling import Affine
-from rarely.core.model.network import Network
-from rarely.core.training import block_objective, block_pattern
-from rarely.core.training.block_objective import BlockObjective, CompiledBlockObjective, worthwhile
-from rarely.core.training.block_pattern import pattern_of
-from rarely.core.training.compiled_objective import CompiledObjective
-from rarely.core.training.gradient_descent import TrainingPlan, objective_of, train
-from rarely.core.training.objective import MomentumState, Objective
+from rarely._core import native
+from rarely._core.inputs.scaling import Affine
+from rarely._core.model.network import Network
+from rarely._core.training import objective as objective_module
+from rarely._core.training.gradient_descent import TrainingPlan, objective_of, train
+from rarely._core.training.objective import (
+    BlockObjective,
+    CompiledBlockObjective,
+    CompiledObjective,
+    MomentumState,
+    Objective,
+    pattern_of,
+    worthwhile,
+)
 
 CLOSE = {np.float32: 2e-4, np.float64: 1e-11}
 GROUPS = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 4)), min_size=1, max_size=5)
@@ -56,7 +61,7 @@ def blocks_of(rng, groups, shared=0, unused=0, zeros=0.0):
 def a_pattern(contexts):
     """One, whether it is worth its while or not."""
     there = contexts != 0
-    return block_pattern._pattern(there, there.sum(axis=0) > 0.9 * len(there))
+    return objective_module._pattern(there, there.sum(axis=0) > 0.9 * len(there))
 
 
 def both(form, groups, shared, unused, half, depth, ridge, skip, dtype, seed, biases=False):
@@ -74,6 +79,16 @@ def assert_close(ours, theirs, dtype):
         np.testing.assert_allclose(a, b, rtol=CLOSE[dtype], atol=CLOSE[dtype] * max(1, np.abs(b).max(initial=0)))
 
 
+def at_a_kink(plain, vector, rng):
+    """Whether rounding may switch a unit on or off, so that the curvature jumps."""
+    values = []
+    for size in (0.0, 1e-6, 1e-6, 1e-6, 1e-6):
+        moved = tuple(w * (1 + size * rng.normal(size=w.shape)) for w in plain.initial)
+        data = (moved, plain.contexts.astype(np.float64), plain.targets.astype(np.float64), plain.ridge, np.float64)
+        values.append(Objective(plain.network, *data).curvature_times(tuple(v.astype(np.float64) for v in vector))[0])
+    return np.ptp(values) > 1e-4 * max(values)
+
+
 def assert_the_same_descents(ours, plain, rng, steps):
     """Plain descent, momentum, loss and curvature."""
     dtype = plain.dtype
@@ -89,6 +104,8 @@ def assert_the_same_descents(ours, plain, rng, steps):
     assert loss == pytest.approx(expected_loss, rel=CLOSE[dtype])
     assert ours.loss(start) == pytest.approx(plain.loss(start), rel=CLOSE[dtype])
     vector = tuple(rng.normal(size=w.shape).astype(dtype) for w in plain.initial)
+    if dtype == np.float32 and at_a_kink(plain, vector, rng):
+        return
     (value, product), (expected_value, expected) = (o.curvature_times(vector) for o in (ours, plain))
     assert value == pytest.approx(expected_value, rel=CLOSE[dtype])
     assert_close(product, expected, dtype)
@@ -111,7 +128,7 @@ def test_compiled_groups_change_nothing_but_rounding(loops, steps, **shape):
 @pytest.mark.parametrize("depth", [2, 3])
 def test_threads_share_the_groups(loops, depth, threads, monkeypatch):
     # Large enough for seven threads: each wants 2¹⁸ products of its own.
-    monkeypatch.setattr("rarely.core.training.compiled_objective.threads", lambda: threads)
+    monkeypatch.setattr("rarely._core.training.objective.threads", lambda: threads)
     shape = {"shared": 2, "unused": 1, "ridge": 0.1, "skip": 2.0, "dtype": np.float64, "half": {2: 80, 3: 30}[depth]}
     groups = [(300, 20), (3, 7), (150, 1), (0, 2), (500, 9)]
     ours, plain = both(CompiledBlockObjective, groups=groups, seed=0, depth=depth, **shape)
@@ -164,7 +181,7 @@ def test_a_long_chain_of_samples_is_no_pattern(monkeypatch):
     order = np.random.default_rng(0).permutation(120)
     contexts = np.block([[chain, none], [none, chain]])[order][:, order]
     assert pattern_of(contexts).group_samples.tolist() == [60, 60]
-    monkeypatch.setattr(block_pattern, "ROUNDS", 3)
+    monkeypatch.setattr(objective_module, "MAX_ROUNDS", 3)
     assert pattern_of(contexts) is None
 
 
@@ -214,7 +231,7 @@ def test_a_training_is_the_same_but_for_rounding(monkeypatch):
     net = Network(contexts.shape[1], 32, skip=1.0)
     theta = net.initial_weights(np.random.default_rng(0))
     ours = train(net, theta, contexts, rewards, TrainingPlan(0.1, 30))
-    monkeypatch.setattr(block_objective, "pattern_of", lambda contexts: None)
+    monkeypatch.setattr(objective_module, "pattern_of", lambda contexts: None)
     plain = train(net, theta, contexts, rewards, TrainingPlan(0.1, 30))
     assert ours.accepted
     assert ours.report.final_loss == pytest.approx(plain.report.final_loss, rel=1e-10)
@@ -226,8 +243,8 @@ def test_a_policy_with_blocks_learns_the_same(monkeypatch):
     rows, blocks = rng.normal(size=(120, 3)), ArmBlocks(6, Affine.identity(3, constant=True))
     rewards = rng.normal(size=120)
     means, double = [], Preset.named("practical", precision="float64")
-    for look in (block_objective.pattern_of, lambda contexts: None):
-        monkeypatch.setattr(block_objective, "pattern_of", look)
+    for look in (objective_module.pattern_of, lambda contexts: None):
+        monkeypatch.setattr(objective_module, "pattern_of", look)
         policy = BatchNeuralUCB(
             schedule=FixedGrid(240, 2), hidden=32, training=40, preset=double, seed=0, **blocks.settings
         )

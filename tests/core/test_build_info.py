@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import rarely
-from rarely.core import native
-from rarely.core.native import build_info as module
+from rarely._core import native
+from rarely._core.native import build_info as module
 from worlds import MAKERS, contexts, play, small
 
 STREAM = contexts(seed=5)

@@ -1,17 +1,20 @@
 """Probabilities of arms, and arms drawn from them."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rarely import InvalidInput, Mixture
-from rarely.core.choice.rules import (
+from rarely import InvalidInput, LinUCB, Mixture, OnDemand
+from rarely._core.choice.rules import (
     Thompson,
     UniformChoice,
     UpperConfidence,
     argmax_mask,
     sample_arms,
+    tolerances,
     uniform_over,
     with_exploration,
 )
@@ -118,3 +121,19 @@ def test_without_bonuses_ties_are_those_of_the_scale_of_rewards():
     assert Thompson().probabilities(means, none, tolerance).tolist() == [[1, 0, 0]]
     assert Thompson(lowest=False).probabilities(means, none, tolerance).tolist() == [[0.5, 0.5, 0]]
     assert Thompson().probabilities(means[:, ::-1], none, tolerance).tolist() == [[0, 1, 0]]  # 0 ties with 1e-12
+
+
+def test_scores_that_rounding_of_their_bonuses_explains_are_a_tie():
+    """A bonus of 1e-6 that is left of 1e5 is known to 1e-4: without that the order of sums would choose."""
+    scores, subtracted_from = np.array([[1e-6, 3e-6, 2e-5]]), np.full((1, 3), 1e5)
+    assert argmax_mask(scores, tolerances(scores, subtracted_from, 1e-9)).all()
+    assert argmax_mask(scores, tolerances(scores, scores, 1e-9)).tolist() == [[False, False, True]]
+
+
+@given(epsilon=st.floats(1e-6, 1), arms=st.integers(1, 40), seed=st.integers(0, 10**6))
+def test_no_arm_of_a_mixture_is_below_its_share(epsilon, arms, seed):
+    policy = LinUCB(2, OnDemand(), exploration=Mixture(epsilon), seed=0)
+    probabilities = policy.probabilities(np.random.default_rng(seed).normal(size=(arms, 2)))
+    room = Fraction(0) if (1 - epsilon) * 2**53 >= arms**2 else Fraction(1, 2**53)
+    assert min(map(Fraction, probabilities.tolist())) >= Fraction(epsilon) / arms - room
+    assert sum(map(Fraction, probabilities.tolist())) == 1

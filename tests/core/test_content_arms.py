@@ -22,7 +22,7 @@ from rarely import (
     Roster,
     Uniform,
 )
-from rarely.core.inputs.crossing import Crossed, scale_from
+from rarely._core.inputs.arm_blocks import Crossed, scale_from
 from rarely.offpolicy import DecisionLog
 
 RNG = np.random.default_rng(0)
@@ -132,12 +132,12 @@ def test_shared_content_arms_have_no_marks():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"layout": "bilinear"}, "arms must be a number, or their features"),
-        ({}, "arms must be a number, or their features"),
+        ({"layout": "bilinear"}, "arms must be a number, or features must"),
+        ({}, "arms must be a number, or features must"),
         ({"features": ARTICLES}, "features need a part that arms share"),
         ({"layout": "hybrid", "features": ARTICLES}, "'hybrid' has a block for each arm"),
-        ({"layout": "bilinear", "features": ARTICLES, "arms": 3}, "'bilinear' tells arms apart by their features"),
-        ({"layout": "bilinear", "arms": 3}, "'bilinear' tells arms apart by their features"),
+        ({"layout": "bilinear", "features": ARTICLES, "arms": 3}, "'bilinear' distinguishes arms by their features"),
+        ({"layout": "bilinear", "arms": 3}, "'bilinear' distinguishes arms by their features"),
     ],
 )
 def test_layouts_that_cannot_be_are_refused(settings, message):
@@ -310,7 +310,7 @@ def test_a_log_keeps_what_was_offered():
 
 
 def test_a_long_life_needs_no_setting_but_its_horizon():
-    """The t×t form is left for the latency long before it would outgrow the memory, whatever the number of arms."""
+    """The t×t form is left for its work long before it would outgrow the memory, whatever the number of arms."""
     blocks = ArmBlocks.fit(RNG.normal(size=(50, 20)), layout="bilinear", features=RNG.normal(size=(50, 8)))
     policy = BatchNeuralUCB(schedule=OnDemand(horizon=500_000), seed=0, **blocks.settings)
     assert policy.select(blocks(np.zeros(20), np.zeros((50, 8)))).round == 1

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import Affine, ArmBlocks, BatchNeuralUCB, FixedGrid, InvalidContexts, InvalidInput
-from rarely.core.inputs.contexts import read_rounds
-from rarely.core.inputs.scaling import Moments, RewardScale
+from rarely._core.inputs.contexts import read_rounds
+from rarely._core.inputs.scaling import ContextScale, Moments, RewardScale
 
 
 @pytest.mark.parametrize(
@@ -227,3 +227,53 @@ def test_a_log_of_other_blocks_is_refused():
     assert BatchNeuralUCB.from_log(np.eye(2), [0.0, 1.0], **settings, **blocks.settings).dim == 2
     with pytest.raises(InvalidContexts, match="dim=3"):
         BatchNeuralUCB.from_log(np.eye(2), [0.0, 1.0], **settings, **wider.settings)
+
+
+def fitted_after(*parts):
+    """The scale that an update fits after each of these contexts, round by round of one arm."""
+    scale = ContextScale.start(parts[0].shape[1], None, constant=False, fitted=True)
+    for part in parts:
+        scale = scale.after(part, len(part)).fitted()
+    return scale
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (lambda rng: rng.normal(size=(32, 2)), lambda rng: rng.normal(size=(300, 2)) + 3),  # another centre
+        (lambda rng: 10 * rng.normal(size=(32, 2)), lambda rng: rng.normal(size=(3000, 2))),  # a smaller spread
+        (lambda rng: rng.normal(size=(32, 2)), lambda rng: 10 * rng.normal(size=(300, 2))),  # a larger one
+    ],
+)
+def test_a_column_that_has_left_its_scale_is_fitted_anew(first, later):
+    rng = np.random.default_rng(0)
+    contexts = [first(rng), later(rng)]
+    together = np.concatenate(contexts)
+    affine = fitted_after(*contexts).affine
+    np.testing.assert_allclose(affine.center, together.mean(axis=0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(affine.spread, together.std(axis=0) * np.sqrt(2), rtol=1e-9)
+
+
+def test_a_column_that_has_stayed_keeps_its_scale():
+    rng = np.random.default_rng(0)
+    before = fitted_after(first := rng.normal(size=(200, 2)))
+    after = fitted_after(first, rng.normal(size=(300, 2)))
+    np.testing.assert_array_equal(after.affine.center, before.affine.center)
+    np.testing.assert_array_equal(after.affine.spread, before.affine.spread)
+
+
+def test_numbers_are_cut_at_eight_deviations():
+    scale = fitted_after(np.random.default_rng(0).normal(size=(200, 4)))
+    np.testing.assert_allclose(scale(np.full((1, 4), 1e6)), 8 / np.sqrt(4))
+
+
+def test_few_rounds_do_not_settle_a_spread_far_below_the_numbers():
+    moments = Moments(1)
+    moments.add(np.array([[100.0], [101.0]]), 4)
+    assert moments.early_affine(constant=False).spread[0] == pytest.approx(np.sqrt(0.25 + 0.75 * 100.5**2))
+
+
+@pytest.mark.parametrize("rounds", [15, 16, 17])
+def test_a_scale_follows_the_first_sixteen_rounds(rounds):
+    scale = ContextScale.start(1, None, constant=False, fitted=True).after(np.arange(rounds)[:, None] * 1.0, rounds)
+    assert scale.follows == (rounds < 16)

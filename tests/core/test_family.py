@@ -15,7 +15,7 @@ from rarely import (
     NeuralLinear,
     NeuralTS,
 )
-from rarely.core.choice.gaussian_argmax import highest_of_gaussians
+from rarely._core.choice.gaussian_argmax import highest_of_gaussians
 from worlds import HORIZON, contexts, play, rewards
 
 SMALL = {"hidden": 16, "training": 20, "seed": 3}

@@ -17,8 +17,8 @@ from rarely import (
     Training,
     Window,
 )
-from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import TrainingPlan, train
+from rarely._core.model.network import Network
+from rarely._core.training.gradient_descent import TrainingPlan, train
 from worlds import HORIZON, MAKERS, contexts, play, rewards
 
 FORGETTING = st.one_of(st.builds(Window, st.integers(1, 30)), st.builds(Discount, st.floats(0.05, 1.0)))
@@ -152,3 +152,8 @@ def test_neural_linear_and_its_units_are_weighted():
     coefficients = np.linalg.solve(z, (w[:, None] * a).T @ ((r - mean) / spread / 4))
     b = np.maximum(policy.context_scale(contexts()[3]) @ policy.weights[0].T, 0)
     np.testing.assert_allclose(policy.score(contexts()[3]).means, mean + spread * 4 * b @ coefficients, rtol=1e-8)
+
+
+def test_a_weight_counts_down_to_a_millionth():
+    weights = Discount(0.9).weights(np.array([60.0, 130.0, 132.0]))
+    np.testing.assert_allclose(weights, [0.9**60, 0.9**130, 0.0])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rarely.core.choice import gaussian_argmax
-from rarely.core.choice.gaussian_argmax import distribution, highest_of_gaussians
+from rarely._core.choice import gaussian_argmax
+from rarely._core.choice.gaussian_argmax import distribution, highest_of_gaussians
 
 SEEDS = st.integers(0, 10**6)
 DECADES = [0.5, 3.0, 7.0 if np.finfo(np.longdouble).eps < 1e-18 else 4.0]

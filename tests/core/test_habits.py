@@ -52,7 +52,7 @@ def test_parameters_can_be_set_before_the_first_round_and_not_after():
     policy = LinUCB(dim=2, seed=0)
     assert policy.set_params(beta=0.25, ridge=2.0) is policy
     assert (policy.beta, policy.get_params()["ridge"]) == (0.25, 2.0)
-    with pytest.raises(InvalidInput, match="alpha is no argument of LinUCB"):
+    with pytest.raises(InvalidInput, match="unknown argument 'alpha' for LinUCB"):
         policy.set_params(alpha=1)
     with pytest.raises(InvalidInput, match="ridge"):
         policy.set_params(ridge=-1.0)
@@ -130,7 +130,7 @@ class TestArmBlocks:
 
     def test_parameters_that_do_not_fit_change_nothing(self, blocks):
         before = blocks.describe()
-        with pytest.raises(InvalidInput, match="colour is no argument of ArmBlocks"):
+        with pytest.raises(InvalidInput, match="unknown argument 'colour' for ArmBlocks"):
             blocks.set_params(colour=1)
         with pytest.raises(InvalidInput, match="arms must be None"):
             blocks.set_params(arms=5, layout="bilinear")

@@ -5,14 +5,13 @@ import json
 import pytest
 
 import snapshot_layout
-from rarely.core.covariance import FORMS
-from rarely.core.policies.base import Policy
-from rarely.core.policies.snapshot import _kinds_of
-from rarely.core.saving import archive
+from rarely._core.covariance import FORMS
+from rarely._core.policies.saving import POLICIES, is_own
+from rarely._core.saving import archive
 
 CHANGED = """what save() writes has changed, and its format has not.
     {}
-If format {} was released: raise archive.FORMAT, and let the readers take what the earlier format has (Fields.since).
+If format {} was released: raise archive.FORMAT.
 Then record the layout: python tests/snapshot_layout.py"""
 
 
@@ -39,17 +38,15 @@ def test_what_is_written_is_what_is_on_record_for_its_format(found):
     ],
 )
 def test_a_name_that_is_new_gone_or_of_another_kind_is_told(name, kind, line):
-    recorded = snapshot_layout.read(archive.FORMAT)["linucb"]
+    recorded = snapshot_layout.read(archive.FORMAT)["linear"]
     found = {k: v for k, v in recorded.items() if k != name} | ({name: kind} if kind else {})
-    assert snapshot_layout.differences("linucb", recorded, found) == [f"linucb: {line}"]
+    assert snapshot_layout.differences("linear", recorded, found) == [f"linear: {line}"]
 
 
 def test_every_policy_and_form_is_on_record():
-    policies = [snapshot_layout.CASES[case][0]() for case in snapshot_layout.RECORDED]
-    kinds = {kind for kind in _kinds_of(Policy) if kind.__module__.startswith("rarely.")}
-    assert {type(policy) for policy in policies} == kinds
-    described = [policy.settings().get("covariance") for policy in policies]
-    assert {policy.covariance for policy in policies} | {form for form in described if form == "auto"} == {*FORMS}
+    policies = [make() for make in snapshot_layout.CASES.values()]
+    assert {type(policy).__name__ for policy in policies} == {name for name, kind in POLICIES.items() if is_own(kind)}
+    assert {policy.covariance for policy in policies} == {*FORMS, "none"}
 
 
 def test_the_record_is_what_the_command_writes(found, tmp_path, monkeypatch):

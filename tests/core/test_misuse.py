@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 import rarely
-from rarely import ArmBlocks, BatchNeuralUCB, ContextsWarning, FixedGrid, InvalidContexts, InvalidReward, LinUCB, Roster
+from rarely import (
+    ArmBlocks,
+    BatchNeuralUCB,
+    ContextsWarning,
+    FixedGrid,
+    InvalidContexts,
+    InvalidReward,
+    LinUCB,
+    OnDemand,
+    Roster,
+)
+from rarely.logs import DecisionLog
 from worlds import MAKERS, contexts, small
 
 everyone = pytest.mark.parametrize("name", MAKERS)
@@ -143,3 +154,109 @@ def test_an_observe_without_rewards_says_so():
     policy = LinUCB(2)
     with pytest.raises(InvalidReward, match="no rewards were given"):
         policy.observe(policy.select(np.ones((3, 2))))
+
+
+class Sparse:
+    """What SciPy's sparse matrices have, which this package does not need."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+        self.shape, self.ndim, self.nnz = self.values.shape, self.values.ndim, np.count_nonzero(values)
+
+    def toarray(self):
+        return self.values
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda policy, matrix: policy.select(matrix),
+        lambda policy, matrix: policy.score(matrix),
+        lambda policy, matrix: policy.probabilities([matrix, matrix]),
+        lambda policy, matrix: policy.select(np.eye(2), matrix),
+        lambda policy, matrix: policy.select([[matrix, matrix], [matrix, matrix]]),
+        lambda policy, matrix: policy.observe(rounds=[1], rewards=matrix),
+        lambda policy, matrix: LinUCB.from_log(matrix, [1.0, 2.0]),
+        lambda policy, matrix: LinUCB.from_log(np.eye(2), matrix),
+        lambda policy, matrix: ArmBlocks.fit(matrix, 2),
+        lambda policy, matrix: ArmBlocks.fit(np.eye(2), 2)(matrix),
+        lambda policy, matrix: ArmBlocks.fit(np.eye(2), 2, layout="hybrid", features=matrix),
+        lambda policy, matrix: DecisionLog.from_arrays(rows=matrix, arm_count=2),
+        lambda policy, matrix: rarely.Affine.fit(matrix),
+        lambda policy, matrix: rarely.Affine(matrix, np.ones(2)),
+    ],
+)
+def test_a_sparse_matrix_is_refused_with_the_remedy(call):
+    policy = LinUCB(2, OnDemand(), seed=0)
+    policy.select(np.eye(2))
+    with pytest.raises(rarely.InvalidInput, match=r"must be dense; got a sparse matrix. Give matrix\.toarray\(\)"):
+        call(policy, Sparse(np.eye(2)))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda policy: policy.update(force=np.zeros(2)), "force must be True or False; got an array"),
+        (lambda policy: policy.prepare_update(force=np.zeros(2)), "force must be True or False; got an array"),
+        (lambda policy: policy.update(progress=5), "progress must be a function of a fraction and a phase"),
+        (lambda policy: policy.prepare_update().run(5), "progress must be a function of a fraction and a phase"),
+        (lambda policy: LinUCB.from_log(np.eye(2), [1.0, 2.0], dim=np.ones(2)), "dim must be a whole number"),
+        (lambda policy: policy.save("\ud800"), r"a path must be text that a file can be called; got '\\ud800'"),
+        (lambda policy: rarely.load("\ud800"), r"a path must be text that a file can be called; got '\\ud800'"),
+    ],
+)
+def test_settings_of_another_kind_are_refused_and_nothing_changes(call, says):
+    policy = LinUCB(2, OnDemand(), seed=0)
+    policy.observe(policy.select(np.eye(2)), 1.0)
+    before = policy.fingerprint()
+    with pytest.raises(rarely.InvalidInput, match=says):
+        call(policy)
+    assert policy.fingerprint() == before
+
+
+class Index:
+    """What an index of pandas says about itself."""
+
+    def __init__(self, labels):
+        self.labels = np.asarray(labels)
+        self.dtype, self.is_monotonic_increasing = self.labels.dtype, bool((self.labels[1:] >= self.labels[:-1]).all())
+
+    def __iter__(self):
+        return iter(self.labels)
+
+    def equals(self, other):
+        return np.array_equal(self.labels, other.labels)
+
+
+class Series(Table):
+    def __init__(self, values, labels):
+        super().__init__(None, values)
+        self.index = Index(labels)
+
+
+@pytest.mark.parametrize("labels", [[2, 1, 0], [5, 9, 7], [0, 1, 0]])
+def test_rewards_whose_labels_and_positions_disagree_are_refused(labels):
+    policy = LinUCB(2, OnDemand(), seed=0)
+    decision = policy.select(np.ones((3, 2, 2)))
+    before = policy.fingerprint()
+    with pytest.raises(InvalidReward, match=r"index of this Series does not rise. Give rewards\.sort_index\(\)"):
+        policy.observe(decision, Series([1.0, 2.0, 3.0], labels))
+    with pytest.raises(InvalidReward, match="does not rise"):
+        LinUCB.from_log(np.eye(3), Series([1.0, 2.0, 3.0], labels))
+    assert policy.fingerprint() == before
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], [5, 7, 9], ["c", "a", "b"]])
+def test_rewards_of_other_labels_count_by_position(labels):
+    policy = LinUCB(2, OnDemand(), seed=0)
+    policy.observe(policy.select(np.ones((3, 2, 2))), Series([1.0, 2.0, 3.0], labels))
+    assert policy.history.rewards.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_log_and_its_rewards_have_one_index():
+    frame = Table(["age", "height"], np.eye(3)[:, :2])
+    frame.index = Index([2, 0, 1])
+    policy = LinUCB.from_log(frame, Series([1.0, 2.0, 3.0], [2, 0, 1]))
+    assert policy.history.rewards.tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(InvalidReward, match=r"two different indexes. Align them first: rewards\.loc\["):
+        LinUCB.from_log(frame, Series([1.0, 2.0, 3.0], [0, 1, 2]))

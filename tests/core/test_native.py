@@ -5,7 +5,6 @@ Every form of this processor, and those of the other architecture where they can
 
 import copy
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -15,15 +14,13 @@ from hypothesis import strategies as st
 from loops import folder_of_the_run, in_kind, kinds
 from oracle import descend as plain_descend
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NotPositiveDefinite
-from rarely.core import native
-from rarely.core.covariance.cholesky import cholesky
-from rarely.core.covariance.growing_cholesky import GrowingCholesky, whole_panels
-from rarely.core.model.features import Factors, gram
-from rarely.core.model.network import Network
-from rarely.core.native import linalg
-from rarely.core.training.compiled_objective import CompiledObjective
-from rarely.core.training.gradient_descent import TrainingPlan, train
-from rarely.core.training.objective import MomentumState, Objective
+from rarely._core import native
+from rarely._core.covariance.cholesky import GrowingCholesky, cholesky, whole_panels
+from rarely._core.model.features import Factors, gram
+from rarely._core.model.network import Network
+from rarely._core.native import linalg
+from rarely._core.training.gradient_descent import TrainingPlan, train
+from rarely._core.training.objective import CompiledObjective, MomentumState, Objective
 
 needs_compiler = pytest.mark.skipif(
     not native.available(), reason=f"the compiled loops are not tested: {native.missing()}"
@@ -195,7 +192,7 @@ def test_a_product_is_numpys(shape):
 def test_threads_change_nothing_but_rounding(loops, depth, threads, dtype, monkeypatch):
     # Large enough for seven threads: each wants 2¹⁸ products of its own.
     fused, plain = both(n=1001, half={2: 50, 3: 20}[depth], d=20, ridge=0.1, dtype=dtype, seed=3, depth=depth)
-    monkeypatch.setattr("rarely.core.training.compiled_objective.threads", lambda: threads)
+    monkeypatch.setattr("rarely._core.training.objective.threads", lambda: threads)
     step = 0.5 / (plain.top_curvature(None)[0] + plain.ridge)
     assert_close(
         fused.descend(fused.initial, step, 5, np.inf)[0],
@@ -273,7 +270,7 @@ def test_contexts_need_not_be_contiguous():
 def test_stretches_are_one_descent(monkeypatch):
     fused, _ = both(n=30, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0)
     whole = fused.descend(fused.initial, 1e-3, 17, np.inf)
-    monkeypatch.setattr("rarely.core.training.compiled_objective.STRETCH", 4.0 * 30 * 24 * 5)
+    monkeypatch.setattr("rarely._core.training.objective.STRETCH", 4.0 * 30 * 24 * 5)
     again = fused.descend(fused.initial, 1e-3, 17, np.inf)
     assert_close(whole[0], again[0], 1e-14)
     assert whole[1] == pytest.approx(again[1], rel=1e-14)
@@ -282,10 +279,8 @@ def test_stretches_are_one_descent(monkeypatch):
 def test_a_loss_that_is_no_number_ends_the_descent(loops):
     fused, _ = both(n=30, half=4, d=3, ridge=0.1, dtype=np.float64, seed=0)
     broken = tuple(np.full_like(w, np.nan) for w in fused.initial)
-    started = time.perf_counter()
-    _, loss = fused.descend(broken, 1e-3, 10**7, np.inf)  # minutes, if it went on
+    _, loss = fused.descend(broken, 1e-3, 10**9, np.inf)  # hours, if it did not end
     assert np.isnan(loss)
-    assert time.perf_counter() - started < 30
 
 
 def test_the_curvature_of_a_dead_unit_is_numpys(loops):
@@ -307,7 +302,8 @@ def test_a_copy_of_a_policy_stands_alone(copied):
     policy.update()
     contexts = rng.normal(size=(4, 3))
     before, other = policy.score(contexts), copied(policy)
-    for panel in policy._covariance._factor._left + policy._covariance._factor._inverse:
+    panels = policy._covariance._factor._panels
+    for panel in panels.left + panels.inverse:
         panel[:] = np.nan
     np.testing.assert_array_equal(other.score(contexts).bonuses, before.bonuses)
 
@@ -379,3 +375,26 @@ def test_a_solution_in_the_place_of_its_right_hand_side_has_the_same_bits(count)
     assert np.array_equal(place, rhs)
     assert np.array_equal(factor.solve(place, 200, overwrite=True), kept)
     assert np.allclose(kept, factor.solve(rhs, 200))
+
+
+def test_the_default_chooses_the_same_arms_in_every_form(loops, monkeypatch):
+    """In single precision rounding decided between the candidates of tuning, so each form was another policy."""
+    rng = np.random.default_rng(3)
+    stream = rng.random((300, 4, 6))
+    rewards = np.cos(3 * stream @ rng.normal(size=6)) + 0.3 * rng.normal(size=(300, 4))
+
+    def arms():
+        policy, chosen = BatchNeuralUCB(6, FixedGrid(300, 8), hidden=64, seed=0), []
+        while policy.round < len(stream):
+            decision = policy.select(stream[policy.round :], until_due=True)
+            policy.observe(decision, rewards[decision.round - 1, decision.arm])
+            chosen += decision.arm.tolist()
+            if policy.due:
+                policy.update()
+        return chosen
+
+    ours = arms()
+    monkeypatch.setattr(native, "in_use", lambda: False)
+    monkeypatch.setattr(linalg, "in_use", lambda: False)
+    monkeypatch.setattr(CompiledObjective, "fits", staticmethod(lambda network: False))
+    assert arms() == ours

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from oracle import descend, loss_gradient, output_and_gradient
 from rarely import InvalidInput
-from rarely.core.model.features import gram
-from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import TrainingPlan, train
-from rarely.core.training.objective import Objective
+from rarely._core.model.features import gram
+from rarely._core.model.network import Network
+from rarely._core.training.gradient_descent import TrainingPlan, train
+from rarely._core.training.objective import Objective
 
 shapes = st.builds(
     Network,
@@ -156,7 +156,7 @@ def test_tiles_do_not_change_the_gradient(monkeypatch):
     rng = np.random.default_rng(0)
     w, x, r = random_weights(net, rng), rng.normal(size=(300, 3)), rng.normal(size=300)
     whole = Objective(net, w, x, r, 0.1, np.float64).loss_and_gradient(w)
-    monkeypatch.setattr("rarely.core.training.objective.CACHE_BYTES", 1)
+    monkeypatch.setattr("rarely._core.training.objective.CACHE_BYTES", 1)
     tiled = Objective(net, w, x, r, 0.1, np.float64).loss_and_gradient(w)
     assert tiled[0] == pytest.approx(whole[0])
     np.testing.assert_allclose(flat(tiled[1]), flat(whole[1]), rtol=1e-9)

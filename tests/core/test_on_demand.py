@@ -20,9 +20,9 @@ from rarely import (
     OnDemand,
     Paced,
 )
-from rarely.core.covariance import auto
-from rarely.core.policies.clock import BatchClock
-from rarely.core.schedules import FAR, Budget
+from rarely._core.covariance import factory
+from rarely._core.policies.state import BatchClock
+from rarely._core.schedules import NEVER, Budget
 from worlds import MAKERS, contexts, rewards, small
 
 
@@ -66,7 +66,7 @@ def test_every_schedule_counts_what_is_left(schedule):
 
 def test_an_update_without_a_new_reward_is_refused_on_demand_and_skipped_where_one_is_due():
     policy = MAKERS["linear"](OnDemand())
-    with pytest.raises(NothingToLearn, match="so far"):
+    with pytest.raises(NothingToLearn, match="no reward has arrived yet"):
         policy.update()
     decide(policy, 4)
     policy.update()
@@ -159,7 +159,7 @@ class TestUnknownEnd:
         clock = BatchClock(Budget.around(schedule))
         assert clock.rounds_ahead(7, 1) <= 1
         assert clock.rounds_ahead(7, 0) <= 1  # beyond the last round of a grid, with versions left
-        assert OnDemand().lookahead(0, 0.0, 0) == FAR
+        assert OnDemand().lookahead(0, 0.0, 0) == NEVER
 
     def test_a_horizon_and_a_budget_give_an_expectation(self):
         clock = BatchClock(Budget.around(OnDemand(batches=10, horizon=1000)))
@@ -173,7 +173,7 @@ class TestLongLastBatch:
 
     @pytest.fixture(autouse=True)
     def _narrow(self, monkeypatch):
-        monkeypatch.setattr(auto, "SMALL", 8)
+        monkeypatch.setattr(factory, "SMALL_PRIMAL", 8)
 
     def make(self, within):
         # p = 4·2 + 4 = 12, so round 48 is the last of the dual form.

@@ -23,6 +23,7 @@ from rarely import (
     LinUCB,
     NeuralTS,
     NothingToLearnWarning,
+    OnDemand,
     Preset,
     RejectedWarning,
     TheoremRadius,
@@ -30,9 +31,11 @@ from rarely import (
     Training,
     TrainingRejected,
     Uniform,
+    Window,
     load,
     prices,
 )
+from rarely._core.policies import linear
 from worlds import HORIZON, contexts, play, rewards, sequential, small
 
 
@@ -113,7 +116,7 @@ def test_uniform_is_uniform():
 
 
 def force_rejection(monkeypatch):
-    monkeypatch.setattr("rarely.core.training.gradient_descent.SHRINK", 1.0)
+    monkeypatch.setattr("rarely._core.training.gradient_descent.SHRINK", 1.0)
 
 
 def test_a_rejected_update_spends_no_version_and_keeps_the_frozen_policy(monkeypatch):
@@ -215,15 +218,13 @@ def test_tiny_rewards_do_not_all_tie():
 # --- starting from a log
 
 
-@pytest.mark.parametrize("make", ["neural", "practical", "linear", "uniform"])
+@pytest.mark.parametrize("make", ["neural", "practical", "linear"])
 def test_a_log_starts_version_zero_already_trained(make, tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2))
     y = 3 + 2 * x[:, 0]
     if make == "linear":
         policy = LinUCB.from_log(x, y, schedule=FixedGrid(20, 2), ridge=1e-3, beta=0.0)
-    elif make == "uniform":
-        policy = Uniform.from_log(x, y, schedule=FixedGrid(20, 2), ridge=1e-3)
     else:
         preset = Preset.named("practical" if make == "practical" else "paper", biases=True)
         policy = BatchNeuralUCB.from_log(
@@ -390,7 +391,7 @@ def test_a_radius_survives_a_file_and_a_function_is_asked_for_again(tmp_path):
         rarely.load(tmp_path / "theorem", beta=beta)
 
 
-@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer", "sketched"])
+@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer"])
 def test_a_beta_that_fails_at_an_update_changes_nothing(covariance):
     policy = small(FixedGrid(HORIZON, 4), beta=lambda t: 1.0 if t == 1 else np.nan, covariance=covariance)
     policy.observe(policy.select(contexts()[:6]), np.arange(6.0))
@@ -413,7 +414,8 @@ def test_too_dear_a_covariance_is_refused_at_the_door():
     with pytest.raises(TooExpensive):
         BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, covariance="exact")
     # The default leaves the exact forms long before they take so much.
-    assert not BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, limits=Limits(arms=4)).cost.exact
+    policy = BatchNeuralUCB(20, FixedGrid(10**6, 20), hidden=1000, depth=3, limits=Limits(arms=4))
+    assert policy.exact_rounds < 10**4
 
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_made():
@@ -439,10 +441,10 @@ def test_without_a_horizon_the_price_is_checked_as_rounds_come_and_nothing_chang
 
 
 @pytest.mark.parametrize("ties", ["lowest", "random"])
-@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer", "sketched"])
+@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer"])
 def test_a_block_that_fails_in_its_last_part_changes_nothing(monkeypatch, ties, covariance):
     for form in ("dual", "primal"):
-        monkeypatch.setattr(f"rarely.core.covariance.{form}.BLOCK_NUMBERS", 100)
+        monkeypatch.setattr(f"rarely._core.covariance.{form}.BLOCK_NUMBERS", 100)
     policy, twin = (small(AtRounds([4]), ties=ties, covariance=covariance, preset="practical") for _ in range(2))
     for p in (policy, twin):
         play(p, contexts()[:6])
@@ -457,12 +459,12 @@ def test_a_block_that_fails_in_its_last_part_changes_nothing(monkeypatch, ties, 
     assert policy.log_det == twin.log_det
 
 
-@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer", "sketched"])
+@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer"])
 def test_small_blocks_choose_like_large_ones(monkeypatch, covariance):
     large, small_blocks = (small(covariance=covariance) for _ in range(2))
     arms = play(large, contexts(arms=9), block=HORIZON)
     for form in ("dual", "primal"):
-        monkeypatch.setattr(f"rarely.core.covariance.{form}.BLOCK_NUMBERS", 40)
+        monkeypatch.setattr(f"rarely._core.covariance.{form}.BLOCK_NUMBERS", 40)
     np.testing.assert_array_equal(play(small_blocks, contexts(arms=9), block=HORIZON), arms)
     assert small_blocks.log_det == pytest.approx(large.log_det)
 
@@ -512,7 +514,7 @@ def test_a_schedule_that_load_does_not_know_is_refused_by_save(tmp_path):
 
 
 def test_auto_reports_the_form_in_use(monkeypatch):
-    monkeypatch.setattr("rarely.core.covariance.auto.SMALL", 0)
+    monkeypatch.setattr("rarely._core.covariance.factory.SMALL_PRIMAL", 0)
     policy = sequential(hidden=2, covariance="auto")
     play(policy, contexts())
     forms = [u.covariance for u in policy.updates]
@@ -575,10 +577,9 @@ def test_linucb_adds_what_is_new_and_gets_the_ridge_estimate_of_everything(seed,
 
 
 @pytest.mark.parametrize("ridge", [np.inf, np.nan, 0.0, "x", None])
-@pytest.mark.parametrize("kind", [LinUCB, Uniform])
-def test_a_ridge_is_checked_before_it_is_used(kind, ridge):
+def test_a_ridge_is_checked_before_it_is_used(ridge):
     with pytest.raises(InvalidInput, match="ridge must be a positive, finite number"):
-        kind(2, ridge=ridge)
+        LinUCB(2, ridge=ridge)
 
 
 def test_linucb_with_late_rewards_goes_on_from_a_file_as_if_nothing_had_happened(tmp_path):
@@ -634,3 +635,49 @@ def test_linucb_on_scaled_contexts_is_linucb_on_contexts_that_are_scaled():
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         small().save(tmp_path / "nowhere" / "policy")
+
+
+def test_a_wide_linear_model_outlives_its_history(monkeypatch):
+    """Rows that it has learned from may be dropped before there are as many rewards as columns."""
+    monkeypatch.setattr(linear, "WIDE", 2)
+    rng, width = np.random.default_rng(0), 8
+    rows, paid = np.empty((0, width)), np.empty(0)
+    policy = LinUCB(width - 1, OnDemand(), limits=Limits(history=300), seed=0)
+    for _ in range(6):
+        contexts, rewards = rng.normal(size=(3, 1, width - 1)), rng.normal(size=3)
+        policy.observe(policy.select(contexts), rewards)
+        policy.update()
+        rows = np.concatenate((rows, np.column_stack((contexts[:, 0], np.ones(3)))))
+        paid = np.concatenate((paid, rewards))
+        truth = np.linalg.solve(np.eye(width) + rows.T @ rows, rows.T @ paid)
+        np.testing.assert_allclose(policy.coefficients, truth, rtol=1e-9, atol=1e-11)
+    assert len(policy.history) < 18
+
+
+@given(
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    ridge=st.sampled_from([0.01, 1.0, 20.0]),
+    window=st.none() | st.integers(2, 12),
+    seed=st.integers(0, 10**6),
+)
+def test_a_wide_linear_model_is_the_ridge_estimate(sizes, ridge, window, seed, tmp_path_factory):
+    """Fewer rewards than columns, then more of them: nothing d×d is made before there are as many."""
+    rng, width = np.random.default_rng(seed), 8
+    forgetting = None if window is None else Window(window)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linear, "WIDE", 2)
+        policy = LinUCB(width - 1, OnDemand(), ridge=ridge, forgetting=forgetting, seed=0)
+        for size in sizes:
+            policy.observe(policy.select(rng.normal(size=(size, 2, width - 1))), rng.normal(size=size))
+            policy.update()
+            x = np.column_stack((policy.history.contexts, np.ones(len(policy.history))))[-window if window else None :]
+            rewards = policy.history.rewards[-window if window else None :]
+            truth = np.linalg.solve(ridge * np.eye(width) + x.T @ x, x.T @ rewards)
+            np.testing.assert_allclose(policy.coefficients, truth, rtol=1e-7, atol=1e-9)
+        path = tmp_path_factory.mktemp("wide") / "policy.rarely"
+        policy.save(path)
+        again, contexts = rarely.load(path), rng.normal(size=(5, 2, width - 1))
+        for one in (policy, again):
+            one.observe(one.select(contexts), np.arange(5.0))
+            one.update()
+    assert policy.fingerprint() == again.fingerprint()

@@ -1,6 +1,4 @@
-"""Presets and trainings as values, and the arguments of version 0.1 that they replace."""
-
-import warnings
+"""Presets, trainings and limits as values."""
 
 import numpy as np
 import pytest
@@ -13,13 +11,11 @@ from rarely import (
     Limits,
     LinTS,
     LinUCB,
-    NeuralTS,
     Preset,
     Training,
     Uniform,
     load,
 )
-from rarely.core.policies.renamed import grouped_settings, settings_with_limits
 
 GRID = FixedGrid(horizon=12, batches=3)
 
@@ -38,37 +34,22 @@ def played(policy):
     return policy.fingerprint()
 
 
-@pytest.mark.parametrize("kind", [BatchNeuralUCB, NeuralTS])
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("one", "other"),
     [
-        ({"steps": 7}, {"training": 7}),
-        ({"steps": 7}, {"training": Training(steps=7)}),
-        ({"steps": 5, "skip": 2.0, "step_size": 0.01}, {"training": Training(5, 0.01, 2.0)}),
-        ({"steps": 5, "warm_start": True}, {"training": Training(5, warm_start=True)}),
-        ({"precision": "float64"}, {"preset": Preset.named("practical", precision="float64")}),
-        ({"preset": "paper", "biases": True, "steps": 3}, {"preset": Preset(biases=True), "training": 3}),
-        ({"preset": "code", "step_size": 0.01}, {"preset": Preset.named("code"), "training": Training(step_size=0.01)}),
+        ({"training": 7}, {"training": Training(steps=7)}),
+        ({"preset": "practical"}, {"preset": Preset.named("practical")}),
+        ({"preset": "paper", "training": 3}, {"preset": Preset(), "training": {"steps": 3}}),
+        ({"limits": None}, {"limits": Limits()}),
     ],
     ids=str,
 )
-def test_an_old_argument_warns_and_makes_the_same_policy(kind, old, new):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)
-        wanted = played(made(kind, **new))
-    with pytest.warns(DeprecationWarning, match=r"until version 0\.3; write (preset|training)="):
-        before = made(kind, **old)
-    assert played(before) == wanted
+def test_a_short_form_makes_the_same_policy(one, other):
+    assert played(made(**one)) == played(made(**other))
 
 
-def test_the_warning_names_the_line_of_the_caller():
-    with pytest.warns(DeprecationWarning, match="steps") as caught:
-        BatchNeuralUCB(dim=2, schedule=GRID, steps=3)
-    assert caught[0].filename == __file__
-
-
-def test_a_name_that_was_never_an_argument_is_refused_as_python_refuses_it():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'stepps'"):
+def test_a_name_that_was_never_an_argument_is_refused():
+    with pytest.raises(InvalidInput, match=r"unknown argument 'stepps' for BatchNeuralUCB\. It has beta, "):
         made(stepps=3)
 
 
@@ -100,39 +81,13 @@ def test_settings_are_json_that_makes_the_policy_again(tmp_path):
     assert made(preset=Preset()).settings()["preset"] == "paper"
 
 
-def test_settings_of_version_0_1_are_grouped():
-    old = {"dim": 2, "preset": "practical", "steps": 5, "skip": None, "precision": None, "biases": True, "seed": 0}
-    assert grouped_settings(old) == {
-        "dim": 2,
-        "seed": 0,
-        "preset": {
-            "scale_contexts": True,
-            "standardise_rewards": True,
-            "biases": True,
-            "scaling": "ntk",
-            "initial": "paired",
-            "optimiser": "gradient_descent",
-            "precision": "float32",
-        },
-        "training": {"steps": 5, "step_size": None, "skip": None, "warm_start": False, "rows": None},
-    }
-    assert grouped_settings({"dim": 2, "beta": 1.0}) == {"dim": 2, "beta": 1.0}
-
-
 class TestLimits:
-    @pytest.mark.parametrize("kind", [BatchNeuralUCB, LinUCB, LinTS, Uniform, KernelUCB])
-    def test_the_old_argument_warns_and_makes_the_same_policy(self, kind):
-        with pytest.warns(DeprecationWarning, match=r"until version 0\.3; write limits=Limits\(memory=") as caught:
-            old = kind(2, GRID, seed=0, memory_limit=10**7)
-        assert caught[0].filename == __file__
-        assert old.fingerprint() == kind(2, GRID, seed=0, limits=Limits(memory=10**7)).fingerprint()
-
     @pytest.mark.parametrize("kind", [LinUCB, Uniform, KernelUCB])
-    def test_a_name_that_was_never_an_argument_is_refused_as_python_refuses_it(self, kind):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'history_limit'"):
-            kind(2, history_limit=10)
+    def test_a_name_that_was_never_an_argument_is_refused(self, kind):
+        with pytest.raises(InvalidInput, match=f"unknown argument 'memory_limit' for {kind.__name__}"):
+            kind(2, memory_limit=10)
 
-    @pytest.mark.parametrize("limit", [{"latency": 0.1}, {"arms": 3}])
+    @pytest.mark.parametrize("limit", [{"operations": 10}, {"arms": 3}])
     @pytest.mark.parametrize("kind", [LinUCB, LinTS, Uniform, KernelUCB])
     def test_a_policy_refuses_a_limit_that_it_does_not_have(self, kind, limit):
         name = next(iter(limit))
@@ -156,19 +111,3 @@ class TestLimits:
         assert limits.memory == 10**7
         assert kind(**policy.get_params()).fingerprint() == policy.fingerprint()
         assert policy.set_params(limits=Limits(memory=10**8)).get_params()["limits"].memory == 10**8
-
-    def test_saved_settings_that_name_them_one_by_one_are_grouped(self):
-        old = {"dim": 2, "memory_limit": 100}
-        assert settings_with_limits(old) == {
-            "dim": 2,
-            "limits": {"memory": 100, "history": None, "latency": None, "arms": None},
-        }
-        later = old | {"history_limit": 9, "latency": 0.1, "arms": 3, "training_rows": 7, "training": {"steps": 1}}
-        assert settings_with_limits(later) == {
-            "dim": 2,
-            "training": {"steps": 1, "rows": 7},
-            "limits": {"memory": 100, "history": 9, "latency": 0.1, "arms": 3},
-        }
-        assert settings_with_limits(old | {"training": {"steps": 1}})["training"] == {"steps": 1, "rows": "all"}
-        for left in ({"dim": 2}, {"dim": 2, "limits": {"memory": 1}}):
-            assert settings_with_limits(left) == left

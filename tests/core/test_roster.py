@@ -180,7 +180,7 @@ def test_wrong_features_are_refused_and_take_no_slot(bad):
     with pytest.raises(InvalidInput, match=r"features of 'a' must be (2 finite )?numbers"):
         roster.open("a", bad)
     assert roster.slots == {}
-    with pytest.raises(InvalidInput, match="'a' brings some"):
+    with pytest.raises(InvalidInput, match="'a' was given some"):
         roster_of().open("a", [1.0])
 
 

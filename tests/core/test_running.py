@@ -19,14 +19,13 @@ from rarely import (
     NeuralTS,
     Paced,
     ScheduleWarning,
-    Sketch,
     load,
 )
-from rarely.core.choice.confidence_radius import NoiseRadius, VersionStats
-from rarely.core.inputs.contexts import Part
+from rarely._core.choice.confidence_radius import NoiseRadius, VersionStats
+from rarely._core.inputs.contexts import Part
 from rarely.worlds.gallery import GaussianArms
 
-FORMS = ["dual", "primal", "auto", "diagonal", "last_layer", Sketch(6)]
+FORMS = ["dual", "primal", "auto", "diagonal", "last_layer"]
 
 
 def play(policy, stream, rewards, blocks):
@@ -140,6 +139,8 @@ def test_the_default_follows_the_running_matrix_where_it_tunes_itself_and_nowher
     assert [kind(2).settings()["within_batch"] for kind in (LinUCB, LinTS)] == ["running", "frozen"]
     with pytest.raises(InvalidInput, match="within_batch must be one of"):
         chosen(within_batch="warm")
+    with pytest.raises(InvalidInput, match=r"got 'runing'\. Did you mean 'running'\?$"):
+        chosen(within_batch="runing")
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
@@ -163,7 +164,7 @@ def test_what_was_offered_is_on_record():
     assert record.unexplored == pytest.approx((0.5 / 10.5 + 3) / 4)
     assert record.least_known == pytest.approx(np.sqrt(1 / 0.5))
     assert record.chosen == pytest.approx(np.sqrt(1 / 0.5))
-    assert record.due == "the grid ends a batch with round 20; 1 updates are left, the next after round 30"
+    assert record.due == "the grid ends a batch with round 20; 1 update is left, the next after round 30"
 
 
 def test_a_budget_spent_early_is_said_once():
@@ -238,7 +239,7 @@ def test_arms_are_disjoint_only_if_they_are_in_every_round():
         policy = LinUCB(3, FixedGrid(40, 2), intercept=False)
         for contexts in rounds:
             policy.select(np.array(contexts))
-        return policy._state.offered
+        return policy._state.arm_stats
 
     own, shared = [[1.0, 0.0, 0.0], [0.0, -2.0, 3.0]], [[1.0, 0.0, 0.5], [0.0, -2.0, 3.0]]
     assert offered(own, own).disjoint

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from rarely import SnapshotError
-from rarely.core.saving.fields import Fields
+from rarely._core.saving.fields import Fields
 
 
 def fields(**values):
@@ -119,7 +119,7 @@ def test_a_shape_fits_or_is_refused(array, shape):
 
 def test_a_field_that_is_not_there_is_named():
     for read in (lambda f: f.number("b"), lambda f: f.array("b", ()), lambda f: f.flag("b")):
-        with refused("must hold part.b, and does not"):
+        with refused("must hold part.b, but does not"):
             read(fields(a=1))
 
 
@@ -154,25 +154,8 @@ def test_parts_inside_have_numbers_and_arrays_of_their_own():
 def test_fields_that_do_not_fit_together_are_refused():
     saved = fields(a=1)
     saved.require(True, "")
-    saved.require_close("a", 1.0, 1.0 + 1e-9)
     with refused("holds parts that do not fit: in part, a must be b. Use a backup."):
         saved.require(False, "a must be b")
-    with refused("a must be 2, which its arrays give; it is 1"):
-        saved.require_close("a", 1.0, 2.0)
-    with refused("a must be"):
-        saved.require_close("a", math.nan, 2.0)
-
-
-def test_a_field_of_a_later_format_is_required_from_then_on():
-    for format, there in ((1, False), (2, True), (3, True)):
-        saved = Fields("part", {"inner": {}}, {}, format)
-        for place, read in (("part.a", saved), ("part.inner.a", saved.inner("inner"))):
-            if there:
-                with refused(f"must hold {place}, and does not"):
-                    read.since(2, "a")
-            else:
-                assert not read.since(2, "a")
-    assert Fields("part", {"a": 1}, {}, 1).since(2, "a")
 
 
 def test_the_fields_of_the_whole_have_no_place():
@@ -206,7 +189,7 @@ def test_null_text_and_lists_are_read():
     assert not saved.is_null("d")
     assert (saved.ndim("d"), saved.ndim("c")) == (2, 0)
     for read in (saved.is_null, saved.value):
-        with refused("must hold part.z, and does not"):
+        with refused("must hold part.z, but does not"):
             read("z")
 
 

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from oracle import output_and_gradient, unflatten
 from rarely import BatchNeuralUCB, FixedGrid, Training, load
-from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import HOPELESS, TrainingPlan
-from rarely.core.training.sgd import train_singly
+from rarely._core.model.network import Network
+from rarely._core.training.gradient_descent import HOPELESS, TrainingPlan
+from rarely._core.training.sgd import train_singly
 
 networks = st.builds(
     Network,

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import ArmBlocks, BatchNeuralUCB, NeuralLinear, NeuralTS, OnDemand, Training
-from rarely.core.covariance import Limit
-from rarely.core.covariance.diagonal import Diagonal
-from rarely.core.inputs.crossing import Crossed
-from rarely.core.model import shared_row
-from rarely.core.model.features import Factors
-from rarely.core.model.network import Network
-from rarely.core.model.shared_row import SharedRow
+from rarely._core.covariance import Limit
+from rarely._core.covariance.diagonal import Diagonal
+from rarely._core.inputs.arm_blocks import Crossed
+from rarely._core.model import shared_row
+from rarely._core.model.features import Factors
+from rarely._core.model.network import Network
+from rarely._core.model.shared_row import SharedRow
 
 
 def crossed(rng: np.random.Generator, rows: int, features: int, arms: int, *, constant: bool = True):
@@ -108,16 +108,16 @@ def test_a_recommender_decides_as_without_the_shared_row(monkeypatch, settings):
     blocks = ArmBlocks.fit(users, layout="bilinear", features=articles)
 
     def play() -> tuple[list[int], list[float]]:
-        training = Training(rows=60)  # so that a linear part decides too
+        training = Training(rows=30)  # so that a linear part decides too
         own = {"schedule": OnDemand(), "hidden": 16, "seed": 0, "training": training, **settings}
         policy = BatchNeuralUCB(**own, **blocks.settings)
         arms, means = [], []
-        for t, user in enumerate(users[:120]):
+        for t, user in enumerate(users[:60]):
             decision = policy.select(blocks(user, articles))
             policy.observe(decision, float(user[0] * articles[decision.arm, 0] > 0))
             arms.append(int(decision.arm))
             means.extend(decision.means)
-            if t % 40 == 39:
+            if t % 20 == 19:
                 policy.update()
         assert policy._learner.linear is not None
         return arms, means

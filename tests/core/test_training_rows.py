@@ -16,15 +16,13 @@ from rarely import (
     Limits,
     NeuralLinear,
     OnDemand,
-    SnapshotError,
     Training,
     Window,
 )
-from rarely.core.inputs.history import History
-from rarely.core.inputs.scaling import Affine, ContextScale
-from rarely.core.policies.linear_part import RIDGES, LinearPart
-from rarely.core.saving import archive
-from rarely.core.training.sampling import training_rows
+from rarely._core.inputs.history import History
+from rarely._core.inputs.scaling import Affine, ContextScale
+from rarely._core.policies.neural_learner import RIDGES, LinearPart
+from rarely._core.training.tuning import training_rows
 
 # --- which rows
 
@@ -223,17 +221,6 @@ def test_limits_that_cannot_be_are_refused(bad):
         tuned(training=Training(rows=bad))
 
 
-@pytest.mark.parametrize("name", ["matrix", "moment", "coefficients"])
-def test_sums_that_were_changed_are_refused(tmp_path, name):
-    policy = played(tuned(training=Training(rows=150)), 300)
-    header, arrays = policy._content()
-    spoiled = arrays[f"learner.linear.{name}"].copy()
-    spoiled.flat[1] += 1.0 + abs(spoiled).max()
-    archive.write(tmp_path / "policy", header, arrays | {f"learner.linear.{name}": spoiled})
-    with pytest.raises(SnapshotError, match="linear"):
-        rarely.load(tmp_path / "policy")
-
-
 def test_rows_that_train_no_more_are_dropped_and_nothing_else_changes():
     whole = played(tuned(training=Training(rows=100), limits=Limits(history=None)), 560)
     limited = played(tuned(training=Training(rows=100), limits=Limits(history=30_000)), 560)
@@ -255,3 +242,11 @@ def test_an_update_made_elsewhere_is_the_same():
             played(policy, 60)
     assert here.updates[-1].trained == 100
     assert here.fingerprint() == elsewhere.fingerprint()
+
+
+@pytest.mark.parametrize("most", [1, 4, 5, 9])
+def test_the_latest_half_is_in_and_the_rest_is_a_sample(most):
+    chosen = training_rows(np.arange(50), most)
+    assert len(chosen) == most
+    latest = most - most // 2
+    assert chosen[-latest:].tolist() == list(range(50 - latest, 50))

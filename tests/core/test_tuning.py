@@ -24,18 +24,17 @@ from rarely import (
     Training,
     Window,
 )
-from rarely.core.model.network import Network
-from rarely.core.training import checkpoints as checkpoints_module
-from rarely.core.training import tuning as module
-from rarely.core.training.checkpoints import descend_to
-from rarely.core.training.gradient_descent import TrainingPlan, objective_of, train
-from rarely.core.training.objective import MomentumState
-from rarely.core.training.tuning import (
-    FEW,
-    FEWEST,
+from rarely._core.model.network import Network
+from rarely._core.training import gradient_descent
+from rarely._core.training import tuning as module
+from rarely._core.training.gradient_descent import TrainingPlan, descend_to, objective_of, train
+from rarely._core.training.objective import MomentumState
+from rarely._core.training.tuning import (
+    EXHAUSTIVE_SAMPLES,
     FIRST,
     FOLDS,
-    MOST,
+    MAX_TRIALS,
+    MIN_COMPARED,
     SKIP_GRID,
     STEP_GRID,
     Tuning,
@@ -91,7 +90,7 @@ def test_the_choice_predicts_fresh_rewards_better_than_the_untuned_training():
 def test_held_out_samples_are_not_trained_on():
     """A held-out reward that is moved changes no prediction."""
     net = Network(3, 12, skip=SKIP_GRID[0])
-    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEW + 50, linear=True, dim=3)
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(EXHAUSTIVE_SAMPLES + 50, linear=True, dim=3)
     rows = np.arange(len(y))
     held = Tuning().held_out(rows)
     moved = y.copy()
@@ -142,7 +141,7 @@ def test_predictions_are_judged_once_shifted_and_stretched(count, shift, stretch
     np.testing.assert_allclose(tuning.errors(shift + stretch * predictions), errors, atol=1e-9)
 
 
-@given(st.integers(FEWEST, 60), st.integers(0, 10**6))
+@given(st.integers(MIN_COMPARED, 60), st.integers(0, 10**6))
 def test_candidates_are_compared_on_the_rows_of_both(count, seed):
     """One that was tried on few rows is not ahead because it was fitted to these alone."""
     rng = np.random.default_rng(seed)
@@ -187,7 +186,7 @@ def test_the_first_version_has_no_linear_path_and_a_snapshot_of_it_knows(tmp_pat
     assert policy.log_det == other.log_det
 
 
-@given(st.integers(FEWEST, 40), st.floats(-1, 1), st.floats(0.01, 3), st.integers(0, 10**6))
+@given(st.integers(MIN_COMPARED, 40), st.floats(-1, 1), st.floats(0.01, 3), st.integers(0, 10**6))
 def test_another_candidate_must_be_better_by_more_than_the_doubt(count, shift, spread, seed):
     rng = np.random.default_rng(seed)
     errors = np.full((count, len(SKIP_GRID), len(STEP_GRID)), np.nan)
@@ -226,7 +225,7 @@ def test_candidates_that_are_alike_take_turns_while_samples_are_few_and_stay_whe
 
 def test_few_samples_decide_nothing():
     net = Network(2, 8, skip=SKIP_GRID[0])
-    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEWEST - 1, linear=True, dim=2)
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(MIN_COMPARED - 1, linear=True, dim=2)
     outcome, tuning = tune(net, theta, x, y, np.arange(len(y)), PLAN, Tuning())
     assert outcome.accepted
     assert (tuning.path, tuning.rung) == FIRST
@@ -239,9 +238,9 @@ def descents(monkeypatch):
     """The samples and the last rung of every descent."""
     done, original = [], module.descend_to
 
-    def noted(objective, rungs, share=1.0):
+    def noted(objective, rungs, *rest, **named):
         done.append((objective.samples, rungs[-1]))
-        return original(objective, rungs, share)
+        return original(objective, rungs, *rest, **named)
 
     monkeypatch.setattr(module, "descend_to", noted)
     return done
@@ -249,7 +248,7 @@ def descents(monkeypatch):
 
 def test_the_first_training_tries_each_path_on_one_fold_and_later_ones_take_turns(descents):
     """The cost beyond few samples: two trials on 4/5 of them at first, one at each later update, and the training."""
-    net, count = Network(2, 8, skip=SKIP_GRID[0]), 2 * FEW
+    net, count = Network(2, 8, skip=SKIP_GRID[0]), 2 * EXHAUSTIVE_SAMPLES
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(count, linear=True, dim=2)
     tuning = Tuning()
     for update in range(4):
@@ -262,16 +261,16 @@ def test_the_first_training_tries_each_path_on_one_fold_and_later_ones_take_turn
 
 
 def test_trials_that_never_succeed_end(descents, monkeypatch):
-    monkeypatch.setattr(checkpoints_module, "STABLE", 1e30)
+    monkeypatch.setattr(gradient_descent, "MOMENTUM_STABLE", 1e30)
     net = Network(2, 8, skip=SKIP_GRID[0])
-    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(FEW + 1, linear=True, dim=2)
-    outcome, tuning = tune(net, theta, x, y, np.arange(FEW + 1), PLAN, Tuning())
-    assert len(descents) == MOST + 1
+    theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(EXHAUSTIVE_SAMPLES + 1, linear=True, dim=2)
+    outcome, tuning = tune(net, theta, x, y, np.arange(EXHAUSTIVE_SAMPLES + 1), PLAN, Tuning())
+    assert len(descents) == MAX_TRIALS + 1
     assert "did not fall" in outcome.reason
     assert not tuning.comparable
 
 
-@pytest.mark.parametrize("rounds", [FEW + 50, 1000])
+@pytest.mark.parametrize("rounds", [EXHAUSTIVE_SAMPLES + 50, 1000])
 def test_a_policy_from_a_log_has_tried_both_paths(rounds):
     """And one of two versions: whichever came first was kept without a trial of the other."""
     x, y = problem(rounds, linear=False, noise=0.05)
@@ -294,7 +293,7 @@ def test_a_path_that_is_better_is_found_at_the_first_training():
 
 @given(
     st.integers(0, 4 * len(SKIP_GRID) * FOLDS),
-    st.lists(st.integers(FEW + 1, 400), min_size=1, max_size=3),
+    st.lists(st.integers(EXHAUSTIVE_SAMPLES + 1, 400), min_size=1, max_size=3),
     st.one_of(st.none(), st.integers(30, 300)),
     st.integers(0, 10**6),
 )
@@ -329,9 +328,9 @@ def test_a_prediction_is_never_of_a_model_that_was_trained_on_its_row(turn, coun
 
 
 @pytest.mark.parametrize("turn", range(len(SKIP_GRID) * FOLDS))
-def test_a_tuning_of_version_0_1_goes_on_where_it_was(turn, descents):
-    """Its turn is the next path and fold, and a path that it never tried is tried now."""
-    net, count = Network(2, 4, skip=SKIP_GRID[0]), 2 * FEW
+def test_a_tuning_whose_predictions_are_gone_continues_where_it_was(turn, descents):
+    """Its turn is the next path and fold, and a path that it has no predictions of is tried now."""
+    net, count = Network(2, 4, skip=SKIP_GRID[0]), 2 * EXHAUSTIVE_SAMPLES
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(count, linear=True, dim=2)
     nothing = np.full((9, len(SKIP_GRID), len(STEP_GRID)), np.nan)
     old = Tuning(turn=turn, predictions=nothing, rewards=nothing[:, 0, 0], weights=np.ones(9))
@@ -344,7 +343,7 @@ def test_a_tuning_of_version_0_1_goes_on_where_it_was(turn, descents):
 
 
 def test_predictions_are_kept_for_the_latest_rows_alone(monkeypatch):
-    monkeypatch.setattr(module, "RECENT", 30)
+    monkeypatch.setattr(module, "KEPT_ROWS", 30)
     tuning = Tuning()
     for turn in range(6):
         rows = np.arange(20 * turn, 20 * turn + 20)
@@ -373,7 +372,7 @@ def test_a_descent_notes_where_it_stood_at_each_rung():
 
 
 def test_a_descent_that_rises_is_tried_with_smaller_steps(monkeypatch):
-    monkeypatch.setattr(checkpoints_module, "STABLE", 64.0)
+    monkeypatch.setattr(gradient_descent, "MOMENTUM_STABLE", 64.0)
     net = Network(3, 12, skip=3.0)
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
     checkpoints = descend_to(objective_of(net, theta, x, y, PLAN), (5, 20))
@@ -383,7 +382,7 @@ def test_a_descent_that_rises_is_tried_with_smaller_steps(monkeypatch):
 
 
 def test_a_descent_that_never_falls_is_refused(monkeypatch):
-    monkeypatch.setattr(checkpoints_module, "STABLE", 1e30)
+    monkeypatch.setattr(gradient_descent, "MOMENTUM_STABLE", 1e30)
     net = Network(3, 12, skip=3.0)
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(60, linear=True, dim=3)
     outcome = descend_to(objective_of(net, theta, x, y, PLAN), (5,)).outcome(net, 5)
@@ -579,7 +578,7 @@ def test_losses_that_are_not_there_are_nan():
     assert np.isnan(untried.losses).all()
     assert not untried.rewards.any()
     assert BatchNeuralUCB(2, FixedGrid(10, 2), hidden=8, training=20).tuning is None
-    x, y = problem(FEWEST - 1, linear=True)
+    x, y = problem(MIN_COMPARED - 1, linear=True)
     started = BatchNeuralUCB.from_log(x, y, schedule=FixedGrid(10, 2), hidden=8, seed=0).tuning
     assert np.isnan(started.losses).all()
     assert np.isnan(started.difference_errors).all()
@@ -711,17 +710,6 @@ def test_a_policy_whose_training_is_given_predicts_as_printed():
     clicks(policy, 60)
     policy.update()
     assert policy.score(3 * np.random.default_rng(9).normal(size=(200, 2, 6))).means.min() < 0
-
-
-def test_a_lowest_reward_that_never_came_is_refused(tmp_path):
-    policy = BatchNeuralUCB(6, OnDemand(), hidden=16, seed=0)
-    clicks(policy, 30)
-    policy.update()
-    wrong = replace(policy._state.frozen.learner, lowest=0.5)
-    policy._state = replace(policy._state, frozen=replace(policy._state.frozen, learner=wrong))
-    policy.save(tmp_path / "policy")
-    with pytest.raises(rarely.SnapshotError, match="lowest must be one of the rewards"):
-        rarely.load(tmp_path / "policy")
 
 
 def test_the_lowest_reward_outlives_its_round(tmp_path):

@@ -13,10 +13,10 @@ DOUBLE = Preset.named("practical", precision="float64")
 deterministic = pytest.mark.parametrize("name", DETERMINISTIC)
 
 
-def schedules():
+def schedules(horizon=HORIZON):
     return st.one_of(
-        st.builds(FixedGrid, st.just(HORIZON), st.integers(1, HORIZON)),
-        st.builds(DeterminantTrigger, st.just(HORIZON), st.integers(1, HORIZON), st.floats(0.3, 8)),
+        st.builds(FixedGrid, st.just(horizon), st.integers(1, horizon)),
+        st.builds(DeterminantTrigger, st.just(horizon), st.integers(1, horizon), st.floats(0.3, 8)),
     )
 
 
@@ -40,9 +40,9 @@ def test_dual_and_primal_choose_alike(schedule, seed, log_ridge, depth):
 
 
 @deterministic
-@given(st.integers(0, 10**6), st.integers(1, HORIZON), schedules())
+@given(st.integers(0, 10**6), st.integers(2, 12), schedules(12))
 def test_n_rounds_in_a_block_are_n_single_calls(name, seed, block, schedule):
-    stream = contexts(seed)
+    stream = contexts(seed, rounds=12)
     single, blocks = MAKERS[name](schedule), MAKERS[name](schedule)
     np.testing.assert_array_equal(play(single, stream), play(blocks, stream, block=block))
     assert single.log_det == pytest.approx(blocks.log_det, rel=1e-8)
@@ -277,7 +277,7 @@ def test_a_column_that_leaves_its_scale_is_fitted_again_and_z_with_it(kind):
     seen = stream[:80, :, 1]
     assert policy.context_scale.spread[1] == pytest.approx(seen.std() * np.sqrt(2))
     learner = policy._learner
-    fresh = policy._maker.of(learner.features, learner.widths, policy.history.contexts)
+    fresh = policy._factory.build(learner.features, learner.widths, policy.history.contexts)
     assert policy.log_det == pytest.approx(fresh.log_det, rel=1e-9)
     play(policy, stream[80:])
     assert policy.updates[2].rescaled == ()

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, NeuralUCB, Training
 
-ROUNDS = 300
+ROUNDS, SEQUENTIAL = 300, 100
+"""Of the schemes with batches, and of the one that trains after every round."""
 STEP = 2e-6
-"""η: stable for 300 rounds of cosine with m = 60 (1.8 over the curvature is about 4e-6 there)."""
+"""η: stable for 150 rounds of cosine with m = 60 (1.8 over the curvature is about 4e-6 there)."""
 
 
+@cache
+@cache
 def one_file():
     path = Path(__file__).parents[2] / "examples" / "one_file.py"
     spec = importlib.util.spec_from_file_location("one_file", path)
@@ -36,26 +40,33 @@ def library_arms(policy, contexts, reward_of):
     return np.array(arms), starts
 
 
-@pytest.mark.parametrize("covariance", ["dual", "primal"])
-@pytest.mark.parametrize(
-    ("scheme", "schedule", "options"),
-    [
-        ("fixed", FixedGrid(ROUNDS, 17), {"batches": 17}),
-        ("adaptive", DeterminantTrigger(ROUNDS, 20, 12.0), {"batches": 20, "log_q": 12.0}),
-        ("sequential", None, {"batches": ROUNDS}),
-    ],
-)
-def test_the_library_chooses_the_arms_of_the_plain_file(scheme, schedule, options, covariance):
-    plain = one_file()
-    contexts, means, noise = plain.cosine_problem(seed=4, rounds=ROUNDS)
+KNOBS = {"hidden": 60, "ridge": 0.05, "beta": 0.05}
+SCHEMES = {
+    "fixed": (FixedGrid(ROUNDS, 17), {"batches": 17}),
+    "adaptive": (DeterminantTrigger(ROUNDS, 20, 12.0), {"batches": 20, "log_q": 12.0}),
+    "sequential": (None, {"batches": SEQUENTIAL}),
+}
+
+
+@cache
+def plain_run(scheme):
+    """A problem, the arms that the plain file chooses in it and the rounds with which its batches start."""
+    problem = one_file().cosine_problem(seed=4, rounds=SEQUENTIAL if scheme == "sequential" else ROUNDS)
+    contexts, means, noise = problem
 
     def reward_of(t, arm):
         return means[t, arm] + noise[t]
 
-    knobs = {"hidden": 60, "ridge": 0.05, "beta": 0.05}
-    options = options | knobs | {"steps": 60, "eta": STEP}
-    expected, starts = plain.batch_neural_ucb(contexts, reward_of, scheme=scheme, seed=11, **options)
-    settings = {"preset": "paper", "seed": 11, "training": Training(60, STEP), "covariance": covariance, **knobs}
+    options = SCHEMES[scheme][1] | KNOBS | {"steps": 60, "eta": STEP}
+    return contexts, reward_of, *one_file().batch_neural_ucb(contexts, reward_of, scheme=scheme, seed=11, **options)
+
+
+@pytest.mark.parametrize("covariance", ["dual", "primal"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_library_chooses_the_arms_of_the_plain_file(scheme, covariance):
+    contexts, reward_of, expected, starts = plain_run(scheme)
+    schedule = SCHEMES[scheme][0]
+    settings = {"preset": "paper", "seed": 11, "training": Training(60, STEP), "covariance": covariance, **KNOBS}
     policy = NeuralUCB(10, **settings) if schedule is None else BatchNeuralUCB(10, schedule, **settings)
     arms, library_starts = library_arms(policy, contexts, reward_of)
     np.testing.assert_array_equal(arms, expected)

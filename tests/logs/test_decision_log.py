@@ -319,13 +319,35 @@ def test_a_log_from_arrays_is_the_log_of_those_decisions():
     assert made.versions.tolist() == [-1] * 6
 
 
-def test_propensities_alone_leave_the_rest_to_the_other_arms_that_are_there():
+def test_propensities_alone_say_of_other_arms_only_what_follows():
     mask = np.array([[True, True, True], [True, False, True], [False, True, False]])
     log = DecisionLog.from_arrays(ROUNDS[:3], [0, 2, 1], np.zeros(3), propensities=[0.5, 0.9, 1.0], mask=mask)
-    np.testing.assert_allclose(log.probabilities, [[0.5, 0.25, 0.25], [0.1, 0.0, 0.9], [0.0, 1.0, 0.0]])
+    nan = np.nan
+    np.testing.assert_allclose(log.probabilities, [[0.5, nan, nan], [0.1, 0.0, 0.9], [0.0, 1.0, 0.0]])
     np.testing.assert_array_equal(log.present, mask)
     ragged = DecisionLog.from_arrays([ROUNDS[0], ROUNDS[1, :2]], [0, 1], np.zeros(2), propensities=[0.5, 0.7])
-    np.testing.assert_allclose(ragged.probabilities, [[0.5, 0.25, 0.25], [0.3, 0.7, 0.0]])
+    np.testing.assert_allclose(ragged.probabilities, [[0.5, nan, nan], [0.3, 0.7, 0.0]])
+    rows = DecisionLog.from_arrays(
+        arms=[0, 2, 1], rewards=np.zeros(3), propensities=[0.5, 1.0, 0.1], rows=np.ones((3, 1)), arm_count=3
+    )
+    np.testing.assert_array_equal(rows.probabilities, [[0.5, nan, nan], [0.0, 0.0, 1.0], [nan, 0.1, nan]])
+
+
+def test_a_bad_propensity_is_named_with_its_row():
+    given = {"contexts": ROUNDS, "arms": [0] * 6, "rewards": [1.0] * 6}
+    for bad in (1.3, 0.0, -0.5, np.nan):
+        with pytest.raises(InvalidLog, match=rf"that of round 3 \(row 2\) is {bad}\."):
+            DecisionLog.from_arrays(**given, propensities=[0.5, 0.5, bad, 0.5, 0.5, 0.5])
+    with pytest.raises(InvalidLog, match="and 1 more are wrong"):
+        DecisionLog.from_arrays(**given, propensities=[0.5, 0.5, 2.0, 0.5, 0.5, 2.0])
+    with pytest.raises(InvalidReward, match="that of round 2 is not"):
+        DecisionLog.from_arrays(**given | {"rewards": [1.0, np.inf, 1.0, 1.0, 1.0, 1.0]})
+    with pytest.raises(InvalidContexts, match="row 1 "):
+        DecisionLog.from_arrays(rows=[[1.0], [np.nan]], arm_count=2)
+    chances = np.full((6, 3), 1 / 3)
+    chances[4] = [1.5, -0.5, 0.0]
+    with pytest.raises(InvalidLog, match=r"those of round 5 are \[1.5, -0.5, 0.0\]"):
+        DecisionLog.from_arrays(**given, probabilities=chances)
 
 
 @pytest.mark.parametrize(
@@ -337,10 +359,14 @@ def test_propensities_alone_leave_the_rest_to_the_other_arms_that_are_there():
         ({"arms": [3] * 6}, InvalidLog, "round 1 has 3"),
         ({"rewards": [1.0] * 5}, InvalidReward, "one number a round"),
         ({"rewards": [np.inf] * 6}, InvalidReward, "finite"),
+        ({"rewards": np.inf}, InvalidReward, "one number a round"),
+        ({"arm_names": None}, InvalidInput, "arm_names must be a list of texts"),
+        ({"names": 5}, InvalidInput, "names must be a list of texts"),
+        ({"names": "ab"}, InvalidInput, "names must be a list of texts"),
+        ({"arm_count": np.ones(2)}, InvalidInput, "arm_count must be a whole number"),
         ({"propensities": [0.0] * 6}, InvalidLog, "above 0"),
         ({"propensities": [1.1] * 6}, InvalidLog, "at most 1"),
         ({"propensities": [0.5] * 5}, InvalidLog, "each round"),
-        ({"propensities": None}, InvalidLog, "either"),
         ({"probabilities": np.full((6, 3), 1 / 3)}, InvalidLog, "either"),
         ({"propensities": [0.5] * 6, "mask": np.eye(3, dtype=bool)[[0] * 6]}, InvalidLog, "sum to 1"),
     ],

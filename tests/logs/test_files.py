@@ -89,6 +89,37 @@ def test_a_spoiled_table_is_refused(text, message, tmp_path):
         read_csv(path)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"contexts": np.ones((1, 2, 1)), "rewards": [[1.0, 2.0]]},
+        {"contexts": np.ones((1, 2, 1)), "arms": [0], "rewards": [1.0]},
+        {"rows": [[1.0]], "arm_count": 2, "arms": [0], "rewards": [1.0], "propensities": [0.5]},
+    ],
+)
+def test_a_log_without_probabilities_or_contexts_is_not_written(arguments, tmp_path):
+    log = DecisionLog.from_arrays(**arguments)
+    with pytest.raises(InvalidLog, match="with their contexts and probabilities"):
+        write_csv(log, tmp_path / "log.csv")
+    if "arms" in arguments and "propensities" not in arguments:
+        with pytest.raises(InvalidLog, match="probabilities that arms were drawn from must be known"):
+            bandit_feedback(log)
+
+
+def test_probabilities_that_are_unknown_are_neither_written_nor_exported(tmp_path):
+    mask = np.array([[True, True, True], [True, False, True], [True, True, True]])
+    given = {"propensities": [0.5, 0.9, 0.25], "mask": mask, "rows": [[1.0], [2.0], [3.0]]}
+    log = DecisionLog.from_arrays(np.ones((3, 3, 2)), [0, 2, 1], [1.0, np.nan, 0.0], **given)
+    write_csv(log, tmp_path / "log.csv")
+    again = read_csv(tmp_path / "log.csv")
+    for name in NAMES:
+        np.testing.assert_array_equal(getattr(again, name), getattr(log, name))
+    assert np.isnan(again.probabilities).sum() == 4
+    feedback = bandit_feedback(log)
+    assert feedback["pi_b"] is None
+    assert feedback["pscore"].tolist() == [0.5, 0.25]
+
+
 def test_open_bandit_pipeline_gets_its_fields():
     log = made(3, rounds=20, width=2)
     feedback, kept = bandit_feedback(log), log.observed
@@ -145,7 +176,7 @@ def test_a_parquet_column_of_another_kind_is_refused(name, values, tmp_path):
     write_table(arrow.table(columns), tmp_path / "log.parquet")
     assert read_parquet(tmp_path / "log.parquet").rewards.tolist() == [1.0]
     write_table(arrow.table(columns | {name: values}), tmp_path / "log.parquet")
-    with pytest.raises(InvalidLog, match=f"{name} must be a column of"):
+    with pytest.raises(InvalidLog, match=rf"{name} in row 0 of .*log\.parquet must be a"):
         read_parquet(tmp_path / "log.parquet")
 
 

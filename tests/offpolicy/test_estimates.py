@@ -9,7 +9,19 @@ from hypothesis import strategies as st
 
 from decision_logs import made, target_for
 from rarely import Decision, InvalidInput, LinUCB, Uniform
-from rarely.offpolicy import DecisionLog, InvalidLog, InvalidTarget, NotIdentified, Ridge, difference, dr, ips, snips
+from rarely.offpolicy import (
+    DecisionLog,
+    InvalidLog,
+    InvalidTarget,
+    NotIdentified,
+    Ridge,
+    bandit_feedback,
+    difference,
+    dr,
+    ips,
+    snips,
+    write_csv,
+)
 from rarely.offpolicy.models import stages
 
 logs = st.builds(
@@ -175,6 +187,7 @@ def test_a_target_does_not_differ_from_itself(log, seed, name, clicks):
     found = difference(log, target, target, estimator=name)
     assert (found.value, found.error, found.low, found.high) == (0.0, 0.0, 0.0, 0.0)
     assert found.effective_rounds == 0.0
+    assert "effective rounds" not in found.note
 
 
 def test_a_difference_is_surer_than_its_parts():
@@ -316,6 +329,10 @@ def test_a_single_round_has_no_error():
     log = made(1, rounds=1, told=1.0)
     estimate = ips(log, log.probabilities)
     assert (estimate.error, estimate.low, estimate.high) == (math.inf, -math.inf, math.inf)
+    for of, reward in ((ips, 3.0), (snips, 3.0), (ips, 1.0), (snips, 1.0)):
+        single = DecisionLog.from_arrays(np.ones((1, 2, 1)), [1], [reward], propensities=[0.5])
+        assert of(single, [1]).note.startswith("A single reward counts")
+        assert "too short" not in of(single, [1]).note
     with pytest.raises(InvalidLog, match="two rounds"):
         dr(log, log.probabilities)
 
@@ -327,7 +344,9 @@ def test_a_wider_level_is_a_wider_interval():
     assert (narrow.high - narrow.value) / narrow.error == pytest.approx(0.6744898)
 
 
-@pytest.mark.parametrize("level", [0.0, 1.0, 95, "0.95", float("nan")])
+@pytest.mark.parametrize(
+    "level", [0.0, 1.0, 95, "0.95", float("nan"), pytest.param(10**400, id="huge"), np.full(2, 0.5)]
+)
 def test_a_level_that_is_none_is_refused(level):
     log = made(1, rounds=4, told=1.0)
     with pytest.raises(InvalidInput, match="level must be"):
@@ -383,6 +402,8 @@ def test_a_target_chooses_no_arm_that_was_not_there():
         (lambda contexts, rewards: lambda rows: np.zeros(len(rows), complex), "must be real numbers"),
         (lambda contexts, rewards: lambda rows: np.ma.masked_less(np.zeros(len(rows)), 1), "must not be masked"),
         (lambda contexts, rewards: lambda rows: np.zeros(2), "one finite reward"),
+        (lambda contexts: None, r"fit\(contexts, rewards\) that returns a function"),
+        (lambda contexts, rewards: 3.0, r"fit\(contexts, rewards\) that returns a function"),
         (lambda contexts, rewards: lambda rows: np.full(len(rows), np.nan), "not all finite"),
     ],
 )
@@ -390,6 +411,15 @@ def test_a_model_that_is_none_is_refused(model, message):
     log = made(1, rounds=12, told=1.0)
     with pytest.raises(InvalidInput, match=message):
         dr(log, log.probabilities, model=model)
+
+
+@pytest.mark.parametrize("log", [None, np.ones((3, 2))], ids=["nothing", "an array"])
+def test_what_is_no_log_is_refused(log, tmp_path):
+    calls = [lambda each=each: each(log, [0]) for each in (ips, snips, dr)]
+    calls += [lambda: difference(log, [0], [1]), lambda: write_csv(log, tmp_path / "log"), lambda: bandit_feedback(log)]
+    for call in calls:
+        with pytest.raises(InvalidLog, match="log must be a DecisionLog; got"):
+            call()
 
 
 def test_a_log_without_rewards_says_so():
@@ -435,3 +465,50 @@ def test_a_log_that_hardly_explores_is_told_apart():
     for estimator in (ips, snips):
         assert "next to no chance" in estimator(log, anyone).note
         assert "next to no chance" not in estimator(log, rare).note
+
+
+def propensities_only(n=5000):
+    """Three arms that pay 0, 1 and 5, drawn with 0.7, 0.25 and 0.05, of which the log knows the chosen arms' alone."""
+    rng, chances, means = np.random.default_rng(0), np.array([0.7, 0.25, 0.05]), np.array([0.0, 1.0, 5.0])
+    arms = rng.choice(3, n, p=chances)
+    rewards = means[arms] + 0.1 * rng.normal(size=n)
+    contexts = np.broadcast_to(np.eye(3), (n, 3, 3))
+    part = DecisionLog.from_arrays(contexts, arms, rewards, propensities=chances[arms])
+    return part, DecisionLog.from_arrays(contexts, arms, rewards, probabilities=np.tile(chances, (n, 1)))
+
+
+def test_the_old_rule_is_estimated_without_probabilities_that_the_log_does_not_know():
+    log, full = propensities_only()
+    for estimator in (ips, snips, dr):
+        estimate = estimator(log, log.probabilities)
+        later = log.rewards[1:] if estimator is dr else log.rewards
+        assert estimate.value == pytest.approx(later.mean())
+        assert estimate.error == pytest.approx(later.std(ddof=1) / np.sqrt(len(later)))
+        assert estimate.low < 0.5 < estimate.high
+    best = np.full(len(log), 2)
+    for estimator in ("ips", "snips", "dr"):
+        gain = difference(log, best, log.probabilities, estimator=estimator)
+        loss = difference(log, log.probabilities, best, estimator=estimator)
+        assert gain.low < 4.5 < gain.high
+        assert (loss.value, loss.error) == pytest.approx((-gain.value, gain.error))
+        assert gain.error < 2 * difference(full, best, full.probabilities, estimator=estimator).error + 0.1
+
+
+def test_targets_whose_probabilities_are_known_need_no_others_of_the_log():
+    log, full = propensities_only(400)
+    for target in (np.full(400, 1), full.probabilities):
+        for estimator in (ips, snips, dr):
+            assert estimator(log, target) == estimator(full, target)
+    with pytest.raises(NotIdentified, match="with 0"):  # what follows is known: an arm with 1 leaves 0
+        ips(DecisionLog.from_arrays(np.ones((2, 3, 1)), [0, 1], [1.0, 2.0], propensities=[1.0, 1.0]), [0, 0])
+
+
+def test_unknown_probabilities_are_a_target_only_as_the_rule_of_the_log():
+    log, _ = propensities_only(40)
+    mixed = 0.5 * log.probabilities + 0.5 / 3
+    with pytest.raises(InvalidTarget, match="chosen arms alone"):
+        snips(log, mixed)
+    clicks = DecisionLog.from_arrays(log.contexts, log.arms, (log.arms == 1) * 1.0, propensities=log.propensities)
+    estimate = dr(clicks, clicks.probabilities, model=np.tile([0.0, 1.0, 0.0], (40, 1)))
+    plain = snips(clicks, clicks.probabilities)
+    assert (estimate.low, estimate.high) == pytest.approx((plain.low, plain.high))  # no model narrows a mean

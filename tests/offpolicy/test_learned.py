@@ -6,7 +6,7 @@ import pytest
 import rarely
 from rarely import AtRounds, BatchNeuralUCB, LinUCB, Mixture, RejectedWarning, Uniform
 from rarely.offpolicy import DecisionLog, difference, dr, ips, read_csv, snips, write_csv
-from rarely.offpolicy.learned import rounds_learned_from
+from rarely.offpolicy.sample import rounds_learned_from
 
 SETTINGS = {"dim": 2, "schedule": AtRounds([60, 90]), "exploration": Mixture(0.5), "seed": 0}
 

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decision_logs import planning_log
 from rarely import DeterminantTrigger, FixedGrid
-from rarely.planning import Log, NothingClose, plan
-from rarely.planning.calibrate_log_ratio import calibrate
-from rarely.planning.caveats import notes_on_frontier
-from rarely.planning.frontier import Frontier, Point
+from rarely._runs.statistics import IntervalEstimate, mean, ratio_of_means
+from rarely.planning import NothingClose, plan
+from rarely.planning.frontier import Frontier, Point, calibrate
 from rarely.planning.plan import above
-from rarely.planning.report import render
+from rarely.planning.planner import notes_on_frontier
+from rarely.planning.report import render_markdown as render
 from rarely.planning.simulate import KINDS, Maker, Trial, play_trial
-from rarely.simulation.statistics import IntervalEstimate, mean, ratio_of_means
 from rarely.worlds import Cosine
 
 WIDE, FAR = (0.9, 1.05, 1.3), (1.5, 2.0, 3.0)
@@ -47,7 +47,7 @@ def frontier(fixed, geometric=None, adaptive=None, runs=8):
 @pytest.fixture(scope="module")
 def made():
     rows = np.random.default_rng(0).normal(size=(40, 2))
-    return plan(Log.of(rows, 2), horizon=100, max_rounds=30, runs=1, policy="linear", batches=[2])
+    return plan(planning_log(rows, 2), horizon=100, max_rounds=30, runs=1, policy="linear", batches=[2])
 
 
 def with_frontier(made, found, **other):
@@ -129,7 +129,7 @@ def test_only_what_is_surely_outside_everywhere_asks_for_as_many_updates_as_can_
 
 
 def test_a_model_that_foresees_nothing_gives_no_advice(made):
-    from rarely.planning.reward_model import Fit
+    from rarely.planning.simulate import Fit
 
     said = with_frontier(made, frontier([CLOSE]), fit=Fit(60, -0.3, 1.0, "", ())).text()
     assert said.startswith("No advice: the reward model foresees nothing of your rewards (R² ≤ 0)")

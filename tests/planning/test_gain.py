@@ -7,17 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from decision_logs import planning_log
 from rarely import Affine, InvalidInput
-from rarely.core.schedules import EveryRound, FixedGrid
-from rarely.planning import Log, plan
-from rarely.planning.finished_trials import FinishedTrials
-from rarely.planning.frontier import Frontier, Point
-from rarely.planning.gain import Share, price, shares_of, text
+from rarely._core.schedules import EveryRound, FixedGrid
+from rarely._runs.statistics import IntervalEstimate
+from rarely.planning import plan
+from rarely.planning.frontier import PILOTS, Frontier, Point
+from rarely.planning.gain import Present, Share, measure_present, price, shares_of, text
 from rarely.planning.planner import _counts
-from rarely.planning.present import Present, measure_present
-from rarely.planning.reward_model import LogWorld, SimulatedRewards
-from rarely.planning.simulate import KINDS, Maker, play_trial
-from rarely.simulation.statistics import IntervalEstimate
+from rarely.planning.simulate import (
+    KINDS,
+    LoggedRounds,
+    LogWorld,
+    Maker,
+    SimulatedRewards,
+    SimulationFailed,
+    play_trial,
+)
 from rarely.worlds import World
 
 QUICK = {"horizon": 30, "runs": 2, "policy": "linear", "batches": [2, 4]}
@@ -74,8 +80,8 @@ def test_the_next_update_is_worth_the_slope_to_the_next_b():
 def test_an_interval_that_says_nothing_makes_no_headline():
     row = Share(4, {"fixed": 0.86}, -1.31, 1.34, 2.41)
     assert price([row], frontier()) == (
-        "How much of the possible gain updates bring cannot be told from 5 runs: with 3 updates it is -131 % to 134 %. "
-        "Ask for more --runs."
+        "Inconclusive: 5 runs do not show how much of the possible gain updates bring: with 3 updates it is -131 % to "
+        "134 %. Ask for more --runs."
     )
     alone = replace(row, low=-math.inf, high=math.inf)
     assert "one has no interval" in price([alone], frontier())
@@ -92,12 +98,12 @@ def test_where_the_present_policy_is_better_updates_gain_nothing():
 def test_the_present_policy_is_the_one_that_wrote_the_log():
     """Of two arms that pay 1 and 0 the log has the worse one in a quarter of its rounds."""
     rows = np.random.default_rng(0).normal(size=(40, 2))
-    log = Log.of(rows, 2, (np.arange(40) % 4 == 0).astype(int), np.arange(40.0))
+    log = LoggedRounds.of(planning_log(rows, 2, (np.arange(40) % 4 == 0).astype(int), np.arange(40.0)))
     world = LogWorld(log, SimulatedRewards(log, lambda features: np.tile([1.0, 0.0], (len(features), 1))), 40)
     present = measure_present(world, 40, [1, 2])
     assert present.logged
     assert present.regret.value == 10.0
-    at_random = measure_present(LogWorld(Log.of(rows, 2), world.rewards, 40), 40, [1, 2])
+    at_random = measure_present(LogWorld(LoggedRounds.of(planning_log(rows, 2)), world.rewards, 40), 40, [1, 2])
     assert not at_random.logged
     assert at_random.regret.value == 20.0
 
@@ -132,43 +138,65 @@ def test_the_default_policy_is_compared_with_128_updates_and_tried_up_to_64():
     assert Frontier(1024, 1, IntervalEstimate(1, 1, 1, 1), (), (), 128).often == "an update after every 8 rounds"
 
 
-def test_a_plan_that_was_interrupted_goes_on_and_is_the_same(tmp_path, monkeypatch):
-    whole, path = plan(Lines(), **QUICK).describe(), tmp_path / "plan" / "unfinished.jsonl"
-    played = []
+def counted(monkeypatch, played, most=10**9):
+    """Note the trials after the pilots, and interrupt before there are more than so many."""
+    pilots = np.random.SeedSequence(0).generate_state(QUICK["runs"] + PILOTS)[:PILOTS]
 
-    def counted(world, maker, rounds, trial, most=10**9):
-        if len(played) == most:
-            raise KeyboardInterrupt
-        played.append(trial)
+    def play(world, maker, rounds, trial):
+        if trial.seed not in pilots:
+            if len(played) == most:
+                raise KeyboardInterrupt
+            played.append(trial)
         return play_trial(world, maker, rounds, trial)
 
+    monkeypatch.setattr("rarely.planning.frontier.play_trial", play)
+
+
+def test_a_plan_that_was_interrupted_continues_and_is_the_same(tmp_path, monkeypatch):
+    whole, folder, played = plan(Lines(), **QUICK).describe(), tmp_path / "plan" / "unfinished", []
     with monkeypatch.context() as patched:
-        patched.setattr("rarely.planning.frontier.play_trial", lambda *given: counted(*given, most=9))
+        counted(patched, played, most=8)
         with pytest.raises(KeyboardInterrupt):
-            plan(Lines(), **QUICK, resume=path)
-    lines = path.read_text().splitlines()
-    assert len(lines) == 1 + 2 + 8  # the question, log q of two B, and eight trials after the pilot
-    path.write_text("\n".join([*lines, lines[-1][:40]]))  # killed while it wrote
+            plan(Lines(), **QUICK, resume=folder)
+    records = sorted(folder.rglob("*.json.gz"))
+    assert len(records) == 2 + 8  # log q of two B, and eight trials
+    trial = next(path for path in records if "seed" in path.name)
+    trial.write_bytes(trial.read_bytes()[:40])  # damaged: played again
     played.clear()
-    monkeypatch.setattr("rarely.planning.frontier.play_trial", counted)
-    assert plan(Lines(), **QUICK, resume=path).describe() == whole
-    assert len(played) == 1 + 14 - 8
-    assert not path.exists()
+    counted(monkeypatch, played)
+    assert plan(Lines(), **QUICK, resume=folder).describe() == whole
+    assert len(played) == 14 - 8 + 1
+    assert not folder.exists()
 
 
-def test_runs_of_another_plan_or_with_an_edit_are_not_taken(tmp_path):
-    path = tmp_path / "trials.jsonl"
-    first = FinishedTrials(path, "one plan")
-    first._keep("a", 1.0)
-    first._keep("b", 2.0)
-    assert len(FinishedTrials(path, "one plan")) == 2
-    path.write_text(path.read_text().replace("2.0", "9.0"))
-    assert len(FinishedTrials(path, "one plan")) == 1
-    assert len(FinishedTrials(path, "another plan")) == 0
-    assert len(path.read_text().splitlines()) == 1
+def test_simulations_of_another_plan_are_not_taken(tmp_path, monkeypatch):
+    played = []
+    with monkeypatch.context() as patched:
+        counted(patched, played, most=8)
+        with pytest.raises(KeyboardInterrupt):
+            plan(Lines(), **QUICK, resume=tmp_path)
+    played.clear()
+    counted(monkeypatch, played)
+    (tmp_path / "records" / "mine").mkdir()
+    assert plan(Lines(), **QUICK | {"settings": {"ridge": 2.0}}, resume=tmp_path).settings["ridge"] == 2.0
+    assert len(played) == 14
+    assert [path.name for path in tmp_path.rglob("*")] == ["records", "mine"]  # nothing else is removed
+
+
+def test_a_simulation_that_fails_ends_the_plan_with_its_reason():
+    pilots = np.random.SeedSequence(0).generate_state(QUICK["runs"] + PILOTS)[:PILOTS]
+
+    class Failing(Lines):
+        def rounds(self, seed, count, first=1):
+            if seed not in (0, *pilots):
+                raise ZeroDivisionError("no such round")
+            return super().rounds(seed, count, first)
+
+    with pytest.raises(SimulationFailed, match=r"sequential-B30/seed\d+: ZeroDivisionError: no such round"):
+        plan(Failing(), **QUICK)
 
 
 def test_a_simulator_cannot_be_resumed(tmp_path):
-    log = Log.of(np.random.default_rng(0).normal(size=(40, 2)), 2)
+    log = planning_log(np.random.default_rng(0).normal(size=(40, 2)), 2)
     with pytest.raises(InvalidInput, match="resume must be None with a simulator"):
         plan(log, **QUICK, simulator=lambda rows: rows, resume=tmp_path / "x")

@@ -3,10 +3,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from decision_logs import planning_log
 from rarely import InvalidInput
-from rarely.planning import InvalidLog, Log, reward_model
-from rarely.planning.caveats import notes_on_fit
-from rarely.planning.reward_model import ImaginedRewards, LogWorld, SimulatedRewards, _trained, fit_rewards
+from rarely.logs import InvalidLog
+from rarely.planning import simulate
+from rarely.planning.planner import notes_on_fit
+from rarely.planning.simulate import ImaginedRewards, LoggedRounds, LogWorld, SimulatedRewards, _trained, fit_rewards
+
+
+def played(*arguments, **settings):
+    return LoggedRounds.of(planning_log(*arguments, **settings))
 
 
 def linear_log(rounds=300, arms=3, noise=0.2, seed=0):
@@ -14,7 +20,7 @@ def linear_log(rounds=300, arms=3, noise=0.2, seed=0):
     rows, slopes = generator.normal(size=(rounds, 3)), generator.normal(size=(3, 3))
     chosen = generator.integers(arms, size=rounds)
     rewards = (rows @ slopes)[np.arange(rounds), chosen] + noise * generator.normal(size=rounds)
-    return Log.of(rows, 3, chosen, rewards), rows @ slopes
+    return played(rows, 3, chosen, rewards), rows @ slopes
 
 
 def test_a_fit_says_how_good_it_is_and_finds_the_truth():
@@ -30,7 +36,7 @@ def test_a_fit_says_how_good_it_is_and_finds_the_truth():
 
 def test_rewards_of_pure_noise_are_not_foreseen():
     log, _ = linear_log(120)
-    noise = Log.of(log.features, 3, rewards=np.random.default_rng(1).normal(size=(120, 3)))
+    noise = played(log.features, 3, rewards=np.random.default_rng(1).normal(size=(120, 3)))
     assert fit_rewards(noise, seed=0).fit.r_squared < 0.2
 
 
@@ -38,28 +44,32 @@ def test_arms_without_a_reward_are_named_and_too_few_rewards_refused():
     log, _ = linear_log(100, arms=2)
     assert fit_rewards(log, seed=0).fit.rare == ((2, 0),)
     with pytest.raises(InvalidLog, match="at least 50 rewards; the log has 49"):
-        fit_rewards(Log.of(log.features[:49], 3, rewards=log.rewards[:49]), seed=0)
+        fit_rewards(played(log.features[:49], 3, *(each[:49] for each in log.log.known_rewards()[1:])), seed=0)
 
 
-def test_arms_are_named_by_the_log_and_only_where_they_are_the_same_arms_every_round():
+def test_arms_are_named_by_the_log_and_only_where_they_are_the_same_arms_every_round(monkeypatch):
+    monkeypatch.setattr(simulate, "TRAININGS", 1)
     log, _ = linear_log(100, arms=2)
-    named = Log.of(log.features, 3, log.known()[1], log.known()[2], arm_names=["high", "low", "none"])
-    notes = " ".join(notes_on_fit(fit_rewards(named, seed=0).fit, named))
+    named = played(
+        log.features, 3, log.log.known_rewards()[1], log.log.known_rewards()[2], arm_names=["high", "low", "none"]
+    )
+    notes = " ".join(notes_on_fit(fit_rewards(named, seed=0).fit, named.log))
     assert "(how many, in brackets): none (0). What these pay is EXTRAPOLATED" in notes
     assert "contain some of their noise; and what it misses of the truth counts as noise" in notes
-    own = Log.of(np.repeat(log.features[:, None], 3, 1), rewards=log.rewards)
-    assert fit_rewards(own, seed=0).fit.rare == ()
-    nothing = replace(fit_rewards(own, seed=0).fit, r_squared=-0.2)
-    assert "it foresees NOTHING of the variance" in notes_on_fit(nothing, own)[0]
+    own = played(np.repeat(log.features[:, None], 3, 1), None, *log.log.known_rewards()[1:])
+    fit = fit_rewards(own, seed=0).fit
+    assert fit.rare == ()
+    nothing = replace(fit, r_squared=-0.2)
+    assert "it foresees NOTHING of the variance" in notes_on_fit(nothing, own.log)[0]
 
 
 def test_the_fifth_that_judges_is_of_other_rounds_than_those_learned_from(monkeypatch):
     # Rewards that only a round's own number tells: seen in one arm, they are known of all others.
     generator = np.random.default_rng(0)
     rows, luck = generator.normal(size=(60, 1, 3)), generator.normal(size=60)
-    log = Log.of(np.repeat(rows, 4, axis=1), rewards=np.repeat(luck[:, None], 4, axis=1))
+    log = played(np.repeat(rows, 4, axis=1), rewards=np.repeat(luck[:, None], 4, axis=1))
     trained = []
-    monkeypatch.setattr(reward_model, "_trained", lambda x, y, seed: trained.append((x, y)) or _trained(x, y, seed))
+    monkeypatch.setattr(simulate, "_trained", lambda x, y, seed: trained.append((x, y)) or _trained(x, y, seed))
     fit = fit_rewards(log, seed=0).fit
     (seen, _), (whole, _) = trained
     held = {tuple(row) for row in whole[: len(whole) - len(seen)]}

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from rarely.core.errors import InvalidContexts, InvalidInput, InvalidReward
+from rarely._core.errors import InvalidContexts, InvalidInput, InvalidReward
 from rarely.study import Client, RequestRefused, ServiceUnavailable, Study, StudyConflict, UnknownStudy
 from services import PATIENCE, serving
 from studies import contexts_of, linear

@@ -13,9 +13,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rarely.cli import app
+from rarely._cli import app
 from rarely.service import KeyFile
-from rarely.service.access import Access
 from services import serving
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "service"
@@ -81,7 +80,7 @@ def test_keys_are_made_rotated_listed_and_revoked_by_commands(tmp_path):
     assert "decide, reward" in listed
     assert second not in listed
     assert command("keys", "revoke", file, "shop").exit_code == 0
-    assert Access(KeyFile(file)).keys.find(second) is None
+    assert KeyFile(file).find(second) is None
     refused = command("keys", "revoke", file, "shop")
     assert (refused.exit_code, "no key called" in refused.output) == (1, True)
 
@@ -92,7 +91,7 @@ def test_the_extra_has_all_that_the_command_needs():
     names = {extra: {re.match(r"[\w-]+", each).group() for each in extras[extra]} for extra in ("lab", "serve")}
     without = "".join(f"sys.modules[{name!r}] = None; " for name in sorted(names["lab"] - names["serve"]))
     assert "matplotlib" in without
-    command = f"import sys; {without}import rarely.cli, rarely.service"
+    command = f"import sys; {without}import rarely._cli, rarely.service"
     subprocess.run(
         [sys.executable, "-c", command],
         check=True,

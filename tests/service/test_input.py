@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rarely.service.bodies import parse
 from rarely.service.problems import Refusal
 from rarely.study import Study
-from services import serving
+from services import PATIENCE, serving
 from studies import contexts_of, linear
 
 GOOD = {"id": "visit-1", "contexts": contexts_of(1).tolist()}
@@ -24,8 +24,8 @@ def raw(contexts, id='"visit-1"'):
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
-        (raw("[[NaN, 0], [0, 1], [1, 1]]"), 400, "NaN is no number"),
-        (raw("[[-Infinity, 0], [0, 1], [1, 1]]"), 400, "-Infinity is no number"),
+        (raw("[[NaN, 0], [0, 1], [1, 1]]"), 400, "NaN is not a number"),
+        (raw("[[-Infinity, 0], [0, 1], [1, 1]]"), 400, "-Infinity is not a number"),
         (raw("[[1e309, 0], [0, 1], [1, 1]]"), 422, "finite"),
         (raw(f"[[{'9' * 400}, 0], [0, 1], [1, 1]]"), 422, "contexts"),
         (raw(f"[[{'9' * 5000}, 0], [0, 1], [1, 1]]"), 400, "JSON"),
@@ -114,7 +114,7 @@ def test_a_body_of_100_megabytes_is_refused_unread(shared):
 
 
 def test_a_body_without_a_length_is_refused_where_it_is_too_long(shared):
-    connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=PATIENCE)
     parts = (b" " * 100_000 for _ in range(12))
     connection.request("POST", "/v1/studies/trial/decide", parts, {"Content-Type": "application/json"})
     assert connection.getresponse().status == 413

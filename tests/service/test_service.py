@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rarely.service import Limits
-from rarely.service.running import configured
+from rarely.service.server import configured
 from rarely.service.trainer import Trainer
 from rarely.study import BrokenStudy, Stage, Study, StudyFailed, train
 from services import PATIENCE, serving, until
@@ -73,12 +73,12 @@ def test_decisions_go_on_under_the_old_version_during_an_update(served, monkeypa
 
     def slowly(self, job):
         begun.set()
-        assert gate.wait(60)
+        assert gate.wait(PATIENCE)
         return train_elsewhere(self, job)
 
     monkeypatch.setattr(Trainer, "_elsewhere", slowly)
     assert served.post("activate", {"version": "next", "reason": "a test"}).status == 202
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE)
     answers = [served.decide(number).content for number in range(100, 110)]
     assert {answer["version"] for answer in answers} == {0}
     again = served.post("activate", {"version": "next"})
@@ -138,15 +138,15 @@ class Stuck:
 
     def __init__(self, service, monkeypatch):
         self.held, self.gate = threading.Event(), threading.Event()
-        answer = service.opened.answer_many
+        answer = service.opened.writer._answer
 
         def wait(calls):
             self.size = len(calls)
             self.held.set()
-            assert self.gate.wait(60)
+            assert self.gate.wait(PATIENCE)
             return answer(calls)
 
-        monkeypatch.setattr(service.opened, "answer_many", wait)
+        monkeypatch.setattr(service.opened.writer, "_answer", wait)
 
 
 def test_a_full_queue_refuses_and_drops_nothing_that_it_took(storage, monkeypatch):
@@ -154,7 +154,7 @@ def test_a_full_queue_refuses_and_drops_nothing_that_it_took(storage, monkeypatc
     with serving(storage, limits=Limits(waiting=5), automatic=False) as service, ThreadPoolExecutor(40) as threads:
         stuck = Stuck(service, monkeypatch)
         first = threads.submit(service.decide, 0)
-        assert stuck.held.wait(60)
+        assert stuck.held.wait(PATIENCE)
         others = [threads.submit(service.decide, number) for number in range(1, 30)]
         until(lambda: sum(other.done() for other in others) == 24)
         refused = [other.result() for other in others if other.done()]
@@ -174,7 +174,7 @@ def test_a_stopping_service_answers_what_it_took(storage, monkeypatch):
         with serving(storage, automatic=False) as service:
             stuck = Stuck(service, monkeypatch)
             replies = [threads.submit(service.decide, number) for number in range(8)]
-            assert stuck.held.wait(60)
+            assert stuck.held.wait(PATIENCE)
             until(lambda: service.opened.writer.waiting + stuck.size == 8)
             service.server.should_exit = True
             time.sleep(0.2)
@@ -189,7 +189,7 @@ def test_a_commit_that_fails_stops_the_study_and_health_says_so(served, monkeypa
         raise StudyFailed("the disk did not confirm.")
 
     study = served.opened
-    monkeypatch.setattr("rarely.service.opened.answer_many", lambda study, calls, **_: fail(calls))
+    monkeypatch.setattr("rarely.service.opened.answer_many", lambda study, calls: fail(calls))
     assert served.send("GET", "/health").status == 200
     reply = served.decide(1)
     assert (reply.status, reply.content["title"]) == (503, "StudyFailed")
@@ -206,10 +206,10 @@ def test_a_request_that_breaks_something_does_not_break_those_of_others(served, 
 
     answer, gate = opened.answer_many, threading.Barrier(8, timeout=PATIENCE)
 
-    def poisoned(study, calls, **options):
+    def poisoned(study, calls):
         if any(call.id == "visit-3" for _, call in calls):
             raise ZeroDivisionError
-        return answer(study, calls, **options)
+        return answer(study, calls)
 
     def one(number):
         gate.wait()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rarely.study import Study, StudyFailed
-from rarely.study.storage.sqlite_version import loses_writes
+from rarely.study.storage import loses_writes
 from studies import contexts_of, linear
 
 CALLERS = Path(__file__).parents[1] / "many_callers.py"
@@ -65,7 +65,7 @@ def test_a_second_process_on_a_file_hears_what_to_do(tmp_path):
     storage = f"sqlite:///{tmp_path / 'trial.db'}"
     with Study.create(storage, "trial", policy=linear(), arms=3):
         code = (
-            "import rarely.study.storage.sqlite as s; s.PATIENCE = 0.1\n"
+            "import rarely.study.storage.sqlite as s; s.BUSY_TIMEOUT = 0.1\n"
             "from rarely.study import Study, StudyBusy\n"
             f"try: Study.open({storage!r}, 'trial'); print('open')\n"
             "except StudyBusy as error: print(error)\n"
@@ -103,7 +103,7 @@ def test_threads_decide_while_another_one_trains(make):
 
     def ask():
         try:
-            for i in range(50):
+            for i in range(15):
                 study.ask(contexts_of(i), id=f"{threading.get_ident()} {i}")
         except BaseException as error:
             failures.append(error)
@@ -116,7 +116,7 @@ def test_threads_decide_while_another_one_trains(make):
         thread.join(120)
         assert not thread.is_alive()
     assert not failures
-    assert study.status().decisions == 220
+    assert study.status().decisions == 80
     assert study.replay().equal
 
 
@@ -160,7 +160,7 @@ def test_a_commit_that_fails_is_final(tmp_path, monkeypatch):
                 raise sqlite3.OperationalError("disk I/O error")
             return self._raw.execute(sql, *parameters)
 
-    connection = study._session.storage._connection
+    connection = study._session.storage.connection
     monkeypatch.setattr(connection, "_raw", Broken(connection._raw))
     with pytest.raises(StudyFailed, match="did not confirm"):
         study.ask(contexts_of(1), id="x")
@@ -178,7 +178,7 @@ def test_an_interrupt_behind_the_commit_leaves_the_policy_right(make, monkeypatc
     """Nobody heard the answer, but it is on record: the next call must know of it."""
     study = make()
     study.ask(contexts_of(0), id="before")
-    connection = study._session.storage._connection
+    connection = study._session.storage.connection
     plain = connection._commit
 
     def interrupted():

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from rarely.cli import app
+from rarely._cli import app
 from rarely.offpolicy import read_csv
 
 
@@ -28,25 +28,25 @@ def lines(output):
 
 
 def test_the_four_verbs(storage, tmp_path):
-    asked = "\n".join(json.dumps({"id": f"v{i}", "contexts": [[1, i], [0, 1]]}) for i in range(250))
+    asked = "\n".join(json.dumps({"id": f"v{i}", "contexts": [[1, i], [0, 1]]}) for i in range(110))
     first = lines(call("ask", storage, input=asked))
     assert lines(call("ask", storage, input=asked)) == first
     one = lines(call("ask", storage, "--id", "v3", "--contexts", "[[1, 3], [0, 1]]"))
     assert one == [first[3]]
     assert lines(call("ask", storage, "--contexts", "[[1, 3], [0, 1]]", "--available", "blue"))[0]["arm"] == "blue"
-    told = "\n".join(json.dumps({"id": f"v{i}", "reward": i % 2}) for i in range(250))
+    told = "\n".join(json.dumps({"id": f"v{i}", "reward": i % 2}) for i in range(110))
     assert {line["status"] for line in lines(call("tell", storage, input=told))} == {"accepted"}
     assert lines(call("tell", storage, "--id", "v1", "--reward", 1))[0]["status"] == "duplicate"
     assert "version 1 decides" in call("update", storage, "--actor", "nightly")
     status = json.loads(call("status", storage, "--json"))
-    assert (status["decisions"], status["version"], status["rewards"]["used"]) == (251, 1, 250)
-    assert "251" in call("status", storage)
+    assert (status["decisions"], status["version"], status["rewards"]["used"]) == (111, 1, 110)
+    assert "111" in call("status", storage)
     assert "whole" in call("verify", storage, "--head", status["head"], "--seq", status["events"])
     assert "equal" in call("replay", storage)
     assert "chain is whole" in call("doctor", storage)
     call("export", storage, tmp_path / "log.csv")
     log = read_csv(tmp_path / "log.csv")
-    assert (len(log), log.missing) == (251, 1)
+    assert (len(log), log.missing) == (111, 1)
     call("backup", storage, tmp_path / "copy.db")
     assert json.loads(call("status", f"sqlite:///{tmp_path}/copy.db", "--json")) == status
     assert json.loads(call("status", tmp_path / "copy.db", "--json")) == status
@@ -111,9 +111,9 @@ def test_a_study_from_a_file_with_stages(tmp_path):
     [
         ([], "JSON object"),
         ({"policy": {"kind": "os.system"}}, "one of BatchNeuralUCB"),
-        ({"policy": {"kind": "LinUCB"}}, "do not fit"),
-        ({"policy": {"kind": "LinUCB", "dim": 2, "colour": 1}}, "do not fit"),
-        ({"policy": {"kind": "LinUCB", "dim": 2}, "stages": [{"nome": "x"}]}, "must have the fields"),
+        ({"policy": {"kind": "LinUCB"}}, "LinUCB: missing a required argument: 'dim'"),
+        ({"policy": {"kind": "LinUCB", "dim": 2, "colour": 1}}, "unknown argument 'colour' for LinUCB"),
+        ({"policy": {"kind": "LinUCB", "dim": 2}, "stages": [{"nome": "x"}]}, "Did you mean 'name'?"),
         ({"policy": {"kind": "LinUCB", "dim": 2}, "rewards": {"wait": -1}}, "wait must be"),
         ({"policy": {"kind": "LinUCB", "dim": 2}, "colour": 1}, "got 'colour'"),
     ],
@@ -129,4 +129,4 @@ def test_errors_are_one_sentence(tmp_path):
     assert "storage must be" in call("status", "mysql://none", code=1)
     assert "needs --arms" in call("create", f"sqlite:///{tmp_path}/t.db", "x", code=1)
     (tmp_path / "text.db").write_text("no database" * 100)
-    assert "not a whole SQLite database" in call("status", f"sqlite:///{tmp_path}/text.db", code=1)
+    assert "not an intact SQLite database" in call("status", f"sqlite:///{tmp_path}/text.db", code=1)

@@ -1,54 +1,23 @@
-"""The bytes of events, formatted field by field, are those of the plain writer; lookups use their indexes."""
+"""Events are read as they were written, hashes cover every field, and lookups use their indexes."""
+
+import hashlib
+import json
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import FixedGrid, LinUCB
-from rarely.core.types import Decision
+from rarely._core.types import Decision
 from rarely.study import Request, Study
-from rarely.study.canonical import canonical, digest, packed
-from rarely.study.decision_blocks import Block
-from rarely.study.events import flaw_of, head_of, next_event
-from rarely.study.requests import block_of, read_request
+from rarely.study.ask import Block
+from rarely.study.decisions import block_of, read_request, record_of
+from rarely.study.events import canonical, digest, flaw_of, next_event, packed
 from rarely.study.settings import StudySettings
 from rarely.study.storage import sqlite
 from studies import contexts_of, linear
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
-maybe = st.none() | texts
-
-
-@given(texts, st.integers(1, 10**12), st.integers(0, 10**17), texts, texts, texts, maybe, maybe, texts)
-def test_the_head_of_an_event_is_canonical_json(study, seq, time, kind, actor, reason, ref, key, why):
-    plain = canonical([study, seq, kind, time, actor, reason, ref, key, why])
-    assert head_of(study, seq, time, kind, actor, reason, ref, key, why) == plain
-
-
-def plain_event(block, i, study, last, now, actor, reason):
-    """The i-th event of a block from a dict and its arrays, one at a time."""
-    question, decision = block.questions[i], block.decision
-    here = np.flatnonzero(question.present)
-    complete = bool(question.present.all())
-    body = {
-        "arm": int(decision.arms[i]),
-        "arms": len(question.present),
-        "block": block.first,
-        "draws": block.draws + i * block.drew,
-        "drew": block.drew,
-        "present": None if complete else here.tolist(),
-        "probability": float(decision.probabilities[i, decision.arms[i]]),
-        "request": question.hash,
-        "round": int(decision.rounds[i]),
-        "shadow": block.shadow_of,
-        "shape": list(question.numbers.shape),
-        "stage": block.stage,
-        "version": block.version,
-    }
-    arrays = [question.numbers, *(a[i][here] for a in (decision.means, decision.bonuses, decision.probabilities))]
-    arrays += [] if block.shadow is None else [block.shadow[i][here]]
-    signed = {"actor": question.actor or actor, "reason": reason}
-    return next_event(study, last, "decide", now, body, ref=question.id, data=packed(*arrays), **signed)
 
 
 @st.composite
@@ -89,14 +58,35 @@ def clean(text):
 
 
 @given(blocks(), texts, texts, st.integers(0, 10**17))
-def test_the_events_of_a_block_are_those_of_the_plain_writer(block, actor, reason, now):
-    last = (block.first - 1, "0" * 64, 10**16)
-    events = block.events("trial é", last, now, actor, reason)
-    for i, event in enumerate(events):
-        assert event == plain_event(block, i, "trial é", last, now, actor, reason)
+def test_the_events_of_a_block_are_read_as_they_were_decided(block, actor, reason, now):
+    last, decision = (block.first - 1, "0" * 64, 10**16), block.decision
+    for i, event in enumerate(block.events("trial é", last, now, actor, reason)):
+        question, record = block.questions[i], record_of(event, None)
         assert not flaw_of("trial é", event, last[0] + 1, last[1])
+        assert (event.actor, event.reason, event.time) == (question.actor or actor, reason, max(now, 10**16))
+        assert (record.answer.index, record.answer.round) == (decision.arms[i], decision.rounds[i])
+        assert (record.answer.version, record.answer.stage) == (block.version, block.stage)
+        assert record.answer.probability == decision.probabilities[i, decision.arms[i]]
+        assert (record.block, record.draws) == (block.first, block.draws + i * block.drew)
+        assert (record.drew, record.shadow_of) == (block.drew, block.shadow_of)
+        assert (record.question.id, record.question.hash) == (question.id, question.hash)
+        for found, given_ in ((record.question.numbers, question.numbers), (record.present, question.present)):
+            np.testing.assert_array_equal(found, given_)
+        here = np.flatnonzero(question.present)
+        for name in ("means", "bonuses", "probabilities"):
+            np.testing.assert_array_equal(getattr(record, name), getattr(decision, name)[i, here])
+        assert (record.shadow is None) == (block.shadow is None)
+        if record.shadow is not None:
+            np.testing.assert_array_equal(record.shadow, block.shadow[i, here])
         last = (event.seq, event.hash, event.time)
-    assert [answer.seq for answer in block.answers(events, None)] == [event.seq for event in events]
+
+
+@given(texts, texts, st.none() | texts, texts)
+def test_the_hash_of_an_event_is_that_of_all_its_fields(study, actor, ref, why):
+    event = next_event(study, (1, "0" * 64, 5), "reward", 7, {"b": 1.5}, actor=actor, ref=ref, key="#k", why=why)
+    head = json.dumps([study, 2, "reward", 7, actor, "", ref, "#k", why], ensure_ascii=False, separators=(",", ":"))
+    parts = [part.encode() for part in ("0" * 64, head, '{"b":1.5}', "")]
+    assert event.hash == hashlib.sha256(b"".join(b"%d:%s" % (len(part), part) for part in parts)).hexdigest()
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.data())
@@ -132,17 +122,17 @@ def test_no_call_walks_over_the_record(tmp_path, monkeypatch):
         asked = {sql: given for sql, given in statements.items() if "rarely_events" in sql}
         assert len(asked) > 3
         for sql, given in asked.items():
-            for *_, step in plain(study._session.storage._connection, f"EXPLAIN QUERY PLAN {sql}", given):
+            for *_, step in plain(study._session.storage.connection, f"EXPLAIN QUERY PLAN {sql}", given):
                 assert "ref=?" in step or "COVERING INDEX" in step, f"{step}: {sql}"
 
 
 def test_more_ids_than_one_statement_takes_are_found(make):
     policy = LinUCB(dim=1, schedule=FixedGrid(10**5, 2), seed=0)
     study = make(policy, arms=2)
-    requests = [([[1.0], [i + 1.0]], f"visit-{i}") for i in range(600)]
-    first = study.ask_many(requests[:400])
-    assert study.ask_many(requests)[:400] == first
-    assert [found.status for found in study.tell_many([(f"visit-{i}", 1.0) for i in range(602)])][598:] == [
+    requests = [([[1.0], [i + 1.0]], f"visit-{i}") for i in range(300)]
+    first = study.ask_many(requests[:200])
+    assert study.ask_many(requests)[:200] == first
+    assert [found.status for found in study.tell_many([(f"visit-{i}", 1.0) for i in range(302)])][298:] == [
         "accepted",
         "accepted",
         "quarantined",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely.study import InvalidStudy, RewardRule, Study, StudyConflict, StudyError
-from rarely.study.deliveries import settled
+from rarely.study.tell import settled
 from studies import Clock, contexts_of, linear
 
 NAMES = itertools.count()
@@ -190,16 +190,16 @@ def test_an_update_reads_its_rewards_in_parts(aggregation, monkeypatch):
         for key in range(i % 3):
             study.tell(f"{i}", float(10 * i + key), key=f"k{key}")
         clock.now += 5
-    monkeypatch.setattr("rarely.study.publishing.CHUNK", 7)
+    monkeypatch.setattr("rarely.study.tell.CHUNK", 7)
     session = study._session
     longest, reading = [], session.storage.reading
     monkeypatch.setattr(session.storage, "reading", lambda: longest.append(1) or reading())
     job = study.begin_update()
-    with session.reading() as tables:
-        plain = settled(tables, session.row.study, session.settings.rewards, 0, job.cut)
+    assert len(longest) > 3
+    monkeypatch.undo()
+    plain = settled(session, 0, job.cut)
     assert list(zip(job.rounds, job.rewards, strict=True)) == plain
     assert len(plain) > 20
-    assert len(longest) > 3
 
 
 def test_a_lease_is_given_back_if_the_rewards_cannot_be_read(monkeypatch):
@@ -211,7 +211,7 @@ def test_a_lease_is_given_back_if_the_rewards_cannot_be_read(monkeypatch):
         raise StudyError("the disk is gone.")
 
     with monkeypatch.context() as patched:
-        patched.setattr("rarely.study.publishing.spans_of", broken)
+        patched.setattr("rarely.study.tell.spans_of", broken)
         with pytest.raises(StudyError):
             study.begin_update()
     assert study.update() == "version"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rarely import InvalidContexts, LinUCB
+from rarely import AtRounds, Budget, InvalidContexts, LinUCB
 from rarely.study import InvalidStudy, RewardRule, Stage, Study
 from rarely.study.contrasts import difference
 from studies import contexts_of, linear, play
@@ -104,10 +104,9 @@ def test_stages_that_make_no_sense_are_refused(stages):
 
 def test_contrasts_are_made_of_the_record():
     study = study_of(stages=[Stage("main", least=0.2)], control="a", rewards=RewardRule(least=0.0, most=1.0))
-    for i in range(600):
-        answer = study.ask(contexts_of(i), id=f"{i}")
-        if i % 10:
-            study.tell(f"{i}", float(np.random.default_rng(i).random() < (0.2, 0.2, 0.9)[answer.index]))
+    answers = study.ask_many([(contexts_of(i), f"{i}") for i in range(600)])
+    won = [float(np.random.default_rng(i).random() < (0.2, 0.2, 0.9)[answer.index]) for i, answer in enumerate(answers)]
+    study.tell_many([(f"{i}", won[i]) for i in range(600) if i % 10])
     b, c = study.contrasts()
     assert (b.arm, c.arm, c.control) == ("b", "c", "a")
     assert (b.rounds, b.missing) == (540, 60)
@@ -170,3 +169,20 @@ def test_an_estimate_is_never_larger_than_the_range_of_rewards():
     chosen, chances = np.array([[True, False]]), np.array([[0.05, 0.95]])
     estimate, low, high = difference(chosen, np.array([3.0]), chances, np.zeros((1, 2)), (1.0, 3.0), 0.05, 0.95)
     assert (estimate, low, high) == (2.0, -2.0, 2.0)
+
+
+STAGES = [Stage("burn-in", 100, burn_in=True), Stage("careful", 50, least=0.2), Stage("free")]
+
+
+@pytest.mark.parametrize("rounds", [[50, 150], [100], [150], [99, 149]])
+def test_updates_at_given_rounds_must_follow_the_stages(rounds):
+    with pytest.raises(InvalidStudy, match=r"each stage ends.*Use AtRounds\(\[.*100.*150.*\]\)"):
+        study_of(LinUCB(dim=2, schedule=AtRounds(rounds)), stages=STAGES)
+    with pytest.raises(InvalidStudy, match="each stage ends"):
+        study_of(LinUCB(dim=2, schedule=Budget(AtRounds(rounds), 2)), stages=STAGES)
+
+
+def test_updates_inside_a_stage_may_be_added():
+    study = study_of(LinUCB(dim=2, schedule=AtRounds([50, 100, 150, 400])), stages=STAGES)
+    assert study.settings.stages[0].rounds == 100
+    assert study_of(LinUCB(dim=2, schedule=AtRounds([7]))).settings.stages[0].name == "main"

@@ -39,12 +39,12 @@ def assert_the_record_makes_the_policy(study):
 def test_a_replay_makes_the_same_versions(make, policy):
     study = make(policy())
     for batch in range(3):
-        play(study, 30 * batch, 30)
+        play(study, 12 * batch, 12)
         study.ask_many([(contexts_of(1000 + i), f"{batch} {i}") for i in range(11)])
         study.update()
     again = study.replay()
     assert again.equal
-    assert (again.decisions, again.other_arms, again.largest_difference) == (123, (), 0.0)
+    assert (again.decisions, again.other_arms, again.largest_difference) == (69, (), 0.0)
     assert [training.equal for training in again.trainings] == [True] * 3
     assert study.verify().whole
 
@@ -100,7 +100,7 @@ def test_two_trainers_with_an_expired_lease_publish_one_version(make):
     study = make(clock=clock)
     play(study, 0, 10)
     first = study.begin_update(lease=60)
-    with pytest.raises(StudyBusy, match="60 more seconds"):
+    with pytest.raises(StudyBusy, match="ends in 60 seconds"):
         study.begin_update()
     clock.now += 61
     second = study.begin_update(lease=60)
@@ -140,7 +140,7 @@ def test_an_interrupted_training_leaves_the_study_as_it_was(make, monkeypatch, e
     def interrupted(job):
         raise error
 
-    monkeypatch.setattr("rarely.study.governing.train", interrupted)
+    monkeypatch.setattr("rarely.study.study.train", interrupted)
     with pytest.raises(error):
         study.update()
     monkeypatch.undo()
@@ -151,8 +151,8 @@ def test_an_interrupted_training_leaves_the_study_as_it_was(make, monkeypatch, e
 def test_a_rejected_training_spends_no_version(make, monkeypatch):
     from rarely import NothingToLearnWarning
 
-    study = make(linear(batches=5))
-    play(study, 0, 300, tell=False)
+    study = make(linear(batches=50))
+    play(study, 0, 30, tell=False)
     assert study.status().due
     with pytest.warns(NothingToLearnWarning):
         assert study.update() == "rejected"
@@ -173,7 +173,7 @@ def test_a_version_waits_for_approval(make):
     with pytest.raises(ApprovalNeeded, match="waits"):
         study.update()
     play(study, 20, 10)
-    with pytest.raises(InvalidStudy, match="name who"):
+    with pytest.raises(InvalidStudy, match="must say who decides"):
         study.approve(actor="")
     study.pin()
     with pytest.raises(StudyPinned):
@@ -242,7 +242,7 @@ def test_a_shadow_is_scored_and_changes_nothing(make):
     assert np.array_equal(chances[5], record.shadow)
     assert 0 <= snips(log, chances).value <= 1
     study.shadow(None)
-    with pytest.raises(InvalidStudy, match="in the shadow"):
+    with pytest.raises(InvalidStudy, match="must be a shadow or published version"):
         study.shadow_log()
     assert len(study.shadow_log(0)[0]) == 20
     study.ask(contexts_of(70), id="after")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, InvalidInput, LinUCB
-from rarely.core.covariance import FORMS, Limit
-from rarely.core.model.network import Network
+from rarely._core.covariance import FORMS, Limit
+from rarely._core.model.network import Network
 from rarely.theory import (
     adaptive_plan,
     adaptive_regret,
@@ -27,7 +27,7 @@ from rarely.theory import (
 )
 from worlds import contexts, play, small, unit_rows
 
-EXACT = ("dual", "primal", "auto")
+EXACT = ("dual", "primal")
 
 
 @given(st.integers(30, 3000), st.integers(2, 4), st.floats(-2, 0), st.floats(0.1, 10))
@@ -147,7 +147,9 @@ def test_lemma_2_holds_for_wide_networks_with_their_own_kernel(depth, arms):
     """d̃ from H̃. With Definition 1's H, which is smaller, it fails, as one arm shows: Z then has all contexts."""
     rounds, ridge = 40, 0.05
     stream = unit_rows(7, rounds * arms, 4).reshape(rounds, arms, 4)
-    settings = {"hidden": 2048, "depth": depth, "ridge": ridge, "preset": "paper", "training": 20}
+    # With one arm the bound is all but reached, so the network must be wide; with two it is far.
+    hidden = 2048 if arms == 1 else 512
+    settings = {"hidden": hidden, "depth": depth, "ridge": ridge, "preset": "paper", "training": 5}
     policy = BatchNeuralUCB(4, FixedGrid(rounds, 4), beta=0.1, seed=0, **settings)
     for contexts_now in stream:
         decision = policy.select(contexts_now)
@@ -164,12 +166,12 @@ def test_lemma_2_holds_for_wide_networks_with_their_own_kernel(depth, arms):
 
 def test_a_run_stays_below_its_bound():
     """LinUCB is a network of one layer: both theorems' last lines hold for it, with its own β, and say something."""
-    rng, rounds, nu = np.random.default_rng(0), 20_000, 0.1
+    rng, rounds, nu = np.random.default_rng(0), 8000, 0.1
     theta = np.array([0.3, -0.4, 0.0])
     stream = unit_rows(1, rounds * 3, 3).reshape(rounds, 3, 3)
     means = stream @ theta + 0.5
     for schedule, bound in (
-        (FixedGrid(rounds, 2000), lambda d, beta: fixed_regret(d, rounds=rounds, batches=2000, radius=beta)),
+        (FixedGrid(rounds, 1600), lambda d, beta: fixed_regret(d, rounds=rounds, batches=1600, radius=beta)),
         (
             DeterminantTrigger(rounds, 80, 0.5),
             lambda d, beta: adaptive_regret(d, rounds=rounds, batches=80, log_ratio=0.5, radius=beta),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import InvalidContexts, InvalidInput, InvalidReward, TooExpensive
-from rarely.theory import NTK, effective_dimension, log_det, ntk_matrix, reward_norm
+from rarely.theory import NTK, dimension, effective_dimension, reward_norm
 from worlds import unit_rows
 
 
@@ -21,7 +21,7 @@ def quiet(_):
 def test_the_definition(seed, n, log_ridge, depth):
     x, ridge = unit_rows(seed, n, 3), 10**log_ridge
     found = effective_dimension(x, ridge=ridge, depth=depth)
-    sign, expected = np.linalg.slogdet(np.eye(n) + ntk_matrix(x, depth) / ridge)
+    sign, expected = np.linalg.slogdet(np.eye(n) + NTK(depth).matrix(x) / ridge)
     assert sign == 1
     assert found.log_det == pytest.approx(expected, rel=1e-9)
     assert found.value == pytest.approx(expected / math.log1p(n / ridge), rel=1e-9)
@@ -33,7 +33,7 @@ def test_the_definition(seed, n, log_ridge, depth):
 def test_repeated_contexts_count_as_the_directions_they_share():
     x = unit_rows(0, 4, 3)
     repeated = effective_dimension(np.repeat(x, 5, axis=0), ridge=0.5)
-    weighted = np.linalg.slogdet(np.eye(4) + 5 * ntk_matrix(x) / 0.5)[1]
+    weighted = np.linalg.slogdet(np.eye(4) + 5 * NTK().matrix(x) / 0.5)[1]
     assert repeated.log_det == pytest.approx(weighted, rel=1e-9)
 
 
@@ -48,8 +48,8 @@ def test_the_bounds_hold_the_truth_at_least_as_often_as_they_say(ridge, dim):
     missed = 0
     for seed in range(20):
         x = unit_rows(seed, 300, dim)
-        truth = log_det.exact(NTK(), x, ridge).value
-        found = log_det.bracketed(NTK(), x, ridge, memory_for(300, 130), seed, quiet)
+        truth = dimension.exact(NTK(), x, ridge).value
+        found = dimension.bracketed(NTK(), x, ridge, memory_for(300, 130), seed, quiet)
         missed += not found.lower <= truth <= found.upper
         assert found.lower <= found.value <= found.upper
         assert found.upper - found.lower < 0.3 * truth
@@ -62,7 +62,7 @@ def test_nothing_that_is_left_out_is_forgotten(seed, log_ridge, dim, stretch):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(150, dim)) * np.exp(stretch * rng.normal(size=(150, 1)))
     ridge = 10**log_ridge
-    found = log_det.bracketed(NTK(), x, ridge, memory_for(150, 400), seed, quiet)
+    found = dimension.bracketed(NTK(), x, ridge, memory_for(150, 400), seed, quiet)
     values = np.linalg.eigvalsh(NTK().matrix(x))
     # Rounding of H itself: what its smallest eigenvalues may be.
     faint = len(x) * np.finfo(float).eps * values[-1]
@@ -79,23 +79,23 @@ def test_what_is_certain_without_sampling_is_certain(seed, n, rank, log_ridge):
     x = np.concatenate([x, x[: n // 2]])
     kernel = NTK()
     matrix = kernel.matrix(x)
-    share = log_det.Share(columns=rank, block=7, probes=8, steps=8)
-    values, directions = log_det._low_rank(kernel, x, share, np.random.default_rng(seed), quiet)
+    share = dimension.Share(columns=rank, block=7, probes=8, steps=8)
+    values, directions = dimension._low_rank(kernel, x, share, np.random.default_rng(seed), quiet)
     found = directions.T @ (values[:, None] * directions)
-    rest = log_det._remainder(kernel.diagonal(x), values, directions)
+    rest = dimension._remainder(kernel.diagonal(x), values, directions)
     np.testing.assert_allclose(directions @ directions.T, np.eye(len(values)), atol=1e-7)
     np.testing.assert_allclose(np.diagonal(matrix - found), rest, atol=1e-9)
     assert np.linalg.eigvalsh(matrix - found)[0] > -1e-9
     known = np.linalg.slogdet(np.eye(len(x)) + found / ridge)[1]
-    truth = log_det.exact(kernel, x, ridge).value
+    truth = dimension.exact(kernel, x, ridge).value
     assert known - 1e-6 <= truth <= known + np.log1p(rest / ridge).sum() + 1e-6
 
 
 def test_a_bracket_that_is_narrow_needs_no_chance():
     x = np.repeat(unit_rows(1, 6, 3), 50, axis=0)
-    found = log_det.bracketed(NTK(), x, 1.0, memory_for(300, 130), 0, quiet)
+    found = dimension.bracketed(NTK(), x, 1.0, memory_for(300, 130), 0, quiet)
     assert found.confidence == 1
-    assert found.value == pytest.approx(log_det.exact(NTK(), x, 1.0).value, rel=1e-6)
+    assert found.value == pytest.approx(dimension.exact(NTK(), x, 1.0).value, rel=1e-6)
 
 
 @given(st.integers(0, 10**6), st.integers(2, 12), st.integers(1, 11), st.floats(-3, 3))
@@ -115,7 +115,7 @@ def test_the_two_quadratures_hold_the_form_between_them(seed, n, steps, log_scal
                 image = image - earlier * (earlier @ image)
         beside.append(np.linalg.norm(image))
         basis.append(image / beside[-1])
-    lower, upper = log_det.gauss_bounds(np.array(diagonal), np.array(beside[:-1]), beside[-1])
+    lower, upper = dimension.gauss_bounds(np.array(diagonal), np.array(beside[:-1]), beside[-1])
     square = v @ v
     assert square * lower <= truth * (1 + 1e-7) + 1e-9
     assert truth <= square * upper * (1 + 1e-7) + 1e-9
@@ -129,7 +129,7 @@ def test_the_mean_over_probes_is_between_its_quadratures_from_the_first_step_on(
     truth = np.mean(np.square(vectors.T @ probes).T @ np.log1p(values))
     widths = []
     for steps in (1, 2, 4, 8, 16):
-        least, most = log_det.quadratures(lambda v: matrix @ v, probes, steps, 0.0, quiet)
+        least, most = dimension.quadratures(lambda v: matrix @ v, probes, steps, 0.0, quiet)
         assert least < truth < most
         widths.append(most - least)
     assert np.all(np.diff(widths) < 0)
@@ -139,18 +139,18 @@ def test_the_mean_over_probes_is_between_its_quadratures_from_the_first_step_on(
 def test_a_probe_without_anything_to_find_has_an_exact_quadrature():
     matrix = np.diag([1.0, 0.0, 0.0])
     probes = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
-    least, most = log_det.quadratures(lambda v: matrix @ v, probes, 3, 0.0, quiet)
+    least, most = dimension.quadratures(lambda v: matrix @ v, probes, 3, 0.0, quiet)
     assert least == pytest.approx(np.log(2) / 2)
     assert most == pytest.approx(np.log(2) / 2)
 
 
 def test_the_majorant_of_the_spread_is_one_and_concave():
     x = np.concatenate([[0], np.geomspace(1e-6, 1e8, 4001)])
-    above = [np.square(log_det.tails(np.array([r]), 1)[1]) / (4 * math.log(2 / log_det.FAILURE)) for r in x]
+    above = [np.square(dimension.tails(np.array([r]), 1)[1]) / (4 * math.log(2 / dimension.FAILURE)) for r in x]
     assert np.all(above >= np.log1p(x) ** 2 * (1 - 1e-12))
     slopes = np.diff(above) / np.diff(x)
     assert np.all(np.diff(slopes) <= 1e-9)
-    assert np.all(np.array(above)[1:] <= log_det.SLOPE * x[1:] * (1 + 1e-9))
+    assert np.all(np.array(above)[1:] <= dimension.SLOPE * x[1:] * (1 + 1e-9))
 
 
 @pytest.mark.parametrize("eigenvalues", [[1.0], [5.0, 0.1, 0.1], [0.3] * 30, [1e4, 1.0]])
@@ -159,11 +159,11 @@ def test_the_tails_hold_for_any_number_of_probes(eigenvalues):
     eigenvalues = np.array(eigenvalues)
     logs, rng = np.log1p(eigenvalues), np.random.default_rng(0)
     for probes in (1, 4, 32):
-        below, above = log_det.tails(eigenvalues, probes)
+        below, above = dimension.tails(eigenvalues, probes)
         assert below > above
         means = rng.chisquare(probes, size=(20_000, len(logs))) @ logs / probes
         for outside in (means - logs.sum() > below, logs.sum() - means > above):
-            assert outside.mean() <= log_det.FAILURE / 2 + 3 * math.sqrt(log_det.FAILURE / 2 / 20_000)
+            assert outside.mean() <= dimension.FAILURE / 2 + 3 * math.sqrt(dimension.FAILURE / 2 / 20_000)
 
 
 def test_a_small_limit_asks_for_the_bracket_and_says_what_it_does():
@@ -208,7 +208,7 @@ def test_any_ridge_gives_its_dimension(ridge):
 def test_s_is_the_norm_of_the_least_function(seed, n, depth):
     x = unit_rows(seed, n, 4)
     h = np.random.default_rng(seed + 1).normal(size=n)
-    expected = math.sqrt(2 * h @ np.linalg.solve(ntk_matrix(x, depth), h))
+    expected = math.sqrt(2 * h @ np.linalg.solve(NTK(depth).matrix(x), h))
     assert reward_norm(x, h, depth=depth) == pytest.approx(expected, rel=1e-5)
     # Repeated with their rewards, contexts say nothing new, and at any length they say the same.
     lengths = 10.0 ** np.random.default_rng(seed).integers(-150, 150, size=2 * n)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import InvalidContexts, InvalidInput
-from rarely.core.model.features import gram
-from rarely.core.model.network import Network
-from rarely.theory import NTK, network_ntk_matrix, ntk, ntk_cross, ntk_matrix
+from rarely._core.model.features import gram
+from rarely._core.model.network import Network
+from rarely.theory import NTK, ntk
 from worlds import unit_rows
 
 KINDS = ("definition", "network")
@@ -81,12 +81,12 @@ def finite_width_error(depth, hidden, x, target):
 def test_our_networks_converge_to_their_limit_like_one_over_the_root_of_their_width(depth):
     x = unit_rows(1, 12, 5)
     widths = np.array([64, 128, 256, 512, 1024])
-    target = network_ntk_matrix(x, depth)
+    target = NTK(depth, "network").matrix(x)
     errors = [finite_width_error(depth, int(m), x, target) for m in widths]
     slope = np.polyfit(np.log(widths), np.log(errors), 1)[0]
     assert -0.65 < slope < -0.35
     # Definition 1's H is not where they go.
-    assert finite_width_error(depth, 1024, x, ntk_matrix(x, depth)) > 2 * errors[-1]
+    assert finite_width_error(depth, 1024, x, NTK(depth).matrix(x)) > 2 * errors[-1]
 
 
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6), st.integers(2, 5), st.sampled_from(KINDS))
@@ -113,25 +113,25 @@ def test_matrix_cross_diagonal_and_tiles_are_one_kernel(seed, n, others, depth, 
 
 def test_small_tiles_change_nothing(monkeypatch):
     x = unit_rows(2, 23, 4)
-    whole = ntk_matrix(x, 3)
+    whole = NTK(3).matrix(x)
     monkeypatch.setattr(ntk, "TILE", 25)
-    np.testing.assert_allclose(ntk_matrix(x, 3), whole, atol=1e-15)
-    np.testing.assert_allclose(ntk_cross(x, x[:7], 3), whole[:, :7], atol=1e-13)
+    np.testing.assert_allclose(NTK(3).matrix(x), whole, atol=1e-15)
+    np.testing.assert_allclose(NTK(3).cross(x, x[:7]), whole[:, :7], atol=1e-13)
 
 
 @given(st.floats(1e-100, 1e100), st.floats(1e-100, 1e100))
 def test_it_is_homogeneous_at_every_size(a, b):
     x = np.array([[1.0, 2.0]]), np.array([[0.5, -1.0]])
-    plain = ntk_cross(*x, depth=3)[0, 0]
-    assert ntk_cross(a * x[0], b * x[1], depth=3)[0, 0] == pytest.approx(a * b * plain, rel=1e-12)
+    plain = NTK(3).cross(*x)[0, 0]
+    assert NTK(3).cross(a * x[0], b * x[1])[0, 0] == pytest.approx(a * b * plain, rel=1e-12)
 
 
 def test_bad_input_says_what_is_wanted():
     for wrong in ([1.0, 2.0], [[]], "abc", [[np.nan]], 5, None, [[1j]], [[1e200]]):
         with pytest.raises(InvalidContexts, match="contexts must"):
-            ntk_matrix(wrong)
+            NTK().matrix(wrong)
     with pytest.raises(InvalidContexts, match="as many numbers"):
-        ntk_cross([[1.0]], [[1.0, 2.0]])
+        NTK().cross([[1.0]], [[1.0, 2.0]])
     with pytest.raises(InvalidInput, match="depth"):
         NTK(depth=1)
     with pytest.raises(InvalidInput, match="kind"):
@@ -139,8 +139,8 @@ def test_bad_input_says_what_is_wanted():
 
 
 def test_no_contexts_have_no_kernel():
-    assert ntk_matrix(np.empty((0, 3))).shape == (0, 0)
-    assert ntk_cross(np.empty((0, 3)), np.ones((2, 3))).shape == (0, 2)
+    assert NTK().matrix(np.empty((0, 3))).shape == (0, 0)
+    assert NTK().cross(np.empty((0, 3)), np.ones((2, 3))).shape == (0, 2)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
@@ -148,5 +148,5 @@ def test_close_pairs_are_the_same_gathered_or_in_columns(monkeypatch, share):
     x = np.random.default_rng(0).normal(size=(20, 4))
     x = np.concatenate([x, 2 * x, -x, x + 1e-7])
     plain = NTK(3, "network").matrix(x)
-    monkeypatch.setattr(ntk, "FEW", share)
+    monkeypatch.setattr(ntk, "MAX_GATHERED", share)
     np.testing.assert_allclose(NTK(3, "network").matrix(x), plain, rtol=1e-14, atol=1e-14)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_whole
-from rarely.core.types import Array
+from rarely._core.errors import InvalidInput, check_whole
+from rarely._core.types import Array
 from rarely.worlds.protocol import Rounds, World
 
 try:

@@ -7,8 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from rarely.core.policies.base import Policy
-from rarely.core.policies.snapshot import load
+from rarely._core.policies import Policy, load
 
 try:
     import mlflow
@@ -48,7 +47,7 @@ def log_policy(policy: Policy, artifact_path: str = "policy") -> None:
 
 
 def load_policy(run_id: str, artifact_path: str = "policy") -> Any:
-    """The policy that `log_policy` put into a run.
+    """Load the policy that `log_policy` put into a run.
 
     Examples
     --------

@@ -1,16 +1,12 @@
-"""Logs of past decisions: one log, one CSV reader, and the forms that other programs read."""
+"""Logs of past decisions, the tables they are read from, and the forms that other programs read."""
 
-from rarely.logs.csv_file import read_csv, write_csv
 from rarely.logs.decision_log import DecisionLog
-from rarely.logs.errors import InvalidLog, ParquetUnavailable
-from rarely.logs.open_bandit import bandit_feedback
-from rarely.logs.parquet_file import read_parquet, write_parquet
-from rarely.logs.planning_log import Log
+from rarely.logs.files import bandit_feedback, read_csv, read_parquet, write_csv, write_parquet
+from rarely.logs.tables import InvalidLog, ParquetUnavailable
 
 __all__ = [
     "DecisionLog",
     "InvalidLog",
-    "Log",
     "ParquetUnavailable",
     "bandit_feedback",
     "read_csv",

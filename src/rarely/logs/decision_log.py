@@ -1,43 +1,64 @@
-"""Decisions with their contexts, as they were made, and the rewards that came back.
+"""Past rounds: what was decided with which probabilities, on what contexts, and the rewards that came back.
 
-    n   rounds    K   arms, the most of any decision    d   numbers in a context    r   numbers in a row
+    n   rounds    K   arms, the most of any round    d   numbers in a context    r   numbers in a row
+    N   arms that were available, over all rounds
 
-Stored are the arms that were there: N contexts and N probabilities, not n·K.
+One class serves off-policy estimates, which need probabilities, and the planner, which needs contexts and as many
+rewards as are known. What a log does not know is −1 (an arm) or NaN (a reward, a probability). Contexts are those of
+the arms (N of them are stored, not n·K), or one row a round that all K arms share.
+
+`LogState` holds everything in arrays that only grow. `record` makes the next state on forks and assigns it in its last
+line; `observe` writes its rewards in one assignment, its last line. So a call that fails or is interrupted has changed
+nothing. The index `places`, from a round's number to its place, is shared by all states and written in place: an entry
+counts only if the round at that place has that number, so what an unfinished call left there is ignored.
 """
 
 from __future__ import annotations
 
 import copy
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely.core.errors import InvalidContexts, InvalidReward, UnknownRound, WrongDecision
-from rarely.core.inputs.array_reader import read_real
-from rarely.core.inputs.contexts import read_rounds
-from rarely.core.inputs.history import LOGGED
-from rarely.core.inputs.rewards import fresh_rewards, read_rewards
-from rarely.core.types import Array, BoolArray, Decision, IntArray
-from rarely.logs.errors import InvalidLog
-from rarely.logs.log_checks import (
-    UNITY,
-    chances_of_chosen,
-    check_probabilities,
-    last_axis,
-    read_arms,
-    read_contexts,
-    read_decision,
-    read_numbers,
-    spread_rest,
+from rarely._core.errors import (
+    ContextsWarning,
+    InvalidContexts,
+    InvalidInput,
+    InvalidReward,
+    UnknownRound,
+    WrongDecision,
+    check_whole,
+    shown,
 )
-from rarely.logs.log_state import UNKNOWN, LogState
+from rarely._core.growable_array import GrowableArray
+from rarely._core.inputs.contexts import OpenContexts, read_array, read_real, read_rounds, read_whole
+from rarely._core.inputs.history import LOGGED, fresh_rewards, read_rewards
+from rarely._core.types import Array, BoolArray, Decision, IntArray
+from rarely.logs.tables import Columns, InvalidLog, Role, may_be_propensity, open_table, read_columns, remarks_on_arms
+
+UNKNOWN = -1
+"""The place of a round that is not in the log, and the arm of a round whose arm is not known."""
+SUM_TOLERANCE = 1e-6
+"""How far the probabilities of a round may sum from 1: what rounding and a file of few digits may do."""
 
 
 class DecisionLog:
-    """What a policy decided, with which probabilities, on what, and what came of it.
+    """Past rounds: contexts, chosen arms and their probabilities, and the rewards that are known.
 
     A call that raises or is interrupted has changed nothing. A log is used from one thread at a time.
+
+    Attributes
+    ----------
+    names
+        Names of the columns of `rows` or of a context, where they have names.
+    arm_names
+        Names of arms 0, 1, …, where they have names.
+    remarks
+        What looked odd when the log was read from a table.
 
     Examples
     --------
@@ -53,6 +74,10 @@ class DecisionLog:
 
     def __init__(self) -> None:
         self._state = LogState.empty()
+        self._table: Array | None = None  # (n, K) rewards, where some round has more than one
+        self.names: tuple[str, ...] = ()
+        self.arm_names: tuple[str, ...] = ()
+        self.remarks: tuple[str, ...] = ()
 
     def __copy__(self) -> DecisionLog:
         # Of two logs on the same growing arrays only one could grow on.
@@ -61,30 +86,48 @@ class DecisionLog:
     @classmethod
     def from_arrays(
         cls,
-        contexts: Any,
-        arms: Any,
-        rewards: Any,
+        contexts: Any = None,
+        arms: Any = None,
+        rewards: Any = None,
         *,
         probabilities: Any = None,
         propensities: Any = None,
         rows: Any = None,
         mask: Any = None,
+        arm_count: int | None = None,
+        names: Sequence[str] = (),
+        arm_names: Sequence[str] = (),
     ) -> DecisionLog:
-        """A log of decisions that something else made: rounds 1 … n in the order of time, all of version −1.
+        """Make a log of decisions that something else made: rounds 1 … n in the order of time, all of version −1.
+
+        Only `contexts` or `rows` must be given. An estimate also needs arms, rewards and probabilities; a plan can do
+        without them.
 
         Parameters
         ----------
         contexts
-            (n, K, d) with a `mask` of the arms that were there, or a list of (K_i, d).
-        arms, rewards
-            (n,) each; a reward that never came is NaN.
+            (n, K, d) with a `mask` of the arms that were available, or a list of (K_i, d).
+        arms
+            (n,): the chosen arms, 0 … K − 1.
+        rewards
+            (n,): the rewards of the chosen arms, NaN where none came. Or (n, K), NaN where unknown, if the rewards of
+            several arms of a round are known; `arms` is None then.
         probabilities
-            (n, K): what the arms were drawn from. Give these or `propensities`.
+            (n, K): what the arms were drawn from.
         propensities
-            (n,): the probabilities of the chosen arms alone. The other arms share the rest of 1 equally, which is a
-            guess. Estimates weigh by the chosen arm's probability alone, but their check that the other arms could
-            have been chosen then relies on the guess, as do an exported `pi_b` and the log's own `probabilities`
-            as a target of `dr`.
+            (n,): instead of `probabilities`, those of the chosen arms alone. Those of the other arms are then unknown,
+            NaN in `log.probabilities`, unless they follow: a single other arm has the rest of 1. Estimates weigh by
+            the chosen arm's probability, so they need no more, but cannot check that the log could have chosen every
+            arm that a target would.
+        rows
+            (n, r): what all arms of a round share. Without `contexts`, an arm's context is the row in a block that
+            belongs to the arm, as `ArmBlocks` makes it, and `arm_count` says how many arms there are.
+        mask
+            (n, K): which arms were available.
+        arm_count
+            K, with rows alone.
+        names, arm_names
+            Of the columns, and of the arms.
 
         Examples
         --------
@@ -93,25 +136,142 @@ class DecisionLog:
         >>> log, log.probabilities
         (<DecisionLog: 2 rounds, 1 rewards missing>, array([[0.25, 0.75],
                [0.5 , 0.5 ]]))
+        >>> DecisionLog.from_arrays(rows=[[20.0], [35.0]], arms=[0, 2], rewards=[1.0, 0.0], arm_count=3).arm_count
+        3
         """
-        rounds = read_rounds(contexts, mask, last_axis(contexts))
-        if rounds.single:
-            raise InvalidLog(f"contexts must have shape (n, K, d), a round each; got {np.shape(contexts)}.")
-        present, picked = rounds.present, read_arms(arms, len(rounds))
-        if (probabilities is None) == (propensities is None):
+        rows = None if rows is None else read_array(rows, "rows", InvalidContexts)
+        names, arm_names = _read_names("names", names), _read_names("arm_names", arm_names)
+        if probabilities is not None and propensities is not None:
             raise InvalidLog("give either probabilities, (n, K), or propensities, (n,), of the chosen arms alone.")
-        if probabilities is None:
-            chances = spread_rest(read_real(propensities, "propensities", InvalidLog), picked, present)
-        else:
-            chances = read_real(probabilities, "probabilities", InvalidLog)
-        values = read_real(rewards, "rewards", InvalidReward)
-        if values.shape != picked.shape:
-            raise InvalidReward(f"rewards must be one number a round, NaN where none came; got shape {values.shape}.")
-        log, numbers, blank = cls(), np.arange(1, len(picked) + 1), np.where(present, 0.0, np.nan)
-        log.record(contexts, Decision(picked, blank, blank, np.full(len(picked), LOGGED), numbers, chances), rows=rows)
-        told = ~np.isnan(values)
-        log.observe(rounds=numbers[told], rewards=values[told])
+        width, present, given = _read_offered(contexts, mask, rows, arm_count)
+        count = len(rows) if present is None else len(present)
+        picked, values, table = _read_outcomes(arms, rewards, count, width)
+        if arms is None and not (probabilities is None and propensities is None):
+            raise InvalidLog("probabilities need the arms that were drawn from them; give arms, one for each round.")
+        if len(arm_names) > width:
+            raise InvalidInput(f"{len(arm_names)} arms are named, more than the {width} of the log.")
+        available = np.ones((count, width), np.bool_) if present is None else present
+        chosen, chances = _read_chances(picked, probabilities, propensities, available)
+        numbers, log = np.arange(1, count + 1), cls()
+        log._state = log._state.with_rounds(
+            numbers,
+            np.full(count, LOGGED),
+            picked,
+            chosen,
+            width=width,
+            present=present if probabilities is None else available,
+            chances=chances,
+            contexts=given,
+            shared=None if rows is None else _read_rows(rows, count),
+        )
+        log._table, log.names, log.arm_names = table, names, arm_names
+        if values is not None and (known := ~np.isnan(values)).any():
+            log.observe(rounds=numbers[known], rewards=values[known])
         return log
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        arm: str | None = None,
+        reward: str | None = None,
+        probability: str | None = None,
+        context: Sequence[str] | None = None,
+        round: str | None = None,
+        ignore: Sequence[str] = (),
+        arm_count: int | None = None,
+    ) -> DecisionLog:
+        """Read a table of anybody's past rounds.
+
+        Parameters
+        ----------
+        frame
+            A frame of pandas, polars or pyarrow, a dict of columns, or the path of a CSV or Parquet file.
+        arm
+            The column of the chosen arm. Arms are numbered in the order of their names, or of their numbers where they
+            are whole ones; `arm_names` keeps the names.
+        reward
+            The column of the reward; empty where none is known.
+        probability
+            The column of the probability with which the chosen arm was drawn; estimates need it.
+        context
+            The columns that describe the round, all of them numbers. By default all that are not named otherwise.
+        round
+            Where each arm has its own row: the column that numbers the rounds. Rows with the same entry are the arms of
+            one round, and a reward stands in the row of the arm that was chosen.
+        ignore
+            Columns that are not read.
+        arm_count
+            How many arms there are, if more than the table names, or if it does not say.
+
+        Warns
+        -----
+        ContextsWarning
+            For each of `remarks`: columns that look like something else than a context, such as an unnamed probability,
+            and arms that look like a misspelling or like a missing entry.
+
+        Examples
+        --------
+        >>> frame = {"age": [20, 35, 50], "offer": ["tea", "rum", "tea"], "paid": [1.0, None, 3.0]}
+        >>> log = DecisionLog.from_frame(frame, arm="offer", reward="paid")
+        >>> log, log.arm_names, log.rows[:, 0]
+        (<DecisionLog: 3 rounds, 1 rewards missing>, ('rum', 'tea'), array([20., 35., 50.]))
+        """
+        check_whole("arm_count", arm_count, 1, besides=(None,))
+        table = open_table(frame)
+        given: dict[Role, str | None] = {"arm": arm, "reward": reward, "probability": probability, "round": round}
+        roles = {role: name for role, name in given.items() if name is not None}
+        read = read_columns(table, context, ignore, roles)
+        log = cls._of_arm_rows(table.name, read, arm_count) if round else cls._of_rows(table.name, read, arm_count)
+        check_whole("arms", log.arm_count, 2)
+        log.names, log.remarks = read.names, tuple(_remarks(read, roles, guessed=context is None))
+        for remark in log.remarks:
+            warnings.warn(remark, ContextsWarning, stacklevel=2)
+        return log
+
+    @classmethod
+    def _of_rows(cls, name: str, read: Columns, arm_count: int | None) -> DecisionLog:
+        """Make a log of a table with one row a round."""
+        chosen = read.coded["arm"].sorted() if "arm" in read.coded else None
+        if chosen is None and read.numbers:
+            raise InvalidLog(f"{name}: a reward or a probability is an arm's; name the arm's column too.")
+        if arm_count is None and chosen is None:
+            raise InvalidLog(
+                f"{name}: one row a round does not say how many arms there are; give arm_count (--arms), or the arm's "
+                "column."
+            )
+        known = () if chosen is None else chosen.values
+        if arm_count is not None and len(known) > arm_count:
+            raise InvalidLog(f"{name}: {len(known)} arms were chosen, more than the {arm_count} given.")
+        return cls.from_arrays(
+            None,
+            None if chosen is None else chosen.codes,
+            read.numbers.get("reward"),
+            propensities=read.numbers.get("probability"),
+            rows=read.context,
+            arm_count=arm_count or len(known),
+            arm_names=known,
+        )
+
+    @classmethod
+    def _of_arm_rows(cls, name: str, read: Columns, arm_count: int | None) -> DecisionLog:
+        """Make a log of a table in which each arm has a row; rounds are in the order in which they first appear."""
+        rounds, rewards, context = read.coded["round"], read.numbers.get("reward"), read.context
+        if "probability" in read.numbers:
+            raise InvalidLog(f"{name}: a probability is the chosen arm's; it needs one row a round.")
+        counts = np.bincount(rounds.codes)
+        if (odd := np.flatnonzero(counts != counts[0])).size:
+            raise InvalidLog(
+                f"{name}: every round must have as many rows, one for each arm; round {rounds.values[0]} has "
+                f"{counts[0]}, round {rounds.values[odd[0]]} has {counts[odd[0]]}. Plan for the rounds with the most "
+                "usual number of arms."
+            )
+        order, count = np.argsort(rounds.codes, kind="stable"), int(counts[0])
+        if arm_count not in (None, count):
+            raise InvalidInput(f"{name}: the rounds have {count} arms; got arm_count={arm_count!r}.")
+        table = None if rewards is None else rewards[order].reshape(-1, count)
+        return cls.from_arrays(context[order].reshape(-1, count, context.shape[1]), rewards=table)
 
     def __len__(self) -> int:
         return len(self._state)
@@ -127,19 +287,34 @@ class DecisionLog:
         `rows` is (r,) or (n, r): what all arms of a round share, such as the row that `ArmBlocks` made the
         contexts of.
         """
+        self._record(contexts, decision, rows)
+
+    def _record(self, contexts: Any, decision: Decision, rows: Any, *, unknown: bool = False) -> None:
+        """Do what `record` does; with `unknown` the probabilities of arms that were not chosen may be NaN."""
         state, several = self._state, read_decision(decision)
+        if len(self) and (state.contexts is None or self._table is not None):
+            raise InvalidLog("a log of rows alone, or of every arm's rewards, takes no decision; record it in another.")
         present = ~np.isnan(several.means)
-        given = read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
+        given = _read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
         self._check_new(several.rounds)
-        check_probabilities(several, present)
-        shared = self._read_shared(rows, len(present))
-        self._state = state.with_rounds(several, present, given, shared)
+        check_probabilities(several, present, unknown=unknown)
+        self._state = state.with_rounds(
+            several.rounds,
+            several.versions,
+            several.arms,
+            np.atleast_1d(several.propensity),
+            width=present.shape[1],
+            present=present,
+            chances=several.probabilities,
+            contexts=given,
+            shared=self._read_shared(rows, len(present)),
+        )
 
     def observe(self, decision: Decision | None = None, rewards: Any = None, *, rounds: Any = None) -> None:
-        """Take in rewards: of a decision, whole or sliced; now, later, in any order.
+        """Record rewards: of a decision, whole or sliced; now, later, in any order.
 
         Where the decision no longer exists, `observe(rounds=[…], rewards=[…])` takes the numbers of its rounds. Use it
-        with care: of a number alone the log cannot tell whether the reward belongs to what is on record.
+        with care: from a number alone the log cannot know whether the reward belongs to what is on record.
 
         Parameters
         ----------
@@ -152,14 +327,10 @@ class DecisionLog:
 
         Raises
         ------
-        WrongDecision
-            If the decision is not the one that was recorded under its round numbers.
-        UnknownRound
-            If a round is not recorded.
-        ConflictingReward
-            If a round has another reward already.
+        WrongDecision, UnknownRound, ConflictingReward
+            If the decision is not the one on record, a round is not recorded, or it has another reward already.
         """
-        numbers = read_numbers(decision, rounds)
+        numbers = _read_numbers(decision, rounds)
         if rewards is None:
             raise InvalidReward("observe needs rewards, one number for each round; got none.")
         values = read_rewards(read_real(rewards, "rewards", InvalidReward), len(numbers))
@@ -170,24 +341,33 @@ class DecisionLog:
                 f"a reward must belong to a recorded round; round {numbers[places == UNKNOWN][0]} is not in the log. "
                 "Call record(contexts, decision) first."
             )
+        if (lacking := np.flatnonzero(state.arms.view[places] == UNKNOWN)).size:
+            raise InvalidLog(f"a reward must belong to an arm; the log has no arm for round {numbers[lacking[0]]}.")
         if decision is not None:
             self._check_same(read_decision(decision), places)
         distinct, each = np.unique(places, return_inverse=True)
-        fresh = fresh_rewards(state.rewards_at(distinct), each, numbers, values)
-        self._state = state.with_rewards(places[fresh], values[fresh])
+        fresh = fresh_rewards(state.rewards.view[distinct], each, numbers, values)
+        state.rewards.view[places[fresh]] = values[fresh]
 
     # --- reading
 
     @property
     def missing(self) -> int:
-        """Rounds whose rewards are not in."""
-        return len(self) - len(self._state.told)
+        """How many rounds have no reward."""
+        if self._table is not None:
+            return int(np.isnan(self._table).all(axis=1).sum())
+        return int(np.isnan(self._state.rewards.view).sum())
 
     @property
     def observed(self) -> IntArray:
-        """Where the rounds lie whose rewards are in, in the order of the rounds: what estimates are made of."""
-        told = np.sort(self._state.told.view)
-        return np.asarray(told[np.argsort(self._state.rounds.view[told], kind="stable")], np.int64)
+        """The places of the rounds whose rewards are in, in the order of the rounds: what estimates are made of."""
+        places = np.flatnonzero(~np.isnan(self._state.rewards.view))
+        return np.asarray(places[np.argsort(self._state.rounds.view[places], kind="stable")], np.int64)
+
+    @property
+    def arm_count(self) -> int:
+        """K, the most arms of any round."""
+        return self._state.width
 
     @property
     def rounds(self) -> IntArray:
@@ -196,46 +376,63 @@ class DecisionLog:
 
     @property
     def versions(self) -> IntArray:
-        """(n,)."""
+        """(n,): the version of the policy that decided; −1 for decisions that something else made."""
         return self._state.versions.view.copy()
 
     @property
     def arms(self) -> IntArray:
-        """(n,): the chosen arms."""
+        """(n,): the chosen arms, −1 where unknown."""
         return self._state.arms.view.copy()
 
     @property
     def rewards(self) -> Array:
-        """(n,), NaN where none is in."""
-        rewards = np.full(len(self), np.nan)
-        rewards[self._state.told.view] = self._state.values.view
-        return rewards
+        """(n,): the rewards of the chosen arms, NaN where none is in."""
+        return self._state.rewards.view.copy()
 
     @property
     def propensities(self) -> Array:
-        """(n,): the probability of the chosen arm."""
+        """(n,): the probability of the chosen arm, NaN where unknown."""
         return self._state.propensities.view.copy()
 
     @property
     def probabilities(self) -> Array:
-        """(n, K): what the arm was drawn from, 0 where no arm is."""
-        return self._padded(self._state.chances.view, 0.0)
+        """(n, K): what the arm was drawn from, 0 where no arm is, NaN where unknown."""
+        state = self._state
+        if state.stores_arms:
+            return self._padded(state.chances.view, 0.0)
+        return known_chances(state.propensities.view, state.arms.view, self.present)
 
     @property
     def present(self) -> BoolArray:
-        """(n, K): which arms were there."""
+        """(n, K): which arms were available."""
+        if not self._state.stores_arms:
+            return np.ones((len(self), self._state.width), np.bool_)
         return np.asarray(self._padded(np.ones(len(self._state.owners), np.bool_), False), np.bool_)
 
     @property
     def contexts(self) -> Array:
-        """(n, K, d), NaN where no arm is; with `mask=log.present` any policy takes them."""
+        """(n, K, d), NaN where no arm is; with `mask=log.present` any policy takes them. d = 0 with rows alone."""
         rows = self._state.contexts
-        return self._padded(np.empty((0, 0)) if rows is None else rows.view, np.nan)
+        if rows is None:
+            return np.empty((len(self), self._state.width, 0))
+        return self._padded(rows.view, np.nan)
 
     @property
     def rows(self) -> Array | None:
         """(n, r): what the arms of a round share, if it was recorded."""
         return None if self._state.shared is None else self._state.shared.view.copy()
+
+    def known_rewards(self) -> tuple[IntArray, IntArray, Array]:
+        """Return the places, the arms and the values of all rewards that are known, in the order of the places."""
+        if self._table is not None:
+            places, arms = np.nonzero(~np.isnan(self._table))
+            return places, arms, self._table[places, arms]
+        places = np.flatnonzero(~np.isnan(self._state.rewards.view))
+        return places, self._state.arms.view[places], self._state.rewards.view[places]
+
+    def arm_name(self, arm: int) -> str:
+        """Return an arm's name, or its number if it has none."""
+        return self.arm_names[arm] if arm < len(self.arm_names) else str(arm)
 
     def _padded(self, values: NDArray[Any], absent: Any) -> NDArray[Any]:
         state = self._state
@@ -243,13 +440,11 @@ class DecisionLog:
         out[state.owners.view, state.columns.view] = values
         return out
 
-    # --- at the door
+    # --- checks that need the log
 
     def _check_new(self, numbers: IntArray) -> None:
-        again = numbers[self._state.places_of(numbers) != UNKNOWN]
-        if not len(again) and len(set(numbers.tolist())) < len(numbers):
-            ordered = np.sort(numbers)
-            again = ordered[1:][ordered[1:] == ordered[:-1]]
+        found, counts = np.unique(numbers, return_counts=True)
+        again = found[(counts > 1) | (self._state.places_of(found) != UNKNOWN)]
         if len(again):
             raise InvalidLog(f"a round is recorded once, and round {again[0]} came twice. Use one log for each policy.")
 
@@ -259,7 +454,7 @@ class DecisionLog:
         facts = [
             ("arm", state.arms.view[places], decision.arms, 0),
             ("version", state.versions.view[places], decision.versions, 0),
-            ("probability of the arm", state.propensities.view[places], chances_of_chosen(decision), UNITY),
+            ("probability of the arm", state.propensities.view[places], chances_of_chosen(decision), SUM_TOLERANCE),
         ]
         for name, recorded, given, tolerance in facts:
             other = np.flatnonzero(np.abs(recorded - given) > tolerance)
@@ -277,11 +472,351 @@ class DecisionLog:
         wanted = None if shared is None else shared.view.shape[1]
         if len(self) and (rows is None) != (wanted is None):
             raise InvalidLog("rows must come with every decision of a log, or with none.")
-        if rows is None:
-            return None
-        array = np.atleast_2d(read_real(rows, "rows", InvalidContexts))
-        if array.ndim != 2 or len(array) != count or (wanted is not None and array.shape[1] != wanted):
-            raise InvalidContexts(f"rows must have shape ({count}, {wanted or 'r'}); got {np.shape(rows)}.")
-        if not np.isfinite(array).all():
-            raise InvalidContexts("rows must be finite; fill in missing numbers first.")
-        return array
+        return None if rows is None else _read_rows(rows, count, wanted)
+
+
+def _remarks(read: Columns, roles: dict[Role, str], *, guessed: bool) -> Iterator[str]:
+    """Say what looks odd in a table; whether a column is part of the context only if that was guessed."""
+    arms = None if "round" in roles else read.coded.get("arm")
+    for name, column in zip(read.names, read.context.T, strict=True) if guessed else ():
+        if arms is not None and "probability" not in roles and may_be_propensity(column, arms.codes):
+            why = f"its numbers could be the probabilities of the chosen arms (probability={name!r})"
+        elif name in read.suspicious:
+            why = "its name suggests something else"
+        else:
+            continue
+        yield (
+            f"Column {name} is taken for a part of the context, though {why}; ignore it (--ignore {name}) if a policy "
+            "could not know it before it decides."
+        )
+    if arms is not None:
+        yield from remarks_on_arms(roles["arm"], arms)
+
+
+def probabilities_of(log: DecisionLog, places: IntArray) -> Array:
+    """Return the probabilities (m, K) at these places; raise InvalidLog if that of a chosen arm is not known."""
+    unknown = places[np.isnan(log.propensities[places])]
+    if len(unknown):
+        raise InvalidLog(
+            f"the probabilities that arms were drawn from must be known; {len(unknown)} of {len(places)} rounds with "
+            f"rewards have none, the first is round {log.rounds[unknown[0]]}. Give probabilities or propensities to "
+            "from_arrays, or the column probability to from_frame."
+        )
+    return log.probabilities[places]
+
+
+# --- what a log holds
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Rounds as they were recorded, and rewards as they came."""
+
+    rounds: GrowableArray
+    versions: GrowableArray
+    arms: GrowableArray
+    propensities: GrowableArray
+    """(n,): the probability of the chosen arm."""
+    owners: GrowableArray
+    """(N,): the place of the round that an arm belongs to; empty if no arm is stored."""
+    columns: GrowableArray
+    """(N,): the number of that arm in its round."""
+    chances: GrowableArray
+    """(N,): the probability of that arm."""
+    contexts: GrowableArray | None
+    """(N, d); None before the first round, and of a log of rows alone."""
+    shared: GrowableArray | None
+    """(n, r); None if no rows are recorded."""
+    width: int
+    """The most arms of any round."""
+    rewards: GrowableArray
+    """(n,): NaN where none is in."""
+    places: dict[int, int]
+
+    @classmethod
+    def empty(cls) -> LogState:
+        """Return a state without any round."""
+        rounds, versions, arms, owners, columns = (GrowableArray(None, np.int64) for _ in range(5))
+        propensities, chances, rewards = (GrowableArray(None) for _ in range(3))
+        return cls(rounds, versions, arms, propensities, owners, columns, chances, None, None, 0, rewards, {})
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+    @property
+    def stores_arms(self) -> bool:
+        """Whether the available arms are stored; else all are available in every round."""
+        return len(self.owners) > 0 or not len(self)
+
+    def with_rounds(
+        self,
+        rounds: IntArray,
+        versions: IntArray,
+        arms: IntArray,
+        propensities: Array,
+        *,
+        width: int,
+        present: BoolArray | None,
+        chances: Array | None,
+        contexts: Array | None,
+        shared: Array | None,
+    ) -> LogState:
+        """Return the state that also holds these n rounds, which are checked already, of up to K = `width` arms.
+
+        `present` and `chances` are (n, K), `contexts` (N, d) and `shared` (n, r). Without `present` all K arms are
+        available in every round, and none has a context or a probability to store.
+        """
+        start = len(self)
+        mine = {field.name: getattr(self, field.name) for field in fields(self)}
+        forks: dict[str, Any] = {name: value.fork() for name, value in mine.items() if isinstance(value, GrowableArray)}
+        if not start:
+            first = {"contexts": contexts, "shared": shared}
+            forks |= {name: GrowableArray(given.shape[1]) for name, given in first.items() if given is not None}
+        state = replace(self, **forks, width=max(self.width, width))
+        new: dict[str, Any] = {"rounds": rounds, "versions": versions, "arms": arms, "propensities": propensities}
+        new |= {"contexts": contexts, "shared": shared, "rewards": np.full(len(rounds), np.nan)}
+        if present is not None and chances is not None:
+            owners, columns = np.nonzero(present)
+            new |= {"owners": owners + start, "columns": columns, "chances": chances[present]}
+        for name, values in new.items():
+            if values is not None:
+                getattr(state, name).append(values)
+        state.places.update(zip(rounds.tolist(), range(start, start + len(rounds)), strict=True))
+        return state
+
+    def places_of(self, numbers: IntArray) -> IntArray:
+        """Return where rounds lie, by their numbers; UNKNOWN where the log has none of that number."""
+        places = np.array([self.places.get(number, UNKNOWN) for number in numbers.tolist()], np.int64)
+        places[places >= len(self)] = UNKNOWN
+        found = np.flatnonzero(places != UNKNOWN)
+        places[found[self.rounds.view[places[found]] != numbers[found]]] = UNKNOWN
+        return places
+
+
+# --- arrays of the caller
+
+
+def _read_offered(
+    contexts: Any, mask: Any, rows: Any, arm_count: int | None
+) -> tuple[int, BoolArray | None, Array | None]:
+    """Return K, which arms were available and their contexts; None for both with rows that all arms share."""
+    check_whole("arm_count", arm_count, 1, besides=(None,))
+    if contexts is not None:
+        rounds = read_rounds(contexts, mask, _last_axis(contexts))
+        if rounds.single:
+            raise InvalidLog(f"contexts must have shape (n, K, d), a round each; got {np.shape(contexts)}.")
+        width = rounds.present.shape[1]
+        if arm_count not in (None, width):
+            raise InvalidInput(f"the contexts are of {width} arms; got arm_count={arm_count!r}.")
+        return width, rounds.present, _read_contexts(contexts, rounds.present, None)
+    if rows is None:
+        raise InvalidLog("a log needs contexts, (n, K, d), or rows, (n, r), that all arms of a round share.")
+    if arm_count is None:
+        raise InvalidInput("one row a round does not say how many arms there are; give arm_count.")
+    if mask is not None:
+        raise InvalidInput("a mask needs contexts: with rows alone all arms are available in every round.")
+    if np.ndim(rows) != 2 or not np.size(rows):
+        raise InvalidContexts(f"rows must have shape (n, r), one row a round; got {np.shape(rows)}.")
+    return int(arm_count), None, None
+
+
+def _read_names(name: str, names: Any) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidInput(f"{name} must be a list of texts, () for none; got {shown(names)}.")
+    return tuple(names)
+
+
+def _read_outcomes(arms: Any, rewards: Any, count: int, width: int) -> tuple[IntArray, Array | None, Array | None]:
+    """Return the chosen arms, their rewards, and the table of rewards if several arms of a round have one."""
+    picked = np.full(count, UNKNOWN) if arms is None else read_arms(arms, count)
+    if rewards is None:
+        return picked, None, None
+    values = read_real(rewards, "rewards", InvalidReward)
+    if values.ndim and len(infinite := np.argwhere(np.isinf(values))):
+        raise InvalidReward(f"rewards must be finite, or NaN where unknown; that of round {infinite[0][0] + 1} is not.")
+    if arms is not None:
+        if values.shape != picked.shape:
+            raise InvalidReward(f"rewards must be one number a round, NaN where none came; got shape {values.shape}.")
+        return picked, values, None
+    if values.shape != (count, width):
+        raise InvalidReward(f"without chosen arms rewards must have shape {(count, width)}; got {values.shape}.")
+    known = ~np.isnan(values)
+    if (known.sum(axis=1) > 1).any():
+        return picked, None, values
+    places, found = np.nonzero(known)
+    picked[places] = found
+    return picked, np.where(known.any(axis=1), np.nansum(values, axis=1), np.nan), None
+
+
+def _read_chances(arms: IntArray, probabilities: Any, propensities: Any, present: BoolArray) -> tuple[Array, Array]:
+    """Return the probabilities (n,) of the chosen arms and (n, K) of all; NaN if neither is given."""
+    if probabilities is None and propensities is None:
+        _check_arms(arms, present.shape[1])
+        known = np.flatnonzero(arms != UNKNOWN)
+        if len(absent := known[~present[known, arms[known]]]):
+            raise InvalidLog(
+                f"a chosen arm must be available; arm {arms[absent[0]]} of round {absent[0] + 1} is masked."
+            )
+        return np.full(len(arms), np.nan), np.where(present, np.nan, 0.0)
+    if probabilities is None:
+        given = read_real(propensities, "propensities", InvalidLog)
+        if given.shape != arms.shape:
+            raise InvalidLog(f"propensities must be one number for each round, {arms.shape}; got {given.shape}.")
+        if (bad := np.flatnonzero(~((given > 0) & (given <= 1)))).size:
+            raise InvalidLog(
+                f"propensities must be above 0 and at most 1; that of round {bad[0] + 1} (row {bad[0]}) is "
+                f"{given[bad[0]]}{_others(bad)}."
+            )
+        _check_arms(arms, present.shape[1], lowest=0)
+        chances = known_chances(given, arms, present)
+    else:
+        chances = read_real(probabilities, "probabilities", InvalidLog)
+    blank, numbers = np.where(present, 0.0, np.nan), np.arange(1, len(arms) + 1)
+    decision = read_decision(Decision(arms, blank, blank, np.full(len(arms), LOGGED), numbers, chances))
+    check_probabilities(decision, present, unknown=probabilities is None)
+    return np.atleast_1d(decision.propensity), chances
+
+
+def _read_rows(rows: Any, count: int, wanted: int | None = None) -> Array:
+    array = np.atleast_2d(read_real(rows, "rows", InvalidContexts))
+    if array.ndim != 2 or len(array) != count or (wanted is not None and array.shape[1] != wanted):
+        raise InvalidContexts(f"rows must have shape ({count}, {wanted or 'r'}); got {np.shape(rows)}.")
+    if (bad := np.flatnonzero(~np.isfinite(array).all(axis=1))).size:
+        raise InvalidContexts(
+            f"rows must be finite, and row {bad[0]} (from 0 on) is not{_others(bad)}; fill in missing numbers, or drop "
+            "their rounds."
+        )
+    return array
+
+
+def _read_numbers(decision: Any, rounds: Any) -> IntArray:
+    """Return the numbers of the rounds that rewards belong to, of a decision or as such."""
+    if decision is not None and not isinstance(decision, Decision):
+        raise InvalidInput(
+            f"observe needs the decision that select gave; got {type(decision).__name__}. Round numbers, which are not "
+            "arms, need a keyword: observe(rounds=[…], rewards=[…])."
+        )
+    if (decision is None) == (rounds is None):
+        raise InvalidInput("observe needs either a decision, as its first argument, or rounds=, not both and not none.")
+    return read_whole(rounds if decision is None else decision.round, "rounds", UnknownRound)
+
+
+def check_log(log: Any) -> None:
+    """Raise InvalidLog for what is not a log."""
+    if not isinstance(log, DecisionLog):
+        raise InvalidLog(f"log must be a DecisionLog; got {shown(log)}. DecisionLog.from_arrays takes arrays.")
+
+
+def read_decision(decision: Any) -> Decision:
+    """Return a decision with a leading axis everywhere, of the right kinds and shapes."""
+    if not isinstance(decision, Decision):
+        raise InvalidInput(f"record needs the decision that select gave; got {type(decision).__name__}.")
+    means, chances = (
+        read_real(getattr(decision, name), f"{name} of a decision", InvalidLog) for name in ("means", "probabilities")
+    )
+    arms, versions, rounds = (
+        read_whole(getattr(decision, name), f"{name} of a decision", InvalidLog) for name in ("arm", "version", "round")
+    )
+    if means.ndim == 1:
+        means, chances = means[None], chances[None]
+    if means.ndim != 2 or means.shape != chances.shape or {(len(means),)} != {arms.shape, versions.shape, rounds.shape}:
+        raise InvalidLog(
+            "a decision must have one arm, version and round for each of its rounds, and one mean and probability for "
+            f"each arm; got shapes {arms.shape}, {versions.shape}, {rounds.shape}, {means.shape} and {chances.shape}."
+        )
+    return replace(decision, arm=arms, means=means, version=versions, round=rounds, probabilities=chances)
+
+
+def read_arms(arms: Any, count: int) -> IntArray:
+    """Return the chosen arms, one whole number for each round."""
+    array = read_array(arms, "arms", InvalidLog)
+    if array.shape != (count,) or array.dtype.kind not in "iu":
+        raise InvalidLog(
+            f"arms must be one whole number from 0 on for each of {count} rounds; got {array.dtype} of shape "
+            f"{array.shape}. Names of arms become numbers by numpy.unique(names, return_inverse=True)."
+        )
+    return array.astype(np.int64)
+
+
+def _check_arms(arms: IntArray, width: int, lowest: int = UNKNOWN) -> None:
+    outside = np.flatnonzero((arms < lowest) | (arms >= width))
+    if len(outside):
+        raise InvalidLog(f"arms must be 0 … {width - 1}; round {outside[0] + 1} has {arms[outside[0]]}.")
+
+
+def known_chances(propensities: Array, arms: IntArray, present: BoolArray) -> Array:
+    """Return (n, K): the chosen arms' probabilities, and those of other arms where they follow; NaN elsewhere.
+
+    They follow where the chosen arm's is 1 or one other arm is available.
+    """
+    chosen = np.arange(present.shape[1]) == arms[:, None]
+    others = (present & ~chosen).sum(axis=1)
+    rest = np.where((others == 1) | (propensities == 1), 1 - propensities, np.nan)
+    return np.where(chosen, propensities[:, None], np.where(present, rest[:, None], 0.0))
+
+
+def _others(rounds: IntArray) -> str:
+    """Return how many more rounds have the same fault as the first of these."""
+    return f", and {len(rounds) - 1} more are wrong" if len(rounds) > 1 else ""
+
+
+def _read_contexts(contexts: Any, present: BoolArray, dim: int | None) -> Array:
+    """Return (N, d): the contexts of the arms that were available; the decision knows which these are."""
+    if isinstance(contexts, OpenContexts):
+        rounds = read_rounds(contexts, present[0] if contexts.ndim == 2 else present, dim or contexts.shape[-1])
+        (part,) = rounds.parts(lambda: len(present))
+        return part.rows
+    rounds = read_rounds(contexts, None, _last_axis(contexts) if dim is None else dim)
+    available = rounds.present
+    if isinstance(rounds.given, list) and available.shape[1] < present.shape[1]:
+        # A slice of ragged rounds may have lost the widest of them.
+        available = np.pad(available, ((0, 0), (0, present.shape[1] - available.shape[1])))
+    if available.shape != present.shape:
+        raise InvalidLog(
+            f"contexts must be those of the decision, {len(present)} rounds of {present.shape[1]} arms; got "
+            f"{len(available)} rounds of {available.shape[1]}. After until_due record contexts[:len(decision)]."
+        )
+    if not np.array_equal(available, present):
+        rounds = read_rounds(contexts, present[0] if rounds.single else present, rounds.given[0].shape[-1])
+    (part,) = rounds.parts(lambda: len(present))
+    return part.rows
+
+
+def _last_axis(contexts: Any) -> int:
+    """Return how many numbers a context has."""
+    try:
+        return int(np.shape(contexts[0])[-1])
+    except (IndexError, TypeError, ValueError):
+        raise InvalidContexts(
+            "contexts must be what select was given, (K, d), (n, K, d) or a list of (K_i, d) arrays."
+        ) from None
+
+
+def check_probabilities(decision: Decision, present: BoolArray, *, unknown: bool = False) -> None:
+    """Refuse probabilities that no arm can have been drawn from; NaN only of arms not chosen, if some are unknown."""
+    chances, arms = decision.probabilities, decision.arms
+    open_ = np.isnan(chances) & present & unknown
+    if (bad := np.flatnonzero(~(open_ | ((chances >= 0) & (present | (chances == 0)))).all(axis=1))).size:
+        raise InvalidLog(
+            "probabilities must be one number of at least 0 for each arm, and 0 where no arm is; those of round "
+            f"{decision.rounds[bad[0]]} are {chances[bad[0]].tolist()}."
+        )
+    sums = np.where(open_, 0.0, chances).sum(axis=1)
+    off = np.flatnonzero(~((np.abs(sums - 1) <= SUM_TOLERANCE) | (open_.any(axis=1) & (sums < 1))))
+    if len(off):
+        raise InvalidLog(
+            f"probabilities of a round must sum to 1; those of round {decision.rounds[off[0]]} sum to {sums[off[0]]}."
+        )
+    never = np.flatnonzero(~(chances_of_chosen(decision) > 0))
+    if len(never):
+        raise InvalidLog(
+            f"a chosen arm must have had a positive probability; arm {arms[never[0]]} of round "
+            f"{decision.rounds[never[0]]} had none. A log needs the probabilities that the arm was drawn from."
+        )
+
+
+def chances_of_chosen(decision: Decision) -> Array:
+    """Return (n,): the probability of each chosen arm, 0 for an arm that does not exist."""
+    arms, chances = decision.arms, decision.probabilities
+    within = (arms >= 0) & (arms < chances.shape[1])
+    return np.where(within, chances[np.arange(len(arms)), np.where(within, arms, 0)], 0.0)

@@ -19,7 +19,8 @@ ips and dr are unbiased if the log could choose every arm that the target would:
 are not. If p is 0 for such an arm, or if the log never chose an arm that the target would, `NotIdentified` is raised.
 If p is so small that the arm was hardly ever chosen, the estimate lacks what such arms pay, and a note says so. A log
 of `from_arrays(propensities=…)` does not hold the probabilities of arms that were not chosen: that these are above 0
-is then the caller's word.
+is then the caller's word. `log.probabilities` is a target all the same, the old rule, and its term is the reward that
+it got: with π = p, q of the chosen arm is an unbiased draw of Σ_a π(a)·q(a), and dr's term is q + 1·(r − q) = r.
 
 A policy that learns between batches decides on what it saw before, so rounds are not independent and make a
 martingale. But a version is frozen while it decides and logs the probabilities that it draws from: they are exact,
@@ -41,13 +42,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_choice
-from rarely.core.types import Array
+from rarely._core.errors import InvalidInput, as_number, check_choice, shown
+from rarely._core.inputs.contexts import read_real
+from rarely._core.types import Array
 from rarely.logs.decision_log import DecisionLog
 from rarely.offpolicy import notes
 from rarely.offpolicy.intervals import (
@@ -62,10 +63,10 @@ from rarely.offpolicy.intervals import (
     score,
     variance_share,
 )
-from rarely.offpolicy.models import Fit, Ridge
-from rarely.offpolicy.sample import Sample
-from rarely.offpolicy.target import Target
-from rarely.offpolicy.terms import Estimator, around_mean, terms_of
+from rarely.offpolicy.models import Fit, Ridge, predictions
+from rarely.offpolicy.sample import Sample, Target
+
+Estimator = Literal["ips", "snips", "dr"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Estimate:
 
 
 def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: Any = None) -> Estimate:
-    """Inverse propensity scores: the mean of weighted rewards, wide where weights are large.
+    """Estimate by inverse propensity scores: the mean of weighted rewards, wide where weights are large.
 
     It is unbiased if the log could choose every arm that the target would, and refuses targets of which the log says
     that it could not.
@@ -114,7 +115,7 @@ def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: 
         Decisions with probabilities and rewards. Whether or not the logging policy learned between batches, each term
         is unbiased given the past: see the module.
     target
-        A `Policy` as it stands now, (n, K) probabilities, or (n,) arms.
+        A `Policy` in its current state, (n, K) probabilities, or (n,) arms.
     level
         How often the interval is to hold the truth.
     reward_range
@@ -140,7 +141,7 @@ def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: 
 
 
 def snips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: Any = None) -> Estimate:
-    """Self-normalised inverse propensity scores: never outside the rewards' range, and steady when rewards are shifted.
+    """Estimate by self-normalised inverse propensity scores: inside the rewards' range, steady under a shift of them.
 
     Not unbiased but consistent: its bias is of the order of 1/n. Arguments and errors are those of `ips`.
 
@@ -165,7 +166,7 @@ def snips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range
 def dr(
     log: DecisionLog, target: Target, *, model: Fit | Any = None, level: float = 0.95, reward_range: Any = None
 ) -> Estimate:
-    """Doubly robust: a model's rewards under the target, and what it got wrong, weighed as in `ips`.
+    """Estimate doubly robustly: a model's rewards under the target, and what it got wrong, weighed as in `ips`.
 
     With exact propensities, none of them 0 where the target is not, it is unbiased whatever the model; a good one makes
     it narrow. The errors are those of `ips`.
@@ -204,14 +205,13 @@ def difference(
     level: float = 0.95,
     reward_range: Any = None,
 ) -> Estimate:
-    """How much more target `a` would have earned in a round than target `b`.
+    """Estimate how much more target `a` would have earned in a round than target `b`.
 
     Both are estimated from the same rounds, and their terms are subtracted round by round. Noise that they share
     cancels, so the interval is narrower than the two intervals suggest; rounds in which both do the same add nothing.
 
-    `estimator` is "ips", "snips" or "dr", and `model` is that of `dr`. The other arguments and the errors are those of
-    `ips`. If the range of rewards is known, the interval is the normal one with the larger of two errors, the usual one
-    and `pooled_error`, cut to what a difference can be.
+    The errors are those of `ips`. If the range of rewards is known, the interval is the normal one with the larger of
+    two errors, the usual one and `pooled_error`, cut to what a difference can be.
 
     Parameters
     ----------
@@ -238,7 +238,9 @@ def difference(
     check_choice("estimator", estimator, Estimator)
     _check_level(level)
     if model is not None and estimator != "dr":
-        raise InvalidInput(f"model must be None with estimator={estimator!r}, because only dr has one; got {model!r}.")
+        raise InvalidInput(
+            f"model must be None with estimator={estimator!r}, because only dr has one; got {shown(model)}."
+        )
     samples = [Sample.of(log, a), Sample.of(log, b)]
     within = read_range(reward_range, samples[0].rewards)
     one, other = terms_of(estimator, log, samples, Ridge() if model is None else model)
@@ -258,7 +260,7 @@ def difference(
         notes.of_target(samples[0], "target a"),
         notes.of_target(samples[1], "target b"),
         notes.of_rewards(weights, one.rewards, error, within),
-        notes.of_terms(influence) if within is None else "",
+        notes.of_weights(weights) if within is None else "",
     )
 
 
@@ -276,7 +278,10 @@ def _one_target(
     elif span is None:
         interval = cut(normal(cut((terms.value,) * 2, within)[0], error, z), within)
     else:
-        share = variance_share(terms.weights, terms.rewards, terms.residuals, within)
+        # The terms of an old rule that is not fully known are rewards, whatever a model foresees of them.
+        whole = np.isnan(sample.target).any()
+        residuals = around_mean(terms.weights, terms.rewards) if whole else terms.residuals
+        share = variance_share(terms.weights, terms.rewards, residuals, within)
         interval = score(terms.value, error, z, span, share, within)
     return _estimate(
         (terms.value, error, interval, level, within),
@@ -284,20 +289,20 @@ def _one_target(
         notes.of_log(log),
         notes.of_target(sample),
         notes.of_rewards(terms.weights, terms.rewards, error, None if span is None else within),
-        notes.of_terms(terms.influence) if span is None else "",
         notes.of_value(terms.value, within),
+        notes.of_weights(terms.weights) if span is None else "",
     )
 
 
 def _estimate(numbers: tuple[float, float, Range, float, Range | None], weights: Array, *sentences: str) -> Estimate:
     value, error, (low, high), level, within = numbers
-    note = " ".join(filter(None, (*sentences, notes.of_weights(weights))))
+    note = " ".join(filter(None, sentences))
     rounds, largest = effective(weights), float(weights.max())
     return Estimate(value, error, low, high, level, len(weights), rounds, largest, note, within)
 
 
 def _span_of(estimator: Estimator, weights: Array, within: Range) -> Span | None:
-    """Between which values the variance of the estimate of a value vanishes; None for ips of rewards below 0.
+    """Return between which values the variance of the estimate vanishes; None for ips of rewards below 0.
 
     A term w·r of ips is 0 or more and on average at most (Σw²/Σw)·high where it counts, so its variance vanishes at 0
     and not at `high`: at all rewards 1 the weights still differ.
@@ -315,5 +320,78 @@ def _error_of(influence: Array) -> float:
 
 
 def _check_level(level: Any) -> None:
-    if not isinstance(level, Real) or not 0 < float(level) < 1:
-        raise InvalidInput(f"level must be a number between 0 and 1, such as 0.95; got {level!r}.")
+    if not 0 < as_number(level) < 1:
+        raise InvalidInput(f"level must be a number between 0 and 1, such as 0.95; got {shown(level)}.")
+
+
+# --- what each round adds to an estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an estimator makes of each round."""
+
+    value: float
+    influence: Array
+    rewards: Array
+    weights: Array
+    scale: float
+    """What the estimator divides weights by: w̄ or 1."""
+    residuals: Array
+    """Rewards less what is expected of them: by the model of dr, by their weighted mean otherwise."""
+
+
+def terms_of(estimator: Estimator, log: DecisionLog, samples: list[Sample], model: Any) -> list[Terms]:
+    """Return the terms of each target, on the same rounds."""
+    if estimator == "ips":
+        return [_ips_terms(sample) for sample in samples]
+    if estimator == "snips":
+        return [_snips_terms(sample) for sample in samples]
+    first = samples[0]
+    if not callable(model):
+        q = _read_predictions(model, log)[first.places]
+        return [_dr_terms(sample, q) for sample in samples]
+    present, contexts = log.present[first.places], log.contexts[first.places]
+    q = predictions(model, contexts, present, first.arms, first.rewards)[1:]
+    return [_dr_terms(sample.later(), q) for sample in samples]
+
+
+def _ips_terms(sample: Sample) -> Terms:
+    terms = sample.weights * sample.rewards
+    value = float(terms.mean())
+    residuals = around_mean(sample.weights, sample.rewards)
+    return Terms(value, terms - value, sample.rewards, sample.weights, 1.0, residuals)
+
+
+def _snips_terms(sample: Sample) -> Terms:
+    weights, scale = sample.weights, float(sample.weights.mean())
+    value = float((weights * sample.rewards).sum() / weights.sum())
+    residuals = sample.rewards - value
+    return Terms(value, weights * residuals / scale, sample.rewards, weights, scale, residuals)
+
+
+def _dr_terms(sample: Sample, q: Array) -> Terms:
+    chosen, expected = q[np.arange(len(q)), sample.arms], (sample.target * q).sum(axis=1)
+    residuals = sample.rewards - chosen
+    # The old rule of a log that knows the chosen arms' probabilities alone.
+    terms = np.where(np.isnan(expected), chosen, expected) + sample.weights * residuals
+    value = float(terms.mean())
+    return Terms(value, terms - value, sample.rewards, sample.weights, 1.0, residuals)
+
+
+def around_mean(weights: Array, rewards: Array) -> Array:
+    """Return the rewards less their weighted mean."""
+    total = float(weights.sum())
+    return rewards - (float(weights @ rewards) / total if total else 0.0)
+
+
+def _read_predictions(model: Any, log: DecisionLog) -> Array:
+    present = log.present
+    wanted = f"model must be a function that fits, such as Ridge(), or finite rewards of shape {present.shape}"
+    try:
+        q = read_real(model, "rewards of a model", InvalidInput)
+    except InvalidInput as error:
+        raise InvalidInput(f"{wanted}, one for each arm of each round; {error}") from None
+    if q.shape != present.shape or not np.isfinite(q[present]).all():
+        raise InvalidInput(f"{wanted}, one for each arm of each round; got {type(model).__name__} of shape {q.shape}.")
+    return np.where(present, q, 0.0)

@@ -19,7 +19,7 @@ Wilson's interval for a proportion, every V is kept whose own standard error rea
             one reward more at full distance, and at most 1; a good model has a small share
     rest    what s² has beyond the second term at V̂, such as the spread of the weights
 
-With equal weights and 0/1 rewards it is Wilson's interval. Coverage is measured in docs/decisions/0018.
+With equal weights and 0/1 rewards it is Wilson's interval. Coverage is measured by `benchmarks/offpolicy_notes.py`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput
-from rarely.core.inputs.array_reader import read_real
-from rarely.core.types import Array
+from rarely._core.errors import InvalidInput
+from rarely._core.inputs.contexts import read_real
+from rarely._core.types import Array
 
 Range = tuple[float, float]
 
@@ -48,7 +48,7 @@ class Span:
 
 
 def read_range(reward_range: Any, rewards: Array) -> Range | None:
-    """The range given, or [0, 1] if all rewards are 0 or 1, or None.
+    """Return the range given, or [0, 1] if all rewards are 0 or 1, or None.
 
     >>> read_range(None, np.array([0.0, 1.0, 0.0])), read_range(None, np.array([0.0, 2.0]))
     ((0.0, 1.0), None)
@@ -66,23 +66,23 @@ def read_range(reward_range: Any, rewards: Array) -> Range | None:
 
 
 def deviations(level: float) -> float:
-    """z."""
+    """Return z, the standard deviations of a level."""
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
 def normal(value: float, error: float, z: float) -> Range:
-    """V̂ ± z·s."""
+    """Return V̂ ± z·s."""
     return value - z * error, value + z * error
 
 
 def effective(weights: Array) -> float:
-    """(Σw)²/Σw², 0 where all weights are 0."""
+    """Return (Σw)²/Σw², or 0 if all weights are 0."""
     squares = float(np.square(weights).sum())
     return float(weights.sum()) ** 2 / squares if squares else 0.0
 
 
 def variance_share(weights: Array, rewards: Array, residuals: Array, within: Range) -> float:
-    """How much of the largest variance that rewards in a range can have the residuals show, at most 1.
+    """Return how much of the largest variance that rewards in a range can have the residuals show, at most 1.
 
     One reward at full distance is added, so that a few residuals near 0 do not pass for no variance at all.
     """
@@ -94,7 +94,7 @@ def variance_share(weights: Array, rewards: Array, residuals: Array, within: Ran
 
 
 def score(value: float, error: float, z: float, span: Span, share: float, within: Range) -> Range:
-    """The interval of this module, cut to the range of the rewards.
+    """Return the score interval of this module, cut to the range of the rewards.
 
     >>> low, high = score(0.1, 0.03, 1.959964, Span(0.0, 1.0, 100.0), 1.0, (0.0, 1.0))  # 10 of 100
     >>> round(low, 4), round(high, 4)
@@ -114,13 +114,13 @@ def score(value: float, error: float, z: float, span: Span, share: float, within
 
 
 def cut(interval: Range, within: Range) -> Range:
-    """The part of an interval that lies in the range."""
+    """Return the part of an interval that lies in the range."""
     low, high = (min(max(end, within[0]), within[1]) for end in interval)
     return low, high
 
 
 def pooled_error(weights: Array, residuals: Array, distance: float) -> float:
-    """A standard error of mean(w·(r − q)), if residuals spread alike at every weight.
+    """Return a standard error of mean(w·(r − q)), if residuals spread alike at every weight.
 
     The usual error is far too small if the few residuals with large weights happen to be small; this one is not. Two
     residuals are added, as of a reward at either end of a range of length `distance`.

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_positive
-from rarely.core.inputs.array_reader import read_real
-from rarely.core.types import Array, BoolArray, IntArray
+from rarely._core.errors import InvalidInput, check_positive
+from rarely._core.inputs.contexts import read_real
+from rarely._core.types import Array, BoolArray, IntArray
 
 Predict = Callable[[Array], Array]
 """(M, d) contexts → (M,) expected rewards."""
 Fit = Callable[[Array, Array], Predict]
 """(m, d) contexts of chosen arms and their (m,) rewards, m ≥ 1 → a prediction for any arm."""
-ENOUGH = 16
+MIN_FIT_ROUNDS = 16
 """Rounds before slopes are fitted: those of a handful say less than their mean."""
 
 
@@ -48,20 +48,27 @@ class Ridge:
         x = contexts - center
         gram = x.T @ x
         penalty = self.strength * float(np.trace(gram)) / x.size
-        if len(x) < ENOUGH or penalty == 0.0:
+        if len(x) < MIN_FIT_ROUNDS or penalty == 0.0:
             return lambda rows: np.full(len(rows), level)
         theta = np.linalg.solve(gram + penalty * np.eye(len(gram)), x.T @ (rewards - level))
         return lambda rows: np.asarray(level + (rows - center) @ theta)
 
 
 def predictions(fit: Fit, contexts: Array, present: BoolArray, arms: IntArray, rewards: Array) -> Array:
-    """q, fitted anew whenever the earlier rounds have grown by half; 0 in the first round, which has none."""
+    """Return q, fitted anew whenever the earlier rounds have grown by half; 0 in the first round, which has none."""
     chosen = contexts[np.arange(len(arms)), arms]
     out = np.zeros(present.shape)
     for start, end in stages(len(arms)):
         there = present[start:end]
         rows = contexts[start:end][there]
-        values = read_real(fit(chosen[:start], rewards[:start])(rows), "predictions of a model", InvalidInput)
+        try:
+            given = fit(chosen[:start], rewards[:start])(rows)
+        except TypeError as reason:
+            raise InvalidInput(
+                "model must be a function fit(contexts, rewards) that returns a function predict(contexts), such as "
+                f"Ridge(); {reason}."
+            ) from reason
+        values = read_real(given, "predictions of a model", InvalidInput)
         if values.shape != (len(rows),) or not np.isfinite(values).all():
             raise InvalidInput(
                 f"a model must predict one finite reward for each context; for {len(rows)} contexts it gave "
@@ -72,7 +79,7 @@ def predictions(fit: Fit, contexts: Array, present: BoolArray, arms: IntArray, r
 
 
 def stages(rounds: int) -> Iterator[tuple[int, int]]:
-    """Rounds from … to, less the first, that share a model.
+    """Yield the stretches of rounds, from … to, that share a model; the first round has none.
 
     >>> list(stages(11))
     [(1, 2), (2, 3), (3, 4), (4, 6), (6, 9), (9, 11)]

@@ -1,22 +1,49 @@
-"""The rounds of a log whose rewards are in, and how much each of them says about a target."""
+"""What the rounds of a log say about a target, the policy to be judged, and what the target had seen of them.
+
+    π     target       (n, K)  probabilities of the policy to be judged
+    w     weights      (n,)    π/p of the chosen arm
+
+A policy that is judged by the rewards it was trained on looks better than it is. Its history holds the rounds that it
+had at its last update. A round of the log is looked up there in three ways:
+
+    by number     if every round of the log up to that update has the arm, version, context and reward that the
+                  history has under its number: then the policy made the log
+    by content    if the context of the chosen arm and the reward occur once in the log and once in the history
+    by order      if the whole log is a stretch of the history, or the whole history a stretch of the log: contexts that
+                  repeat themselves look the same by content
+
+Rewards that arrived after the last update count too if their rounds came before it: the count may be a little high.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from rarely.core.policies.base import Policy
-from rarely.core.types import Array, IntArray
-from rarely.logs.decision_log import DecisionLog
-from rarely.logs.errors import InvalidLog
-from rarely.offpolicy.errors import NotIdentified
-from rarely.offpolicy.learned import rounds_learned_from
-from rarely.offpolicy.target import Target, read_target
+from rarely._core.errors import InvalidInput
+from rarely._core.inputs.contexts import read_array
+from rarely._core.policies import Policy, Uniform
+from rarely._core.types import Array, BoolArray, IntArray
+from rarely.logs.decision_log import SUM_TOLERANCE, DecisionLog, check_log, probabilities_of
+from rarely.logs.tables import InvalidLog
 
+Target = Any
+"""A `Policy` in its current state, (n, K) probabilities, or (n,) arms: one for each round of the log."""
 NEGLIGIBLE = 1e-12
 """A target's probability up to which an arm that the log could not choose is left out."""
+SHORTEST_STRETCH = 16
+"""Rounds that must agree in a row; fewer may do so by chance."""
+
+
+class InvalidTarget(InvalidInput):
+    """A target that is not one probability distribution, or one arm, for each round."""
+
+
+class NotIdentified(InvalidInput):
+    """A target that the log says nothing about: it weighs arms that the log never could, or never did, choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +54,9 @@ class Sample:
     arms: IntArray
     rewards: Array
     target: Array
-    """(n, K): the target's probabilities."""
+    """(n, K): the target's probabilities; NaN where the target is the log's own rule and the log does not know them."""
     weights: Array
     """(n,): the target's probability of the chosen arm over the log's."""
-    unlikely: float
-    """The target's probability, in the mean, of arms that the log would not choose once in as many rounds."""
     learned: int
     """Rounds that the target may have learned from."""
 
@@ -44,11 +69,13 @@ class Sample:
 
     @classmethod
     def of(cls, log: DecisionLog, target: Target) -> Sample:
-        """All rounds of a log that have a reward; refused if the log could not choose what the target would."""
+        """Return all rounds with a reward; raise NotIdentified if the log could not choose what the target would."""
+        check_log(log)
         places = log.observed
         if not len(places):
             raise InvalidLog(f"an estimate needs at least one round with a reward; the log has {len(log)} without.")
-        arms, chances, logging = log.arms[places], read_target(target, log, places), log.probabilities[places]
+        arms, chances = log.arms[places], read_target(target, log, places)
+        logging = probabilities_of(log, places)
         unseen = np.argwhere((chances > NEGLIGIBLE) & (logging == 0))
         if len(unseen):
             i, arm = unseen[0]
@@ -59,25 +86,163 @@ class Sample:
             )
         each = np.arange(len(places))
         weights = chances[each, arms] / logging[each, arms]
-        unlikely = float((chances * (logging < 1 / len(places))).sum(axis=1).mean())
         learned = rounds_learned_from(target, log, places) if isinstance(target, Policy) else 0
-        return cls(places, arms, log.rewards[places], chances, weights, unlikely, learned)
+        return cls(places, arms, log.rewards[places], chances, weights, learned)
 
     @property
-    def blind(self) -> bool:
-        """Whether the target wants arms that the log would hardly ever choose, more than chance explains."""
+    def deviations(self) -> float:
+        """How many standard errors the mean weight lies from 1, its expectation if the log could choose every arm.
+
+        It is far below if the target wants arms that the log hardly ever chose.
+        """
         n = len(self.weights)
-        return self.unlikely > max(float(self.weights.std()) / math.sqrt(n), 1 / n)
+        return (float(self.weights.mean()) - 1) / max(float(self.weights.std()) / math.sqrt(n), 1 / n)
 
     def later(self) -> Sample:
-        """All rounds but the first."""
+        """Return all rounds but the first."""
         if len(self.places) < 2:
             raise InvalidLog("a model that is to be fitted needs at least two rounds with rewards; the log has one.")
-        return replace(
-            self,
-            places=self.places[1:],
-            arms=self.arms[1:],
-            rewards=self.rewards[1:],
-            target=self.target[1:],
-            weights=self.weights[1:],
+        each = ("places", "arms", "rewards", "target", "weights")
+        return replace(self, **{name: getattr(self, name)[1:] for name in each})
+
+
+# --- the target
+
+
+def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
+    """Return (m, K): the target's probabilities in the rounds of a log that lie at `places`.
+
+    Rounds that are `log.probabilities` are taken as they are, with NaN where the log knows the chosen arm's alone.
+
+    >>> from rarely import Uniform
+    >>> contexts, log = [[0.0], [1.0], [2.0]], DecisionLog()
+    >>> log.record(contexts, Uniform(dim=1, seed=0).select(contexts))
+    >>> read_target([2], log, np.array([0]))
+    array([[0., 0., 1.]])
+    """
+    present = log.present
+    if isinstance(target, Policy):
+        return target.probabilities(log.contexts[places], mask=present[places])
+    given = _as_array(target, present.shape)
+    if given.ndim == 1:
+        outside = np.flatnonzero((given < 0) | (given >= present.shape[1]))
+        if len(outside):
+            raise InvalidTarget(f"a target's arms must be 0 … {present.shape[1] - 1}; got {given[outside[0]]}.")
+        return np.asarray(np.eye(present.shape[1])[given[places]])
+    chances, logged = given.astype(np.float64), log.probabilities
+    own = ((chances == logged) | (np.isnan(chances) & np.isnan(logged))).all(axis=1)
+    wrong = np.flatnonzero(
+        ~own
+        & (
+            ~((chances >= 0) & (present | (chances == 0))).all(axis=1)
+            | ~(np.abs(chances.sum(axis=1) - 1) <= SUM_TOLERANCE)
         )
+    )
+    if len(wrong):
+        partial = " The log itself knows the probabilities of chosen arms alone." if np.isnan(logged).any() else ""
+        raise InvalidTarget(
+            "a target's probabilities must be at least 0, sum to 1 in each round, and be 0 where no arm is; those of "
+            f"round {log.rounds[wrong[0]]} are {chances[wrong[0]].tolist()}.{partial}"
+        )
+    return np.asarray(chances[places])
+
+
+def _as_array(target: Target, shape: tuple[int, ...]) -> Any:
+    wanted = (
+        f"a target must be a Policy, probabilities of shape {shape}, or whole numbers of shape {shape[:1]}, the arms"
+    )
+    try:
+        given = read_array(target, "a target", InvalidTarget)
+    except InvalidTarget as error:
+        raise InvalidTarget(f"{wanted}; {error}") from None
+    arms = given.shape == shape[:1] and given.dtype.kind in "iu"
+    if not arms and not (given.shape == shape and given.dtype.kind in "fiub"):
+        raise InvalidTarget(f"{wanted}; got {type(target).__name__} of {given.dtype} and shape {given.shape}.")
+    return given
+
+
+# --- what the target has seen
+
+
+def rounds_learned_from(policy: Policy, log: DecisionLog, places: IntArray) -> int:
+    """Return how many of the rounds at these places the policy had, with their rewards, when it was last updated.
+
+    >>> from rarely import LinUCB
+    >>> contexts, log = np.arange(8.0).reshape(4, 2, 1), DecisionLog()
+    >>> policy = LinUCB(dim=1)
+    >>> decision = policy.select(contexts)
+    >>> log.record(contexts, decision)
+    >>> for each in (log, policy):
+    ...     each.observe(decision, np.arange(4.0))
+    >>> before = rounds_learned_from(policy, log, log.observed)
+    >>> _ = policy.update()
+    >>> before, rounds_learned_from(policy, log, log.observed)
+    (0, 4)
+    """
+    updates = [record.round for record in policy.updates if record.accepted]
+    if not updates or isinstance(policy, Uniform):  # Uniform decides the same whatever it has seen.
+        return 0
+    last, history = max(updates), policy.history
+    rows = np.flatnonzero(~np.isnan(history.rewards) & (history.rows < history.logged + last))
+    contexts = log.contexts[places, log.arms[places]]
+    numbered = _by_number(policy, log, places, contexts, last)
+    codes, theirs = _codes(contexts, log.rewards[places], history.contexts[rows], history.rewards[rows])
+    return int((numbered | _by_content(codes, theirs) | _by_order(codes, theirs)).sum())
+
+
+def _by_number(policy: Policy, log: DecisionLog, places: IntArray, contexts: Array, last: int) -> BoolArray:
+    history, numbers = policy.history, log.rounds[places]
+    shared = (numbers >= 1) & (numbers <= last)
+    found = np.zeros(len(places), np.bool_)
+    rows, kept = history.find(numbers[shared])
+    rows, here = rows[kept], places[shared][kept]
+    rewarded = ~np.isnan(history.rewards[rows])
+    same = (
+        np.array_equal(history.rewards[rows][rewarded], log.rewards[here][rewarded])
+        and np.array_equal(history.arms[rows], log.arms[here])
+        and np.array_equal(history.versions[rows], log.versions[here])
+        and np.array_equal(history.contexts[rows], contexts[shared][kept])
+    )
+    if same and (kept.any() or not len(kept)):
+        # Of a round that was dropped nothing is left to compare; it was learned from if it had a reward.
+        learned = np.ones(len(kept), np.bool_)
+        learned[kept] = rewarded
+        found[shared] = learned
+    return found
+
+
+def _codes(contexts: Array, rewards: Array, their_contexts: Array, their_rewards: Array) -> tuple[IntArray, IntArray]:
+    """Return a number for every different pair of context and reward, of the log's rounds and of the history's."""
+    pairs = np.vstack([np.column_stack([contexts, rewards]), np.column_stack([their_contexts, their_rewards])])
+    rows = np.ascontiguousarray(pairs + 0.0)  # −0 becomes 0
+    keys = rows.view(np.dtype((np.void, rows.strides[0]))).ravel()
+    codes = np.unique(keys, return_inverse=True)[1].ravel().astype(np.int64)
+    return codes[: len(rewards)], codes[len(rewards) :]
+
+
+def _by_content(codes: IntArray, theirs: IntArray) -> BoolArray:
+    size = int(max(codes.max(initial=0), theirs.max(initial=0))) + 1
+    once = (np.bincount(codes, minlength=size) == 1) & (np.bincount(theirs, minlength=size) == 1)
+    return np.asarray(once[codes], np.bool_)
+
+
+def _by_order(codes: IntArray, theirs: IntArray) -> BoolArray:
+    found = np.zeros(len(codes), np.bool_)
+    if min(len(codes), len(theirs)) < SHORTEST_STRETCH:
+        return found
+    if len(codes) <= len(theirs):
+        found[:] = _start_of(codes, theirs) is not None
+        return found
+    start = _start_of(theirs, codes)
+    if start is not None:
+        found[start : start + len(theirs)] = True
+    return found
+
+
+def _start_of(piece: IntArray, whole: IntArray) -> int | None:
+    """Return where the piece begins in the whole, or None."""
+    sought, text, size = piece.tobytes(), whole.tobytes(), piece.itemsize
+    at = text.find(sought)
+    while at >= 0 and at % size:
+        at = text.find(sought, at + 1)
+    return at // size if at >= 0 else None

@@ -19,20 +19,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rarely.core.types import Array
+from rarely._core.types import Array
 from rarely.theory import Dimension, effective_dimension
 
 HALVES = 6
 NESTED = (8, 4, 2)
 """Parts of the rounds that growth is measured on, beside all of them."""
-ERRORS = 2.0
+STANDARD_ERRORS = 2.0
 """Standard errors to both sides of an interval."""
 
-FARTHEST = 100
+MAX_EXTRAPOLATION = 100
 """Times the contexts measured, beyond which two points say nothing."""
 
 Measure = Callable[[Array], Dimension]
@@ -59,23 +60,16 @@ class Growth:
         return self.wanted > self.measured.count
 
     def describe(self) -> dict[str, Any]:
-        """All of it as JSON."""
         return asdict(self) | {"extrapolated": self.extrapolated}
 
 
 def neural_measure(ridge: float, depth: int, seed: int, memory_limit: int) -> Measure:
-    """The limit of the policy's own networks of that depth, whose log det the B and q of theory are about."""
-
-    def measure(contexts: Array) -> Dimension:
-        return effective_dimension(
-            contexts, ridge=ridge, depth=depth, kind="network", seed=seed, memory_limit=memory_limit
-        )
-
-    return measure
+    """Measure by the limit of the policy's own networks, whose log det the B and q of theory are about."""
+    return partial(effective_dimension, ridge=ridge, depth=depth, kind="network", seed=seed, memory_limit=memory_limit)
 
 
 def linear_measure(ridge: float) -> Measure:
-    """The kernel of a linear model, ⟨x, x'⟩: exact for any number of contexts, by det(I + XXᵀ/λ) = det(I + XᵀX/λ)."""
+    """Measure by the linear kernel ⟨x, x'⟩: exact for any number of contexts, by det(I + XXᵀ/λ) = det(I + XᵀX/λ)."""
 
     def measure(contexts: Array) -> Dimension:
         matrix = np.eye(contexts.shape[1]) + contexts.T @ contexts / ridge
@@ -94,20 +88,20 @@ def measure_growth(
     ridge: float,
     measure: Measure,
     seed: int,
-    told: Callable[[int, int], None] = lambda done, of: None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
     *,
     linear: bool = False,
 ) -> Growth:
-    """Of scaled contexts (n, K, d) of rounds in any order, with n ≥ 2; `wanted` of a horizon's, at least nK."""
+    """Measure on scaled contexts (n, K, d), n ≥ 2, of rounds in any order; extrapolate to `wanted` ≥ nK contexts."""
     rounds, steps = len(contexts), len(NESTED) + 1 + HALVES
     done = 0
-    told(done, steps)
+    progress(done, steps)
 
     def of(part: Array) -> Dimension:
         nonlocal done
         found = measure(part.reshape(-1, contexts.shape[-1]))
         done += 1
-        told(done, steps)
+        progress(done, steps)
         return found
 
     measured = [of(contexts[: max(1, rounds // part)]) for part in (*NESTED, 1)]
@@ -129,7 +123,7 @@ def measure_growth(
             most = max(rank, whole.value)
             low, high = min(low, most), min(high, steep, most)
             value = low
-        if wanted > FARTHEST * whole.count:
+        if wanted > MAX_EXTRAPOLATION * whole.count:
             value = math.nan
     return Growth(
         measured=whole,
@@ -137,6 +131,6 @@ def measure_growth(
         curve=tuple((one.count, one.log_det) for one in measured),
         wanted=wanted,
         value=value,
-        lower=low * (whole.lower / whole.value) / (1 + ERRORS * relative),
-        upper=high * (whole.upper / whole.value) * (1 + ERRORS * relative),
+        lower=low * (whole.lower / whole.value) / (1 + STANDARD_ERRORS * relative),
+        upper=high * (whole.upper / whole.value) * (1 + STANDARD_ERRORS * relative),
     )

@@ -9,43 +9,56 @@ a kind B is judged in a fixed order: from the largest downwards as long as inter
 the smallest upwards as long as they lie above (*outside*). Such a sequence errs only if the interval of one point, the
 first about which it would be wrong, misses; so whatever the number of points, and whether r falls with B or not, each
 kind needs no more than its interval's confidence. Three kinds share the 5 % of error.
+
+The log q with which an adaptive schedule spends B batches comes from pilot runs:
+
+    G      growth     of log det Z over a run; B equal parts of it would make log q = G/B
+    N      spent      batches that a run without a budget has, the last by the part of log q that it grew
+
+How log det Z grows depends on the updates themselves: an untrained policy keeps to what it knows, and log det
+with it. So G/B of another schedule's run is a start, and is then corrected by N/B, which it would be off by if N fell
+as 1/log q.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput
-from rarely.core.schedules import DeterminantTrigger, FixedGrid, GeometricGrid, Schedule
-from rarely.planning.calibrate_log_ratio import PILOTS, Calibrated, calibrate
-from rarely.planning.finished_trials import Codec, FinishedTrials
-from rarely.planning.simulate import KINDS, Kind, Maker, Outcome, Trial, play_trial
-from rarely.simulation.statistics import IntervalEstimate, mean, ratio_of_means
+from rarely._core.errors import InvalidInput
+from rarely._core.schedules import DeterminantTrigger, FixedGrid, GeometricGrid, Schedule
+from rarely._runs.cell import Cell
+from rarely._runs.executor import executor_of
+from rarely._runs.record import Record
+from rarely._runs.runner import iterate_cells
+from rarely._runs.statistics import IntervalEstimate, mean, ratio_of_means
+from rarely._runs.store import Store
+from rarely.planning.simulate import KINDS, Kind, Maker, Outcome, SimulationFailed, Trial, play_trial
 from rarely.worlds.protocol import World
 
 Verdict = Literal["within", "outside", "undecided"]
-GRID = 8
+PILOT_BATCHES = 8
 """Batches of the first pilot run."""
-SURE = 5
+MIN_RUNS = 5
 """Runs below which nothing is sure, whatever their intervals."""
 CONFIDENCE = 1 - 0.05 / len(KINDS)
-TRIAL_CODEC: Codec[Trial, Outcome] = Codec(
-    lambda trial: trial.name,
-    lambda outcome: (outcome.trial.name, outcome.describe()),
-    Outcome.from_description,
-)
-PILOT_CODEC: Codec[int, Calibrated] = Codec(
-    lambda batches: f"log q of {batches} batches",
-    lambda found: (f"log q of {found.batches} batches", [found.log_ratio, found.spent]),
-    lambda batches, value: Calibrated(batches, *value),
-)
+"""Of the interval of one point; all kinds together then err with 5 %."""
+PILOTS = 3
+"""Runs of every try."""
+MAX_TRIES = 4
+"""Tries for each B."""
+CLOSE_ENOUGH = 0.08
+"""|log N/B| at which a try is good enough."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +79,6 @@ class Point:
     """Batch lengths; of an adaptive one those of the run with the median number of batches."""
     idle: int = 0
     """Runs without a single update."""
-
-    @property
-    def updates(self) -> int:
-        """Updates of a typical run."""
-        return len(self.pattern) - 1
 
     @property
     def spare(self) -> bool:
@@ -100,14 +108,13 @@ class Frontier:
         return f"an update after every {self.rounds / self.reference:.3g} rounds"
 
     def of_kind(self, kind: Kind) -> tuple[Point, ...]:
-        """The points of a kind, B rising."""
         return tuple(point for point in self.points if point.kind == kind)
 
     def verdicts(self, kind: Kind, tolerance: float) -> dict[int, Verdict]:
-        """Of each B of a kind: surely within the tolerance, surely outside, or neither is sure."""
+        """Return for each B of a kind whether it is surely within the tolerance, surely outside, or undecided."""
         points = self.of_kind(kind)
         verdicts: dict[int, Verdict] = {point.batches: "undecided" for point in points}
-        if self.runs >= SURE:
+        if self.runs >= MIN_RUNS:
             below = takewhile(lambda point: point.ratio.high <= 1 + tolerance, reversed(points))
             above = takewhile(lambda point: point.ratio.low > 1 + tolerance, points)
             verdicts |= {point.batches: "within" for point in below}
@@ -115,11 +122,11 @@ class Frontier:
         return verdicts
 
     def verdict(self, point: Point, tolerance: float) -> Verdict:
-        """The same of one point."""
+        """Return the same for one point."""
         return self.verdicts(point.kind, tolerance)[point.batches]
 
     def enough(self, tolerance: float, kind: Kind | None = None, *, surely: bool = False) -> Point | None:
-        """The fewest batches within a tolerance, 0.1 for 10 %, from which on every larger B tried is too.
+        """Return the fewest batches within a tolerance, 0.1 for 10 %, from which on every larger B tried is too.
 
         By the ratio itself or, `surely`, by its interval. Among kinds with equal B one that is surely within comes
         first, and then the one with the lower upper bound. None if there is none.
@@ -140,26 +147,22 @@ class Frontier:
         return None if best is None else best[0]
 
     def growth(self, horizon: int) -> float:
-        """Growth of log det Z over so many rounds; beyond the simulated ones a line in log t, as the pilot ended."""
+        """Return the growth of log det Z over a horizon; beyond the simulated rounds a line in log t."""
         (before, less), (rounds, all_of_it) = self.pilot[len(self.pilot) // 2], self.pilot[-1]
         if horizon <= rounds:
             return all_of_it
         return all_of_it + (all_of_it - less) * math.log(horizon / rounds) / math.log(rounds / before)
 
     def schedule(self, point: Point, horizon: int) -> Schedule:
-        """A point's schedule over another horizon; its log q, extrapolated, with the three digits that it deserves."""
+        """Return a point's schedule over another horizon; its log q, extrapolated, with three digits."""
         log_ratio = point.log_ratio
         if log_ratio is not None and horizon > self.rounds:
             log_ratio *= self.growth(horizon) / self.growth(self.rounds)
         return _schedule(point.kind, horizon, point.batches, log_ratio)
 
-    def describe(self) -> dict[str, Any]:
-        """All of it as JSON."""
-        return asdict(self)
-
 
 def default_batches(rounds: int, most: int | None = None) -> tuple[int, ...]:
-    """2, 4, 8, … up to a quarter of the rounds, and to `most`.
+    """Return 2, 4, 8, … up to a quarter of the rounds, and to `most`.
 
     >>> default_batches(100)
     (2, 4, 8, 16)
@@ -175,25 +178,27 @@ def measure_frontier(
     batches: Sequence[int],
     seeds: Sequence[int],
     pilot_seeds: Sequence[int],
-    jobs: int = 1,
-    told: Callable[[str, int, int], None] = lambda stage, done, of: None,
-    finished: FinishedTrials | None = None,
+    engine: Engine | None = None,
+    progress: Callable[[str, int, int], None] = lambda stage, done, of: None,
 ) -> Frontier:
-    """Simulate every schedule in every run; `told` hears how much of the work is done, `finished` keeps what is."""
-    finished = FinishedTrials() if finished is None else finished
-    pilot = play_trial(world, maker, rounds, Trial("fixed", FixedGrid(rounds, min(GRID, rounds)), pilot_seeds[0]))
+    """Simulate every schedule in every run; call `progress` with a stage, the work done in it, and all of its work."""
+    engine = engine or Engine()
+    pilot = play_trial(
+        world, maker, rounds, Trial("fixed", FixedGrid(rounds, min(PILOT_BATCHES, rounds)), pilot_seeds[0])
+    )
     growth = pilot.log_dets[-1][1]
     if not growth > 0:
         raise InvalidInput(
             "log det Z must grow in the pilot run, but all features are 0: no unit of the network answers to these "
             "contexts. Use more hidden units."
         )
+    progress("pilot runs", 0, len(batches))
+    simulate = partial(PlanCell, engine.question, world, maker, rounds)
+    pilots = partial(_play_pilots, seeds=tuple(pilot_seeds[:PILOTS]), growth=growth)
     log_ratios: dict[int, float] = {}
-    told("pilot runs", 0, len(batches))
-    work = partial(calibrate, world, maker, rounds, tuple(pilot_seeds[:PILOTS]), growth)
-    for found in finished.work(work, batches, jobs, PILOT_CODEC):
-        log_ratios[found.batches] = _rounded(found.log_ratio)
-        told("pilot runs", len(log_ratios), len(batches))
+    for count, content in engine.results({b: simulate(f"pilots/B{b}", partial(pilots, batches=b)) for b in batches}):
+        log_ratios[count] = _rounded(content["log_ratio"])
+        progress("pilot runs", len(log_ratios), len(batches))
     schedules = {
         kind: {count: _schedule(kind, rounds, count, log_ratios[count]) for count in batches} for kind in KINDS
     }
@@ -208,11 +213,12 @@ def measure_frontier(
     ]
     outcomes: dict[Trial, Outcome] = {}
     whole, done = sum(trial.work(rounds) for trial in trials), 0
-    told("simulation", done, whole)
-    for outcome in finished.work(partial(play_trial, world, maker, rounds), trials, jobs, TRIAL_CODEC):
-        outcomes[outcome.trial] = outcome
-        done += outcome.trial.work(rounds)
-        told("simulation", done, whole)
+    progress("simulation", done, whole)
+    cells = {trial: simulate(trial.name(rounds), partial(_play_trial, trial=trial)) for trial in trials}
+    for trial, content in engine.results(cells):
+        outcomes[trial] = Outcome(content["regret"], content["ends"], content["log_dets"])
+        done += trial.work(rounds)
+        progress("simulation", done, whole)
     sequential = [outcomes[Trial("sequential", reference, seed)].regret for seed in seeds]
     points = [
         _point(kind, count, schedule, [outcomes[Trial(kind, schedule, seed)] for seed in seeds], sequential)
@@ -232,7 +238,7 @@ def _schedule(kind: Kind, rounds: int, batches: int, log_ratio: float | None) ->
 
 
 def _rounded(log_ratio: float) -> float:
-    """Three digits: pilots do not know more."""
+    """Return three digits: pilots do not know more."""
     return float(f"{log_ratio:.3g}")
 
 
@@ -250,3 +256,127 @@ def _point(kind: Kind, batches: int, schedule: Schedule, runs: Sequence[Outcome]
         pattern=median.pattern,
         idle=sum(run.updates == 0 for run in runs),
     )
+
+
+# --- log q of adaptive schedules
+
+
+class Calibrated(NamedTuple):
+    """A value of log q, and the batches that the pilots spent with it."""
+
+    log_ratio: float
+    spent: float
+
+
+def calibrate(world: World, maker: Maker, rounds: int, seeds: Sequence[int], growth: float, batches: int) -> Calibrated:
+    """Find the log q of B batches by a few pilots; never one with which a pilot is not updated at all."""
+    tried: list[Calibrated] = []
+    log_ratio, low, high = growth / batches, 0.0, math.inf
+    for _ in range(MAX_TRIES):
+        # Twice the budget shows by how much it is exceeded, and bounds what a bad start costs.
+        schedule = DeterminantTrigger(rounds, 2 * batches, log_ratio=log_ratio)
+        runs = [play_trial(world, maker, rounds, Trial("adaptive", schedule, seed)) for seed in seeds]
+        spent = float(np.median([_spent(run, log_ratio) for run in runs]))
+        if min(run.updates for run in runs):
+            tried.append(Calibrated(log_ratio, spent))
+            if abs(math.log(spent / batches)) < CLOSE_ENOUGH:
+                break
+            low, high = (log_ratio, high) if spent > batches else (low, log_ratio)
+            guess = log_ratio * spent / batches
+        else:
+            # Some run ended before its first update: log q has to fit into what that one grew.
+            high = min(log_ratio, *(run.log_dets[-1][1] for run in runs))
+            guess = min(log_ratio * spent / batches, 0.9 * high)
+        # Corrections that leave what is known to be too small or too large would go back and forth.
+        log_ratio = guess if low < guess < high else math.sqrt(low * high)
+    if not tried:
+        return Calibrated(log_ratio / 2, math.nan)
+    return min(tried, key=lambda one: abs(math.log(one.spent / batches)))
+
+
+def _spent(run: Outcome, log_ratio: float) -> float:
+    # A run that had no versions left grew by more than log q after its last update, and shows by how much.
+    (_, last_end), (_, end) = run.log_dets[-2:]
+    return run.updates + max((end - last_end) / log_ratio, 1e-3)
+
+
+# --- runs of the engine
+
+
+class PlanRecord(Record):
+    """A finished simulation of a plan."""
+
+    kind = "plan"
+    sources = ("_core", "worlds", "planning")
+
+
+@dataclass(frozen=True, eq=False)
+class PlanCell(Cell):
+    """A simulation of a plan; `question` is a hash of everything that decides it, so no other plan has its name."""
+
+    record_type: ClassVar[type[Record]] = PlanRecord
+    shared_field: ClassVar[str] = "world"
+    question: str
+    world: World
+    maker: Maker
+    rounds: int
+    name: str
+    simulation: Callable[[World, Maker, int], dict[str, Any]]
+
+    @property
+    def id(self) -> str:
+        return f"{self.question}/{self.name}"
+
+    def describe(self) -> dict[str, Any]:
+        """Return its name, which holds the hash of everything else."""
+        return {"id": self.id}
+
+    def play(self) -> dict[str, Any]:
+        return self.simulation(self.world, self.maker, self.rounds)
+
+
+def _play_pilots(world: World, maker: Maker, rounds: int, **asked: Any) -> dict[str, Any]:
+    return {"log_ratio": calibrate(world, maker, rounds, **asked).log_ratio}
+
+
+def _play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> dict[str, Any]:
+    return asdict(play_trial(world, maker, rounds, trial))
+
+
+QUESTION = re.compile(r"[0-9a-f]{32}")
+"""The name of a plan's folder of records."""
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """In how many processes a plan is simulated, and in which folder its finished simulations are kept, if in any."""
+
+    jobs: int = 1
+    folder: Path | None = None
+    question: str = "plan"
+
+    def results(self, cells: Mapping[Key, PlanCell]) -> Iterator[tuple[Key, dict[str, Any]]]:
+        """Yield the result of each cell with its key: first those on record, then the others as they end."""
+        keys = {cell.id: key for key, cell in cells.items()}
+        store = None if self.folder is None else Store(self.folder, PlanRecord)
+        for result in iterate_cells([*cells.values()], executor_of(self.jobs), store):
+            if result.record is None:
+                raise SimulationFailed(
+                    f"a simulation failed, {result.id.partition('/')[2]}: {result.error}. If a process was killed, try "
+                    "fewer jobs, or a smaller max_rounds."
+                )
+            yield keys[result.id], result.record.data
+
+    def remove(self) -> None:
+        """Remove the simulations of this plan and of others that were never made, and the folder if nothing is left."""
+        if self.folder is None:
+            return
+        records = self.folder / "records"
+        for plan in records.iterdir() if records.is_dir() else ():
+            if QUESTION.fullmatch(plan.name):  # the folder may hold something else of the user's
+                shutil.rmtree(plan, ignore_errors=True)
+        (self.folder / ".lock").unlink(missing_ok=True)
+        for folder in (records, self.folder):
+            with suppress(OSError):
+                folder.rmdir()

@@ -3,6 +3,9 @@
 R_0    regret of the policy in use today
 R_∞    regret with the most frequent updates that were simulated
 gain   R_0 − R(B), of which R_0 − R_∞ is possible; share = gain/(R_0 − R_∞)
+
+The policy in use today is, for a log with one chosen arm a round, the policy that wrote it. For a log without arms, and
+for a world, nobody knows one, and each arm is chosen as often as any other.
 """
 
 from __future__ import annotations
@@ -11,12 +14,54 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rarely.planning.frontier import Frontier, Point
-from rarely.planning.present import Present
-from rarely.planning.simulate import KINDS, Kind
+import numpy as np
 
-MOST = 0.8
+from rarely._core.types import IntArray
+from rarely._pages.grid import Grid
+from rarely._runs.statistics import IntervalEstimate, mean
+from rarely.planning.frontier import Frontier
+from rarely.planning.simulate import KINDS, Kind, LogWorld, stretches
+from rarely.worlds.protocol import World, seeded
+
+MOST_OF_GAIN = 0.8
 """The share of the gain at which a sentence names the next update's worth."""
+
+
+@dataclass(frozen=True)
+class Present:
+    """The policy that is in use today, which nobody trains, and its regret."""
+
+    logged: bool
+    """Whether it is the policy of the log; otherwise it chooses arms at random."""
+    regret: IntervalEstimate
+    """In the simulated runs."""
+
+    @property
+    def name(self) -> str:
+        return "the policy of the log" if self.logged else "choosing arms at random"
+
+
+def measure_present(world: World, rounds: int, seeds: Sequence[int]) -> Present:
+    """Measure the regret of the policy in use, in the same runs as the schedules'."""
+    if isinstance(world, LogWorld):
+        places, arms, _ = world.log.log.known_rewards()
+        if len(places) and len(np.unique(places)) == len(places):
+            chosen = np.full(len(world.log), -1)
+            chosen[places] = arms
+            return Present(True, mean([_logged_regret(world, chosen, rounds, seed) for seed in seeds]))
+    regrets = []
+    for seed in seeds:
+        parts = stretches(world, seed, rounds)
+        regrets.append(float(sum((part.means.max(axis=1) - part.means.mean(axis=1)).sum() for part in parts)))
+    return Present(False, mean(regrets))
+
+
+def _logged_regret(world: LogWorld, chosen: IntArray, rounds: int, seed: int) -> float:
+    order, means, _ = world.secret(seeded(seed, 0))
+    arms = chosen[order[:rounds]]
+    known = np.flatnonzero(arms >= 0)
+    lost = means[known].max(axis=1) - means[known, arms[known]]
+    return float(rounds * lost.mean()) if len(known) else float("nan")
 
 
 @dataclass(frozen=True)
@@ -39,41 +84,29 @@ class Share:
 
 
 def shares_of(frontier: Frontier, present: Present) -> list[Share]:
-    """A row for each B; empty where updates have nothing to gain."""
+    """Return a row for each B; none if updates have nothing to gain."""
     most, least = frontier.sequential.value, present.regret.value
     possible = least - most
     if not possible > 0:
         return []
-    rows = list[Share]()
     counts = sorted({point.batches for point in frontier.points})
-    best = {count: _best(frontier, count) for count in counts}
+    points = {count: [point for point in frontier.points if point.batches == count] for count in counts}
+    best = {count: min(points[count], key=lambda point: point.regret.value) for count in counts}
     gains = {count: least - best[count].regret.value for count in counts}
-    for count in counts:
-        points = [point for point in frontier.points if point.batches == count]
-        shares = {point.kind: (least - point.regret.value) / possible for point in points}
-        low, high = ((least - ratio * most) / possible for ratio in (best[count].ratio.high, best[count].ratio.low))
-        rows.append(Share(count, shares, low, high, _next(count, counts, gains)))
+    rows = []
+    for count, later in zip(counts, (*counts[1:], None), strict=True):
+        shares = {point.kind: (least - point.regret.value) / possible for point in points[count]}
+        ratio, worth = best[count].ratio, None
+        if later is not None:  # the slope to the next B simulated; an update is never worth less than nothing
+            worth = max(0.0, (gains[later] - gains[count]) / (later - count))
+        low, high = ((least - end * most) / possible for end in (ratio.high, ratio.low))
+        rows.append(Share(count, shares, low, high, worth))
     return rows
 
 
-def _best(frontier: Frontier, batches: int) -> Point:
-    return min((p for p in frontier.points if p.batches == batches), key=lambda point: point.regret.value)
-
-
-def _next(count: int, counts: Sequence[int], gains: dict[int, float]) -> float | None:
-    """The slope to the next B that was simulated; an update is never worth less than nothing."""
-    later = [other for other in counts if other > count]
-    return max(0.0, (gains[later[0]] - gains[count]) / (later[0] - count)) if later else None
-
-
-def head(present: Present) -> list[str]:
-    """The head of the table."""
-    return ["B", "updates", *KINDS, "interval of the best", "one update more is worth"]
-
-
-def body(rows: Sequence[Share]) -> list[list[str]]:
-    """The table as texts."""
-    return [
+def table(rows: Sequence[Share]) -> Grid:
+    """Return the shares as a table."""
+    body = [
         [
             str(row.batches),
             str(row.batches - 1),
@@ -83,34 +116,35 @@ def body(rows: Sequence[Share]) -> list[list[str]]:
         ]
         for row in rows
     ]
+    return Grid(["B", "updates", *KINDS, "interval of the best", "one update more is worth"], body, numbers=0)
 
 
 def text(rows: Sequence[Share], frontier: Frontier, present: Present) -> list[str]:
-    """The table in lines of one width, with what its shares are of; then the price in a sentence."""
+    """Return the table in lines, after what its shares are of and before the price in a sentence."""
     if not rows:
         return [f"Updates have nothing to gain here: {present.name} has no more regret than {frontier.often}."]
-    lines = [head(present), *body(rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    shown = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    return [above(frontier, present), *table(rows).lines(), price(rows, frontier)]
+
+
+def above(frontier: Frontier, present: Present) -> str:
+    """Return what the shares are of."""
     possible = present.regret.value - frontier.sequential.value
-    return [
+    return (
         f"Share of the possible gain, which is the {possible:.4g} of reward that {frontier.often} is better than "
-        f"{present.name} over {frontier.rounds} rounds:",
-        *shown,
-        price(rows, frontier),
-    ]
+        f"{present.name} over {frontier.rounds} rounds:"
+    )
 
 
 def price(rows: Sequence[Share], frontier: Frontier) -> str:
-    """The first B with most of the gain, and what the next update is worth; or that the runs are too few to tell."""
-    row = next((row for row in rows if row.best >= MOST), rows[-1])
+    """Return a sentence on the first B with most of the gain, and on what the next update is worth."""
+    row = next((row for row in rows if row.best >= MOST_OF_GAIN), rows[-1])
     updates = f"{row.batches - 1} update{'s' if row.batches > 2 else ''}"
     if not (math.isfinite(row.low + row.high) and row.low > 0):
         runs = frontier.sequential.runs
         known = f"with {updates} it is {_interval(row)}" if math.isfinite(row.low + row.high) else "one has no interval"
         return (
-            f"How much of the possible gain updates bring cannot be told from {runs} run{'s' if runs > 1 else ''}: "
-            f"{known}. Ask for more --runs."
+            f"Inconclusive: {runs} run{'s do' if runs > 1 else ' does'} not show how much of the possible gain updates "
+            f"bring: {known}. Ask for more --runs."
         )
     said = f"With {updates} {_percent(row.best)} of the possible gain ({_interval(row)})"
     if row.next is None:
@@ -127,9 +161,5 @@ def _percent(share: float | None) -> str:
 
 
 def _ordinal(number: int) -> str:
-    """
-    >>> [_ordinal(n) for n in (1, 2, 8, 11, 23)]
-    ['1st', '2nd', '8th', '11th', '23rd']
-    """
     ends = {1: "st", 2: "nd", 3: "rd"}
     return f"{number}{'th' if 10 < number % 100 < 14 else ends.get(number % 10, 'th')}"

@@ -1,32 +1,41 @@
-"""What a plan comes to: the numbers, and the few sentences that they amount to."""
+"""A plan: its numbers, its advice in a few sentences, and the plan.json that keeps both."""
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import asdict, dataclass, fields
-from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Literal
 
-from rarely.core.errors import RarelyError
-from rarely.core.schedules import Schedule
+from rarely._core.errors import InvalidInput, RarelyError, check_choice
+from rarely._core.schedules import Schedule, schedule_from
+from rarely._runs.sealed_json import Malformed, check_digest, plain_json, read_json, sealed
 from rarely.planning import gain
 from rarely.planning.dimension_growth import Growth
-from rarely.planning.frontier import CONFIDENCE, SURE, Frontier, Point
-from rarely.planning.gain import Share, shares_of
-from rarely.planning.present import Present
-from rarely.planning.reward_model import Fit
-from rarely.planning.simulate import KINDS, Kind
+from rarely.planning.frontier import CONFIDENCE, MIN_RUNS, Frontier, Point
+from rarely.planning.gain import Present, Share, shares_of
+from rarely.planning.simulate import KINDS, Fit, Kind
 from rarely.theory import AdaptivePlan
 
 Origin = Literal["world", "fitted", "imagined", "simulated"]
 """Where the simulation's rewards are from."""
 TOLERANCES = (0.05, 0.10)
-SHOWN = 8
+"""How far above the reference regret may lie, as a plan reports it."""
+SHOWN_ROUNDS = 8
 """Rounds of updates that a sentence names."""
+FORMAT = 1
+"""Of plan.json."""
+REQUIRED = {"horizon": int, "settings": dict, "advice": str, "enough": dict}
+"""The fields of a plan.json that `SavedPlan` reads."""
 
 
 class NothingClose(RarelyError):
     """No schedule of the frontier is within the tolerance."""
+
+
+class BrokenPlan(RarelyError, ValueError):
+    """A file that is not a plan, or one that was changed after it was written."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +57,9 @@ class Plan:
     Examples
     --------
     >>> import numpy as np
-    >>> from rarely.planning import Log
-    >>> from rarely.planning.planner import plan
-    >>> log = Log.of(np.random.default_rng(0).random((60, 2)), arms=2)
+    >>> from rarely.logs import DecisionLog
+    >>> from rarely.planning import plan
+    >>> log = DecisionLog.from_arrays(rows=np.random.default_rng(0).random((60, 2)), arm_count=2)
     >>> found = plan(log, horizon=60, runs=1, policy="linear", batches=[2, 4])
     >>> found.horizon, found.schedule(tolerance=10.0).batches
     (60, 2)
@@ -83,7 +92,7 @@ class Plan:
         return self.fit is not None and self.fit.r_squared <= 0
 
     def schedule(self, tolerance: float = 0.10, kind: Kind | None = None, *, surely: bool = False) -> Schedule:
-        """The schedule with the fewest batches within the tolerance, by estimate or surely, over the whole horizon."""
+        """Return the schedule with the fewest batches within the tolerance, by estimate or surely."""
         point = self.frontier.enough(tolerance, kind, surely=surely)
         if point is None:
             raise NothingClose(
@@ -93,13 +102,13 @@ class Plan:
         return self.frontier.schedule(point, self.horizon)
 
     def describe(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """Return all of it as JSON."""
         enough = {
             _percent(tolerance): {kind: self._found(tolerance, kind) for kind in KINDS} for tolerance in TOLERANCES
         }
         described = asdict(self) | {"growth": self.growth.describe(), "enough": enough, "advice": self.text()}
         described["shares"] = [asdict(share) for share in self.shares]
-        return {name: _plain(value) for name, value in described.items()}
+        return {name: plain_json(value) for name, value in described.items()}
 
     def _found(self, tolerance: float, kind: Kind) -> dict[str, Any]:
         point, sure = (self.frontier.enough(tolerance, kind, surely=surely) for surely in (False, True))
@@ -117,13 +126,13 @@ class Plan:
         return [] if self.present is None or self.withheld else shares_of(self.frontier, self.present)
 
     def text(self) -> str:
-        """What updates are worth as a table, and the advice in a few lines."""
+        """Return what updates are worth as a table, and the advice in a few lines."""
         if self.present is None or self.withheld:
             return self.advice()
         return "\n".join([*gain.text(self.shares, self.frontier, self.present), self.advice()])
 
     def advice(self) -> str:
-        """The advice, in a few lines."""
+        """Return the advice, in a few lines."""
         lines = [self.headline()]
         if not self.withheld:
             if (recipe := self.recipe()) is not None:
@@ -133,7 +142,7 @@ class Plan:
         return "\n".join([*lines, *(f"- {note}" for note in self.notes)])
 
     def headline(self) -> str:
-        """The smallest number of batches that is surely close enough, or that nobody can tell; and on what rewards."""
+        """Return the fewest batches that are surely close enough, or why there are none; and on what rewards."""
         if self.withheld:
             return (
                 "No advice: the reward model foresees nothing of your rewards (R² ≤ 0), so what was simulated on it "
@@ -142,7 +151,7 @@ class Plan:
         return f"{self._basis()}: {self._verdict()}"
 
     def _basis(self) -> str:
-        """What the simulation was of, in front of all that it says."""
+        """Return what was simulated, to stand in front of what it says."""
         rewards = {
             "world": "On the world's own rewards",
             "fitted": "On rewards fitted to the log",
@@ -173,11 +182,13 @@ class Plan:
                 f"{larger.replace(', or', ', or try')}."
             )
         enough = frontier.enough(most)
-        point = enough or min(frontier.points, key=lambda point: (_or_infinite(point.ratio.value), point.batches))
+        point = enough or min(
+            frontier.points, key=lambda point: (math.isnan(point.ratio.value), point.ratio.value, point.batches)
+        )
         if math.isnan(point.ratio.value):
             return f"cannot tell, because {frontier.often} has no regret at all to compare with."
         guess = "By estimate alone the fewest are those of" if enough else "The closest is"
-        needed = max(SURE, 4 * runs)
+        needed = max(MIN_RUNS, 4 * runs)
         return (
             f"cannot tell which number of batches is within {_percent(most)} of {frontier.often}. {guess} "
             f"{named(point)}: {above(point, frontier.often)}. To tell, pass runs={needed} (--runs {needed}){larger}."
@@ -191,7 +202,7 @@ class Plan:
         return f"Update{_after(points)} of {self.horizon}."
 
     def recipe(self) -> str | None:
-        """The policy with its schedule for the whole horizon, to be pasted; None if nothing came close enough."""
+        """Return the policy with its schedule for the horizon, to be pasted; None if nothing came close enough."""
         point = self.frontier.enough(TOLERANCES[-1], surely=True) or self.frontier.enough(TOLERANCES[-1])
         if point is None:
             return None
@@ -234,7 +245,7 @@ class Plan:
         return "; ".join(parts)
 
     def of_theory(self) -> list[str]:
-        """Effective dimension, and what the theorems make of it."""
+        """Return the effective dimension, and what the theorems make of it."""
         growth, theory = self.growth, self.theory
         grown = f", extrapolated from {growth.measured.count}" if growth.extrapolated else ""
         low, high = theory.adaptive_lower.batches, theory.adaptive_upper.batches
@@ -261,14 +272,14 @@ _POLICY = {
 
 
 def named(point: Point) -> str:
-    """A schedule in words."""
+    """Return a schedule in words."""
     if point.log_ratio is not None:
         return f"an adaptive schedule of B = {point.batches} (log q = {point.log_ratio:.3g} in the simulation)"
     return f"a {point.kind} grid of B = {point.batches}"
 
 
 def above(point: Point, often: str = "an update after every round") -> str:
-    """How far regret is above that of the schedule compared with, with its interval."""
+    """Return how far regret is above that of the schedule compared with, with its interval."""
     low, high, runs = point.ratio.low, point.ratio.high, point.ratio.runs
     value = f"{point.ratio.value:.2f} times that of {often}"
     if not math.isfinite(high):
@@ -290,23 +301,91 @@ def _updates(count: int) -> str:
 def _after(rounds: Any) -> str:
     if not len(rounds):
         return ""
-    shown = ", ".join(str(number) for number in rounds[:SHOWN])
-    rest = f", … ({len(rounds)} in all)" if len(rounds) > SHOWN else ""
+    shown = ", ".join(str(number) for number in rounds[:SHOWN_ROUNDS])
+    rest = f", … ({len(rounds)} in all)" if len(rounds) > SHOWN_ROUNDS else ""
     return f" after round{'s' if len(rounds) > 1 else ''} {shown}{rest}"
 
 
-def _or_infinite(value: float) -> float:
-    return math.inf if math.isnan(value) else value
+# --- plan.json
 
 
-def _plain(value: Any) -> Any:
-    """As JSON, which knows no infinity, no NaN, and no settings that are objects: these are told in words."""
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, Integral):
-        return value if isinstance(value, bool) else int(value)
-    if isinstance(value, Real):
-        return float(value) if math.isfinite(value) else None
-    return value if value is None else str(value)
+@dataclass(frozen=True)
+class SavedPlan:
+    """What a plan.json says.
+
+    `data` is the JSON that `Plan.describe` made.
+
+    Examples
+    --------
+    >>> from rarely.planning import SavedPlan
+    >>> SavedPlan({"horizon": 60, "settings": {"ridge": 1.0}}).horizon
+    60
+    """
+
+    data: dict[str, Any]
+
+    @property
+    def horizon(self) -> int:
+        """The rounds that were planned."""
+        return int(self.data["horizon"])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the policy that was simulated, to which the schedules belong."""
+        return dict(self.data["settings"])
+
+    def text(self) -> str:
+        """Return the advice, as the plan gave it."""
+        return str(self.data["advice"])
+
+    def schedule(self, tolerance: float = TOLERANCES[-1], kind: Kind | None = None) -> Schedule:
+        """Return the schedule with the fewest batches within 5 or 10 per cent by estimate, of one kind or of any."""
+        if tolerance not in TOLERANCES:
+            raise InvalidInput(f"tolerance must be one of {TOLERANCES}, which a plan has on file; got {tolerance!r}.")
+        if kind is not None:
+            check_choice("kind", kind, Kind)
+        of_kinds = self.data["enough"][_percent(tolerance)]
+        close = [of_kinds[one] for one in KINDS if kind in (None, one) and of_kinds[one]["schedule"] is not None]
+        if not close:
+            raise NothingClose(
+                f"nothing tried came within {_percent(tolerance)} of an update after every round. Allow a larger "
+                "tolerance, plan with more batches or runs, or use EveryRound()."
+            )
+        return schedule_from(min(close, key=lambda found: int(found["batches"]))["schedule"])
+
+
+def with_digest(described: dict[str, Any]) -> dict[str, Any]:
+    """Return a plan as a file holds it, from what `Plan.describe` gives."""
+    return sealed({"format": FORMAT} | described)
+
+
+def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
+    """Read a plan.json that `rarely plan` wrote.
+
+    Raises `BrokenPlan` if the file cannot be read, is not a plan, or was changed after it was written.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "plan.json")
+    >>> _ = path.write_text(json.dumps({"horizon": 60, "advice": "…"}), encoding="utf-8")
+    >>> read_plan(path)
+    Traceback (most recent call last):
+    ...
+    rarely.planning.plan.BrokenPlan: ...plan.json is refused: it has no digest, although its format has one. ...
+    """
+    try:
+        data = read_json(Path(path))
+        check_digest(data)
+        if data.get("format") != FORMAT:
+            raise Malformed(f"its format must be {FORMAT}; it is {data.get('format')!r}")
+        if wrong := [name for name, kind in REQUIRED.items() if not isinstance(data.get(name), kind)]:
+            raise Malformed(f"it has no {wrong[0]}, or one of another kind")
+    except Malformed as error:
+        raise BrokenPlan(f"{os.fspath(path)} is refused: {error}. Plan again with rarely plan.") from error
+    return SavedPlan(data)

@@ -6,48 +6,56 @@ rewards     fitted, imagined, simulated, a world's →  simulation           →
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_not_negative, check_whole
-from rarely.core.inputs.scaling import Affine
-from rarely.core.types import Array
-from rarely.logs.errors import InvalidLog
-from rarely.logs.planning_log import Log
-from rarely.planning.calibrate_log_ratio import PILOTS
-from rarely.planning.caveats import (
-    note_on_policy,
-    notes_on_fit,
-    notes_on_frontier,
-    notes_on_growth,
-    notes_on_log,
-    notes_on_rounds,
-)
-from rarely.planning.dimension_growth import Growth, linear_measure, measure_growth, neural_measure
-from rarely.planning.finished_trials import FinishedTrials, question_of
-from rarely.planning.frontier import default_batches, measure_frontier
+from rarely._core.errors import InvalidInput, check_not_negative, check_whole, shown
+from rarely._core.inputs.scaling import Affine
+from rarely._core.types import Array
+from rarely.logs.decision_log import DecisionLog
+from rarely.logs.tables import InvalidLog
+from rarely.planning.dimension_growth import MAX_EXTRAPOLATION, Growth, linear_measure, measure_growth, neural_measure
+from rarely.planning.frontier import PILOTS, Engine, Frontier, PlanRecord, default_batches, measure_frontier
+from rarely.planning.gain import measure_present
 from rarely.planning.plan import Origin, Plan, Theory
-from rarely.planning.present import measure_present
-from rarely.planning.reward_model import NOISE, Fit, ImaginedRewards, LogWorld, SimulatedRewards, Simulator, fit_rewards
-from rarely.planning.simulate import MOST_BATCHES, Maker, PolicyName
+from rarely.planning.simulate import (
+    DEFAULT_NOISE,
+    MAX_DEFAULT_BATCHES,
+    RARE_REWARDS,
+    Fit,
+    ImaginedRewards,
+    LoggedRounds,
+    LogWorld,
+    Maker,
+    PolicyName,
+    SimulatedRewards,
+    Simulator,
+    fit_rewards,
+)
 from rarely.theory import adaptive_plan, fixed_batches
 from rarely.worlds.protocol import World
 
-FEWEST = 10
+MIN_ROUNDS = 10
 """Rounds below which there is nothing to plan, and nothing to plan from."""
 MAX_ROUNDS, MAX_CONTEXTS = 2000, 4000
+"""Rounds that are simulated, and contexts whose effective dimension is measured, unless the caller says otherwise."""
+MAX_NAMED_ARMS = 12
+"""Arms that a note names."""
 
 Progress = Callable[[str, int, int], None]
-"""Hears the stage's name, how much of it is done, and of how much."""
+"""Called with the stage's name, how much of it is done, and of how much."""
 
 
 def plan(
-    source: Log | World,
+    source: DecisionLog | World,
     *,
     horizon: int,
     simulator: Simulator | None = None,
@@ -69,7 +77,7 @@ def plan(
     Parameters
     ----------
     source
-        A `Log` (`Log.of` takes arrays, `Log.from_csv` a file) or a `World`.
+        A `DecisionLog` (`from_arrays` and `from_frame` make one of your data) or a `World`.
     horizon
         The rounds to plan for.
     simulator
@@ -96,8 +104,8 @@ def plan(
     progress
         Called with a stage, the steps done and their total.
     resume
-        A file for simulated runs that are finished. A plan that was interrupted goes on from it if it is called with
-        the same arguments, and the file is removed when the plan is made. Not with a simulator, whose code may change.
+        A folder for simulations that are finished. A plan that was interrupted continues from it if it is called with
+        the same arguments, and they are removed when the plan is made. Not with a simulator, whose code may change.
 
     Notes
     -----
@@ -105,69 +113,99 @@ def plan(
 
     Examples
     --------
-    >>> log = Log.of(np.random.default_rng(0).random((60, 2)), arms=2)
+    >>> log = DecisionLog.from_arrays(rows=np.random.default_rng(0).random((60, 2)), arm_count=2)
     >>> made = plan(log, horizon=60, policy="linear", batches=[2, 4], runs=2)
     >>> [(point.kind, point.batches) for point in made.frontier.points][:3]
     [('fixed', 2), ('fixed', 4), ('geometric', 2)]
     """
-    check_whole("horizon", horizon, FEWEST)
-    check_whole("runs", runs, 1)
-    check_whole("max_rounds", max_rounds, FEWEST)
-    check_whole("max_contexts", max_contexts, FEWEST)
-    check_whole("seed", seed, 0)
-    check_whole("jobs", jobs, 1)
+    for name, number in (("horizon", horizon), ("max_rounds", max_rounds), ("max_contexts", max_contexts)):
+        check_whole(name, number, MIN_ROUNDS)
+    for name, number, least in (("runs", runs, 1), ("seed", seed, 0), ("jobs", jobs, 1)):
+        check_whole(name, number, least)
     if noise is not None:
         check_not_negative("noise", noise, "because it is a standard deviation")
-    maker = Maker(policy, settings or {})
-    rounds = min(horizon, max_rounds, source.horizon or horizon if isinstance(source, World) else horizon)
+    maker, played = Maker(policy, settings or {}), _read_source(source)
+    rounds = min(horizon, max_rounds, played.horizon or horizon if isinstance(played, World) else horizon)
     counts = _counts(batches, rounds, maker)
-    if resume is not None and simulator is not None:
-        raise InvalidInput("resume must be None with a simulator: a file cannot tell whether it is still the same one.")
-    case = _case(source, rounds, simulator, noise, seed, progress)
-    growth = _growth(source, horizon, maker, max_contexts, memory_limit, seed, progress)
-    adaptive, lower, upper = (
-        None if math.isnan(value) else adaptive_plan(value, rounds=horizon, arms=case.world.arms, ridge=maker.ridge)
-        for value in (growth.value, growth.lower, growth.upper)
-    )
-    assert lower is not None
-    assert upper is not None
+    case = _case(played, rounds, simulator, noise, seed, progress)
+    growth = _growth(played, horizon, maker, max_contexts, memory_limit, seed, progress)
     numbers = [int(number) for number in np.random.SeedSequence(seed).generate_state(runs + PILOTS)]
-    pilots, seeds = numbers[:PILOTS], numbers[PILOTS:]
     world = case.world.settle(numbers) if isinstance(case.world, LogWorld) else case.world
     asked = {"rounds": rounds, "batches": counts, "runs": runs, "noise": noise, "seed": seed, "maker": maker}
-    finished = FinishedTrials() if resume is None else FinishedTrials(Path(resume), question_of(source, asked))
-    frontier = measure_frontier(world, maker, rounds, counts, seeds, pilots, jobs, progress, finished)
-    present = measure_present(world, rounds, seeds)
-    finished.remove()
-    notes = [
-        *notes_on_rounds(source, horizon, rounds),
-        *case.notes,
-        *notes_on_log(source),
-        *notes_on_frontier(frontier),
-        *notes_on_growth(growth, maker),
-        note_on_policy(maker),
-    ]
+    engine = Engine(jobs) if resume is None else _resumed(jobs, resume, simulator, played, asked)
+    frontier = measure_frontier(world, maker, rounds, counts, numbers[PILOTS:], numbers[:PILOTS], engine, progress)
+    present = measure_present(world, rounds, numbers[PILOTS:])
+    engine.remove()
     return Plan(
         horizon=horizon,
         arms=case.world.arms,
-        dim=source.features.shape[-1] if isinstance(source, Log) else source.dim,
-        blocks=isinstance(source, Log) and source.features.ndim == 2,
+        dim=played.features.shape[-1] if isinstance(played, LoggedRounds) else played.dim,
+        blocks=isinstance(played, LoggedRounds) and played.features.ndim == 2,
         origin=case.origin,
         policy=policy,
         settings=dict(maker.settings),
         seed=seed,
         growth=growth,
-        theory=Theory(fixed_batches(horizon), adaptive, lower, upper),
+        theory=_theory(growth, horizon, case.world.arms, maker.ridge),
         fit=case.fit,
         frontier=frontier,
-        notes=tuple(notes),
+        notes=(
+            *notes_on_rounds(played, horizon, rounds),
+            *case.notes,
+            *(played.log.remarks if isinstance(played, LoggedRounds) else ()),
+            *notes_on_frontier(frontier),
+            *notes_on_growth(growth, maker),
+            note_on_policy(maker),
+        ),
         present=present,
     )
 
 
+def _read_source(source: Any) -> LoggedRounds | World:
+    if isinstance(source, World):
+        return source
+    if not isinstance(source, DecisionLog):
+        raise InvalidInput(
+            f"source must be a DecisionLog or a World; got {shown(source)}. DecisionLog.from_arrays takes arrays."
+        )
+    if len(source) < MIN_ROUNDS:
+        raise InvalidLog(f"a plan needs a log of at least {MIN_ROUNDS} rounds; got {len(source)}.")
+    return LoggedRounds.of(source)
+
+
+def _resumed(
+    jobs: int, folder: str | Path, simulator: Simulator | None, source: LoggedRounds | World, asked: dict[str, Any]
+) -> Engine:
+    """Return an engine that keeps what it has played in a folder, for the same question asked again."""
+    if simulator is not None:
+        raise InvalidInput(
+            "resume must be None with a simulator: a record cannot know whether it is still the same one."
+        )
+    return Engine(jobs, Path(folder), _question(source, asked))
+
+
+def _question(source: LoggedRounds | World, asked: dict[str, Any]) -> str:
+    """Return a hash of everything that decides the simulations of a plan: data, settings, and code."""
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
+    digest.update(PlanRecord.fingerprint().encode())
+    if isinstance(source, LoggedRounds):
+        for array in (source.features, *source.log.known_rewards()):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    else:
+        digest.update(json.dumps(source.describe(), sort_keys=True, default=str).encode())
+    return digest.hexdigest()[:32]
+
+
+def _theory(growth: Growth, horizon: int, arms: int, ridge: float) -> Theory:
+    """Return the B and q that the theorems suggest for the effective dimension, and for its bounds."""
+    of = partial(adaptive_plan, rounds=horizon, arms=arms, ridge=ridge)
+    adaptive = None if math.isnan(growth.value) else of(growth.value)
+    return Theory(fixed_batches(horizon), adaptive, of(growth.lower), of(growth.upper))
+
+
 @dataclass(frozen=True)
 class _Case:
-    """A world to simulate, and what is to be said of it."""
+    """A world to simulate, and the notes on it."""
 
     world: World
     origin: Origin
@@ -176,7 +214,7 @@ class _Case:
 
 
 def _case(
-    source: Log | World,
+    source: LoggedRounds | World,
     rounds: int,
     simulator: Simulator | None,
     noise: float | None,
@@ -185,20 +223,16 @@ def _case(
 ) -> _Case:
     if isinstance(source, World):
         if simulator is not None or noise is not None:
-            raise InvalidInput("a world has rewards and noise of its own; give simulator and noise with a Log.")
+            raise InvalidInput("a world has its own rewards and noise; give simulator and noise with a log.")
         return _Case(source, "world", (f"Contexts and rewards are those of the world {type(source).__name__}.",))
-    if not isinstance(source, Log):
-        raise InvalidInput(f"source must be a Log or a World; got {source!r}. Log.of takes arrays.")
-    if len(source) < FEWEST:
-        raise InvalidLog(f"a plan needs a log of at least {FEWEST} rounds; got {len(source)}.")
     if simulator is not None:
         simulated = SimulatedRewards(source, simulator, noise)
         simulated.check()
-        around = f"{NOISE:g} times the spread of its means" if noise is None else f"{noise:g}"
+        around = f"{DEFAULT_NOISE:g} times the spread of its means" if noise is None else f"{noise:g}"
         note = f"Rewards are those of the simulator given, with normal noise of {around} around them."
         return _Case(LogWorld(source, simulated, rounds), "simulated", (note,))
-    if not len(source.known()[2]):
-        imagined = ImaginedRewards(source, NOISE if noise is None else noise)
+    if not len(source.log.known_rewards()[2]):
+        imagined = ImaginedRewards(source, DEFAULT_NOISE if noise is None else noise)
         return _Case(
             LogWorld(source, imagined, rounds),
             "imagined",
@@ -211,12 +245,12 @@ def _case(
     progress("reward model", 0, 1)
     fitted = fit_rewards(source, seed, noise=noise)
     progress("reward model", 1, 1)
-    return _Case(LogWorld(source, fitted, rounds), "fitted", notes_on_fit(fitted.fit, source), fitted.fit)
+    return _Case(LogWorld(source, fitted, rounds), "fitted", notes_on_fit(fitted.fit, source.log), fitted.fit)
 
 
 def _counts(batches: Sequence[int] | None, rounds: int, maker: Maker) -> tuple[int, ...]:
     if batches is None:
-        return default_batches(rounds, MOST_BATCHES if maker.policy == "default" else None)
+        return default_batches(rounds, MAX_DEFAULT_BATCHES if maker.policy == "default" else None)
     for count in batches:
         check_whole("each of batches", count, 2)
     counts = tuple(sorted({int(count) for count in batches}))
@@ -226,7 +260,7 @@ def _counts(batches: Sequence[int] | None, rounds: int, maker: Maker) -> tuple[i
 
 
 def _growth(
-    source: Log | World,
+    source: LoggedRounds | World,
     horizon: int,
     maker: Maker,
     max_contexts: int,
@@ -234,7 +268,7 @@ def _growth(
     seed: int,
     progress: Progress,
 ) -> Growth:
-    """The effective dimension of as many of the horizon's contexts as there are, and may be measured."""
+    """Measure the effective dimension of as many of the horizon's contexts as are known and affordable."""
     affordable = memory_limit // (4 * 8 * source.arms * (source.dim + 1))
     rounds = max(2, min(horizon, max_contexts // source.arms, affordable))
     contexts = _sampled(source, rounds, maker, seed)
@@ -251,9 +285,9 @@ def _growth(
     )
 
 
-def _sampled(source: Log | World, rounds: int, maker: Maker, seed: int) -> Array:
-    """Contexts (m, K, d) of distinct rounds, as the policy sees them."""
-    if isinstance(source, Log):
+def _sampled(source: LoggedRounds | World, rounds: int, maker: Maker, seed: int) -> Array:
+    """Return contexts (m, K, d) of distinct rounds, as the policy sees them."""
+    if isinstance(source, LoggedRounds):
         return source.contexts(np.random.default_rng((seed, 3)).permutation(len(source))[:rounds])
     contexts = source.rounds(seed, min(rounds, source.horizon or rounds)).contexts
     flat = contexts.reshape(-1, source.dim)
@@ -265,3 +299,89 @@ def _sampled(source: Log | World, rounds: int, maker: Maker, seed: int) -> Array
     else:
         scale = source.context_scale or Affine.fit(flat)
     return scale(flat).reshape(*contexts.shape[:2], -1)
+
+
+# --- what a plan rests on, in sentences
+
+
+def notes_on_rounds(source: LoggedRounds | World, horizon: int, rounds: int) -> list[str]:
+    """Say which rounds were simulated, and how many."""
+    notes = []
+    if rounds < horizon:
+        notes.append(
+            f"The simulation is {rounds} rounds long, not {horizon}: the frontier is that of the SHORTER horizon at "
+            "the same numbers of batches. This favours fixed grids, whose first batch, played untrained, grows with "
+            "the horizon. log q at the whole horizon is EXTRAPOLATED from the simulated growth of log det Z."
+        )
+    if isinstance(source, LoggedRounds):
+        again = f", and {rounds - len(source)} more are drawn from it again" if rounds > len(source) else ""
+        notes.append(
+            f"Simulated rounds are those of the log in a random order, {min(rounds, len(source))} of them{again}: what "
+            "changed with time in the log does not change in the simulation."
+        )
+    return notes
+
+
+def notes_on_fit(fit: Fit, log: DecisionLog) -> tuple[str, ...]:
+    """Say how good fitted rewards are, and what is wrong with them all the same."""
+    seen = "of the variance of rewards in a fifth of the rounds, which it had not seen"
+    foreseen = f"{100 * fit.r_squared:.0f} % {seen}" if fit.r_squared > 0 else f"NOTHING {seen}"
+    notes = [
+        f"Rewards are a network's, fitted to {fit.rewards} of the log's: it foresees {foreseen}. Around it noise is "
+        f"normal, of {fit.noise:.3g}.",
+        "The network was fitted to all of these, so its means contain some of their noise; and what it misses of the "
+        "truth counts as noise. Both make simulated rewards differ from yours.",
+    ]
+    if fit.rare:
+        arms = ", ".join(f"{log.arm_name(arm)} ({count})" for arm, count in fit.rare[:MAX_NAMED_ARMS])
+        more = f", and {len(fit.rare) - MAX_NAMED_ARMS} more" if len(fit.rare) > MAX_NAMED_ARMS else ""
+        notes.append(
+            f"Fewer than {RARE_REWARDS} rewards are known of some arms (how many, in brackets): {arms}{more}. What "
+            "these pay is EXTRAPOLATED from others."
+        )
+    return tuple(notes)
+
+
+def notes_on_frontier(frontier: Frontier) -> list[str]:
+    """Say which adaptive schedules did not spend their budgets."""
+    notes = []
+    if spare := [point for point in frontier.of_kind("adaptive") if point.spare]:
+        named = ", ".join(f"{point.used:.3g} of {point.batches}" for point in spare)
+        notes.append(f"Adaptive schedules used clearly fewer versions than their budgets: {named}.")
+    if idle := [point for point in frontier.of_kind("adaptive") if point.idle]:
+        named = ", ".join(f"B = {point.batches} in {point.idle} of {frontier.runs}" for point in idle)
+        notes.append(f"Some runs of adaptive schedules were not updated at all: {named}.")
+    return notes
+
+
+def notes_on_growth(growth: Growth, maker: Maker) -> list[str]:
+    """Say how the effective dimension was found."""
+    measured = growth.measured
+    how = "exactly" if measured.exact else f"within {measured.lower:.3g} to {measured.upper:.3g}"
+    kernel = "the linear kernel" if maker.policy == "linear" else "the tangent kernel of the policy's own networks"
+    notes = [
+        f"The effective dimension of {measured.count} contexts under {kernel} is {measured.value:.3g}, known {how}; "
+        f"random halves of the rounds differ by ±{growth.spread:.2g}."
+    ]
+    if growth.extrapolated:
+        lines = "the number's logarithm and in the number itself"
+        if growth.wanted > MAX_EXTRAPOLATION * measured.count:
+            along = f"more than {MAX_EXTRAPOLATION}-fold, so between bounds alone, which are lines in {lines}"
+        else:
+            curve = "the logarithm" if maker.policy == "linear" else "a power"
+            along = f"along {curve} of their number; its bounds are straight lines in {lines}"
+        notes.append(
+            f"The effective dimension is EXTRAPOLATED from {measured.count} to {growth.wanted} contexts, {along}."
+        )
+    return notes
+
+
+def note_on_policy(maker: Maker) -> str:
+    """Say what was simulated, and that the schedule belongs to it."""
+    settings = ", ".join(f"{name}={value}" for name, value in maker.settings.items()) or "nothing set"
+    fixed = "; it does not tune itself, as BatchNeuralUCB does when nothing is set" if maker.policy == "neural" else ""
+    return (
+        f"The simulated policy is {maker.policy} ({settings}){fixed}. It starts untrained, and has all rewards of a "
+        "batch in time for its update. The schedule belongs with these settings, log q above all. A policy that starts "
+        "from the log needs fewer updates."
+    )

@@ -1,125 +1,96 @@
-"""A plan on paper: plan.json, plan.svg, plan.md and plan.html in one folder."""
+"""A plan as files in one folder: plan.json, plan.svg, plan.md and plan.html.
+
+The figure shows what fewer batches cost, and below it how each schedule cuts the rounds into batches.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from html import escape
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rarely._pages.figures import COLOURS, MARKERS, NAMES, drawn, plain_numbers
+from rarely._pages.grid import Grid
+from rarely._pages.page import render
+from rarely._pages.svg import INK, inline
+from rarely._runs.statistics import IntervalEstimate
+from rarely._runs.writing import make_folder, write_text
 from rarely.planning import gain
 from rarely.planning.frontier import CONFIDENCE, Frontier, Point
-from rarely.planning.plan import TOLERANCES, Plan
-from rarely.planning.plots import draw_plan
-from rarely.planning.saved_plan import with_digest
-from rarely.simulation.inline_svg import inline
-from rarely.simulation.page import document, grid
-from rarely.simulation.statistics import IntervalEstimate
-from rarely.simulation.writing import make_folder, write_text, writing
+from rarely.planning.plan import TOLERANCES, Plan, with_digest
+from rarely.planning.simulate import KINDS, Kind
 
 PASTE = "To paste: "
 HEAD = ["schedule", "B", "versions used", "regret", "over the reference", "within 10 %", "batch lengths"]
-SHOWN = 12
+MAX_LENGTHS = 12
 """Batch lengths that a table has room for."""
+MAX_BATCHES = 64
+"""Batches that can still be seen in a strip."""
+CAPTION = (
+    "Above, regret against the number of batches, in units of the regret with an update after every round. Below, the "
+    "batches of each schedule."
+)
 
 
 def write_plan(plan: Plan, folder: Path) -> list[Path]:
-    """Write all four; returns where they are."""
+    """Write all four files, and return their paths."""
     make_folder(folder)
-    paths = [folder / f"plan.{suffix}" for suffix in ("json", "svg", "md", "html")]
-    text = json.dumps(with_digest(plan.describe()), indent=1, ensure_ascii=False, allow_nan=False)
-    write_text(paths[0], text + "\n")
-    with writing(paths[1]):
-        draw_plan(plan, paths[1])
-    write_text(paths[2], render(plan))
-    write_text(paths[3], render_page(plan, paths[1].read_text(encoding="utf-8")))
+    picture = drawn(draw_plan, plan)
+    described = json.dumps(with_digest(plan.describe()), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    texts = {"json": described, "svg": picture, "md": render_markdown(plan), "html": render_page(plan, picture)}
+    paths = [folder / f"plan.{suffix}" for suffix in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_text(path, text)
     return paths
 
 
-def render(plan: Plan) -> str:
-    """The plan as Markdown, with its picture beside it."""
-    frontier = plan.frontier
-    advice, _, rests = plan.advice().partition("What this rests on:\n")
-    rows = [
-        _title(plan, "# "),
-        *_gain(plan),
-        "\n\n".join(map(_paragraph, advice.splitlines())),
-        "![Above, regret against the number of batches, in units of the regret with an update after every round. "
-        "Below, the batches of each schedule](plan.svg)",
-        _about(frontier),
-        "\n".join(
-            [_line(HEAD), "|---|---:|---:|---:|---:|---|---|", *(_line(_row(frontier, p)) for p in frontier.points)]
-        ),
-        "## What this rests on",
-        rests,
-        f"Seed {plan.seed}.",
-    ]
-    return "\n\n".join(row.rstrip() for row in rows) + "\n"
-
-
-def _paragraph(line: str) -> str:
-    """Code as code: Markdown would take the stars of **settings for bold print."""
-    return f"{PASTE}\n\n```python\n{line.removeprefix(PASTE)}\n```" if line.startswith(PASTE) else line
+def render_markdown(plan: Plan) -> str:
+    """Return the plan as Markdown, with its figure beside it."""
+    return render("rarely.planning", "plan.md", **_context(plan))
 
 
 def render_page(plan: Plan, picture: str) -> str:
-    """The plan as one HTML file, the picture inside."""
-    advice, _, rests = plan.advice().partition("What this rests on:\n")
-    parts = [f"<h1>{escape(_title(plan))}</h1>"]
+    """Return the plan as one HTML file, with the figure inside."""
+    return render("rarely.planning", "plan.html", picture=inline(picture, CAPTION), **_context(plan))
+
+
+def _context(plan: Plan) -> dict[str, Any]:
+    """Return what both forms show."""
+    worth = None
     if plan.present is not None and (rows := plan.shares):
-        above, *_, price = gain.text(rows, plan.frontier, plan.present)
-        parts += [f"<p>{escape(above)}</p>", grid(gain.head(plan.present), gain.body(rows), 0)]
-        parts.append(f'<p class="headline"><strong>{escape(price)}</strong></p>')
-    for line in advice.splitlines():
-        code = line.startswith(PASTE)
-        parts.append(f"<pre>{escape(line.removeprefix(PASTE))}</pre>" if code else f"<p>{escape(line)}</p>")
-    label = "Regret against the number of batches, and the batches of each schedule"
-    parts.append(f"<figure>{inline(picture, label, 'p')}<figcaption>{label}.</figcaption></figure>")
-    parts.append(f"<p class='faint'>{escape(_about(plan.frontier))}</p>")
-    parts.append(grid(HEAD, [_row(plan.frontier, point) for point in plan.frontier.points], 1))
-    notes = "".join(f"<li>{escape(line.removeprefix('- '))}</li>" for line in rests.splitlines())
-    parts.append(f"<h2>What this rests on</h2><ul>{notes}</ul><p class='faint'>Seed {plan.seed}.</p>")
-    return document(_title(plan), "\n".join(parts))
-
-
-def _title(plan: Plan, before: str = "") -> str:
-    return f"{before}Updates for {plan.horizon} rounds of {plan.arms} arms"
-
-
-def _about(frontier: Frontier) -> str:
-    return (
-        f"Regret over {frontier.rounds} simulated rounds, mean of {frontier.runs} runs with 95 % intervals; with "
-        f"{frontier.often} it is {_interval(frontier.sequential)}. Over that: the ratio of mean regrets, "
-        f"with {100 * CONFIDENCE:.0f} % intervals, so that what is sure of all three kinds is so with 95 %. log q is "
-        "the simulated one. Adaptive batches are those of a typical run."
-    )
-
-
-def _gain(plan: Plan) -> list[str]:
-    """What updates are worth, as a table in Markdown."""
-    if plan.present is None or not plan.shares:
-        return []
-    above, *_, price = gain.text(plan.shares, plan.frontier, plan.present)
-    head = gain.head(plan.present)
-    lines = [_line(head), "|" + "---:|" * len(head), *map(_line, gain.body(plan.shares))]
-    return [above, "\n".join(lines), price]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        above, price = gain.above(plan.frontier, plan.present), gain.price(rows, plan.frontier)
+        worth = {"above": above, "shares": gain.table(rows), "price": price}
+    advice, _, _ = plan.advice().partition("What this rests on:\n")
+    return {
+        "title": f"Updates for {plan.horizon} rounds of {plan.arms} arms",
+        "worth": worth,
+        "advice": [(line.startswith(PASTE), line.removeprefix(PASTE)) for line in advice.splitlines()],
+        "caption": CAPTION,
+        "frontier": plan.frontier,
+        "sequential": _interval(plan.frontier.sequential),
+        "confidence": f"{100 * CONFIDENCE:.0f} %",
+        "schedules": Grid(HEAD, [_row(plan.frontier, point) for point in plan.frontier.points], 1),
+        "rests": plan.notes,
+        "seed": plan.seed,
+    }
 
 
 def _row(frontier: Frontier, point: Point) -> list[str]:
     name = point.kind if point.log_ratio is None else f"{point.kind}, log q = {point.log_ratio:.3g}"
-    lengths = ", ".join(map(str, point.pattern[:SHOWN])) + (", …" if len(point.pattern) > SHOWN else "")
+    lengths = ", ".join(map(str, point.pattern[:MAX_LENGTHS])) + (", …" if len(point.pattern) > MAX_LENGTHS else "")
     return [
         name,
         str(point.batches),
         f"{point.used:.4g}",
         _interval(point.regret),
         _interval(point.ratio, digits=2),
-        {"within": "surely", "outside": "surely not", "undecided": "cannot tell"}[
+        {"within": "surely", "outside": "surely not", "undecided": "inconclusive"}[
             frontier.verdict(point, TOLERANCES[-1])
         ],
         lengths,
@@ -130,3 +101,91 @@ def _interval(estimate: IntervalEstimate, digits: int = 1) -> str:
     if not math.isfinite(estimate.high):
         return f"{estimate.value:.{digits}f}"
     return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
+
+
+def draw_plan(plan: Plan) -> Figure:
+    """Draw the frontier, and the batches of each schedule below it."""
+    strips = [point for point in plan.frontier.points if point.batches <= MAX_BATCHES]
+    figure = Figure(figsize=(5.4, 3.7 + 0.16 * len(strips)))
+    above, below = figure.subplots(2, 1, height_ratios=[3.2, 0.3 + 0.16 * len(strips)])
+    _draw_frontier(above, plan)
+    _draw_strips(below, plan, strips)
+    return figure
+
+
+def _draw_frontier(axes: Axes, plan: Plan) -> None:
+    frontier = plan.frontier
+    counts = sorted({point.batches for point in frontier.points})
+    for tolerance, shade in zip(sorted(TOLERANCES, reverse=True), (0.08, 0.1), strict=True):
+        label = f"within {100 * tolerance:.0f} %"
+        axes.axhspan(1e-2, 1 + tolerance, color=INK, alpha=shade, zorder=0, lw=0, label=label)
+    axes.axhline(1.0, color=INK, lw=0.8)
+    lowest, highest = 0.9, 1.2
+    drawn: dict[Kind, tuple[Any, Any, tuple[Point, ...]]] = {}
+    for aside, kind in zip((0.96, 1.0, 1.04), KINDS, strict=True):
+        points = frontier.of_kind(kind)
+        at = np.array([point.batches for point in points]) * aside
+        values = np.array([point.ratio.value for point in points])
+        if not np.isfinite(values).all():
+            continue
+        highest, lowest = max(highest, float(values.max())), min(lowest, float(values.min()))
+        drawn[kind] = (at, values, points)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    # Intervals of few runs can be huge and would make the rest too small to see: arrows mark where they are cut.
+    bottom, top = 0.8 * lowest, 1.35 * highest
+    axes.set_ylim(bottom, top)
+    for kind, (at, values, points) in drawn.items():
+        axes.plot(at, values, color=COLOURS[kind], lw=0.8, alpha=0.5)
+        low = np.array([point.ratio.low for point in points]).clip(bottom)
+        high = np.array([point.ratio.high for point in points]).clip(max=top)
+        bars = [values - low, high - values] if frontier.runs >= 3 else None
+        look: Any = {"color": COLOURS[kind], "marker": MARKERS[kind], "ms": 4, "lw": 0, "elinewidth": 0.9}
+        axes.errorbar(at, values, bars, label=NAMES[kind], **look)
+        if bars is not None:
+            arrow: Any = {"color": COLOURS[kind], "s": 22, "lw": 0}
+            axes.scatter(at[high >= top], 0.96 * high[high >= top], marker="^", **arrow)
+            axes.scatter(at[low <= bottom], 1.04 * low[low <= bottom], marker="v", **arrow)
+    plain_numbers(axes.yaxis)
+    fine, coarse = (0.5, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 3), (0.5, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
+    steps = fine if top < 3 * bottom else coarse
+    axes.set_yticks([step for step in steps if bottom <= step <= top])
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.minorticks_off()
+    axes.set_xlabel("B, batches")
+    axes.set_ylabel(f"regret, in units of sequential's\n({100 * CONFIDENCE:.0f} % intervals)")
+    shorter = f" of {plan.horizon}" if frontier.rounds < plan.horizon else ""
+    axes.set_title(f"{frontier.rounds} simulated rounds{shorter}, {frontier.runs} runs, rewards {_ORIGIN[plan.origin]}")
+    # Below the axes: inside, it would cover some bar.
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, fontsize=7.5, columnspacing=0.8, handletextpad=0.4
+    )
+
+
+_ORIGIN = {
+    "world": "of the world",
+    "fitted": "fitted to the log",
+    "imagined": "imagined",
+    "simulated": "of the simulator",
+}
+
+
+def _draw_strips(axes: Axes, plan: Plan, points: list[Point]) -> None:
+    most = TOLERANCES[-1]
+    chosen = None if plan.withheld else plan.frontier.enough(most, surely=True) or plan.frontier.enough(most)
+    bold = ""
+    if chosen is not None:
+        sure = "surely" if plan.frontier.verdict(chosen, most) == "within" else "perhaps"
+        bold = f"; in bold the fewest {sure} within {100 * most:.0f} %"
+    for row, point in enumerate(points):
+        starts = [0, *accumulate(point.pattern)][:-1]
+        for shade, first in ((0.85, 0), (0.35, 1)):
+            spans = list(zip(starts, point.pattern, strict=True))[first::2]
+            axes.broken_barh(spans, (row - 0.36, 0.72), facecolor=COLOURS[point.kind], alpha=shade, lw=0)
+    axes.set_yticks(range(len(points)), [f"{point.kind} {point.batches}" for point in points], fontsize=7.5)
+    for label, point in zip(axes.get_yticklabels(), points, strict=True):
+        label.set_fontweight("bold" if point is chosen else "normal")
+    axes.set_xlim(0, plan.frontier.rounds)
+    axes.set_ylim(len(points) - 0.4, -0.6)
+    axes.grid(visible=False)
+    axes.set_xlabel(f"round (each shade a batch{bold})")

@@ -1,21 +1,30 @@
-"""One schedule in one simulated run, and many of them side by side.
+"""What a plan simulates: the rounds of a log with rewards, policies on them, and one schedule in one run.
 
     B    batches   versions of a budget
     T    rounds    of each run
+
+Rewards for the rounds of a log are one of three kinds:
+
+    fitted      the network that the default policy would train on the log, judged by a fifth that it did not see
+    imagined    a draw from the Gaussian process with the neural tangent kernel, anew in every run: what a wide network
+                could learn, and nothing that anyone measured
+    simulated   the user's own function
 
 All schedules of a run see the same rounds and the same noise, and start from the same weights.
 """
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, Protocol, get_args
 
-from rarely.core.errors import (
+import numpy as np
+
+from rarely._core.errors import (
     InvalidInput,
     OutlierWarning,
     RarelyError,
@@ -23,34 +32,308 @@ from rarely.core.errors import (
     ScheduleWarning,
     check_choice,
     check_positive,
+    check_whole,
 )
-from rarely.core.policies import BatchNeuralUCB, LinUCB
-from rarely.core.policies.base import Policy
-from rarely.core.schedules import EveryRound, FixedGrid, Schedule
-from rarely.worlds.protocol import Rounds, World
+from rarely._core.inputs.arm_blocks import ArmBlocks
+from rarely._core.inputs.scaling import Affine
+from rarely._core.policies import BatchNeuralUCB, LinUCB, Policy
+from rarely._core.schedules import DeterminantTrigger, EveryRound, FixedGrid, Schedule
+from rarely._core.types import Array, IntArray
+from rarely.logs.decision_log import DecisionLog
+from rarely.logs.tables import InvalidLog
+from rarely.worlds.protocol import Rounds, World, seeded
 
 Kind = Literal["fixed", "geometric", "adaptive"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PolicyName = Literal["neural", "default", "linear"]
-AT_ONCE = 2**26
+MAX_CONTEXT_BYTES = 2**26
 """Bytes of contexts that are made at once."""
-OURS = ("dim", "schedule", "seed", "context_scale", "intercept")
-PLAIN: dict[PolicyName, dict[str, Any]] = {
+PLANNER_SETTINGS = ("dim", "schedule", "seed", "context_scale", "intercept")
+"""What the planner itself gives to the policy."""
+POLICY_SETTINGS: dict[PolicyName, dict[str, Any]] = {
     "neural": {"hidden": 64, "training": 100, "ridge": 0.01, "depth": 2},
     "default": {},
     "linear": {"ridge": 1.0, "within_batch": "running"},
 }
 TUNED = ("training", "steps", "skip", "step_size")
 """What the default policy chooses itself."""
-FINEST, MOST_BATCHES = 128, 64
+REFERENCE_BATCHES, MAX_DEFAULT_BATCHES = 128, 64
 """Of the default policy, whose updates take long: the batches of its reference, and the most that are tried unasked."""
+MIN_REWARDS = 50
+"""Rewards below which a network is not fitted: a fifth of them would judge nothing."""
+MAX_REWARDS = 5000
+"""Rewards that a network is fitted to; of more, this many are picked at random."""
+RARE_REWARDS = 10
+"""Rewards of an arm below which next to nothing is known of it."""
+TRAININGS = 4
+"""Trainings, each of which tunes one more path on one more fold."""
+IMAGINED_UNITS = 512
+"""Of the imagined network: wide, so that its draws are near those of the limit."""
+DEFAULT_NOISE = 0.5
+"""Noise of imagined and simulated rewards, in units of their spread, where it is not given."""
 
-Item = TypeVar("Item")
-Done = TypeVar("Done")
+Simulator = Callable[[Array], Any]
+_Secret = tuple[IntArray, Array, float]
+
+
+# --- a log as a world
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedRounds:
+    """The rounds of a log as they are played, in contexts scaled as preset `practical` scales them, with a constant.
+
+        features  (n, r)      one row a round: an arm's context is the row in the arm's block
+                  (n, K, f)   one row an arm: each has its own features
+
+    Contexts are made when they are asked for: K blocks of every row at once would be K² times the log.
+    """
+
+    log: DecisionLog
+    features: Array
+
+    @classmethod
+    def of(cls, log: DecisionLog) -> LoggedRounds:
+        """Return the rounds of a log, all of which must offer the same number of arms."""
+        contexts, rows = log.contexts, log.rows
+        check_whole("arms", log.arm_count, 2)
+        if contexts.shape[2] == 0 and rows is not None:
+            return cls(log, rows)
+        counts = log.present.sum(axis=1)
+        if (odd := np.flatnonzero(counts < log.arm_count)).size:
+            raise InvalidLog(
+                f"a plan needs the same arms in every round; of {log.arm_count}, round {log.rounds[odd[0]]} has "
+                f"{counts[odd[0]]}. Plan for the rounds that have them all."
+            )
+        return cls(log, contexts)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def arms(self) -> int:
+        return self.log.arm_count
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a context."""
+        return self._scale.dim if isinstance(self._scale, ArmBlocks) else self._scale.scaled_dim
+
+    def contexts(self, rounds: Any) -> Array:
+        """Return scaled contexts (m, K, dim) of the rounds at these places of the log."""
+        features = self.features[rounds]
+        if isinstance(self._scale, ArmBlocks):
+            return self._scale(features)
+        return self._scale(features.reshape(-1, features.shape[-1])).reshape(*features.shape[:2], -1)
+
+    @cached_property
+    def _scale(self) -> ArmBlocks | Affine:
+        if self.features.ndim == 2:
+            return ArmBlocks.fit(self.features, self.arms)
+        return Affine.fit(self.features.reshape(-1, self.features.shape[-1]))
+
+
+class Rewards(Protocol):
+    """What arms pay on average, and how far rewards scatter around it."""
+
+    def means(self, rounds: IntArray, generator: np.random.Generator) -> Array:
+        """Return (m, K) of rounds of the log; the generator is the run's."""
+
+    def noise(self, means: Array) -> float:
+        """Return the standard deviation of a reward around its mean."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How good a fitted network is."""
+
+    rewards: int
+    """How many it learned from."""
+    r_squared: float
+    """Share of the variance of held-out rewards that it foresees: 1 is all, 0 or below is none."""
+    noise: float
+    """Standard deviation of held-out rewards around its predictions."""
+    tuning: str
+    """How it was trained, and why so."""
+    rare: tuple[tuple[int, int], ...]
+    """(arm, rewards known of it) of arms with fewer than RARE_REWARDS; none where arms have features of their own."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRewards:
+    """The means of a network that was trained on the log."""
+
+    log: LoggedRounds
+    network: BatchNeuralUCB
+    fit: Fit
+
+    def means(self, rounds: IntArray, generator: np.random.Generator) -> Array:
+        parts = _parts(len(rounds), 8 * self.log.arms * self.log.dim)
+        return np.concatenate([self.network.score(self.log.contexts(rounds[part])).means for part in parts])
+
+    def noise(self, means: Array) -> float:
+        return self.fit.noise
+
+
+@dataclass(frozen=True, eq=False)
+class ImaginedRewards:
+    """Standardised draws of Σ_j [a_j·1(w_j·x > 0)·v_j·x + u_j·σ(w_j·x)], a, u, v, w ~ N(0, 1): in the limit NTK's."""
+
+    log: LoggedRounds
+    deviation: float = DEFAULT_NOISE
+
+    def means(self, rounds: IntArray, generator: np.random.Generator) -> Array:
+        w, v = generator.normal(size=(2, IMAGINED_UNITS, self.log.dim))
+        a, u = generator.normal(size=(2, IMAGINED_UNITS))
+        drawn = np.empty((len(rounds), self.log.arms))
+        for part in _parts(len(rounds), 8 * self.log.arms * (self.log.dim + 2 * IMAGINED_UNITS)):
+            x = self.log.contexts(rounds[part])
+            units = x @ w.T
+            drawn[part] = ((x @ v.T) * (units > 0)) @ a + np.maximum(units, 0.0) @ u
+        return np.asarray((drawn - drawn.mean()) / (drawn.std() or 1.0))
+
+    def noise(self, means: Array) -> float:
+        return self.deviation
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedRewards:
+    """The user's function of features, (m, r) or (m, K, f) as the log has them, to means (m, K)."""
+
+    log: LoggedRounds
+    simulator: Simulator
+    deviation: float | None = None
+
+    def means(self, rounds: IntArray, generator: np.random.Generator) -> Array:
+        features = self.log.features[rounds]
+        given = self.simulator(features)
+        try:
+            means = np.asarray(given, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"the simulator must give numbers, a mean for every arm; {error}.") from None
+        if means.shape != (len(rounds), self.log.arms) or not np.isfinite(means).all():
+            raise InvalidInput(
+                f"the simulator must give a finite mean for every arm, {(len(rounds), self.log.arms)} of features "
+                f"{features.shape}; got {means.shape}{'' if np.isfinite(means).all() else ', not all finite'}."
+            )
+        return means
+
+    def check(self) -> None:
+        """Raise InvalidInput for one that cannot be used, or that draws: means must be the same at every call."""
+        some, generator = np.arange(min(8, len(self.log))), np.random.default_rng(0)
+        if not np.array_equal(self.means(some, generator), self.means(some, generator)):
+            raise InvalidInput(
+                "the simulator must give mean rewards, the same for the same features; got others the second time. "
+                "Noise is added by the plan: leave it out of the simulator, or seed it."
+            )
+
+    def noise(self, means: Array) -> float:
+        return DEFAULT_NOISE * float(means.std()) if self.deviation is None else self.deviation
+
+
+def fit_rewards(log: LoggedRounds, seed: int, *, noise: float | None = None) -> FittedRewards:
+    """Train the default network on the known rewards of a log, after a look at how it does on a fifth of them."""
+    rounds, arms, rewards = log.log.known_rewards()
+    if len(rewards) < MIN_REWARDS:
+        raise InvalidLog(
+            f"a reward model needs at least {MIN_REWARDS} rewards; the log has {len(rewards)}. Leave the rewards out, "
+            "and they are imagined, or give a simulator."
+        )
+    if not np.ptp(rewards) > 0:
+        raise InvalidLog(
+            f"rewards must differ for a model of them; all {len(rewards)} are {rewards[0]:g}. Leave them out, and "
+            "others are imagined, or give a simulator."
+        )
+    counts = np.bincount(arms, minlength=log.arms)
+    rare = (
+        () if log.features.ndim == 3 else tuple((int(i), int(counts[i])) for i in np.flatnonzero(counts < RARE_REWARDS))
+    )
+    # Whole rounds in a random order: no round has one reward to learn from and another to be judged by.
+    places = np.random.default_rng((seed, 5)).permutation(len(log))
+    order = np.argsort(places[rounds], kind="stable")[:MAX_REWARDS]
+    rounds, arms, rewards = rounds[order], arms[order], rewards[order]
+    contexts = np.empty((len(order), log.dim))
+    for part in _parts(len(order), 8 * log.arms * log.dim):
+        contexts[part] = log.contexts(rounds[part])[np.arange(len(arms[part])), arms[part]]
+    fifth = len(order) // 5
+    held = int(np.searchsorted(places[rounds], places[rounds[fifth]])) or fifth
+    early = _trained(contexts[held:], rewards[held:], seed)
+    missed = rewards[:held] - early.score(contexts[:held, None]).means[:, 0]
+    spread = float(np.mean(np.square(rewards[:held] - rewards[held:].mean())))
+    r_squared = 1 - float(np.mean(np.square(missed))) / spread if spread > 0 else 0.0
+    network = _trained(contexts, rewards, seed)
+    record = network.updates[-1]
+    deviation = noise if noise is not None else record.noise or float(np.sqrt(np.mean(np.square(missed))))
+    return FittedRewards(log, network, Fit(len(order), r_squared, deviation, record.tuning, rare))
+
+
+def _trained(contexts: Array, rewards: Array, seed: int) -> BatchNeuralUCB:
+    """Train the default network; its bonuses are not used, so the cheapest covariance does."""
+    scale = Affine.identity(contexts.shape[1])
+    network = BatchNeuralUCB.from_log(
+        contexts, rewards, schedule=EveryRound(), context_scale=scale, covariance="diagonal", seed=seed
+    )
+    for _ in range(TRAININGS - 1):
+        network.update(force=True)  # judges the candidates by another fold
+    return network
+
+
+@dataclass(frozen=True, eq=False)
+class LogWorld(World):
+    """The rounds of a log in a random order, and drawn with replacement beyond its end, paying such rewards."""
+
+    log: LoggedRounds
+    rewards: Rewards
+    horizon: int
+    settled: Mapping[str, _Secret] = field(default_factory=dict)
+    """Order, means and noise of some runs, by their generators: made once, shared by all schedules."""
+    arms: int = field(init=False)
+    dim: int = field(init=False)
+    context_scale: Affine | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        derived = {"arms": self.log.arms, "dim": self.log.dim, "context_scale": Affine.identity(self.log.dim)}
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
+    def settle(self, seeds: Sequence[int]) -> LogWorld:
+        """Return the same world with the means of these runs computed once: simulators may be slow."""
+        settled = {}
+        for seed in seeds:
+            generator = seeded(seed, 0)
+            mark = _mark(generator)  # before anything is drawn from it
+            settled[mark] = self.secret(generator)
+        return replace(self, settled=settled)
+
+    def secret(self, generator: np.random.Generator) -> _Secret:
+        if (known := self.settled.get(_mark(generator))) is not None:
+            return known
+        order = generator.permutation(len(self.log))[: self.horizon]
+        again = generator.integers(len(self.log), size=self.horizon - len(order))
+        order = np.concatenate([order, again])
+        means = self.rewards.means(order, generator)
+        return order, means, self.rewards.noise(means)
+
+    def round(self, t: int, secret: _Secret, generator: np.random.Generator) -> tuple[Array, Array, float]:
+        order, means, noise = secret
+        return self.log.contexts(order[t - 1 : t])[0], means[t - 1], noise * generator.normal()
+
+
+def _mark(generator: np.random.Generator) -> str:
+    return str(generator.bit_generator.state["state"])
+
+
+def _parts(count: int, bytes_each: int, limit: int = 2**26) -> list[slice]:
+    """Return slices of `count` things that each fit 64 MiB."""
+    size = max(1, limit // bytes_each)
+    return [slice(start, start + size) for start in range(0, count, size)]
+
+
+# --- policies and schedules in it
 
 
 class SimulationFailed(RarelyError):
-    """A process that simulated was killed."""
+    """A simulation raised an error, or its process was killed."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +345,11 @@ class Maker:
 
     def __post_init__(self) -> None:
         check_choice("policy", self.policy, PolicyName)
-        if ours := [name for name in OURS if name in self.settings]:
-            raise InvalidInput(f"settings must leave {', '.join(OURS)} to the planner; got {ours[0]}.")
+        if ours := [name for name in PLANNER_SETTINGS if name in self.settings]:
+            raise InvalidInput(f"settings must leave {', '.join(PLANNER_SETTINGS)} to the planner; got {ours[0]}.")
         if self.policy == "default" and any(name in self.settings for name in TUNED):
             raise InvalidInput('policy "default" chooses its training itself; use policy "neural" to set the steps.')
-        object.__setattr__(self, "settings", PLAIN[self.policy] | dict(self.settings))
+        object.__setattr__(self, "settings", POLICY_SETTINGS[self.policy] | dict(self.settings))
         check_positive("ridge", self.settings.get("ridge", 0.01), "because Z_1 = ridge·I is inverted")
         if not 1e-12 <= self.ridge <= 1e12:
             raise InvalidInput(f"ridge must lie between 1e-12 and 1e12 for a plan; got {self.ridge:g}.")
@@ -79,8 +362,12 @@ class Maker:
         return float(self.settings.get("ridge", 0.01))
 
     def reference(self, rounds: int) -> Schedule:
-        """What schedules are compared with: an update after every round, or of the default policy almost so."""
-        return FixedGrid(rounds, FINEST) if self.policy == "default" and rounds > FINEST else EveryRound()
+        """Return what schedules are compared with: an update after every round, or almost so for the default policy."""
+        return (
+            FixedGrid(rounds, REFERENCE_BATCHES)
+            if self.policy == "default" and rounds > REFERENCE_BATCHES
+            else EveryRound()
+        )
 
     @property
     def depth(self) -> int:
@@ -92,15 +379,12 @@ class Maker:
 
     def _made(self, dim: int, schedule: Schedule, world: World | None, seed: int) -> Policy:
         scale = None if world is None else world.context_scale
-        try:
-            if self.policy == "linear":
-                # Contexts that come scaled have their constant already.
-                return LinUCB(dim, schedule, intercept=scale is None, seed=seed, **self.settings)
-            # A plan must not depend on the speed of the machine that makes it.
-            settings = {"covariance": "exact", **self.settings}
-            return BatchNeuralUCB(dim, schedule, context_scale=scale, seed=seed, **settings)
-        except TypeError as error:
-            raise InvalidInput(f"settings must be those of the {self.policy} policy; {error}.") from None
+        if self.policy == "linear":
+            # Contexts that come scaled have their constant already.
+            return LinUCB(dim, schedule, intercept=scale is None, seed=seed, **self.settings)
+        # A plan must not depend on the speed of the machine that makes it.
+        settings = {"covariance": "exact", **self.settings}
+        return BatchNeuralUCB(dim, schedule, context_scale=scale, seed=seed, **settings)
 
 
 @dataclass(frozen=True)
@@ -111,24 +395,23 @@ class Trial:
     schedule: Schedule
     seed: int
 
+    def name(self, rounds: int) -> str:
+        """Return its readable name."""
+        log_ratio = f"-logq{self.schedule.log_ratio!r}" if isinstance(self.schedule, DeterminantTrigger) else ""
+        return f"{self.kind}-B{self.schedule.batches or rounds}{log_ratio}/seed{self.seed}"
+
     def work(self, rounds: int) -> int:
-        """About how long it takes, in samples trained on: for its share of a progress bar."""
+        """Predict how long it takes, in samples trained on: for its share of a progress bar."""
         if isinstance(self.schedule, EveryRound):
             return rounds * rounds // 2
         points = getattr(self.schedule, "points", None)
         return 20 * rounds + (sum(points) if points is not None else rounds * (self.schedule.batches or 1) // 4)
-
-    @property
-    def name(self) -> str:
-        """By which its outcome is kept."""
-        return json.dumps([self.kind, self.schedule.describe(), self.seed], sort_keys=True)
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What came of a trial."""
 
-    trial: Trial
     regret: float
     ends: tuple[int, ...]
     """Rounds that ended a batch, T last."""
@@ -137,7 +420,6 @@ class Outcome:
 
     @property
     def pattern(self) -> tuple[int, ...]:
-        """The lengths of its batches."""
         return tuple(b - a for a, b in pairwise((0, *self.ends)))
 
     @property
@@ -145,19 +427,9 @@ class Outcome:
         """Versions after the first."""
         return len(self.ends) - 1
 
-    def describe(self) -> dict[str, Any]:
-        """As JSON, from which `from_description` makes it again, bit for bit."""
-        return {"regret": self.regret, "ends": self.ends, "log_dets": self.log_dets}
-
-    @classmethod
-    def from_description(cls, trial: Trial, described: dict[str, Any]) -> Outcome:
-        """The outcome of a trial that was played before."""
-        log_dets = tuple((int(t), float(value)) for t, value in described["log_dets"])
-        return cls(trial, float(described["regret"]), tuple(int(t) for t in described["ends"]), log_dets)
-
 
 def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome:
-    """One schedule in one run: rewards of a batch are in before its update."""
+    """Play one schedule in one run: rewards of a batch are in before its update."""
     policy = maker(world, trial.schedule, trial.seed)
     regret, log_dets = 0.0, [(0, 0.0)]
     for part in stretches(world, trial.seed, rounds):
@@ -178,29 +450,11 @@ def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome
                     policy.update()
                 log_dets.append((policy.round, policy.log_det))
     ends = tuple(record.round for record in policy.updates if record.accepted)
-    return Outcome(trial, regret, (*ends, rounds), (*log_dets, (rounds, policy.log_det)))
+    return Outcome(regret, (*ends, rounds), (*log_dets, (rounds, policy.log_det)))
 
 
 def stretches(world: World, seed: int, rounds: int) -> Iterator[Rounds]:
-    """The run's rounds, as many at once as memory should hold."""
-    size = max(1, AT_ONCE // (8 * world.arms * world.dim))
+    """Yield the run's rounds, as many at once as memory should hold."""
+    size = max(1, MAX_CONTEXT_BYTES // (8 * world.arms * world.dim))
     for start in range(0, rounds, size):
         yield world.rounds(seed, min(size, rounds - start), start + 1)
-
-
-def worked(work: Callable[[Item], Done], items: Sequence[Item], jobs: int) -> Iterator[Done]:
-    """The work on each item, in this process or side by side, as it ends."""
-    if jobs == 1:
-        yield from map(work, items)
-        return
-    # Processes need loky, of the extra [lab]; one process does without.
-    from loky.process_executor import BrokenProcessPool
-
-    from rarely.simulation.parallel import side_by_side
-
-    try:
-        yield from side_by_side(work, items, jobs)
-    except BrokenProcessPool:
-        raise SimulationFailed(
-            "a process that simulated was killed; is there enough memory? Try fewer jobs, or a smaller max_rounds."
-        ) from None

@@ -1,9 +1,9 @@
 """Studies over HTTP: one writer for each study, training in another process, keys with scopes, and a dashboard."""
 
+from rarely.service.access import SCOPES, Key, KeyFile
 from rarely.service.app import create_app
-from rarely.service.keys import SCOPES, Key, KeyFile
-from rarely.service.limits import Limits
-from rarely.service.running import serve
-from rarely.service.site import written_page
+from rarely.service.routes import written_page
+from rarely.service.server import serve
+from rarely.service.writer import Limits
 
 __all__ = ["SCOPES", "Key", "KeyFile", "Limits", "create_app", "serve", "written_page"]

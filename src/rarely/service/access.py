@@ -1,29 +1,179 @@
-"""Who may do what: a key with the scope that a route needs, or nobody's key on loopback."""
+"""Who may do what: API keys with scopes, in a file, and the check that every route makes.
+
+    key    rk_<name>_<secret>     secret: 32 random bytes; the file holds SHA-256(key)
+
+A secret of 256 random bits cannot be guessed from its hash, so no slow hash is needed, and a key is checked with every
+request. The file is read again when it has changed: adding, rotating or revoking a key needs no restart.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import hmac
 import ipaddress
-from dataclasses import dataclass
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from fastapi import Request
 
-from rarely.service.headers import header
-from rarely.service.keys import SCOPES, KeyFile
+from rarely import InvalidInput
+from rarely._core.errors import check_choice
+from rarely._core.saving.files import replacing
 from rarely.service.problems import Refusal
 
+Scope = Literal["decide", "reward", "read", "admin"]
+SCOPES: tuple[str, ...] = get_args(Scope)
+"""decide: request decisions. reward: report rewards. read: status, versions, metrics, dashboard. admin: versions."""
+PREFIX = "rk"
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+DUMMY = "0" * 64
+"""Compared with if there are no keys, so that both cases take the same time."""
 REALM = 'realm="rarely"'
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address.
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key, as the file holds it.
 
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> keys = KeyFile(pathlib.Path(tempfile.mkdtemp()) / "keys.json")
+    >>> key = keys.find(keys.add("shop", ["decide"]))
+    >>> key.name, key.scopes, key.is_valid(now=0.0)
+    ('shop', ('decide',), True)
     """
+
+    name: str
+    """Its owner, and the actor of everything done with it."""
+    hash: str
+    scopes: tuple[str, ...]
+    created: float
+    """Seconds since 1970."""
+    expires: float | None = None
+    """Seconds since 1970; None for no end."""
+
+    def is_valid(self, now: float) -> bool:
+        """Return whether the key has not expired."""
+        return self.expires is None or now < self.expires
+
+
+class KeyFile:
+    """A file of API keys.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> keys = KeyFile(pathlib.Path(tempfile.mkdtemp()) / "keys.json")
+    >>> secret = keys.add("shop", ["decide", "reward"])
+    >>> keys.find(secret).scopes
+    ('decide', 'reward')
+    >>> keys.revoke("shop")
+    1
+    >>> keys.find(secret) is None
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._seen: tuple[int, int, int] | None = None
+        self._keys: tuple[Key, ...] = ()
+
+    def all(self) -> tuple[Key, ...]:
+        """Return all keys, reading the file again if it has changed."""
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            self._seen, self._keys = None, ()
+            return ()
+        seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if seen != self._seen:
+            self._keys, self._seen = self._read(), seen
+        return self._keys
+
+    def find(self, secret: str, now: float | None = None) -> Key | None:
+        """Return the valid key with this secret; None if there is none."""
+        hash, now = _hash(secret), time.time() if now is None else now
+        found = None
+        for key in self.all() or (Key("", DUMMY, (), 0.0),):
+            if hmac.compare_digest(hash, key.hash) and key.is_valid(now):
+                found = key
+        return found
+
+    def add(self, name: str, scopes: Iterable[str], *, expires: float | None = None) -> str:
+        """Make a key, and return its secret, which is not stored."""
+        if _NAME.fullmatch(name) is None:
+            raise InvalidInput(f"the name of a key must be 1 to 40 characters of a–z, 0–9 and -; got {name!r}.")
+        if any(key.name == name for key in self.all()):
+            raise InvalidInput(f"there is already a key called {name!r}; rotate or revoke it, or choose another name.")
+        return self._write_with(self.all(), name, tuple(scopes), expires)
+
+    def rotate(self, name: str, *, grace: float = 0.0) -> str:
+        """Make a new secret for a key; the old one remains valid for `grace` seconds."""
+        old = self._called(name)
+        end = time.time() + grace
+        ending = [replace(key, expires=end if key.expires is None else min(end, key.expires)) for key in old]
+        others = [key for key in self.all() if key.name != name]
+        return self._write_with([*others, *(ending if grace > 0 else ())], name, old[-1].scopes, None)
+
+    def revoke(self, name: str) -> int:
+        """Remove a key and its earlier secrets, and return how many there were."""
+        dropped = self._called(name)
+        self._write([key for key in self.all() if key.name != name])
+        return len(dropped)
+
+    def _write_with(self, others: Sequence[Key], name: str, scopes: tuple[str, ...], expires: float | None) -> str:
+        if not scopes:
+            raise InvalidInput(f"a key needs at least one scope of {', '.join(SCOPES)}.")
+        for scope in scopes:
+            check_choice("scope", scope, Scope)
+        secret = f"{PREFIX}_{name}_{secrets.token_urlsafe(32)}"
+        key = Key(name, _hash(secret), tuple(dict.fromkeys(scopes)), time.time(), expires)
+        self._write([*others, key])
+        return secret
+
+    def _called(self, name: str) -> list[Key]:
+        found = [key for key in self.all() if key.name == name]
+        if not found:
+            names = ", ".join(sorted({key.name for key in self.all()})) or "none"
+            raise InvalidInput(f"there is no key called {name!r}; {self.path} has {names}.")
+        return found
+
+    def _read(self) -> tuple[Key, ...]:
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                rows = json.load(file)["keys"]
+            return tuple(Key(**row | {"scopes": tuple(row["scopes"])}) for row in rows)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InvalidInput(
+                f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
+            ) from error
+
+    def _write(self, keys: Sequence[Key]) -> None:
+        if not os.path.exists(self.path):
+            os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
+        rows: list[dict[str, Any]] = [asdict(key) for key in keys]
+        with replacing(self.path) as file:
+            file.write(json.dumps({"keys": rows}, indent=2).encode())
+        self._seen = None
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
@@ -32,55 +182,47 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The keys that a service asks for; None where it is reached from this machine alone and asks for none."""
+def caller_of(keys: KeyFile | None, request: Request, scope: str) -> str:
+    """Return the name of the caller's key; `Refusal` without a key that has the scope.
 
-    keys: KeyFile | None
-
-    def caller(self, request: Request, scope: str) -> str:
-        """The name of the key's owner; `Refusal` without a key that has the scope."""
-        if self.keys is None:
-            self._check_host(request)
-            return ""
-        secret = _secret(header(request, b"authorization"))
-        if secret is None:
-            raise Refusal(
-                401,
-                f"this needs an API key with the scope {scope!r}: Authorization: Bearer rk_…",
-                code="KeyNeeded",
-                headers={"WWW-Authenticate": f"Bearer {REALM}, Basic {REALM}"},
-            )
-        key = self.keys.find(secret)
-        if key is None:
-            headers = {"WWW-Authenticate": f'Bearer {REALM}, error="invalid_token", Basic {REALM}'}
-            raise Refusal(401, "the API key is unknown, revoked or expired.", code="KeyRefused", headers=headers)
-        if scope not in key.scopes:
-            told = ", ".join(name for name in SCOPES if name in key.scopes)
-            raise Refusal(403, f"this needs the scope {scope!r}; the API key has {told}.", code="ScopeMissing")
-        return key.name
-
-    def _check_host(self, request: Request) -> None:
-        """Without keys, answer to this machine's own names alone: a page of another site may point its name here."""
-        if not _names_loopback(header(request, b"host")):
+    Without keys, only this machine's own names are answered: another site may let its name resolve to this machine.
+    """
+    if keys is None:
+        if not _names_loopback(request.headers.get("host", "")):
             raise Refusal(
                 421,
-                "without API keys the service answers to localhost alone; start it with --keys to use another name.",
+                "without API keys the service only answers to localhost; start it with --keys to use another name.",
                 code="WrongHost",
             )
+        return ""
+    secret = _secret(request.headers.get("authorization", ""))
+    if secret is None:
+        raise Refusal(
+            401,
+            f"this route needs an API key with the scope {scope!r}: Authorization: Bearer rk_…",
+            code="KeyNeeded",
+            headers={"WWW-Authenticate": f"Bearer {REALM}, Basic {REALM}"},
+        )
+    key = keys.find(secret)
+    if key is None:
+        headers = {"WWW-Authenticate": f'Bearer {REALM}, error="invalid_token", Basic {REALM}'}
+        raise Refusal(401, "the API key is unknown, revoked or expired.", code="KeyRefused", headers=headers)
+    if scope not in key.scopes:
+        known = ", ".join(name for name in SCOPES if name in key.scopes)
+        raise Refusal(403, f"this route needs the scope {scope!r}; the key has {known}.", code="ScopeMissing")
+    return key.name
 
 
 @lru_cache
 def _names_loopback(host: str) -> bool:
-    """Whether a Host header names this machine."""
     try:
         return is_loopback(urlsplit(f"//{host}").hostname or "")
-    except ValueError:  # no name of any machine, such as "["
+    except ValueError:  # an invalid name, such as "["
         return False
 
 
 def _secret(header: str) -> str | None:
-    """The key of an Authorization header: Bearer, or the password of Basic, which browsers can send."""
+    """Return the key in an Authorization header: Bearer, or the password of Basic, which browsers can send."""
     kind, _, value = header.partition(" ")
     if kind.lower() == "bearer" and value.strip():
         return value.strip()

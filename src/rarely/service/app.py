@@ -3,122 +3,42 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
 
-from rarely.core.errors import RarelyError
-from rarely.core.version import __version__
-from rarely.service import schemas
-from rarely.service.access import Access
-from rarely.service.keys import KeyFile
-from rarely.service.limits import Limits
+from rarely import RarelyError, __version__
+from rarely.service.access import KeyFile, caller_of
+from rarely.service.bodies import ProblemBody, read_body
 from rarely.service.opened import OpenedStudies
 from rarely.service.problems import MEDIA, Refusal, response_of
-from rarely.service.routes import Api, Handler
-from rarely.service.shortcut import Shortcut, Verb
-from rarely.service.site import Site
-from rarely.study import Answer
+from rarely.service.routes import PUBLIC, ROUTES, Api, Route
+from rarely.service.writer import Limits
 
 LOG = logging.getLogger("rarely.service")
-PUBLIC = ""
-"""The scope of a route that needs no key."""
-FREQUENT = ("decide", "reward")
-"""Verbs that take the shortcut past FastAPI's router."""
-
-
-class Route(NamedTuple):
-    """One route of the API."""
-
-    method: str
-    path: str
-    scope: str
-    handler: Handler
-    takes: tuple[type[Any], ...]
-    gives: tuple[type[Any], ...]
-    status: int = 200
-
-    @property
-    def verb(self) -> str:
-        """The last part of its path, by which the description of the API knows it."""
-        return {"/": "index", "/studies/{name}": "dashboard"}.get(self.path, self.path.rsplit("/", 1)[-1])
 
 
 class Service(FastAPI):
-    """FastAPI behind a shortcut; its description of the API has the models that the bodies are read as."""
-
-    shortcut: Shortcut | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Middleware that was added to the application must see every request.
-        shortcut = None if self.user_middleware else self.shortcut
-        found = None if shortcut is None else shortcut.find(scope)
-        if shortcut is None or found is None:
-            await super().__call__(scope, receive, send)
-        else:
-            await shortcut.answer(*found, scope, receive, send)
+    """FastAPI, with the models of all bodies in its description of the API."""
 
     def openapi(self) -> dict[str, Any]:
-        """The description, made once."""
+        """Return the description of the API, which is made once."""
         if self.openapi_schema is None:
             schema = super().openapi()
+            models = {model for route in ROUTES for model in (*route.takes, *route.gives)} | {ProblemBody}
             parts = schema.setdefault("components", {})
-            for model in schemas.BODIES:
+            for model in sorted(models, key=lambda model: model.__name__):
                 made = TypeAdapter(model).json_schema(ref_template="#/components/schemas/{model}")
                 parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
             parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             self.openapi_schema = schema
         return self.openapi_schema
-
-
-def pages_of(site: Site) -> list[Route]:
-    """The pages, and the description of the API."""
-    return [
-        Route("GET", "/", "read", site.index, (), ()),
-        Route("GET", "/studies/{name}", "read", site.study, (), ()),
-        Route("GET", "/docs", PUBLIC, site.routes, (), ()),
-        Route("GET", "/openapi.json", PUBLIC, site.openapi, (), ()),
-    ]
-
-
-def routes_of(api: Api) -> list[Route]:
-    """All routes; the scope of each stands in `/openapi.json`, as its security."""
-    study = "/v1/studies/{name}"
-    outcome, signed = (schemas.OutcomeBody,), (schemas.SignedRequest,)
-    return [
-        Route(
-            "POST",
-            f"{study}/decide",
-            "decide",
-            api.decide,
-            (schemas.DecideRequest, schemas.DecideRequests),
-            (Answer, schemas.AnswersBody),
-        ),
-        Route(
-            "POST",
-            f"{study}/reward",
-            "reward",
-            api.reward,
-            (schemas.RewardRequest, schemas.RewardRequests),
-            (schemas.ReceiptBody, schemas.ReceiptsBody),
-        ),
-        Route("POST", f"{study}/activate", "admin", api.activate, (schemas.ActivateRequest,), outcome),
-        Route("POST", f"{study}/dismiss", "admin", api.dismiss, signed, outcome),
-        Route("POST", f"{study}/pin", "admin", api.pin, signed, outcome),
-        Route("POST", f"{study}/unpin", "admin", api.unpin, signed, outcome),
-        Route("POST", f"{study}/shadow", "admin", api.shadow, (schemas.ShadowRequest,), outcome),
-        Route("GET", f"{study}/status", "read", api.status, (), (schemas.StatusBody,)),
-        Route("GET", f"{study}/versions", "read", api.versions, (), (schemas.VersionsBody,)),
-        Route("GET", "/metrics", "read", api.metrics, (), ()),
-        Route("GET", "/health", PUBLIC, api.health, (), (schemas.HealthBody,)),
-    ]
 
 
 def create_app(
@@ -129,24 +49,24 @@ def create_app(
     automatic: bool = True,
     read_only: bool = False,
 ) -> Service:
-    """The service of all studies in a database.
+    """Return the service of all studies in a database.
 
     Parameters
     ----------
     storage
         "sqlite:///trial.db" or "postgresql://user@host/name".
     keys
-        The API keys to ask for; None for none, and then the service answers to names of this machine alone.
+        The API keys to require; with None the service requires none and only answers to names of this machine.
     limits
-        How much it takes at once.
+        What it accepts at once.
     automatic
-        Whether the next version is trained as soon as the schedule ends a batch; otherwise `activate` trains it.
+        Whether the next version is trained as soon as the schedule ends a batch; otherwise by `activate`.
     read_only
-        Whether there are pages, status and metrics alone.
+        Whether there are only pages, status and metrics.
 
     Examples
     --------
-    >>> app = create_app("sqlite:///trial.db")  # for uvicorn, or for a server that takes ASGI
+    >>> app = create_app("sqlite:///trial.db")  # for uvicorn or any other ASGI server
     >>> app.title
     'rarely'
     """
@@ -164,48 +84,41 @@ def create_app(
     app = Service(
         title="rarely",
         version=__version__,
-        description="Decisions that last: every decision, reward and version is on record before it is answered.",
+        description="Every decision, reward and version is on record before it is answered.",
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
     )
-    access = Access(keys)
-    routes = routes_of(Api(studies, limits)) + pages_of(Site(studies, app))
-    routes = [route for route in routes if route.method == "GET" or not read_only]
-    for route in routes:
-        _add(app, access, route)
-    verbs = {route.verb: Verb(route.scope, route.handler) for route in routes if route.verb in FREQUENT}
-    app.shortcut = Shortcut(verbs, access)
+    api = Api(studies, limits, app)
+    for route in ROUTES:
+        if route.method == "GET" or not read_only:
+            _add(app, api, keys, route)
     for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer_error)
-    app.state.studies, app.state.access = studies, access
+    app.state.studies = studies
     return app
 
 
-def _add(app: FastAPI, access: Access, route: Route) -> None:
-    def caller(request: Request) -> str:
-        return "" if route.scope == PUBLIC else access.caller(request, route.scope)
+def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
+    async def of_study(request: Request, name: str) -> Response:
+        caller = caller_of(keys, request, route.scope)
+        study = await api.opened(name)
+        if not route.takes:
+            return await route.handler(api, study)
+        return await route.handler(api, study, await read_body(request, route.takes, api.limits.body), caller)
 
-    endpoint: Callable[..., Awaitable[Response]]
-    if "{name}" in route.path:
+    async def of_service(request: Request) -> Response:
+        if route.scope != PUBLIC:
+            caller_of(keys, request, route.scope)
+        return await route.handler(api)
 
-        async def of_study(request: Request, name: str) -> Response:
-            return await route.handler(request, name, caller(request))
-
-        endpoint = of_study
-    else:
-
-        async def of_service(request: Request) -> Response:
-            return await route.handler(request, "", caller(request))
-
-        endpoint = of_service
     app.add_api_route(
         route.path,
-        endpoint,
+        of_study if "{name}" in route.path else of_service,
         methods=[route.method],
-        name=route.verb,
-        operation_id=route.verb,
+        name=route.handler.__name__,
+        operation_id=route.handler.__name__,
         description=route.handler.__doc__,
         response_class=Response,
         openapi_extra=_operation(route),
@@ -213,8 +126,11 @@ def _add(app: FastAPI, access: Access, route: Route) -> None:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    """What the OpenAPI description says about a route beyond its path."""
-    problem = {"description": "Why it is refused.", "content": {MEDIA: {"schema": _any((schemas.ProblemBody,))}}}
+    """Return what the OpenAPI description says about a route besides its path."""
+    problem = {
+        "description": "Why the request was refused.",
+        "content": {MEDIA: {"schema": _any((ProblemBody,))}},
+    }
     refused = ["404", "405", "422", "503"] + (["401", "403", "421"] if route.scope != PUBLIC else [])
     refused += ["400", "409", "413", "415", "429"] if route.takes else []
     given: dict[str, Any] = {"description": "The answer."}

@@ -1,108 +1,186 @@
-"""A request's body, read strictly: JSON in UTF-8, finite numbers, no name twice, no more bytes than are allowed."""
+"""Request and response bodies: their schemas, as `/openapi.json` describes them, and how requests are read.
+
+A request is strict JSON in UTF-8, with finite numbers, unique names and a limited length.
+"""
 
 from __future__ import annotations
 
-import json
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, Tag, ValidationError
 from starlette.requests import ClientDisconnect
 
-from rarely.service.headers import header
 from rarely.service.problems import Refusal
+from rarely.study import Answer, Receipt
+from rarely.study.settings import parse_json
 
-Body = TypeVar("Body", bound=BaseModel)
-MOST_TOLD = 3
-"""Flaws that an answer names."""
+MAX_ERRORS = 3
+"""Validation errors that an answer lists."""
+MAX_FEATURES = 10_000
+"""Numbers in a context."""
+Id = Annotated[str, Field(min_length=1, max_length=200, description="Printable characters, no spaces at the ends.")]
+Reason = Annotated[str, Field(max_length=2000, description="Recorded.")]
+Numbers = Annotated[list[FiniteFloat], Field(max_length=MAX_FEATURES)]
 
 
-async def read_json(request: Request, most: int) -> Any:
-    """The body as Python has it; `Refusal` if it is not what a body must be."""
-    return parse(await _bytes(_checked(request), most))
+def _form(contexts: Any) -> str:
+    """Return which form of contexts is meant, so that errors are reported for that form only."""
+    if isinstance(contexts, dict):
+        return "by name"
+    return "row" if isinstance(contexts, list) and contexts and not isinstance(contexts[0], list) else "rows"
 
 
-def _checked(request: Request) -> Request:
-    """The request, whose content must be JSON in UTF-8."""
-    told = header(request, b"content-type")
-    if told == "application/json":
-        return request
-    kind, _, parameters = told.partition(";")
+Contexts = Annotated[
+    Annotated[list[Numbers], Tag("rows")]
+    | Annotated[Numbers, Tag("row")]
+    | Annotated[dict[str, Numbers], Tag("by name")],
+    Discriminator(_form),
+]
+
+
+class RequestBody(BaseModel):
+    """A request's body: no unknown fields, and no numbers as text."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class DecideRequest(RequestBody):
+    """A request for one decision."""
+
+    contexts: Contexts = Field(
+        description="A context for each arm, contexts by the names of the arms, or one row if the study has blocks."
+    )
+    id: Id | None = Field(None, description="The same id and contexts get the same answer; null makes a new id.")
+    available: list[str | int] | None = Field(None, description="Names or indices of the available arms.")
+
+
+class DecideRequests(RequestBody):
+    """Many decisions, in one commit."""
+
+    requests: list[DecideRequest] = Field(min_length=1)
+
+
+class RewardRequest(RequestBody):
+    """The reward of a decision."""
+
+    id: Id
+    reward: FiniteFloat
+    key: Id | None = Field(None, description="Which of several rewards of the decision it is.")
+
+
+class RewardRequests(RequestBody):
+    """Many rewards, in one commit."""
+
+    rewards: list[RewardRequest] = Field(min_length=1)
+
+
+class SignedRequest(RequestBody):
+    """The reason of an action."""
+
+    reason: Reason = ""
+
+
+class ActivateRequest(SignedRequest):
+    """Which version is to decide."""
+
+    version: int | Literal["next", "candidate"] = Field(
+        description='"next" trains one on the rewards so far, "candidate" approves the one that awaits approval, a '
+        "number rolls back to an earlier one."
+    )
+    force: bool = Field(False, description='Train "next" even if no reward came since the last update.')
+
+
+class ShadowRequest(SignedRequest):
+    """The version to be scored beside the one in use."""
+
+    version: int | Literal["candidate"] | None
+
+
+class ProblemBody(BaseModel):
+    """Why a request was refused (RFC 9457)."""
+
+    title: str
+    status: int
+    detail: str
+
+
+class AnswersBody(BaseModel):
+    """An answer or a problem for each request, in order."""
+
+    answers: list[Answer | ProblemBody]
+
+
+class ReceiptsBody(BaseModel):
+    """A receipt or a problem for each reward, in order."""
+
+    receipts: list[Receipt | ProblemBody]
+
+
+class OutcomeBody(BaseModel):
+    """What was done."""
+
+    outcome: str
+    version: int = Field(description="The version in use.")
+
+
+class VersionsBody(BaseModel):
+    """The published versions; see `rarely.study.VersionRow`."""
+
+    versions: list[dict[str, Any]]
+
+
+class HealthBody(BaseModel):
+    """Whether the service can decide."""
+
+    status: Literal["ok", "failed"]
+    problems: dict[str, str] = Field(description="What is wrong, by study.")
+
+
+async def read_body(request: Request, models: tuple[type[BaseModel], ...], max_bytes: int) -> Any:
+    """Read a request's body as the model that has a field of the body, else the first; `Refusal` if it is invalid."""
+    kind, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
     if kind.strip().lower() != "application/json" or charset not in ("", "utf-8"):
         raise Refusal(415, "the body must be JSON in UTF-8: Content-Type: application/json.", code="WrongContentType")
-    return request
-
-
-async def _bytes(request: Request, most: int) -> bytes:
-    told = header(request, b"content-length", "0")
-    if not told.isascii() or not told.isdigit() or int(told[:20]) > most:
-        raise _too_long(most)
-    parts: list[bytes] = []
-    size = 0
-    more = True
-    while more:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        part = message.get("body", b"")
-        size += len(part)
-        if size > most:
-            raise _too_long(most)
-        parts.append(part)
-        more = message.get("more_body", False)
-    return b"".join(parts)
-
-
-def _too_long(most: int) -> Refusal:
-    return Refusal(413, f"a body may have at most {most} bytes; send less in one request.", code="BodyTooLong")
-
-
-def parse(body: bytes) -> Any:
-    """Strict JSON.
-
-    >>> parse(b'{"a": 1, "a": 2}')
-    Traceback (most recent call last):
-        ...
-    rarely.service.problems.Refusal: the body must be JSON: an object has the name 'a' twice.
-    """
-    try:
-        return _DECODER.decode(body.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        said = f"it is not UTF-8, at byte {error.start}"
-    except RecursionError:
-        said = "it is nested too deeply"
-    except ValueError as error:
-        said = str(error)
-    raise Refusal(400, f"the body must be JSON: {said}.", code="InvalidJson")
-
-
-def _no_number(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has the name {twice[:40]!r} twice")
-    return fields
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_number, object_pairs_hook=_unique)
-
-
-def validated(model: type[Body], value: Any) -> Body:
-    """The value as a model; `Refusal` that says where it does not fit."""
+    value = parse(await _read_bytes(request, max_bytes))
+    names = value.keys() if isinstance(value, dict) else set()
+    model = next((each for each in models[1:] if each.model_fields.keys() & names), models[0])
     try:
         return model.model_validate(value)
     except ValidationError as error:
         flaws = error.errors(include_url=False, include_context=False, include_input=False)
-        told = "; ".join(f"{_place(flaw['loc'])}: {flaw['msg']}" for flaw in flaws[:MOST_TOLD])
-        more = f"; and {len(flaws) - MOST_TOLD} more" if len(flaws) > MOST_TOLD else ""
-        raise Refusal(422, f"the body does not fit the schema: {told}{more}.", code="InvalidBody") from None
+        places = [".".join(str(part)[:40] for part in flaw["loc"]) or "the body" for flaw in flaws]
+        said = "; ".join(f"{place}: {flaw['msg']}" for place, flaw in zip(places[:MAX_ERRORS], flaws, strict=False))
+        more = f"; and {len(flaws) - MAX_ERRORS} more" if len(flaws) > MAX_ERRORS else ""
+        raise Refusal(422, f"the body does not fit the schema: {said}{more}.", code="InvalidBody") from None
 
 
-def _place(loc: tuple[int | str, ...]) -> str:
-    return ".".join(str(part)[:40] for part in loc) or "the body"
+async def _read_bytes(request: Request, max_bytes: int) -> bytes:
+    too_long = Refusal(413, f"a body may have at most {max_bytes} bytes; send less in one request.", code="BodyTooLong")
+    length = request.headers.get("content-length", "0")
+    if not length.isascii() or not length.isdigit() or int(length[:20]) > max_bytes:
+        raise too_long
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > max_bytes:
+            raise too_long
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def parse(body: bytes) -> Any:
+    """Parse strict JSON; `Refusal` if it is not."""
+    try:
+        return parse_json(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        why = f"it is not UTF-8, at byte {error.start}"
+    except ValueError as error:
+        why = str(error)
+    raise Refusal(400, f"the body must be JSON: {why}.", code="InvalidJson")

@@ -1,4 +1,4 @@
-"""What a refused request is answered: a status, and a sentence that says what to do."""
+"""Refused requests: the HTTP status of each error, and its description after RFC 9457."""
 
 from __future__ import annotations
 
@@ -7,80 +7,46 @@ from typing import Any
 
 from fastapi import Response
 
-from rarely.core.errors import InvalidInput, RarelyError
-from rarely.study.errors import (
-    ApprovalNeeded,
-    BrokenStudy,
-    InvalidStorage,
-    StaleTrainer,
-    StudyConflict,
-    StudyError,
-    StudyExists,
-    StudyFull,
-    StudyPinned,
-    UnknownDecision,
-    UnknownStudy,
-)
+from rarely._core.errors import InvalidInput, RarelyError
+from rarely.study import errors
 
 MEDIA = "application/problem+json"
-_STATUSES: tuple[tuple[type[BaseException], int], ...] = (
-    (UnknownStudy, 404),
-    (UnknownDecision, 404),
-    (StudyConflict, 409),
-    (StudyExists, 409),
-    (StudyFull, 409),
-    (StudyPinned, 409),
-    (ApprovalNeeded, 409),
-    (StaleTrainer, 409),
-    (InvalidStorage, 503),
-    (BrokenStudy, 503),
-    (InvalidInput, 422),
-    (StudyError, 503),
-    (RarelyError, 409),
+_STATUSES: tuple[tuple[int, tuple[type[RarelyError], ...]], ...] = (
+    (404, (errors.UnknownStudy, errors.UnknownDecision)),
+    (409, (errors.StudyConflict, errors.StudyExists, errors.StudyFull, errors.StudyPinned)),
+    (409, (errors.ApprovalNeeded, errors.StaleTrainer)),
+    (503, (errors.InvalidStorage, errors.BrokenStudy)),
+    (422, (InvalidInput,)),
+    (503, (errors.StudyError,)),
+    (409, (RarelyError,)),
 )
-"""The first that fits counts. What the database or a damaged study causes may pass: 503."""
+"""The first match counts. Errors of the database or of a damaged study may be temporary: 503."""
 
 
 class Refusal(RarelyError):
-    """A request that is refused before a study hears of it."""
+    """A request that is refused before it reaches a study."""
 
     def __init__(self, status: int, detail: str, *, code: str = "", headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status, self.code, self.headers = status, code or f"Http{status}", headers or {}
 
 
-def overloaded(waiting: int) -> Refusal:
-    """The queue is full."""
-    detail = f"{waiting} decisions and rewards are waiting already; repeat the request after Retry-After seconds."
-    return Refusal(429, detail, code="Overloaded", headers={"Retry-After": "1"})
-
-
 def status_of(error: BaseException) -> int:
-    """The status of an error.
-
-    >>> from rarely.study import StudyConflict
-    >>> status_of(StudyConflict("another body"))
-    409
-    """
+    """Return the HTTP status of an error."""
     if isinstance(error, Refusal):
         return error.status
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
-
-
-def code_of(error: BaseException) -> str:
-    """A name for programs; the client raises an error of the same name."""
-    return error.code if isinstance(error, Refusal) else type(error).__name__
+    return next((status for status, kinds in _STATUSES if isinstance(error, kinds)), 500)
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """The problem as JSON, after RFC 9457."""
-    status = status_of(error)
-    detail = str(error) if status != 500 else "the service failed; its log says why. Nothing was changed."
-    return {"title": code_of(error), "status": status, "detail": detail}
+    """Return the error as JSON, after RFC 9457; the client raises an error of the name in `title`."""
+    status, title = status_of(error), error.code if isinstance(error, Refusal) else type(error).__name__
+    detail = str(error) if status != 500 else "the service failed, and nothing was changed; its log says why."
+    return {"title": title, "status": status, "detail": detail}
 
 
 def response_of(error: BaseException) -> Response:
-    """The answer to a refused request."""
+    """Return the response to a refused request."""
     said = describe(error)
     headers = dict(error.headers) if isinstance(error, Refusal) else {}
     if said["status"] == 503:

@@ -1,190 +1,195 @@
-"""The routes of the API: what each takes, gives and needs."""
+"""The handlers of all routes: the API, and the pages for people."""
 
 from __future__ import annotations
 
 import json
-import json.encoder
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from fastapi import Request as HttpRequest
-from fastapi import Response
+from fastapi import FastAPI, Response
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from rarely.core.errors import RarelyError
-from rarely.service import schemas
-from rarely.service.bodies import read_json, validated
-from rarely.service.limits import Limits
+from rarely import RarelyError
+from rarely.service.bodies import (
+    ActivateRequest,
+    AnswersBody,
+    DecideRequest,
+    DecideRequests,
+    HealthBody,
+    OutcomeBody,
+    ReceiptsBody,
+    RewardRequest,
+    RewardRequests,
+    ShadowRequest,
+    SignedRequest,
+    VersionsBody,
+)
+from rarely.service.dashboard import Overview, render_index, render_routes, render_study
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.problems import Refusal, describe, response_of
-from rarely.study import Answer, Receipt, Request, StudyClosed, Tell
+from rarely.service.writer import Limits
+from rarely.study import Answer, Receipt, Request, Status, Study, StudyClosed, Tell
 
-JSON = "application/json"
-_TEXT = json.encoder.encode_basestring_ascii
-_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-Handler = Callable[[HttpRequest, str, str], Awaitable[Response]]
-"""A handler is given the request, the study's name and the caller's."""
+PUBLIC = ""
+"""The scope of a route that needs no key."""
+STUDY = "/v1/studies/{name}"
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+"""A page loads nothing and runs no script."""
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def as_json(value: Any, status: int = 200) -> Response:
-    """An answer."""
-    return Response(_ENCODE(value), status, media_type=JSON)
+    """Return a JSON response."""
+    return Response(_encode(value), status, media_type="application/json")
 
 
-def answer_text(answer: Answer) -> str:
-    """A decision as JSON, formatted without an encoder.
+class Route(NamedTuple):
+    """A route of the service; a handler of a study's route is given the study, and what the request brings."""
 
-    >>> answer_text(Answer("visit-1", "red", 0, 0.5, 1, 7, "main", 9, 17))
-    '{"id":"visit-1","arm":"red","index":0,"probability":0.5,"version":1,"round":7,"stage":"main","seq":9,"time":17}'
-    """
-    arm = _TEXT(answer.arm) if isinstance(answer.arm, str) else answer.arm
-    return (
-        f'{{"id":{_TEXT(answer.id)},"arm":{arm},"index":{answer.index},"probability":{answer.probability!r},'
-        f'"version":{answer.version},"round":{answer.round},"stage":{_TEXT(answer.stage)},"seq":{answer.seq},'
-        f'"time":{answer.time}}}'
-    )
+    method: str
+    path: str
+    scope: str
+    handler: Callable[..., Awaitable[Response]]
+    takes: tuple[type[BaseModel], ...]
+    """Models of the body, the one of a single request first."""
+    gives: tuple[type[Any], ...]
+
+
+ROUTES: list[Route] = []
+"""All routes; `/openapi.json` has the scope of each as its security."""
+
+
+def route(
+    method: str, path: str, scope: str, takes: tuple[type[BaseModel], ...] = (), gives: tuple[type[Any], ...] = ()
+) -> Callable[[Callable[..., Awaitable[Response]]], Any]:
+    """Add a method of `Api` to the routes of the service."""
+
+    def add(handler: Callable[..., Awaitable[Response]]) -> Any:
+        ROUTES.append(Route(method, path, scope, handler, takes, gives))
+        return handler
+
+    return add
 
 
 class Api:
-    """The handlers, over the studies of a service."""
+    """The handlers of all routes, over the studies of a service."""
 
-    def __init__(self, studies: OpenedStudies, limits: Limits) -> None:
-        self.studies, self.limits = studies, limits
+    def __init__(self, studies: OpenedStudies, limits: Limits, app: FastAPI) -> None:
+        self.studies, self.limits, self._app = studies, limits, app
 
-    async def study(self, name: str) -> OpenedStudy:
-        """A study by its name."""
+    async def opened(self, name: str) -> OpenedStudy:
         known = self.studies.known(name)
         return await run_in_threadpool(self.studies.open, name) if known is None else known
 
     # --- decisions and rewards
 
-    async def decide(self, http: HttpRequest, name: str, caller: str) -> Response:
+    @route("POST", f"{STUDY}/decide", "decide", (DecideRequest, DecideRequests), (Answer, AnswersBody))
+    async def decide(self, study: OpenedStudy, body: Any, caller: str) -> Response:
         """Decide one request, or many in one commit; each id is decided once."""
-        study, body = await self.study(name), await read_json(http, self.limits.body)
-        if isinstance(body, dict) and "requests" in body:
-            many = validated(schemas.DecideRequests, body).requests
-            answers = await self._answers(study, caller, [self._request(each) for each in many])
-            return as_json({"answers": [_described(answer) for answer in answers]})
-        one = self._request(validated(schemas.DecideRequest, body))
-        return _single((await self._answers(study, caller, [one]))[0])
+        requests = [self._request(each) for each in getattr(body, "requests", [body])]
+        return await self._submit(study, caller, requests, "answers" if hasattr(body, "requests") else "")
 
-    async def reward(self, http: HttpRequest, name: str, caller: str) -> Response:
-        """Tell one reward, or many in one commit; the same again changes nothing."""
-        study, body = await self.study(name), await read_json(http, self.limits.body)
-        if isinstance(body, dict) and "rewards" in body:
-            many = validated(schemas.RewardRequests, body).rewards
-            receipts = await self._answers(study, caller, [_tell(each) for each in many])
-            return as_json({"receipts": [_described(receipt) for receipt in receipts]})
-        one = _tell(validated(schemas.RewardRequest, body))
-        return _single((await self._answers(study, caller, [one]))[0])
+    @route("POST", f"{STUDY}/reward", "reward", (RewardRequest, RewardRequests), (Receipt, ReceiptsBody))
+    async def reward(self, study: OpenedStudy, body: Any, caller: str) -> Response:
+        """Record one reward, or many in one commit; repeating it changes nothing."""
+        tells = [Tell(each.id, each.reward, each.key) for each in getattr(body, "rewards", [body])]
+        return await self._submit(study, caller, tells, "receipts" if hasattr(body, "rewards") else "")
 
-    def _request(self, given: schemas.DecideRequest) -> Request:
-        if len(given.contexts) > self.limits.arms and not _is_row(given.contexts):
+    def _request(self, given: DecideRequest) -> Request:
+        contexts: Any = given.contexts
+        # By the schema the items of a list are all rows or all numbers.
+        rows = isinstance(contexts, list) and bool(contexts) and isinstance(contexts[0], list)
+        if len(contexts) > self.limits.arms and (rows or isinstance(contexts, dict)):
             raise Refusal(
                 422,
-                f"a decision may have at most {self.limits.arms} arms; got {len(given.contexts)}.",
+                f"a decision may have at most {self.limits.arms} arms; got {len(contexts)}.",
                 code="InvalidContexts",
             )
-        return Request(_as_array(given.contexts), given.id, given.available)
+        if rows and len(set(map(len, contexts))) == 1:
+            contexts = np.array(contexts, np.float64)  # the study checks an array faster than lists
+        return Request(contexts, given.id, given.available)
 
-    async def _answers(self, study: OpenedStudy, caller: str, calls: list[Any]) -> list[Any]:
+    async def _submit(self, study: OpenedStudy, caller: str, calls: Sequence[Request | Tell], several: str) -> Response:
+        """Return what became of the calls as a list of that name, or of a single one."""
         if len(calls) > self.limits.items:
             raise Refusal(
                 413, f"a request may hold at most {self.limits.items} items; got {len(calls)}.", code="TooMany"
             )
         try:
-            return await study.submit(caller, calls)
+            found = await study.writer.submit(caller, calls)
         except Refusal as refusal:
             study.meters.refuse(refusal.status)
             raise
+        if not several and isinstance(found[0], RarelyError):
+            return response_of(found[0])
+        said = [describe(each) if isinstance(each, RarelyError) else each.describe() for each in found]
+        return as_json({several: said} if several else said[0])
 
     # --- versions
 
-    async def activate(self, http: HttpRequest, name: str, caller: str) -> Response:
-        """Let another version decide: train the next one, approve the candidate, or roll back.
+    @route("POST", f"{STUDY}/activate", "admin", (ActivateRequest,), (OutcomeBody,))
+    async def activate(self, study: OpenedStudy, body: ActivateRequest, caller: str) -> Response:
+        """Change the version in use: train the next one, approve the candidate, or roll back.
 
-        A training goes on after the answer (202); `status` tells when its version decides.
+        A training continues after the answer (202); `status` says when its version decides.
         """
-        study, body = await self.study(name), await read_json(http, self.limits.body)
-        given = validated(schemas.ActivateRequest, body)
-        fields = {"actor": caller or "service", "reason": given.reason}
-        if given.version == "next":
-            study.trainer.start(force=given.force, **fields)
-            return as_json({"outcome": "training", "version": (await self._status(study)).version}, 202)
-        if given.version == "candidate":
-            await self._do(study, lambda: study.study.approve(**fields))
-        else:
-            number = given.version
-            await self._do(study, lambda: study.study.rollback(number, **fields))
-        return await self._outcome(study, "version")
+        if body.version == "next":
+            study.trainer.start(force=body.force, actor=caller or "service", reason=body.reason)
+            status: Status = await run_in_threadpool(study.status)
+            return as_json({"outcome": "training", "version": status.version}, 202)
+        if body.version == "candidate":
+            return await _do(study, body, caller, "version", Study.approve)
+        return await _do(study, body, caller, "version", Study.rollback, body.version)
 
-    async def dismiss(self, http: HttpRequest, name: str, caller: str) -> Response:
-        """Drop the candidate that waits for approval."""
-        return await self._steer(http, name, caller, "dismiss", "dismissed")
+    @route("POST", f"{STUDY}/dismiss", "admin", (SignedRequest,), (OutcomeBody,))
+    async def dismiss(self, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
+        """Drop the candidate that awaits approval."""
+        return await _do(study, body, caller, "dismissed", Study.dismiss)
 
-    async def pin(self, http: HttpRequest, name: str, caller: str) -> Response:
+    @route("POST", f"{STUDY}/pin", "admin", (SignedRequest,), (OutcomeBody,))
+    async def pin(self, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
         """Keep the version in use: updates are refused until unpin."""
-        return await self._steer(http, name, caller, "pin", "pinned")
+        return await _do(study, body, caller, "pinned", Study.pin)
 
-    async def unpin(self, http: HttpRequest, name: str, caller: str) -> Response:
+    @route("POST", f"{STUDY}/unpin", "admin", (SignedRequest,), (OutcomeBody,))
+    async def unpin(self, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
         """Allow updates again."""
-        return await self._steer(http, name, caller, "unpin", "unpinned")
+        return await _do(study, body, caller, "unpinned", Study.unpin)
 
-    async def shadow(self, http: HttpRequest, name: str, caller: str) -> Response:
+    @route("POST", f"{STUDY}/shadow", "admin", (ShadowRequest,), (OutcomeBody,))
+    async def shadow(self, study: OpenedStudy, body: ShadowRequest, caller: str) -> Response:
         """Score a version beside the one in use; it never affects an answer."""
-        study, body = await self.study(name), await read_json(http, self.limits.body)
-        given = validated(schemas.ShadowRequest, body)
-        fields = {"actor": caller or "service", "reason": given.reason}
-        await self._do(study, lambda: study.study.shadow(given.version, **fields))
-        return await self._outcome(study, "no shadow" if given.version is None else "shadow")
+        outcome = "no shadow" if body.version is None else "shadow"
+        return await _do(study, body, caller, outcome, Study.shadow, body.version)
 
-    async def _steer(self, http: HttpRequest, name: str, caller: str, verb: str, outcome: str) -> Response:
-        study, body = await self.study(name), await read_json(http, self.limits.body)
-        given = validated(schemas.SignedRequest, body)
-        fields = {"actor": caller or "service", "reason": given.reason}
-        await self._do(study, lambda: getattr(study.study, verb)(**fields))
-        return await self._outcome(study, outcome)
+    # --- state
 
-    async def _do(self, study: OpenedStudy, work: Callable[[], Any]) -> Any:
-        return await run_in_threadpool(study.watched, work)
-
-    async def _outcome(self, study: OpenedStudy, outcome: str) -> Response:
-        status = await self._do(study, study.study.status)
-        return as_json({"outcome": outcome, "version": status.version})
-
-    # --- what a study says about itself
-
-    async def _status(self, study: OpenedStudy) -> Any:
-        return await run_in_threadpool(study.status)
-
-    async def status(self, http: HttpRequest, name: str, caller: str) -> Response:
-        """Where the study stands."""
-        study = await self.study(name)
-        said = (await self._status(study)).describe()
+    @route("GET", f"{STUDY}/status", "read", gives=(Status,))
+    async def status(self, study: OpenedStudy) -> Response:
+        """Return the state of the study."""
+        status: Status = await run_in_threadpool(study.status)
         trainer = study.trainer
-        return as_json(said | {"training": trainer.under_way, "training_error": trainer.last_error})
+        return as_json(status.describe() | {"training": trainer.under_way, "training_error": trainer.last_error})
 
-    async def versions(self, http: HttpRequest, name: str, caller: str) -> Response:
-        """The published versions: parent, log range, settings, seed, environment and SHA-256."""
-        study = await self.study(name)
-        rows = [asdict(row) for row in await self._do(study, study.study.versions)]
+    @route("GET", f"{STUDY}/versions", "read", gives=(VersionsBody,))
+    async def versions(self, study: OpenedStudy) -> Response:
+        """Return the published versions: parent, log range, settings, seed, environment and SHA-256."""
+        rows = [asdict(row) for row in await run_in_threadpool(study.watched, study.study.versions)]
         for row in rows:
             row |= {field: json.loads(row[field]) for field in ("settings", "seed", "environment")}
         return as_json({"versions": rows})
 
-    async def health(self, http: HttpRequest, name: str, caller: str) -> Response:
-        """Whether the service can decide; 503 if a study cannot. Needs no key."""
-        problems = {
-            each.study.name: each.failure or "the writer has ended"
-            for each in self.studies.all()
-            if each.failure or not each.writer.alive
-        }
-        return as_json({"status": "failed" if problems else "ok", "problems": problems}, 503 if problems else 200)
-
-    async def metrics(self, http: HttpRequest, name: str, caller: str) -> Response:
-        """Counters and numbers of all studies, as Prometheus reads them."""
+    @route("GET", "/metrics", "read")
+    async def metrics(self) -> Response:
+        """Return counters and gauges of all studies, as Prometheus reads them."""
         lines: list[str] = []
         for each in self.studies.all():
             try:
@@ -192,33 +197,92 @@ class Api:
             except StudyClosed:
                 continue
             except RarelyError:
-                lines.append(f"# {each.study.name}: no status can be read; see /health")
+                lines.append(f"# {each.study.name}: its status cannot be read; see /health")
         return Response("\n".join([*lines, ""]), media_type="text/plain; version=0.0.4")
 
+    @route("GET", "/health", PUBLIC, gives=(HealthBody,))
+    async def health(self) -> Response:
+        """Return whether the service can decide; 503 if a study cannot. Needs no key."""
+        problems = {
+            each.study.name: each.failure or "the writer has ended"
+            for each in self.studies.all()
+            if each.failure or not each.writer.alive
+        }
+        return as_json({"status": "failed" if problems else "ok", "problems": problems}, 503 if problems else 200)
 
-def _tell(given: schemas.RewardRequest) -> Tell:
-    return Tell(given.id, given.reward, given.key)
+    # --- pages for people
+
+    @route("GET", "/", "read")
+    async def index(self) -> Response:
+        """Return the page of all studies."""
+        statuses = [await run_in_threadpool(each.status) for each in self.studies.all() if not each.failure]
+        return page(render_index(statuses))
+
+    @route("GET", "/studies/{name}", "read")
+    async def dashboard(self, study: OpenedStudy) -> Response:
+        """Return the dashboard of a study."""
+        return page(await run_in_threadpool(dashboard_of, study))
+
+    @route("GET", "/docs", PUBLIC)
+    async def docs(self) -> Response:
+        """Return the routes of the API as a page."""
+        return page(render_routes(self._app.openapi()))
+
+    @route("GET", "/openapi.json", PUBLIC)
+    async def openapi(self) -> Response:
+        """Return the description of the API for programs."""
+        return Response(json.dumps(self._app.openapi()), media_type="application/json")
 
 
-def _as_array(contexts: Any) -> Any:
-    """Rows of equal length as an array, which the study checks faster than lists; others as they are."""
-    # The schema has seen to it that the items of a list are all rows or all numbers.
-    rows = isinstance(contexts, list) and bool(contexts) and isinstance(contexts[0], list)
-    return np.array(contexts, np.float64) if rows and len(set(map(len, contexts))) == 1 else contexts
+async def _do(
+    study: OpenedStudy, body: Any, caller: str, outcome: str, step: Callable[..., Any], *given: Any
+) -> Response:
+    """Take a step with the study in another thread, and return its outcome and the version in use."""
+    signed = {"actor": caller or "service", "reason": body.reason}
+    await run_in_threadpool(study.watched, lambda: step(study.study, *given, **signed))
+    status = await run_in_threadpool(study.watched, study.study.status)
+    return as_json({"outcome": outcome, "version": status.version})
 
 
-def _is_row(contexts: Any) -> bool:
-    """One row of numbers, of which blocks make contexts."""
-    return isinstance(contexts, list) and bool(contexts) and not isinstance(contexts[0], list)
+def page(text: str) -> Response:
+    """Return a page as a response."""
+    return Response(text, media_type="text/html", headers=PAGE_HEADERS)
 
 
-def _single(found: Answer | Receipt | RarelyError) -> Response:
-    if isinstance(found, RarelyError):
-        return response_of(found)
-    return Response(answer_text(found) if isinstance(found, Answer) else _ENCODE(_described(found)), media_type=JSON)
+def dashboard_of(study: OpenedStudy) -> str:
+    """Return the page of a served study, up to its last event."""
+    status, trainer = study.status(), study.trainer
+    _bring_up_to_date(study.overview, study.study, status.events)
+    writer = study.failure or f"{study.writer.waiting} waiting"
+    training = trainer.last_error or ("in progress" if trainer.under_way else "no problem")
+    health = [
+        ("writer", study.writer.alive and not study.failure, writer),
+        ("training", not trainer.last_error, training),
+    ]
+    return render_study(study.overview, status, study.study.versions(), health, live=True)
 
 
-def _described(found: Answer | Receipt | RarelyError) -> dict[str, Any]:
-    if isinstance(found, RarelyError):
-        return describe(found)
-    return {name: getattr(found, name) for name in found.__slots__}
+def written_page(study: Study) -> str:
+    """Return the dashboard of a study as one HTML file that loads nothing else.
+
+    Parameters
+    ----------
+    study
+        An open study.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://page", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> written_page(study).startswith("<!doctype html>")
+    True
+    """
+    status, overview = study.status(), Overview(study.settings)
+    _bring_up_to_date(overview, study, status.events)
+    return render_study(overview, status, study.versions(), [], live=False)
+
+
+def _bring_up_to_date(overview: Overview, study: Study, last: int) -> None:
+    with overview.lock:
+        overview.follow(study.events(overview.seq, last))

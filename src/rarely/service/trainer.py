@@ -1,4 +1,4 @@
-"""Training in another process, while decisions go on under the version in use."""
+"""Training in another process, while the version in use keeps deciding."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rarely.core.errors import NothingToLearn, RarelyError
+from rarely import NothingToLearn, RarelyError
 from rarely.service.problems import Refusal
 from rarely.study import ApprovalNeeded, Job, Study, StudyBusy, StudyError, StudyFull, StudyPinned, Trained
 
 LOG = logging.getLogger("rarely.service")
 EXPECTED = (NothingToLearn, StudyFull, StudyPinned, ApprovalNeeded, StudyBusy)
-"""Reasons not to train now that are no failure."""
-ENDING = 60.0
-"""Seconds that a stopping service waits for the end of a training that was killed."""
+"""Reasons not to train now that are not failures."""
+KILL_TIMEOUT = 60.0
+"""Seconds that a stopping service waits for a killed training process to end."""
+COMMAND = "from rarely.study.versions import train_process; train_process()"
 
 
 class Trainer:
-    """Trains the next version of a study when it is due or asked for; one training at a time."""
+    """Trains the next version of a study when it is due or requested; one training at a time.
+
+    `poll` is the number of seconds between two checks of the schedule, and `patience` the number of seconds after an
+    unsuccessful training before the next automatic one.
+    """
 
     def __init__(
         self, study: Callable[[], Study], *, automatic: bool, poll: float = 0.5, patience: float = 60.0
@@ -37,45 +42,43 @@ class Trainer:
         self.outcomes: dict[str, int] = {}
         self.last_error = ""
         self.seconds = 0.0
-        """Of the last training."""
+        """Duration of the last training."""
         self._thread = threading.Thread(target=self._run, name="rarely-trainer", daemon=True)
         self._thread.start()
 
     def start(self, *, force: bool = False, actor: str = "", reason: str = "") -> None:
-        """Begin a training; `Refusal` if one is under way."""
+        """Begin a training; `Refusal` if one is in progress."""
         with self._changed:
             if self.under_way or self._wanted is not None or self._closing:
-                raise Refusal(409, "a training is under way; its version decides when it is done.", code="StudyBusy")
+                raise Refusal(409, "a training is in progress; its version decides when it is done.", code="StudyBusy")
             self._wanted = {"force": force, "actor": actor, "reason": reason}
             self.under_way = True
             self._changed.notify()
 
     def close(self) -> None:
-        """End a training under way; its lease is given back."""
+        """Kill a training in progress; its lease is released."""
         with self._changed:
             self._closing = True
             if self._child is not None:
                 self._child.kill()
             self._changed.notify()
-        self._thread.join(ENDING)
+        self._thread.join(KILL_TIMEOUT)
         if self._thread.is_alive():
-            LOG.error("the trainer of a study did not end within %g seconds", ENDING)
+            LOG.error("the trainer of a study did not end within %g seconds", KILL_TIMEOUT)
 
     def _run(self) -> None:
         while True:
             with self._changed:
                 while self._wanted is None and not self._closing:
                     self._changed.wait(self._poll if self._automatic else None)
-                    if self._wanted is None and self._is_due():
+                    rested = time.monotonic() >= self._not_before
+                    if self._wanted is None and self._automatic and rested and self._study().due:
                         self._wanted = {"actor": "service", "reason": "the schedule ended the batch"}
                 if self._closing:
                     return
                 wanted, self._wanted, self.under_way = self._wanted, None, True
             assert wanted is not None
             self._train(wanted)
-
-    def _is_due(self) -> bool:
-        return self._automatic and self._study().due and time.monotonic() >= self._not_before
 
     def _train(self, wanted: dict[str, Any]) -> None:
         begun, outcome = time.monotonic(), "failed"
@@ -106,8 +109,8 @@ class Trainer:
         return self._study().finish_update(trained, actor=actor, reason=reason)
 
     def _elsewhere(self, job: Job) -> Trained:
-        """Train in a process of its own; what it raises is raised here."""
-        command = [sys.executable, "-m", "rarely.service.training_process"]
+        """Train in another process; an error raised there is raised here."""
+        command = [sys.executable, "-c", COMMAND]
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         with subprocess.Popen(command, **pipes) as child:
             with self._changed:
@@ -120,8 +123,8 @@ class Trainer:
                 with self._changed:
                     self._child = None
         if child.returncode != 0:
-            told = said.decode(errors="replace").strip()[-2000:]
-            raise StudyError(f"the training process ended with code {child.returncode}: {told or 'it said nothing'}.")
+            output = said.decode(errors="replace").strip()[-2000:] or "it printed nothing"
+            raise StudyError(f"the training process ended with code {child.returncode}: {output}.")
         found = pickle.loads(made)
         if isinstance(found, RarelyError):
             raise found

@@ -1,7 +1,7 @@
-"""One thread for each study that writes: what comes within a millisecond shares a commit.
+"""One writer thread per study: requests that arrive within a millisecond share a commit.
 
-A request that was accepted waits in the queue until its group is committed, and only then is it answered. A request
-that finds the queue full is refused at once. Nothing that was accepted is dropped: a stopping writer empties its queue.
+An accepted request waits in the queue until its group is committed, and is answered only then. A request that finds the
+queue full is refused at once. No accepted request is dropped: a stopping writer empties its queue.
 """
 
 from __future__ import annotations
@@ -11,42 +11,81 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from rarely.core.errors import RarelyError
-from rarely.service.limits import Limits
-from rarely.service.meters import Meters
-from rarely.service.problems import Refusal, overloaded
+from rarely import RarelyError
+from rarely._core.errors import check_positive, check_whole
+from rarely.service.metrics import Meters
+from rarely.service.problems import Refusal
 from rarely.study import Request, StudyError, Tell
 
 LOG = logging.getLogger("rarely.service")
 
 
-class Answering(Protocol):
-    """What the writer needs of a study."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on what a service accepts at once.
 
-    def answer_many(self, calls: Any) -> list[Any]:
-        """An answer, receipt or error for each call."""
+    Parameters
+    ----------
+    body
+        Bytes of a request's body.
+    items
+        Decisions or rewards in one request.
+    arms
+        Contexts in one decision.
+    waiting
+        Decisions and rewards of one study that may wait for the writer; further ones are refused with 429.
+    group
+        Decisions and rewards in one commit.
+    gather
+        Seconds that the writer waits for further requests before it begins a commit.
+    grace
+        Seconds that a stopping service gives to pending requests.
 
-    def answered(self) -> None:
-        """The answers of a group are on their way."""
+    Examples
+    --------
+    >>> Limits(waiting=100).group
+    256
+    """
+
+    body: int = 1 << 20
+    items: int = 1000
+    arms: int = 1000
+    waiting: int = 2000
+    group: int = 256
+    gather: float = 0.001
+    grace: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("body", "items", "arms", "waiting", "group"):
+            check_whole(name, getattr(self, name), 1)
+        check_positive("gather", self.gather, "the seconds that the writer waits for further requests")
+        check_positive("grace", self.grace, "the seconds that pending requests are given")
+
+
+Call = tuple[str, Request | Tell]
+"""A caller, and a request or reward of the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The calls of one request, and where their answers are awaited."""
+    """The calls of one HTTP request, and the future that awaits their answers."""
 
-    calls: list[tuple[str, Request | Tell]]
+    calls: list[Call]
     future: asyncio.Future[Any]
 
 
 class Writer:
-    """The queue of a study, and the thread that empties it."""
+    """The queue of a study, and the thread that empties it.
 
-    def __init__(self, study: Answering, limits: Limits, meters: Meters) -> None:
-        self._study, self._limits, self._meters = study, limits, meters
+    `answer` commits a group of calls, and returns an answer, receipt or error for each.
+    """
+
+    def __init__(self, answer: Callable[[list[Call]], list[Any]], limits: Limits, meters: Meters) -> None:
+        self._answer, self._limits, self._meters = answer, limits, meters
         self._queue: deque[Ticket] = deque()
         self._waiting, self._closing = 0, False
         self._changed = threading.Condition()
@@ -55,38 +94,39 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """Calls that are accepted and not answered yet, but for those of the group under way."""
         return self._waiting
 
     @property
     def alive(self) -> bool:
-        """Whether the thread is at work."""
         return self._thread.is_alive()
 
     def submit(self, actor: str, calls: Sequence[Request | Tell]) -> asyncio.Future[list[Any]]:
-        """Accept the calls of one request, or refuse them all; in the event loop.
+        """Accept the calls of one HTTP request, or refuse them all; to be called in the event loop.
 
-        The future has an answer, receipt or error for each call, after the commit.
+        The future holds an answer, receipt or error for each call, after the commit.
         """
         ticket = Ticket([(actor, call) for call in calls], asyncio.get_running_loop().create_future())
         with self._changed:
             if self._closing:
                 raise Refusal(503, "the service is stopping; repeat the request elsewhere or later.", code="Stopping")
-            # A request larger than the whole queue is taken when the queue is empty.
+            # A request larger than the whole queue is accepted if the queue is empty.
             if self._queue and self._waiting + len(calls) > self._limits.waiting:
-                raise overloaded(self._waiting)
+                detail = (
+                    f"{self._waiting} decisions and rewards are already waiting; repeat it after Retry-After seconds."
+                )
+                raise Refusal(429, detail, code="Overloaded", headers={"Retry-After": "1"})
             self._queue.append(ticket)
             self._waiting += len(calls)
             self._changed.notify()
         return ticket.future
 
     def close(self) -> None:
-        """Take nothing more, answer what waits, and end."""
+        """Accept nothing more, answer what is in the queue, and end."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         self._thread.join(self._limits.grace)
-        if self._thread.is_alive():  # a disk that does not answer must not keep the service from ending
+        if self._thread.is_alive():  # a disk that hangs must not keep the service from ending
             LOG.error("the writer of a study did not end within %g seconds", self._limits.grace)
 
     def _run(self) -> None:
@@ -100,12 +140,14 @@ class Writer:
             if gathering:
                 time.sleep(self._limits.gather)
             tickets = self._take()
-            self._settle(tickets, self._answers(tickets))
-            self._study.answered()
+            answers, futures = self._answers(tickets), [ticket.future for ticket in tickets]
+            loop = futures[0].get_loop()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_resolve, futures, answers)
 
     def _take(self) -> list[Ticket]:
         with self._changed:
-            tickets, size = [self._queue.popleft()], 0
+            tickets = [self._queue.popleft()]
             size = len(tickets[0].calls)
             while self._queue and size + len(self._queue[0].calls) <= self._limits.group:
                 tickets.append(self._queue.popleft())
@@ -114,19 +156,19 @@ class Writer:
         return tickets
 
     def _answers(self, tickets: list[Ticket]) -> list[Any]:
-        """The answers of each ticket, or the error that refuses it."""
+        """Return the answers of each ticket, or the error that refuses it."""
         calls = [call for ticket in tickets for call in ticket.calls]
         begun = time.perf_counter()
         try:
-            found = self._study.answer_many(calls)
-        except StudyError as error:  # the database; it would refuse the others too
+            found = self._answer(calls)
+        except StudyError as error:  # of the database, which would refuse the others too
             return [error] * len(tickets)
         except BaseException as error:
             if len(tickets) == 1:
                 if not isinstance(error, RarelyError):
                     LOG.exception("a request failed")
                 return [error]
-            # Nothing was stored. One request that breaks something must not break those of others.
+            # Nothing was stored. A request that causes a failure must not affect those of others.
             return [self._answers([ticket])[0] for ticket in tickets]
         self._meters.committed(len(calls), time.perf_counter() - begun)
         self._meters.answered(found)
@@ -136,16 +178,10 @@ class Writer:
             ends += len(ticket.calls)
         return answers
 
-    def _settle(self, tickets: list[Ticket], answers: list[Any]) -> None:
-        futures = [ticket.future for ticket in tickets]
-        loop = futures[0].get_loop()
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_resolve, futures, answers)
-
 
 def _resolve(futures: list[asyncio.Future[Any]], answers: list[Any]) -> None:
     for future, answer in zip(futures, answers, strict=True):
-        if future.done():  # the caller has gone; the decision is on record all the same
+        if future.done():  # the caller has disconnected; the decision is on record
             continue
         if isinstance(answer, BaseException):
             future.set_exception(answer)

@@ -1,10 +1,9 @@
-"""Studies: decisions that last. Every decision, reward and version is on record before it is answered."""
+"""Studies: every decision, reward and version is on record before it is answered."""
 
-from rarely.study.checking import Verification
+from rarely.study.audit import Replay, Status, Training, Verification
 from rarely.study.client import Client
 from rarely.study.contrasts import Contrast
-from rarely.study.decisions import Answer, Record
-from rarely.study.deliveries import Accounts, Receipt, Tell
+from rarely.study.decisions import Answer, Record, Request
 from rarely.study.errors import (
     ApprovalNeeded,
     BrokenStudy,
@@ -27,15 +26,12 @@ from rarely.study.errors import (
     UnknownStudy,
 )
 from rarely.study.events import Event
-from rarely.study.replaying import Replay, Training
-from rarely.study.requests import Request
-from rarely.study.reward_rule import RewardRule
-from rarely.study.settings import StudySettings
-from rarely.study.status import Status
+from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import VersionRow
 from rarely.study.study import Study
-from rarely.study.training import Job, Trained, train
+from rarely.study.tell import Accounts, Receipt, Tell
 from rarely.study.trial import Stage
+from rarely.study.versions import Job, Trained, train
 
 __all__ = [
     "Accounts",

@@ -1,7 +1,7 @@
-"""A client of `rarely serve`, with the verbs of a study and nothing but the standard library.
+"""A client of `rarely serve` with the methods of a study; it needs only the standard library for HTTP.
 
-A request that may be repeated is repeated: the client makes the id of a decision before it asks, so that the answer of
-a repeated request is the first one. A reward that cannot be delivered is kept in a file, and delivered later.
+Requests that may be repeated are retried: the client makes the id of a decision before it asks, so a repeated request
+gets the answer of the first. A reward that cannot be delivered is kept in a file (the spool) and delivered later.
 """
 
 from __future__ import annotations
@@ -16,43 +16,83 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from rarely.core import errors as core_errors
-from rarely.core.errors import InvalidInput, RarelyError, check_positive, check_whole
+from rarely._core import errors as core_errors
+from rarely._core.errors import InvalidInput, RarelyError, check_positive, check_whole, named_arguments, shown
+from rarely._core.saving.files import path_of, replacing
 from rarely.study import errors as study_errors
-from rarely.study.decisions import Answer
-from rarely.study.deliveries import Receipt, Tell, read_tell
+from rarely.study.decisions import Answer, Request
 from rarely.study.errors import ServiceUnavailable
-from rarely.study.requests import Request
-from rarely.study.spool import Spool
-from rarely.study.texts import check_id, new_id
+from rarely.study.events import check_id, new_id
+from rarely.study.tell import Receipt, Tell, read_tell
 
-AGAIN = (429, 502, 503, 504)
-"""Answers after which a request is repeated."""
-LONGEST_PAUSE = 30.0
-TOGETHER = 500
+RETRIED = (429, 502, 503, 504)
+"""HTTP statuses after which a request is retried."""
+MAX_PAUSE = 30.0
+"""Seconds between two attempts, at most."""
+REWARDS_PER_REQUEST = 500
 """Rewards of the spool that are sent in one request."""
 
 
+class Spool:
+    """A file of undelivered rewards, one line of JSON each, for the threads of one process."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._lock = threading.Lock()
+
+    def add(self, body: dict[str, Any]) -> None:
+        """Add a reward; it is on disk when this returns."""
+        with self._lock:
+            _append(self.path, [body])
+
+    def first(self, count: int) -> list[dict[str, Any]]:
+        with self._lock:
+            return [json.loads(line) for line in self._lines()[:count]]
+
+    def drop(self, count: int, refused: Sequence[dict[str, Any]] = ()) -> None:
+        """Remove the oldest rewards; refused ones are moved to another file."""
+        with self._lock:
+            if refused:
+                _append(f"{self.path}.refused", refused)
+            rest = self._lines()[count:]
+            with replacing(self.path) as file:
+                file.writelines(rest)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._lines())
+
+    def _lines(self) -> list[bytes]:
+        try:
+            with open(self.path, "rb") as file:
+                lines = file.readlines()
+        except FileNotFoundError:
+            return []
+        # A process killed while writing leaves half a line, whose `add` never returned.
+        return [line for line in lines if line.endswith(b"\n")]
+
+
+@named_arguments
 class Client:
-    """A study that is served elsewhere.
+    """A study that `rarely serve` serves.
 
     Parameters
     ----------
     url
-        Of the service: "http://127.0.0.1:8000".
+        The address of the service: "http://127.0.0.1:8000".
     study
         The name of the study.
     key
-        An API key, where the service asks for one.
+        An API key, if the service requires one.
     timeout
         Seconds that one attempt may take.
     retries
-        How often a request is repeated that was not answered, or answered with 429, 502, 503 or 504.
+        How often a request is retried that was not answered, or answered with 429, 502, 503 or 504.
     backoff
-        Seconds before the first repetition; then twice as long each time, up to 30. Each pause is drawn between half of
-        that and all of it, so that many clients do not come back together. `Retry-After` is waited for if it is longer.
+        Seconds before the first retry, doubled for each further one, up to 30. Each pause is drawn between half of that
+        and all of it, so that many clients do not retry at once. A longer `Retry-After` of the service is respected.
     spool
-        A file for rewards that cannot be delivered; `flush` delivers them. It belongs to one process.
+        A file for rewards that cannot be delivered; `flush` delivers them. Only one process may use it.
 
     Examples
     --------
@@ -74,21 +114,23 @@ class Client:
         backoff: float = 0.1,
         spool: str | os.PathLike[str] | None = None,
     ) -> None:
-        parts = urlsplit(url)
+        parts = urlsplit(url if isinstance(url, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InvalidInput(f"url must be http://host:port or https://host; got {url!r}.")
+            raise InvalidInput(f"url must be http://host:port or https://host; got {shown(url)}.")
+        if key is not None and not (isinstance(key, str) and key.isascii() and key.isprintable()):
+            raise InvalidInput("key must be an API key, text of printable ASCII characters, or None.")
         check_positive("timeout", timeout, "the seconds that one attempt may take")
-        check_positive("backoff", backoff, "the seconds before the first repetition")
+        check_positive("backoff", backoff, "the seconds before the first retry")
         check_whole("retries", retries, 0)
         self._parts, self._timeout, self._retries, self._backoff = parts, timeout, retries, backoff
         self._base = f"{parts.path.rstrip('/')}/v1/studies/{quote(check_id(study, 'the name of a study'), safe='')}"
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
-        self._spool = None if spool is None else Spool(spool)
+        self._spool = None if spool is None else Spool(path_of(spool))
         self._own = threading.local()
 
-    # --- the verbs
+    # --- methods of a study
 
     def ask(self, contexts: Any, id: str | None = None, *, available: Any = None) -> Answer:
         """Decide, once for each id; see `Study.ask`."""
@@ -96,15 +138,15 @@ class Client:
         return Answer(**self._send("POST", "decide", body))
 
     def ask_many(self, requests: Iterable[Request | tuple[Any, ...]]) -> list[Answer | RarelyError]:
-        """Decide many requests in one commit; the place of a refused one holds its error."""
+        """Decide many requests in one commit; an error takes the place of the answer of a refused one."""
         bodies = [_request_body(Request(*request)) for request in requests]
         found = self._send("POST", "decide", {"requests": bodies})["answers"] if bodies else []
         return [Answer(**each) if "arm" in each else _error_of(each) for each in found]
 
     def tell(self, id: str, reward: float, *, key: str | None = None) -> Receipt:
-        """Tell a reward: now, late, or again; see `Study.tell`.
+        """Record a reward; see `Study.tell`.
 
-        With a spool a reward that cannot be delivered is kept, and the receipt has the status "spooled".
+        With a spool an undeliverable reward is kept in it, and the receipt has the status "spooled".
         """
         tell = Tell(id, reward, key)
         try:
@@ -116,18 +158,18 @@ class Client:
             return Receipt(id, "spooled", str(error), 0)
 
     def tell_many(self, tells: Iterable[Tell | tuple[Any, ...]]) -> list[Receipt | RarelyError]:
-        """Tell many rewards in one commit; the place of a refused one holds its error."""
+        """Record many rewards in one commit; an error takes the place of the receipt of a refused one."""
         bodies = [_tell_body(Tell(*tell)) for tell in tells]
         return self._deliver(bodies) if bodies else []
 
     def flush(self) -> list[Receipt | RarelyError]:
-        """Deliver what the spool holds; a receipt or an error for each reward.
+        """Deliver the rewards in the spool, and return a receipt or an error for each.
 
-        A reward that the service refuses leaves the spool too: it would be refused for ever. It is written to a file
-        beside the spool whose name ends in .refused.
+        A refused reward leaves the spool too, since it would be refused forever; it is moved to a file beside the spool
+        whose name ends in .refused.
         """
         done: list[Receipt | RarelyError] = []
-        while self._spool is not None and (waiting := self._spool.first(TOGETHER)):
+        while self._spool is not None and (waiting := self._spool.first(REWARDS_PER_REQUEST)):
             receipts = self._deliver(waiting)
             refused = [
                 body | {"error": str(receipt)}
@@ -140,20 +182,20 @@ class Client:
 
     @property
     def spooled(self) -> int:
-        """Rewards that wait in the spool."""
+        """The number of rewards in the spool."""
         return 0 if self._spool is None else len(self._spool)
 
     def status(self) -> dict[str, Any]:
-        """Where the study stands."""
+        """Return the state of the study, as `rarely.study.Status` describes it."""
         return dict(self._send("GET", "status"))
 
     def versions(self) -> list[dict[str, Any]]:
-        """The published versions."""
+        """Return the published versions."""
         return list(self._send("GET", "versions")["versions"])
 
     def activate(self, version: int | str, *, force: bool = False, reason: str = "") -> dict[str, Any]:
-        """Let another version decide: "next" trains one, "candidate" approves one, a number rolls back to one."""
-        # A training that is asked for twice would be refused the second time, so this is not repeated.
+        """Change the version in use: "next" trains one, "candidate" approves one, a number rolls back to one."""
+        # Not retried: a second request for the same training would be refused.
         body = {"version": version, "force": force, "reason": reason}
         return dict(self._send("POST", "activate", body, repeat=False))
 
@@ -170,31 +212,44 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- how they are sent
+    # --- sending
 
     def _deliver(self, bodies: Sequence[Mapping[str, Any]]) -> list[Receipt | RarelyError]:
         found = self._send("POST", "reward", {"rewards": list(bodies)})["receipts"]
         return [Receipt(**each) if "seq" in each else _error_of(each) for each in found]
 
     def _send(self, method: str, verb: str, body: Any = None, *, repeat: bool = True) -> Any:
-        data = None if body is None else _encoded(body)
+        try:
+            data = None if body is None else json.dumps(body, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"contexts must be lists or arrays of finite numbers ({error}).") from None
         pause, least, why = self._backoff, 0.0, ""
         for attempt in range(self._retries + 1 if repeat else 1):
             if attempt:
                 time.sleep(max(pause * random.uniform(0.5, 1.0), least))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, MAX_PAUSE)
             try:
                 status, headers, said = self._once(method, f"{self._base}/{verb}", data)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 why, least = f"{type(error).__name__}: {error}", 0.0
                 continue
-            if status not in AGAIN:
-                return _content_of(status, said)
-            why, least = _detail_of(status, said), _seconds_of(headers.get("Retry-After"))
+            try:
+                content = json.loads(said)
+            except ValueError:
+                content = None
+            if status not in RETRIED:
+                if content is None:
+                    raise ServiceUnavailable(f"the answer ({status}) does not come from rarely serve; check the url.")
+                if not 200 <= status < 300:
+                    raise _error_of(content)
+                return content
+            pause_asked = headers.get("Retry-After", "")
+            least = min(float(pause_asked), MAX_PAUSE) if pause_asked.isdigit() else 0.0
+            why = f"{status}: {content.get('detail', '')}" if isinstance(content, dict) else str(status)
         raise ServiceUnavailable(
-            f"{self._parts.netloc} did not take the request ({why}). Is rarely serve running? The same request with "
-            "the same id may be repeated."
+            f"{self._parts.netloc} did not accept the request ({why}). Is rarely serve running? It is safe to repeat "
+            "the request with the same id."
         )
 
     def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, Any, bytes]:
@@ -223,25 +278,8 @@ def _tell_body(tell: Tell) -> dict[str, Any]:
     return body if tell.key is None else body | {"key": tell.key}
 
 
-def _encoded(body: Any) -> bytes:
-    try:
-        return json.dumps(body, allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"contexts must be lists or arrays of finite numbers ({error}).") from None
-
-
-def _content_of(status: int, said: bytes) -> Any:
-    try:
-        content = json.loads(said)
-    except ValueError:
-        raise ServiceUnavailable(f"the answer ({status}) is not that of rarely serve; check the url.") from None
-    if 200 <= status < 300:
-        return content
-    raise _error_of(content)
-
-
 def _error_of(problem: Any) -> RarelyError:
-    """The error that the service tells of: of the same class where the library has it."""
+    """Return the error that the service describes, of the same class if there is one."""
     title, detail = str(problem.get("title", "")), str(problem.get("detail", problem))
     for module in (study_errors, core_errors):
         kind = getattr(module, title, None)
@@ -250,12 +288,12 @@ def _error_of(problem: Any) -> RarelyError:
     return study_errors.RequestRefused(f"{title}: {detail}")
 
 
-def _detail_of(status: int, said: bytes) -> str:
-    try:
-        return f"{status}: {json.loads(said)['detail']}"
-    except (ValueError, KeyError, TypeError):
-        return str(status)
-
-
-def _seconds_of(header: str | None) -> float:
-    return min(float(header), LONGEST_PAUSE) if header is not None and header.isdigit() else 0.0
+def _append(path: str, bodies: Sequence[dict[str, Any]]) -> None:
+    with open(path, "a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            half = file.read(1) != b"\n"
+            file.write(b"\n" if half else b"")
+        file.write(b"".join(json.dumps(body, allow_nan=False).encode() + b"\n" for body in bodies))
+        file.flush()
+        os.fsync(file.fileno())

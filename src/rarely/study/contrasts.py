@@ -5,8 +5,9 @@
 
 Given the past, the mean of x_t is the difference of the two arms in round t, because p_t was known before the draw.
 With an allocation limit p on both arms x_t lies in [−1/p, 1/p]. So Σ(x_t − E x_t) is a martingale, and the
-empirical-Bernstein result of Howard, Ramdas, McAuliffe and Sekhon (2021, theorem 4) with their stitched bound (eq. 10)
-holds for all t at once: the interval may be looked at after every round, and the trial stopped when it excludes 0.
+empirical-Bernstein bound of Howard, Ramdas, McAuliffe and Sekhon (2021, theorem 4) with their stitched boundary (eq.
+10) holds for all t simultaneously: the interval may be inspected after every round, and the trial stopped when it
+excludes 0.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rarely.core.types import Array
+from rarely._core.types import Array
+from rarely.study.audit import records
 from rarely.study.decisions import Record
 from rarely.study.errors import InvalidStudy
-from rarely.study.exporting import records, rewards_now
 from rarely.study.session import Session
 from rarely.study.settings import StudySettings
+from rarely.study.tell import settled
 
 ETA, POWER = 2.0, 1.4
-"""Of the stitched boundary: epochs grow by η, and the k-th gets a share of α that falls as (k + 1)⁻ˢ."""
+"""η and s of the stitched boundary: epochs grow by η, and the k-th gets a share of α that falls as (k + 1)⁻ˢ."""
 ZETA = 3.105473
 """ζ(1.4), rounded up: the shares sum to less than α."""
 
@@ -38,15 +40,12 @@ class Contrast:
     --------
     >>> from rarely import LinTS
     >>> from rarely.study import RewardRule, Stage, Study
-    >>> settings = {"arms": ["red", "blue"], "control": "red", "rewards": RewardRule(least=0.0, most=1.0)}
-    >>> settings |= {"stages": [Stage("main", least=0.1)]}
+    >>> rewards, stages = RewardRule(least=0.0, most=1.0), [Stage("main", least=0.1)]
+    >>> settings = {"arms": ["red", "blue"], "control": "red", "rewards": rewards, "stages": stages}
     >>> study = Study.create("memory://example-contrast", "colours", policy=LinTS(dim=1, seed=0), **settings)
-    >>> for visit in range(20):
-    ...     answer = study.ask([[1.0], [2.0]], id=str(visit))
-    ...     _ = study.tell(answer.id, float(answer.index))
-    >>> contrast = study.contrasts()[0]
-    >>> contrast.arm, contrast.control, contrast.rounds, contrast.low < contrast.high
-    ('blue', 'red', 20, True)
+    >>> _ = study.tell(study.ask([[1.0], [2.0]]).id, 1.0)
+    >>> [(contrast.arm, contrast.rounds) for contrast in study.contrasts()]
+    [('blue', 1)]
     """
 
     arm: str
@@ -54,38 +53,37 @@ class Contrast:
     estimate: float
     low: float
     high: float
-    """The interval, which holds at all times together with probability `level`."""
+    """The interval from `low` to `high` holds at all times simultaneously with probability `level`."""
     level: float
     rounds: int
-    """Decisions with a reward in which both arms were there."""
+    """Decisions with a reward for which both arms were available."""
     missing: int
-    """Such decisions whose reward is not in. They are left out, which is right unless a reward is missing for a reason
-    that depends on the arm."""
+    """Such decisions without a reward so far. They are left out, which is right unless a reward is missing for a
+    reason that depends on the arm."""
 
 
 def contrasts(session: Session, *, level: float = 0.95, control: str | None = None) -> list[Contrast]:
-    """Every arm against the control arm; the level holds for each of them alone."""
+    """Compare every arm with the control arm; the level holds for each interval separately."""
     names, rule = session.settings.arms, session.settings.rewards
     control = session.settings.control if control is None else control
     if names is None or control not in names:
         raise InvalidStudy(f"contrasts need a control arm among the arms of the study; got {control!r}.")
     if rule.least is None or rule.most is None or rule.aggregation == "sum":
         raise InvalidStudy(
-            "contrasts need the range of a decision's reward: create the study with RewardRule(least=…, most=…), and "
-            "with aggregation 'first' or 'last'."
+            "contrasts need the range of a decision's reward: create the study with RewardRule(least=…, most=…) and "
+            "aggregation 'first' or 'last'."
         )
     if not 0 < level < 1:
         raise InvalidStudy(f"level must be between 0 and 1; got {level!r}.")
-    with session.reading() as tables:
-        last = tables.last_seq(session.row.study)
-    told, base = rewards_now(session, last), names.index(control)
+    last = session.last_seq()
+    rewards, base = dict(settled(session, 0, last)), names.index(control)
     rows = list(records(session, last))
     found = []
     for arm, name in enumerate(names):
         if arm != base:
             limit = _limit(session.settings, arm, base)
             both = [record for record in rows if record.present[arm] and record.present[base]]
-            columns = _columns(both, arm, base, told)
+            columns = _columns(both, arm, base, rewards)
             estimate, low, high = difference(*columns, (rule.least, rule.most), limit, level)
             missing = int(np.isnan(columns[1]).sum())
             found.append(Contrast(name, control, estimate, low, high, level, len(both) - missing, missing))
@@ -93,7 +91,7 @@ def contrasts(session: Session, *, level: float = 0.95, control: str | None = No
 
 
 def _limit(settings: StudySettings, arm: int, base: int) -> float:
-    """The least probability of both arms that the stages declare."""
+    """Return the minimal probability of both arms that the stages guarantee."""
     names, least = settings.arms or (), 1.0
     for stage in settings.stages:
         limits = stage.limits(names)
@@ -101,33 +99,29 @@ def _limit(settings: StudySettings, arm: int, base: int) -> float:
         least = min(least, 1 / len(names) if stage.burn_in else min(each[arm], each[base]))
     if least <= 0:
         raise InvalidStudy(
-            f"contrasts need an allocation limit above 0 on {names[arm]!r} and {names[base]!r} in every stage that is "
-            "no burn-in: create the study with stages=[Stage('main', least=0.05)]."
+            f"contrasts need an allocation limit above 0 on {names[arm]!r} and {names[base]!r} in every stage "
+            "except burn-in: create the study with stages=[Stage('main', least=0.05)]."
         )
     return least
 
 
-def _columns(rows: Sequence[Record], arm: int, base: int, told: dict[int, float]) -> tuple[Array, Array, Array, Array]:
-    """Which of the two was chosen, rewards, probabilities and predictions; (n, 2) but for the rewards."""
+def _columns(
+    rows: Sequence[Record], arm: int, base: int, rewards: dict[int, float]
+) -> tuple[Array, Array, Array, Array]:
+    """Return which of the two was chosen, rewards, probabilities and predictions; (n, 2) except for the rewards."""
     pair = [arm, base]
     return (
         np.array([[record.answer.index == arm, record.answer.index == base] for record in rows]).reshape(-1, 2),
-        np.array([told.get(record.answer.round, np.nan) for record in rows]),
+        np.array([rewards.get(record.answer.round, np.nan) for record in rows]),
         np.array([record.padded(record.probabilities, 0.0)[pair] for record in rows]).reshape(-1, 2),
         np.array([record.padded(record.means, 0.0)[pair] for record in rows]).reshape(-1, 2),
     )
 
 
 def difference(
-    chosen: Array,
-    rewards: Array,
-    chances: Array,
-    means: Array,
-    within: tuple[float, float],
-    limit: float,
-    level: float,
+    chosen: Array, rewards: Array, chances: Array, means: Array, within: tuple[float, float], limit: float, level: float
 ) -> tuple[float, float, float]:
-    """Estimate and interval, from (n, 2) arrays of arm and control."""
+    """Return estimate, lower and upper bound, given (n, 2) arrays for arm and control."""
     low, width, here = within[0], within[1] - within[0], ~np.isnan(rewards)
     if not here.any():
         return math.nan, -width, width
@@ -137,19 +131,19 @@ def difference(
     x = (q[:, 0] - q[:, 1]) + gains[:, 0] - gains[:, 1]
     half = boundary(_variation(x), (1 - level) / 2, 2 / limit) / len(x)
     mean = float(x.mean())
-    # No difference is larger than the range of rewards, though the mean of few weighted ones may be.
+    # No difference exceeds the range of rewards, although the mean of few weighted rewards may.
     estimate, least, most = (min(max(each, -1.0), 1.0) * width for each in (mean, mean - half, mean + half))
     return estimate, least, most
 
 
 def _variation(x: Array) -> float:
-    """Σ (x_t − x̄_{t−1})²: the mean of the values before serves as the prediction of the next."""
+    """Return Σ (x_t − x̄_{t−1})²: the mean of the earlier values predicts the next."""
     before = np.concatenate([[0.0], np.cumsum(x)[:-1] / np.arange(1, len(x))])
     return float(np.square(x - before).sum())
 
 
 def boundary(variation: float, alpha: float, scale: float) -> float:
-    """How far the sum may be from its mean at any time, but for a probability of α; `scale` is the length of a range.
+    """Return how far the sum may be from its mean at any time, except with probability α; `scale` is a range's length.
 
     >>> round(boundary(100.0, 0.025, 1.0), 1)
     50.1

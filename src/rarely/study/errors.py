@@ -1,52 +1,52 @@
-"""What a study refuses, in sentences that say what to do."""
+"""Errors of studies and of their client."""
 
 from __future__ import annotations
 
-from rarely.core.errors import InvalidInput, RarelyError
+from rarely._core.errors import InvalidInput, RarelyError
 
 
 class StudyError(RarelyError):
-    """Whatever a study raises on purpose; the study is as it was before the call."""
+    """The base class of all errors of a study; the study is as it was before the call."""
 
 
 class InvalidStorage(StudyError, InvalidInput):
-    """A storage string that names no database, or a database that a study cannot use."""
+    """A storage string without a database, or a database that a study cannot use."""
 
 
 class InvalidStudy(StudyError, InvalidInput):
-    """Settings that no study can have."""
+    """Invalid settings or arguments of a study."""
 
 
 class InvalidId(StudyError, InvalidInput):
-    """A decision id, key, actor or reason that is empty, too long or has characters that are refused."""
+    """A decision id, key, actor or reason that is empty, too long or not printable."""
 
 
 class UnknownStudy(StudyError, LookupError):
-    """No study of that name is in the database."""
+    """A name that no study in the database has."""
 
 
 class UnknownDecision(StudyError, LookupError):
-    """No decision with that id is on record."""
+    """A decision id that is not on record."""
 
 
 class StudyExists(StudyError, RuntimeError):
-    """A study of that name is in the database already, with other settings."""
+    """A new study whose name is taken by a study with other settings."""
 
 
 class StudyConflict(StudyError, RuntimeError):
-    """An id that was decided already for another request."""
+    """An id or key that was already used for a different request or reward."""
 
 
 class StudyFull(StudyError, RuntimeError):
-    """An update past the last version that the study may have."""
+    """An update beyond the study's budget of versions."""
 
 
 class StudyBusy(StudyError, RuntimeError):
-    """Another process or trainer holds what the call needs; the call may be repeated later."""
+    """A call that must wait for another process or trainer; it may be repeated later."""
 
 
 class StaleTrainer(StudyError, RuntimeError):
-    """A version of a trainer whose lease another trainer has taken over, or whose parent is no longer in use."""
+    """A trained version whose lease was taken over, or whose parent is no longer in use."""
 
 
 class StudyPinned(StudyError, RuntimeError):
@@ -54,28 +54,28 @@ class StudyPinned(StudyError, RuntimeError):
 
 
 class ApprovalNeeded(StudyError, RuntimeError):
-    """A step that must wait until a person has approved or rejected the candidate."""
+    """A call that requires a candidate to be approved or dismissed first, or a candidate that does not exist."""
 
 
 class StudyFailed(StudyError, RuntimeError):
-    """The database did not confirm a commit; the study object does no more work until it is opened again."""
+    """A commit that the database did not confirm; the study must be opened again."""
 
 
 class StudyClosed(StudyError, RuntimeError):
-    """A call on a study that was closed."""
+    """A call on a closed study."""
 
 
 class BrokenStudy(StudyError, ValueError):
-    """A database whose content is damaged or was altered; nothing is served from it."""
+    """A database that is damaged or was altered; nothing is served from it."""
 
 
 class NewerSchema(StudyError, RuntimeError):
-    """A database that was written by a later version of rarely."""
+    """A database written by a later version of rarely."""
 
 
 class ServiceUnavailable(StudyError, ConnectionError):
-    """A service that did not answer, or refused for now, as often as the client tried."""
+    """A service that did not answer, or refused temporarily, at every attempt of the client."""
 
 
 class RequestRefused(StudyError, RuntimeError):
-    """A request that a service refuses for a reason of its own: a key, a scope, a body that is too long."""
+    """A request that the service itself refused: a missing key or scope, or a body that is too long."""

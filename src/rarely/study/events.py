@@ -1,42 +1,118 @@
-"""Events: the append-only record of a study, each with the hash of the one before it.
+"""The append-only record of a study: events, each with the hash of the one before it.
 
-    hash = SHA-256(previous hash, study, seq, kind, time, actor, reason, ref, key, why, body, data)
+    hash = SHA-256(previous hash, [study, seq, kind, time, actor, reason, ref, key, why], body, data)
 
-The last hash vouches for everything before it. Who notes it elsewhere can tell later whether the end was cut off.
+The last hash vouches for everything before it: whoever notes it elsewhere can tell later whether the end of the record
+was cut off. `Position` is the state that follows from the record up to an event, except for the policy itself.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass
-from typing import Any, Literal
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
-from rarely.study.canonical import canonical, canonical_text, digest
+import numpy as np
 
-Kind = Literal[
-    "create",
-    "decide",
-    "reward",
-    "late reward",
-    "quarantine",
-    "cut",
-    "rejected",
-    "candidate",
-    "dismissed",
-    "version",
-    "rollback",
-    "pin",
-    "unpin",
-    "shadow",
-]
+from rarely._core.errors import shown
+from rarely._core.saving.archive import plain
+from rarely._core.types import Array
+from rarely.study.errors import InvalidId
+
+Special = Literal["create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "shadow"]
+Kind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | Special
+SPECIALS: tuple[Special, ...] = get_args(Special)
+"""The rare kinds: all except decisions, rewards and cuts."""
 GENESIS = "0" * 64
 """The hash before the first event."""
-SPECIALS: tuple[Kind, ...] = (
-    *("create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "shadow"),
-)
-"""Kinds of which a study has few: all but decisions, rewards and cuts."""
 SETTERS: tuple[Kind, ...] = ("create", "rejected", "version", "rollback")
-"""Kinds after which the policy goes on from another snapshot."""
+"""Kinds after which the policy continues from another snapshot."""
+MAX_ID_LENGTH = 200
+MAX_REASON_LENGTH = 2000
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=plain)
+
+
+# --- texts that callers give
+
+
+def check_id(value: Any, what: str = "a decision id", longest: int = MAX_ID_LENGTH) -> str:
+    """Return a text that every database keeps unchanged and a person can read in a log; refuse any other.
+
+    >>> check_id("visit 17/é")
+    'visit 17/é'
+    >>> check_id("two\\nlines")
+    Traceback (most recent call last):
+        ...
+    rarely.study.errors.InvalidId: a decision id must be 1 to 200 printable characters without spaces at its ends; \
+got 'two\\nlines'.
+    """
+    fits = isinstance(value, str) and 0 < len(value) <= longest and value.isprintable() and value == value.strip()
+    if not fits:
+        raise InvalidId(
+            f"{what} must be 1 to {longest} printable characters without spaces at its ends; got {shown(value)}."
+        )
+    return str(value)
+
+
+def check_text(value: Any, what: str) -> str:
+    """Return an actor or a reason, which may be empty; refuse what `check_id` refuses."""
+    return "" if isinstance(value, str) and not value else check_id(value, what, MAX_REASON_LENGTH)
+
+
+def check_signature(actor: str, reason: str) -> dict[str, str]:
+    """Return who does something and why, checked, as fields of an event."""
+    return {"actor": check_text(actor, "actor"), "reason": check_text(reason, "reason")}
+
+
+def new_id() -> str:
+    """Return a new random id."""
+    return secrets.token_hex(16)
+
+
+# --- canonical bytes
+
+
+def canonical(value: Any) -> str:
+    """Return the value as JSON with sorted names and no spaces; floats as `repr` writes them.
+
+    >>> canonical({"b": 0.1, "a": [1, None, "é"]})
+    '{"a":[1,null,"é"],"b":0.1}'
+    """
+    return _ENCODER.encode(value)
+
+
+def digest(*parts: str | bytes) -> str:
+    """Return the SHA-256 of the parts in order, each preceded by its length.
+
+    >>> digest("ab", "c") == digest("a", "bc")
+    False
+    """
+    data = [part.encode() if isinstance(part, str) else part for part in parts]
+    return hashlib.sha256(b"".join(piece for part in data for piece in (b"%d:" % len(part), part))).hexdigest()
+
+
+def packed(*arrays: Any) -> bytes:
+    """Return the numbers of all arrays as little-endian float64, one array after another."""
+    return b"".join(np.ascontiguousarray(array, "<f8").tobytes() for array in arrays)
+
+
+def unpacked(data: bytes, *sizes: int) -> list[Array]:
+    """Return the arrays of these sizes that `packed` was given; ValueError if the sizes do not fit.
+
+    >>> [array.tolist() for array in unpacked(packed([1.0, 2.0], [3.0]), 2, 1)]
+    [[1.0, 2.0], [3.0]]
+    """
+    values = np.frombuffer(data, "<f8").astype(np.float64)
+    if len(values) != sum(sizes):
+        raise ValueError(f"expected {sum(sizes)} numbers, got {len(values)}")
+    ends = np.cumsum(sizes)
+    return [values[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+
+
+# --- events
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +133,7 @@ class Event:
     """1, 2, … without gaps."""
     kind: Kind
     time: int
-    """Microseconds since 1970 (UTC); never less than that of the event before it."""
+    """Microseconds since 1970 (UTC); never less than the time of the previous event."""
     actor: str
     reason: str
     ref: str | None
@@ -65,12 +141,13 @@ class Event:
     key: str | None
     """Which delivery of a reward it is; None for other kinds."""
     why: str
-    """Why a reward is in the quarantine; "" for everything else."""
+    """Why a reward is in quarantine; "" for everything else."""
     body: str
     """Canonical JSON."""
     data: bytes
     """Arrays as little-endian float64; `body` says which."""
     previous: str
+    """The hash of the previous event."""
     hash: str
 
     @property
@@ -80,38 +157,12 @@ class Event:
         return content
 
 
-def hash_of(study: str, event: Event) -> str:
-    """The hash that the event must have."""
-    names = (event.kind, event.actor, event.reason, event.ref, event.key, event.why)
-    return digest(event.previous, head_of(study, event.seq, event.time, *names), event.body, event.data)
-
-
-def head_of(
-    study: str, seq: int, time: int, kind: Kind, actor: str, reason: str, ref: str | None, key: str | None, why: str
-) -> str:
-    """Canonical JSON of [study, seq, kind, time, actor, reason, ref, key, why], formatted without an encoder.
-
-    >>> head_of("trial", 2, 17, "decide", "web", "", "visit-1", None, "")
-    '["trial",2,"decide",17,"web","","visit-1",null,""]'
-    """
-    text = canonical_text
-    names = f"{text(actor)},{text(reason)},{text(ref)},{text(key)},{text(why)}"
-    return f"[{text(study)},{seq},{text(kind)},{time},{names}]"
-
-
 def next_event(
-    study: str, last: tuple[int, str, int], kind: Kind, time: int, content: dict[str, Any], **fields: Any
-) -> Event:
-    """The event after `last`, which is given by (seq, hash, time); see `written_event` for the fields."""
-    return written_event(study, last, kind, time, canonical(content), **fields)
-
-
-def written_event(
     study: str,
     last: tuple[int, str, int],
     kind: Kind,
     time: int,
-    body: str,
+    content: dict[str, Any],
     *,
     actor: str,
     reason: str = "",
@@ -120,16 +171,24 @@ def written_event(
     why: str = "",
     data: bytes = b"",
 ) -> Event:
-    """The same for a body that is canonical JSON already."""
+    """Return the event after `last`, which is given by (seq, hash, time)."""
     seq, previous, earlier = last[0] + 1, last[1], last[2]
-    # A clock may be set back; the record's times do not go back, because waiting windows are measured in them.
-    moment = max(time, earlier)
-    hash = digest(previous, head_of(study, seq, moment, kind, actor, reason, ref, key, why), body, data)
-    return Event(seq, kind, moment, actor, reason, ref, key, why, body, data, previous, hash)
+    # A clock may be set back, but the record's times may not: waiting windows are measured in them.
+    event = Event(
+        seq, kind, max(time, earlier), actor, reason, ref, key, why, canonical(content), data, previous, hash=""
+    )
+    return replace(event, hash=hash_of(study, event))
+
+
+def hash_of(study: str, event: Event) -> str:
+    """Return the hash that the event must have."""
+    names = [event.actor, event.reason, event.ref, event.key, event.why]
+    head = canonical([study, event.seq, event.kind, event.time, *names])
+    return digest(event.previous, head, event.body, event.data)
 
 
 def flaw_of(study: str, event: Event, seq: int, previous: str) -> str:
-    """Why the event cannot stand at this place of the record; "" if it can."""
+    """Return why the event cannot be number `seq` of the record; "" if it can."""
     if event.seq != seq:
         return f"event {seq} is missing; event {event.seq} comes next"
     if event.previous != previous:
@@ -137,3 +196,100 @@ def flaw_of(study: str, event: Event, seq: int, previous: str) -> str:
     if event.hash != hash_of(study, event):
         return f"event {seq} ({event.kind}) was altered: its content does not have its hash"
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What follows from the record up to an event, except for the policy itself."""
+
+    seq: int = 0
+    head: str = GENESIS
+    """The hash of the last event."""
+    time: int = 0
+    version: int = 0
+    """The version in use."""
+    versions: int = 0
+    """Published versions."""
+    rounds: int = 0
+    draws: int = 0
+    """Uniform numbers that the policy's generator has drawn."""
+    base: int = 0
+    """The event with the snapshot from which the policy in use continues."""
+    cut: int = 0
+    """The last event that the snapshot knows."""
+    learned: int = 0
+    """The latest cut that was trained on, successfully or not."""
+    received: int = 0
+    """Rewards received, each counted once."""
+    accepted: int = 0
+    late: int = 0
+    quarantine: tuple[tuple[str, int], ...] = ()
+    """Quarantined rewards by reason."""
+    pinned: bool = False
+    candidate: int | None = None
+    """The event of the version that awaits approval."""
+    shadow: int | None = None
+    """The event of the version that is scored beside the one in use."""
+
+    @property
+    def last(self) -> tuple[int, str, int]:
+        """The argument `last` of `next_event`."""
+        return self.seq, self.head, self.time
+
+    def after(self, event: Event, content: dict[str, Any] | None = None) -> Position:
+        """Return the position after the next event; `content` is the event's, if the caller has parsed it."""
+        if event.key is not None:
+            change = self._count(event.kind, event.why) | {"received": self.received + 1}
+        elif event.kind == "cut":
+            change = {}
+        else:
+            change = self._change(event, event.content if content is None else content)
+        return replace(self, seq=event.seq, head=event.hash, time=event.time, **change)
+
+    def after_block(self, event: Event, rounds: int, draws: int) -> Position:
+        """Return the position after the last decision of a block, given the totals of rounds and draws."""
+        return replace(self, seq=event.seq, head=event.hash, time=event.time, rounds=rounds, draws=draws)
+
+    def with_deliveries(self, deliveries: Iterable[tuple[str, str, int]]) -> Position:
+        """Return the position with the rewards counted by (kind, why, count)."""
+        known = list(deliveries)
+        return replace(
+            self,
+            received=sum(count for _, _, count in known),
+            accepted=sum(count for kind, _, count in known if kind == "reward"),
+            late=sum(count for kind, _, count in known if kind == "late reward"),
+            quarantine=tuple(sorted((why, count) for kind, why, count in known if kind == "quarantine")),
+        )
+
+    def _count(self, kind: str, why: str) -> dict[str, Any]:
+        if kind != "quarantine":
+            return {"accepted": self.accepted + 1} if kind == "reward" else {"late": self.late + 1}
+        known = dict(self.quarantine)
+        return {"quarantine": tuple(sorted((known | {why: known.get(why, 0) + 1}).items()))}
+
+    def _change(self, event: Event, content: dict[str, Any]) -> dict[str, Any]:
+        kind = event.kind
+        if kind == "decide":
+            return {"rounds": content["round"], "draws": content["draws"] + content["drew"]}
+        if kind in ("create", "version"):
+            return {
+                "version": content["number"],
+                "versions": content["number"] + 1,
+                "base": content["snapshot"],
+                "cut": content["cut"],
+                "learned": max(self.learned, content["cut"]),
+                "candidate": None,
+                "shadow": None if self.shadow == content["snapshot"] else self.shadow,
+            }
+        if kind == "rejected":
+            learned = max(self.learned, content["cut"])
+            return {"base": content["snapshot"], "cut": content["cut"], "learned": learned}
+        if kind == "rollback":
+            return {"version": content["number"], "base": content["snapshot"], "cut": content["cut"]}
+        if kind == "candidate":
+            return {"candidate": event.seq}
+        if kind == "dismissed":
+            return {"candidate": None, "shadow": None if self.shadow == self.candidate else self.shadow}
+        if kind == "shadow":
+            return {"shadow": content["snapshot"]}
+        return {"pinned": kind == "pin"}

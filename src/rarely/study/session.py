@@ -1,54 +1,152 @@
-"""One open study: the policy in memory is kept in step with the record.
+"""One open study: the record in a database, and the policy in memory that follows from it.
 
 A call runs in one transaction. First the policy catches up with what other processes have recorded; then it decides,
-the events are written and committed, and only then is anything answered. If the call fails, policy and position go back
-to what they were. If it is not known whether the commit took place, the policy is dropped and built again from
-the record by the next call.
+the events are written and committed, and only then is anything answered. If the call fails, policy and position are
+restored. If it is unknown whether the commit succeeded, the policy is dropped, and the next call rebuilds it from the
+record.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
-from rarely.core.policies.state import PolicyState
-from rarely.study.deliveries import Accounts, accounts_of, used_by
+import numpy as np
+
+from rarely import Decision, Policy, SnapshotError, load
+from rarely._core.policies.replay import follow, put_back, rule_of, set_life, set_rule, state_of
+from rarely._core.types import Array
+from rarely.study.decisions import Question, Record, block_of, record_of
 from rarely.study.errors import BrokenStudy, StudyClosed, StudyFailed, UnknownStudy
-from rarely.study.events import SETTERS, Event, Kind, flaw_of, next_event
-from rarely.study.live import LivePolicy
-from rarely.study.position import Position
+from rarely.study.events import SETTERS, Event, Kind, Position, digest, flaw_of, next_event
 from rarely.study.settings import StudySettings
-from rarely.study.snapshots import from_bytes, sha256_of
 from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
+from rarely.study.trial import rule_of_stage, stage_at
 
 Clock = Callable[[], float]
 
 
-class MustFollow(Exception):
-    """The running Z must be brought up to date before anything is decided; nothing was done."""
+# --- policies as bytes
+
+
+def to_bytes(policy: Policy) -> bytes:
+    """Return the bytes that `policy.save` writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "policy")
+        policy.save(path)
+        with open(path, "rb") as file:
+            return file.read()
+
+
+def from_bytes(study: str, data: bytes) -> Policy:
+    """Return the policy that `to_bytes` was given; all processes of a study give decisions the same life."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "policy")
+        with open(path, "wb") as file:
+            file.write(data)
+        try:
+            policy: Policy = load(path)
+        except SnapshotError as error:
+            raise BrokenStudy(f"a snapshot of study {study!r} is damaged: {error}") from error
+    set_life(policy, digest("life", study)[:16])
+    return policy
+
+
+def sha256_of(data: bytes) -> str:
+    """Return the hash of a snapshot's bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class LivePolicy:
+    """A policy under the rules of a study's stages: decides new rounds, and repeats recorded ones."""
+
+    def __init__(self, policy: Policy, settings: StudySettings) -> None:
+        self.policy, self._settings = policy, settings
+        self._own = rule_of(policy)
+
+    @property
+    def state(self) -> Any:
+        return state_of(self.policy)
+
+    def put_back(self, state: Any) -> None:
+        put_back(self.policy, state)
+
+    def bare(self) -> Policy:
+        """Return the policy with its own rule, as it is trained and saved."""
+        set_rule(self.policy, self._own)
+        return self.policy
+
+    def blocks(self, questions: Sequence[Question]) -> Iterator[tuple[int, list[Question]]]:
+        """Yield the questions in parts that belong to one stage each, with the index of the stage."""
+        rest, round = list(questions), self.policy.round + 1
+        while rest:
+            stage, left = stage_at(self._settings.stages, round)
+            part = rest if left is None else rest[:left]
+            yield stage, part
+            rest, round = rest[len(part) :], round + len(part)
+
+    def decide(self, stage: int, questions: Sequence[Question]) -> tuple[Decision, bool]:
+        """Decide rounds of one stage, and return whether each drew a uniform number."""
+        drew = self._enter(stage)
+        return self.policy.select(*block_of(questions, self._settings)), drew
+
+    def probabilities(self, stage: int, questions: Sequence[Question]) -> Array:
+        """Return the (n, K) probabilities that this policy would draw from, without deciding."""
+        self._enter(stage)
+        return np.atleast_2d(self.policy.probabilities(*block_of(questions, self._settings)))
+
+    def follow(self, events: Iterable[Event]) -> None:
+        """Repeat the recorded decisions among these events."""
+        self.follow_records(record_of(event, self._settings.arms) for event in events if event.kind == "decide")
+
+    def follow_records(self, records: Iterable[Record]) -> None:
+        for _, group in groupby(records, lambda record: record.block):
+            block = list(group)
+            first = block[0].answer
+            if first.round != self.policy.round + 1:
+                raise BrokenStudy(
+                    f"event {first.seq} is round {first.round}, but the policy has made {self.policy.round} rounds: "
+                    "the snapshot does not belong to this record. Use a backup."
+                )
+            self._enter(stage_at(self._settings.stages, first.round)[0])
+            contexts, mask = block_of([record.question for record in block], self._settings)
+            arms = np.array([record.answer.index for record in block], np.int64)
+            chances = np.array([record.answer.probability for record in block])
+            follow(self.policy, contexts, mask, arms, chances)
+
+    def _enter(self, stage: int) -> bool:
+        """Set the rule of a stage, and return whether it draws."""
+        rule = rule_of_stage(self._settings.stages[stage], self._own, self._settings.arms)
+        if rule_of(self.policy) != rule:
+            set_rule(self.policy, rule)
+        return rule.draws
 
 
 class Session:
-    """The record of a study, and its policy in memory; for any number of threads, one at a time."""
+    """The record of a study and its policy in memory; any number of threads may call, one at a time."""
 
     def __init__(self, storage: Storage, name: str, clock: Clock = time.time) -> None:
         self.storage, self.name, self._clock = storage, name, clock
-        self._lock, self._recording = threading.RLock(), threading.RLock()
-        self._closed = self._failed = ""
+        self._lock = threading.RLock()
+        self._closed, self._failed = False, ""
         self._live: LivePolicy | None = None
         self._shadow: tuple[int, LivePolicy] | None = None
-        self._used: tuple[int, int] | None = None
-        """Rewards that were used up to a cut; they are counted once for each cut."""
+        self.used: tuple[int, int] | None = None
+        """A cut and the number of rewards used up to it, which never changes; see `tell.accounts_of`."""
         self.position = Position()
         with storage.reading() as tables:
             row = tables.study(name)
             if row is None:
                 known = ", ".join(repr(each.name) for each in tables.studies()) or "none"
-                raise UnknownStudy(f"{storage.url} has no study called {name!r}; it has: {known}.")
+                raise UnknownStudy(f"{storage.url} has no study called {name!r}; its studies are: {known}.")
             first = tables.event(row.study, 1)
             if first is None or flaw_of(name, first, 1, Position().head):
                 raise BrokenStudy(f"the first event of study {name!r} is missing or was altered. Use a backup.")
@@ -64,32 +162,29 @@ class Session:
 
     @property
     def due(self) -> bool:
-        """Whether the schedule has ended the batch, as far as the policy in memory knows; needs no transaction."""
+        """Whether the schedule has ended the batch, according to the policy in memory, without a transaction."""
         live = self._live
         return live is not None and live.policy.due
 
+    @property
+    def failure(self) -> str:
+        """Why the session does no more work; "" if it works."""
+        return self._failed or ("it was closed" if self._closed else "")
+
     def wall_clock(self) -> int:
-        """The time in microseconds, as this machine has it."""
         return round(self._clock() * 1e6)
 
     def now(self) -> int:
-        """The time in microseconds; never less than that of the last event."""
+        """Return the time in microseconds, but never less than that of the last event."""
         return max(self.wall_clock(), self.position.time)
 
     def close(self) -> None:
-        """Give the database back."""
         with self._lock:
             if not self._closed:
-                self._closed, self._live, self._shadow = "it was closed", None, None
+                self._closed, self._live, self._shadow = True, None, None
                 self.storage.close()
 
-    @property
-    def failure(self) -> str:
-        """Why no more work is done; "" while all is well."""
-        return self._failed or self._closed
-
     def check(self) -> None:
-        """Refuse work after a failure, or after `close`."""
         if self._failed:
             raise StudyFailed(f"{self._failed} Open the study again: Study.open.")
         if self._closed:
@@ -97,13 +192,16 @@ class Session:
 
     @contextmanager
     def reading(self) -> Iterator[Tables]:
-        """A transaction that only reads."""
         self.check()
         with self.storage.reading() as tables:
             yield tables
 
+    def last_seq(self) -> int:
+        with self.reading() as tables:
+            return tables.last_seq(self.row.study)
+
     def events(self, first: int, last: int) -> Iterator[Event]:
-        """Events after `first`, up to and including `last`, read in parts, so that others may write meanwhile."""
+        """Yield the events after `first` up to and including `last`, in short reads between which others may write."""
         while first < last:
             with self.reading() as tables:
                 events = tables.after(self.row.study, first, min(CHUNK, last - first))
@@ -113,86 +211,42 @@ class Session:
             first = events[-1].seq
 
     @contextmanager
-    def writing(self, *, waiting_arms: int | None = None) -> Iterator[Tables]:
-        """A transaction in which the policy stands at the end of the record.
-
-        With a number of arms, the running Z may stay behind for decisions of at most so many, until `record_backlog` or
-        the next transaction without it; `MustFollow` if it may not.
-        """
-        # Always in this order: whoever records the backlog takes the session's lock for a moment.
-        with self._recording if waiting_arms is None else nullcontext(), self._lock:
+    def writing(self) -> Iterator[Tables]:
+        """Open a transaction in which the policy is up to date with the record; restore the policy if it fails."""
+        with self._lock:
             self.check()
-            if waiting_arms is None and self._live is not None:
-                # Before it follows others, whose rounds may change the form of Z; and before others wait for the lock.
-                self._live.settle()
-            before: tuple[LivePolicy, PolicyState, Position] | None = None
+            before: tuple[LivePolicy, Any, Position] | None = None
             done = False
             try:
                 with self.storage.writing(self.name) as tables:
-                    if waiting_arms is None:
-                        self._catch_up(tables)
-                    else:
-                        self._defer(tables, waiting_arms)
+                    self._catch_up(tables)
                     before = (self.live, self.live.state, self.position)
                     yield tables
                     done = True
-            except MustFollow:
-                raise
             except BaseException as error:
                 if isinstance(error, StudyFailed):
                     self._failed = str(error)
                 if before is None or done:
+                    # The commit may have succeeded: let the next call rebuild the policy from the record.
                     self._live = None
                 else:
                     self._live, state, self.position = before
                     self._live.put_back(state)
                 raise
 
-    def may_wait(self, arms: int) -> bool:
-        """Whether decisions of at most so many arms may be recorded later, as far as is known without a transaction."""
-        live = self._live
-        return live is not None and live.may_wait(arms)
-
-    def _defer(self, tables: Tables, arms: int) -> None:
-        """Let rounds wait; only where there is nothing to catch up with, because that could change the form of Z."""
-        live = self._live
-        if live is None or tables.last_seq(self.row.study) != self.position.seq or not live.defer(arms):
-            raise MustFollow
-
-    @property
-    def backlog(self) -> int:
-        """Rounds that are on record and not in the running Z yet."""
-        live = self._live
-        backlog = None if live is None else live.backlog
-        return 0 if backlog is None else backlog.rounds
-
-    def record_backlog(self) -> None:
-        """Add the rounds that wait to the running Z, while other threads go on deciding."""
-        with self._recording:
-            with self._lock:
-                live = self._live
-                backlog = None if live is None else live.backlog
-            if live is None or backlog is None or not backlog.rounds:
-                return
-            done, due = backlog.recorded()
-            with self._lock:
-                if self._live is live:
-                    live.record(backlog, done, due)
-
     def append(self, tables: Tables, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
-        """Write the next event."""
-        event = self.following(kind, content, **fields)
+        event = self.next_event(kind, content, **fields)
         tables.append(self.row.study, [event])
         return event
 
-    def following(self, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
-        """The next event, which the caller must write; the position of this session moves to it."""
+    def next_event(self, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
+        """Return the next event, which the caller must write, and move the position to it."""
         event = next_event(self.name, self.position.last, kind, self.now(), content, **fields)
         self.position = self.position.after(event, content)
         return event
 
     def install(self, live: LivePolicy) -> None:
-        """Let another policy decide from now on; it must stand at the end of the record."""
+        """Let another policy decide from now on; it must be up to date with the record."""
         self._live = live
 
     # --- from the record to the policy
@@ -212,7 +266,7 @@ class Session:
         self._live.follow(self._checked(tables, last))
 
     def _checked(self, tables: Tables, last: int) -> Iterator[Event]:
-        """The events up to `last`, each checked against the chain; the position follows."""
+        """Yield the events up to `last`, each checked against the chain, and move the position along."""
         for event in tables.between(self.row.study, self.position.seq, last):
             flaw = flaw_of(self.name, event, self.position.seq + 1, self.position.head)
             if flaw:
@@ -221,7 +275,7 @@ class Session:
             yield event
 
     def _rebuild(self, tables: Tables) -> None:
-        """The policy from the snapshot in use and the decisions since its cut."""
+        """Build the policy from the snapshot in use and the decisions since its cut."""
         study, position = self.row.study, Position()
         for event in tables.specials(study):
             position = position.after(event)
@@ -231,38 +285,39 @@ class Session:
             raise BrokenStudy(f"event {position.cut} of study {self.name!r} is missing. Use a backup.")
         if last is not None:
             position = position.after(last)
-        position = position.counting(tables.delivered(study, cut.seq))
+        position = position.with_deliveries(tables.delivered(study, cut.seq))
         self.position = replace(position, seq=cut.seq, head=cut.hash, time=cut.time)
         live.follow(self._checked(tables, tables.last_seq(study)))
         if live.policy.round != self.position.rounds:
             raise BrokenStudy(
-                f"study {self.name!r} has {self.position.rounds} decisions on record, and its policy made "
+                f"study {self.name!r} has {self.position.rounds} decisions on record, but its policy has made "
                 f"{live.policy.round}. Use a backup."
             )
         self._live = live
 
-    def load(self, tables: Tables, seq: int) -> Any:
-        """The policy whose snapshot an event holds."""
-        found, event = tables.snapshot(self.row.study, seq), tables.event(self.row.study, seq)
-        if found is None or event is None:
-            raise BrokenStudy(f"the snapshot of event {seq} of study {self.name!r} is missing. Use a backup.")
-        sha256, data = found
-        if not sha256 == sha256_of(data) == event.content["sha256"]:
-            raise BrokenStudy(
-                f"the snapshot of event {seq} of study {self.name!r} was altered or damaged: its SHA-256 is not that "
-                "on record. Use a backup, or roll back to another version."
-            )
-        return from_bytes(self.name, data)
+    def load(self, tables: Tables, seq: int) -> Policy:
+        """Return the policy whose snapshot an event holds."""
+        event = tables.event(self.row.study, seq)
+        if event is None:
+            raise BrokenStudy(f"event {seq} of study {self.name!r} is missing. Use a backup.")
+        return from_bytes(self.name, self.snapshot(tables, event))
 
-    def accounts(self, tables: Tables) -> Accounts:
-        """Where all rewards are."""
-        learned = self.position.learned
-        if self._used is None or self._used[0] != learned:
-            self._used = (learned, used_by(tables, self.row.study, self.settings.rewards, learned))
-        return accounts_of(self.position, self._used[1])
+    def snapshot(self, tables: Tables, event: Event) -> bytes:
+        """Return the snapshot that an event names, if it is the one on record."""
+        content = event.content
+        found = tables.snapshot(self.row.study, content["snapshot"])
+        what = f"the snapshot of event {event.seq} ({event.kind}) of study {self.name!r}"
+        if found is None:
+            raise BrokenStudy(f"{what} is missing. Use a backup.")
+        sha256, data = found
+        if not sha256 == sha256_of(data) == content["sha256"]:
+            raise BrokenStudy(
+                f"{what} was altered or damaged: its SHA-256 is not the one on record. Use a backup, or roll back to "
+                "another version."
+            )
+        return data
 
     def shadow(self, tables: Tables) -> LivePolicy | None:
-        """The version that is scored beside the one in use, if any."""
         seq = self.position.shadow
         if seq is None:
             return None

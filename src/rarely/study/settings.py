@@ -1,27 +1,108 @@
-"""What a study is set to for life: arms, rewards, stages, and the policy's own settings."""
+"""What a study is created with, fixed for its life: arms, rewards and stages; and the same as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from numbers import Real
+from typing import Any, Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput
-from rarely.core.inputs.arm_blocks import ArmBlocks
+from rarely import ArmBlocks, Policy
+from rarely._core import policies
+from rarely._core.errors import InvalidInput, as_number, check_choice, is_whole, named_arguments, shown
+from rarely._core.policies.saving import decoded
 from rarely.study.errors import BrokenStudy, InvalidStudy
-from rarely.study.reward_rule import RewardRule
-from rarely.study.texts import check_id
+from rarely.study.events import check_id
 from rarely.study.trial import Stage, check_stages
 
 FORMAT = 1
-"""Of the description in the first event."""
+"""The format of the description in the first event."""
+MAX_REWARD = 1e100
+"""A larger reward would overflow in every later training, so it is out of every range."""
+MAX_ARMS = 100_000
+"""Arms that a study may have by number: each has a name."""
+KINDS = ("BatchNeuralUCB", "NeuralTS", "NeuralEpsilonGreedy", "NeuralLinear", "LinUCB", "LinTS", "Uniform")
+"""Policies that a JSON description may name."""
+Aggregation = Literal["first", "last", "sum"]
+_FIELDS = {"policy", "arms", "blocks", "rewards", "stages", "control"}
 
 
+@named_arguments
+@dataclass(frozen=True, slots=True)
+class RewardRule:
+    """How the rewards of a study count.
+
+    Parameters
+    ----------
+    aggregation
+        "first": the first reward of a decision counts, and a second one goes to the quarantine. "last" and "sum" need
+        a waiting window, and count when it has closed.
+    wait
+        Seconds after a decision during which its rewards are accepted; None for no end. A later reward is recorded as
+        late and not learned from.
+    default
+        The reward of a decision that received none in its window; None to learn nothing from it.
+    least, most
+        The range of a single reward; rewards outside of it go to the quarantine. None for no limit except ±1e100,
+        beyond which trainings would overflow.
+
+    Examples
+    --------
+    >>> RewardRule(wait=7 * 24 * 3600, default=0.0, least=0.0, most=1.0).aggregation
+    'first'
+    >>> RewardRule("sum")
+    Traceback (most recent call last):
+        ...
+    rarely.study.errors.InvalidStudy: aggregation 'sum' needs wait, the seconds after which a decision's rewards are \
+complete; got None.
+    """
+
+    aggregation: Aggregation = "first"
+    wait: float | None = None
+    default: float | None = None
+    least: float | None = None
+    most: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("aggregation", self.aggregation, Aggregation)
+        for name in ("wait", "default", "least", "most"):
+            value = getattr(self, name)
+            if value is not None and not -MAX_REWARD <= as_number(value) <= MAX_REWARD:
+                raise InvalidStudy(f"{name} must be a number from -1e100 to 1e100, or None; got {shown(value)}.")
+        if self.wait is not None and self.wait <= 0:
+            raise InvalidStudy(f"wait must be a positive number of seconds, or None for no end; got {self.wait!r}.")
+        if self.wait is None and self.aggregation != "first":
+            raise InvalidStudy(
+                f"aggregation {self.aggregation!r} needs wait, the seconds after which a decision's rewards are "
+                "complete; got None."
+            )
+        if self.wait is None and self.default is not None:
+            raise InvalidStudy("default needs wait, the seconds after which a reward counts as missing; got None.")
+        if self.least is not None and self.most is not None and self.least >= self.most:
+            raise InvalidStudy(f"least must be below most; got {self.least!r} and {self.most!r}.")
+
+    @property
+    def window(self) -> int | None:
+        """`wait` in microseconds."""
+        return None if self.wait is None else round(float(self.wait) * 1e6)
+
+    def contains(self, value: float) -> bool:
+        """Return whether a reward is in range."""
+        low = -MAX_REWARD if self.least is None else self.least
+        return low <= value <= (MAX_REWARD if self.most is None else self.most)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the rule as JSON: its fields, so that `RewardRule(**description)` is the inverse."""
+        return {k: float(v) if isinstance(v, Real) else v for k, v in asdict(self).items()}
+
+
+@named_arguments
 @dataclass(frozen=True)
 class StudySettings:
-    """Everything but the policy that a study is created with; see `Study.create`.
+    """Everything except the policy that a study is created with; see `Study.create`.
 
     Examples
     --------
@@ -40,9 +121,10 @@ class StudySettings:
 
     def __post_init__(self) -> None:
         if not isinstance(self.rewards, RewardRule):
-            raise InvalidStudy(f"rewards must be a RewardRule; got {self.rewards!r}.")
+            raise InvalidStudy(f"rewards must be a RewardRule; got {shown(self.rewards)}.")
+        object.__setattr__(self, "arms", read_arms(self.arms))
         if self.blocks is not None and not isinstance(self.blocks, ArmBlocks):
-            raise InvalidStudy(f"blocks must be an ArmBlocks, which makes contexts of a row; got {self.blocks!r}.")
+            raise InvalidStudy(f"blocks must be an ArmBlocks, which makes contexts of a row; got {shown(self.blocks)}.")
         if self.blocks is not None:
             object.__setattr__(self, "blocks", replace(self.blocks))  # set_params changes the original
         if self.blocks is not None and (self.blocks.features is not None or self.blocks.arms is None):
@@ -51,14 +133,16 @@ class StudySettings:
             )
         if self.blocks is not None and self.arms is not None and len(self.arms) != self.blocks.arms:
             raise InvalidStudy(f"blocks are for {self.blocks.arms} arms; arms names {len(self.arms)}.")
-        if self.control is not None and self.control not in (self.arms or ()):
-            raise InvalidStudy(f"control must be one of the arms; got {self.control!r}.")
-        if not self.stages:
-            raise InvalidStudy("stages must hold at least one Stage.")
+        if self.control is not None and not (isinstance(self.control, str) and self.control in (self.arms or ())):
+            raise InvalidStudy(f"control must be one of the arms; got {shown(self.control)}.")
+        if isinstance(self.stages, list):
+            object.__setattr__(self, "stages", tuple(self.stages))
+        if not isinstance(self.stages, tuple) or not self.stages:
+            raise InvalidStudy(f"stages must be a list of at least one Stage; got {shown(self.stages)}.")
         check_stages(self.stages, self.arms)
 
     def describe(self) -> dict[str, Any]:
-        """The settings as JSON."""
+        """Return the settings as JSON."""
         return {
             "format": FORMAT,
             "arms": None if self.arms is None else list(self.arms),
@@ -70,33 +154,111 @@ class StudySettings:
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> StudySettings:
-        """The inverse of `describe`."""
+        """Return the settings that `describe` described."""
         try:
             if description["format"] != FORMAT:
                 raise InvalidInput(f"its format is {description['format']!r}")
-            arms, blocks = description["arms"], description["blocks"]
-            return cls(
-                None if arms is None else tuple(arms),
-                None if blocks is None else ArmBlocks.from_description(blocks),
-                RewardRule(**description["rewards"]),
-                tuple(Stage(**stage) for stage in description["stages"]),
-                description["control"],
-            )
+            arms = description["arms"]
+            return cls(arms if arms is None else tuple(arms), control=description["control"], **_values(description))
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             raise BrokenStudy(f"the settings of the study cannot be read ({error}). Use a backup.") from error
 
 
+def _values(description: dict[str, Any]) -> dict[str, Any]:
+    """Return blocks, rewards and stages from their descriptions; what is missing or None is left out."""
+    made: dict[str, Any] = {name: description[name] for name in _MAKERS if description.get(name) is not None}
+    return {name: _MAKERS[name](value) for name, value in made.items()}
+
+
 def read_arms(arms: Any) -> tuple[str, ...] | None:
-    """Names of arms, or as many names as a number says; None where arms have no names."""
+    """Return the names of the arms, given names or a number of arms; None if arms have no names."""
     if arms is None:
         return None
-    if isinstance(arms, int) and not isinstance(arms, bool) and arms >= 1:
+    if is_whole(arms) and 1 <= arms <= MAX_ARMS:
         return tuple(map(str, range(arms)))
     if isinstance(arms, np.ndarray):
         arms = arms.tolist()
     if isinstance(arms, str) or not isinstance(arms, Sequence) or not arms:
-        raise InvalidStudy(f"arms must be a list of names, or how many there are; got {arms!r}.")
+        raise InvalidStudy(f"arms must be a list of names or their number, at most {MAX_ARMS:,}; got {shown(arms)}.")
     names = tuple(check_id(name, "the name of an arm") for name in arms)
     if len(set(names)) < len(names):
         raise InvalidStudy(f"arms must have different names; got {list(names)}.")
     return names
+
+
+_MAKERS: dict[str, Callable[[Any], Any]] = {
+    "blocks": ArmBlocks.from_description,
+    "rewards": lambda fields: RewardRule(**fields),
+    "stages": lambda stages: tuple(Stage(**fields) for fields in stages),
+}
+
+
+# --- JSON from outside
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the name {twice[:40]!r} twice")
+    return fields
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON strictly: ValueError for NaN, Infinity, repeated names and excessive nesting.
+
+    >>> parse_json('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+        ...
+    ValueError: an object has the name 'a' twice
+    """
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def read_json(text: str, what: str) -> Any:
+    """Parse JSON strictly; `InvalidInput` says that `what` is invalid."""
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise InvalidInput(f"{what} must be JSON: {error}.") from None
+
+
+def arguments_of(description: Any) -> dict[str, Any]:
+    """Return the arguments of `Study.create` that a JSON description gives.
+
+    >>> given = arguments_of({"policy": {"kind": "LinUCB", "dim": 2}, "arms": ["a", "b"], "rewards": {"most": 1.0}})
+    >>> given["policy"], given["rewards"].most
+    (<LinUCB: version 0, round 0, 0 rewards missing>, 1.0)
+    """
+    if not isinstance(description, dict) or "policy" not in description:
+        raise InvalidStudy('a study is described by a JSON object such as {"policy": {"kind": "LinUCB", "dim": 2}}.')
+    unknown = sorted(set(description) - _FIELDS)
+    if unknown:
+        raise InvalidStudy(f"a study has the fields {', '.join(sorted(_FIELDS))}; got {unknown[0]!r}.")
+    given: dict[str, Any] = {"policy": policy_of(description["policy"])}
+    given |= {name: description[name] for name in ("arms", "control") if name in description}
+    try:
+        given |= _values(description)
+    except (TypeError, KeyError) as error:
+        raise InvalidStudy(f"blocks, rewards and stages must have the fields of their classes: {error}.") from None
+    return given
+
+
+def policy_of(description: Any) -> Policy:
+    """Return the policy of a kind with the given settings, as `policy.settings()` describes them."""
+    if not isinstance(description, dict) or description.get("kind") not in KINDS:
+        raise InvalidStudy(f"policy must be a JSON object whose kind is one of {', '.join(KINDS)}.")
+    settings = {name: value for name, value in description.items() if name != "kind"}
+    policy: Policy = getattr(policies, description["kind"])(**dict(zip(settings, decoded(**settings), strict=True)))
+    return policy

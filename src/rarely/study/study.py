@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal, Self
 
-from rarely.core.errors import InvalidInput, RarelyError, check_choice
-from rarely.core.inputs.arm_blocks import ArmBlocks
-from rarely.core.policies.base import Policy
-from rarely.core.saving.fields import shortened
-from rarely.study.creating import only_name, write_first
-from rarely.study.deciding import decide
-from rarely.study.decisions import Answer
-from rarely.study.deliveries import Delivery, Receipt, Tell, read_tell
-from rarely.study.governing import Governance
-from rarely.study.receiving import receive
-from rarely.study.requests import Question, Request, read_request
-from rarely.study.reward_rule import RewardRule
+from rarely import ArmBlocks, InvalidInput, Policy, RarelyError
+from rarely._core.errors import check_choice, check_positive, is_whole, shown
+from rarely._core.types import Array
+from rarely.logs import DecisionLog
+from rarely.study import audit, versions
+from rarely.study.ask import decide
+from rarely.study.audit import Finding, Replay, Status, Verification
+from rarely.study.contrasts import Contrast, contrasts
+from rarely.study.decisions import Answer, Record, Request, read_request, record_of
+from rarely.study.errors import InvalidStudy, UnknownDecision, UnknownStudy
+from rarely.study.events import Event, check_id, check_signature
 from rarely.study.session import Clock, Session
-from rarely.study.settings import StudySettings, read_arms
-from rarely.study.storage import open_storage
-from rarely.study.texts import check_id, signed
+from rarely.study.settings import RewardRule, StudySettings, read_arms
+from rarely.study.storage import VersionRow, open_storage
+from rarely.study.tell import Receipt, Tell, read_tell, receive
 from rarely.study.trial import Stage
+from rarely.study.versions import (
+    LEASE,
+    Job,
+    Trained,
+    add_version,
+    candidate_of,
+    check_open,
+    followed,
+    holder_name,
+    train,
+)
+
+LONGEST_LEASE = 1e9
+"""Seconds, some thirty years: a clock in microseconds has room for it."""
 
 
-class Study(Governance):
+class Study:
     """A bandit whose decisions, rewards and versions are in a database before they are answered.
 
-    `Study.create` makes one and `Study.open` opens it again, in any process. All methods may be called from any
-    thread; calls on one study take turns.
+    `Study.create` makes a new study and `Study.open` opens an existing one, in any process. All methods may be called
+    from any thread; calls on one study run one after another. The arguments `actor` and `reason` of a method say who
+    calls it, and why; both are recorded.
 
     Examples
     --------
@@ -45,11 +61,17 @@ class Study(Governance):
     'version'
     >>> study.ask([[1.0, 0.0], [0.0, 1.0]], id="visit-1") == answer
     True
+    >>> study.rollback(0, actor="ann", reason="complaints")
     >>> study.status().version
-    1
+    0
+    >>> study.verify().whole, study.replay().equal
+    (True, True)
     """
 
-    # --- making and opening
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    # --- creating, opening and closing
 
     @classmethod
     def create(
@@ -74,22 +96,22 @@ class Study(Governance):
         storage
             "sqlite:///trial.db", "postgresql://user@host/name" or "memory://".
         name
-            Of the study; a database may hold several.
+            The name of the study; a database may hold several.
         policy
-            A policy that has decided nothing yet; the study keeps a copy. Its schedule says how many versions there
-            may be.
+            A policy that has decided nothing yet; the study keeps a copy. Its schedule limits the number of versions.
         arms
-            Names of the arms, or how many there are. None lets every request bring its own number of contexts.
+            Names of the arms, or their number. With None every request may bring another number of contexts.
         blocks
-            `ArmBlocks`, where requests bring one row and not a context for each arm.
+            `ArmBlocks`, if requests bring one row instead of a context for each arm.
         rewards
             A `RewardRule`; by default the first reward of each decision counts, whenever it comes.
         stages
-            `Stage` values for a trial; by default one stage without limits.
+            `Stage` values for a trial; by default one stage without limits. A policy with `AtRounds` must have the end
+            of each stage among its rounds.
         control
-            The arm that `contrasts` compares the others with.
-        actor, reason
-            Who made it, and why; both are on record.
+            The arm with which `contrasts` compares the others.
+        clock
+            A function that returns the time in seconds since 1970.
 
         Raises
         ------
@@ -100,15 +122,15 @@ class Study(Governance):
             read_arms(arms),
             blocks,
             RewardRule() if rewards is None else rewards,
-            (Stage("main"),) if stages is None else tuple(stages),
+            (Stage("main"),) if stages is None else stages,  # type: ignore[arg-type]
             control,
         )
         check_id(name, "the name of a study")
-        fields = signed(actor, reason)
+        fields = check_signature(actor, reason)
         database = open_storage(storage, new=True)
         try:
             database.create()
-            write_first(database, name, policy, settings, clock=clock, **fields)
+            versions.create(database, name, policy, settings, clock=clock, **fields)
             return cls(Session(database, name, clock))
         except BaseException:
             database.close()
@@ -121,10 +143,12 @@ class Study(Governance):
         Parameters
         ----------
         storage, name
-            As `create` was given them; the name may be left out where the database holds one study alone.
+            The arguments of `create`; the name may be omitted if the database holds only one study.
         lazy
-            By default the policy is built from the record now, so that a damaged one is refused here. With `lazy` the
-            first call that needs the policy does it: `verify` and `log` need none.
+            By default the policy is built from the record now, so that damage is detected here. With `lazy` the first
+            call that needs the policy builds it; `verify` and `log` do not need it.
+        clock
+            A function that returns the time in seconds since 1970.
 
         Raises
         ------
@@ -135,29 +159,42 @@ class Study(Governance):
         BrokenStudy
             If the record or the snapshot in use is damaged.
         StudyBusy
-            If another process has the file.
-
-        Examples
-        --------
-        >>> from rarely import LinUCB
-        >>> with Study.create("memory://open", "colours", policy=LinUCB(dim=1), arms=2) as study:
-        ...     answer = study.ask([[1.0], [2.0]], id="visit-1")
-        >>> Study.open("memory://open", "colours")
-        <Study 'colours': 1 decisions, version 0, event 2>
+            If another process uses the file.
         """
         database = open_storage(storage)
         try:
             database.check()
-            study = cls(Session(database, only_name(database) if name is None else name, clock))
+            if name is None:
+                with database.reading() as tables:
+                    names = [row.name for row in tables.studies()]
+                if len(names) != 1:
+                    known = ", ".join(names)
+                    raise UnknownStudy(f"{database.url} holds {len(names)} studies; name one of them: {known}.")
+                name = names[0]
+            study = cls(Session(database, check_id(name, "the name of a study"), clock))
             if not lazy:
                 with study._session.writing():
-                    pass  # the policy stands at the end of the record
+                    pass  # builds the policy
             return study
         except BaseException:
             database.close()
             raise
 
-    # --- the four verbs
+    def close(self) -> None:
+        """Release the database; the study can be opened again."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        position = self._session.position
+        return f"<Study {self.name!r}: {position.rounds} decisions, version {position.version}, event {position.seq}>"
+
+    # --- decisions and rewards
 
     def ask(
         self, contexts: Any, id: str | None = None, *, available: Any = None, actor: str = "", reason: str = ""
@@ -167,13 +204,13 @@ class Study(Governance):
         Parameters
         ----------
         contexts
-            (K, d), a context for each arm; a dict from names of arms to contexts; or one row where the study has
+            (K, d), a context for each arm; a dict from names of arms to contexts; or one row if the study has
             `blocks`.
         id
             Any text that the caller can repeat. The same id with the same contexts gets the same answer for the life
-            of the study; None makes a new id, which the answer tells.
+            of the study. None makes a new id, which is part of the answer.
         available
-            Names (or places) of the arms that are there; None for all.
+            Names (or indices) of the available arms; None for all.
 
         Raises
         ------
@@ -181,15 +218,6 @@ class Study(Governance):
             If the contexts are not finite numbers of the right shape.
         StudyConflict
             If the id was decided for other contexts.
-
-        Examples
-        --------
-        >>> from rarely import LinUCB
-        >>> study = Study.create("memory://ask", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-        >>> study.ask([[1.0], [2.0]], id="visit-1").arm
-        'blue'
-        >>> study.ask({"red": [1.0]}, id="visit-2").arm
-        'red'
         """
         answer: Answer = self.ask_many([Request(contexts, id, available)], actor=actor, reason=reason)[0]
         return answer
@@ -208,38 +236,32 @@ class Study(Governance):
         ----------
         requests
             `Request` values, or tuples of contexts, id, available arms and actor.
+        actor, reason
+            Who asks, and why, for requests without an actor.
         errors
-            "raise" raises the first error, and nothing is decided. With "return" the place of a bad request
-            holds its error, and the others are decided.
+            With "raise" the first error is raised, and nothing is decided. With "return" the error takes the place of
+            the answer of a bad request, and the others are decided.
 
         Returns
         -------
         list
             An `Answer` for each request, or an error.
-
-        Examples
-        --------
-        >>> from rarely import LinUCB
-        >>> study = Study.create("memory://many", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-        >>> requests = [([[1.0], [2.0]], "visit-1"), ([[1.0], [float("nan")]], "visit-2")]
-        >>> [type(found).__name__ for found in study.ask_many(requests, errors="return")]
-        ['Answer', 'InvalidContexts']
         """
         answers, _ = self.ask_and_tell(requests, (), actor=actor, reason=reason, errors=errors)
         return answers
 
     def tell(self, id: str, reward: Any, *, key: str | None = None, actor: str = "", reason: str = "") -> Receipt:
-        """Tell a reward: now, late, or again.
+        """Record a reward, now or late; a repeated delivery changes nothing.
 
         Parameters
         ----------
         id
-            Of the decision.
+            The id of the decision.
         reward
             A finite number.
         key
             Which of several rewards of the decision it is. The same id and key again is a duplicate and changes
-            nothing. Without a key the value takes its place, so that equal rewards that are to be summed need keys.
+            nothing. Without a key the value identifies the delivery, so equal rewards that are to be summed need keys.
 
         Returns
         -------
@@ -251,15 +273,7 @@ class Study(Governance):
         InvalidReward
             If the reward is not a finite number.
         StudyConflict
-            If the key was told with another reward.
-
-        Examples
-        --------
-        >>> from rarely import LinUCB
-        >>> study = Study.create("memory://tell", "colours", policy=LinUCB(dim=1), arms=2)
-        >>> answer = study.ask([[1.0], [2.0]], id="visit-1")
-        >>> study.tell("visit-1", 1.0).status, study.tell("visit-1", 1.0).status
-        ('accepted', 'duplicate')
+            If the key was used for another reward.
         """
         receipt: Receipt = self.tell_many([Tell(id, reward, key)], actor=actor, reason=reason)[0]
         return receipt
@@ -272,7 +286,7 @@ class Study(Governance):
         reason: str = "",
         errors: Literal["raise", "return"] = "raise",
     ) -> list[Any]:
-        """Tell many rewards in one commit; `errors` as in `ask_many`."""
+        """Record many rewards in one commit; `errors` as in `ask_many`."""
         _, receipts = self.ask_and_tell((), tells, actor=actor, reason=reason, errors=errors)
         return receipts
 
@@ -285,47 +299,364 @@ class Study(Governance):
         reason: str = "",
         errors: Literal["raise", "return"] = "raise",
     ) -> tuple[list[Any], list[Any]]:
-        """`ask_many` and `tell_many` in one commit: what a service gathers in a millisecond."""
+        """Decide many requests and then record many rewards, of several callers, in one commit.
+
+        Parameters
+        ----------
+        requests, tells
+            The arguments of `ask_many` and `tell_many`; each may name its own actor.
+        actor, reason
+            Who calls, and why, for requests and rewards without an actor.
+        errors
+            As in `ask_many`.
+
+        Returns
+        -------
+        tuple
+            The list of `ask_many` and that of `tell_many`.
+        """
         check_choice("errors", errors, Literal["raise", "return"])
-        fields, session = signed(actor, reason), self._session
-        questions = [_attempt(_read_question, request, session) for request in requests]
-        deliveries = [_attempt(_read_delivery, tell) for tell in tells]
+        fields, session = check_signature(actor, reason), self._session
+        try:
+            requests, tells = list(requests), list(tells)
+        except TypeError as error:
+            raise InvalidInput(f"requests and tells must be lists; {error}.") from None
+        questions = [_read(read_request, Request, request, session.settings, session.dim) for request in requests]
+        deliveries = [_read(read_tell, Tell, tell) for tell in tells]
         if errors == "raise":
             _raise_first([*questions, *deliveries])
         if all(isinstance(each, RarelyError) for each in (*questions, *deliveries)):
             return questions, deliveries
         with session.writing() as tables:
+            # Callers differ in what is recorded, not in how they are decided: one block for all of them.
             answers = decide(session, tables, questions, fields) if questions else []
             receipts = receive(session, tables, deliveries, fields)
             if errors == "raise":
                 _raise_first([*answers, *receipts])
         return answers, receipts
 
+    # --- versions
 
-def _attempt(read: Any, *arguments: Any) -> Any:
-    """What `read` gives, or the error that it raises."""
+    def update(self, *, force: bool = False, lease: float = LEASE, actor: str = "", reason: str = "") -> str:
+        """Train the next version on the settled rewards, and publish it.
+
+        Other threads and processes keep deciding with the old version meanwhile.
+
+        Parameters
+        ----------
+        force
+            Train even if no reward came since the last update.
+        lease
+            Seconds that the training may take before another trainer may begin.
+
+        Returns
+        -------
+        str
+            "version" if the new version decides from now on, "candidate" if a person must approve it first,
+            "rejected" if the training did not lower the loss and the old version stays in use.
+
+        Raises
+        ------
+        StudyFull
+            If the study has published all its versions.
+        StudyBusy
+            If another trainer is at work.
+        NothingToLearn
+            If no reward came since the last update, none is due and `force` is not set.
+        """
+        job = self.begin_update(force=force, lease=lease, actor=actor, reason=reason)
+        try:
+            return self.finish_update(train(job), actor=actor, reason=reason)
+        except BaseException:
+            with suppress(RarelyError):  # the error of the training matters more
+                self.give_up_update(job)
+            raise
+
+    def begin_update(
+        self, *, force: bool = False, lease: float = LEASE, holder: str = "", actor: str = "", reason: str = ""
+    ) -> Job:
+        """Begin an update: cut the record, and return a job for `train` in this or another process."""
+        check_positive("lease", lease, "the seconds that a training may take")
+        if lease > LONGEST_LEASE:
+            raise InvalidInput(f"lease must be at most {LONGEST_LEASE:.0e} seconds; got {lease!r}.")
+        fields = check_signature(actor, reason)
+        return versions.begin(self._session, force=force, lease=lease, holder=holder or holder_name(), **fields)
+
+    def finish_update(self, trained: Trained, *, actor: str = "", reason: str = "") -> str:
+        """Finish an update: record what `train` returned, and return the outcome as `update` does."""
+        if not isinstance(trained, Trained):
+            raise InvalidInput(f"finish_update takes what train(job) returned; got {type(trained).__name__}.")
+        if trained.study != self.name:
+            raise InvalidStudy(f"this is study {self.name!r}; the version was trained for {trained.study!r}.")
+        return versions.finish(self._session, trained, **check_signature(actor, reason))
+
+    def give_up_update(self, job: Job | Trained) -> None:
+        """End the lease of a training that will not be finished."""
+        versions.release(self._session, job.token)
+
+    def approve(self, *, actor: str, reason: str = "") -> int:
+        """Publish the candidate, if a stage requires approval.
+
+        Parameters
+        ----------
+        actor, reason
+            Who approves, and why. The actor must not be empty.
+
+        Returns
+        -------
+        int
+            The number of the version, which decides from now on.
+
+        Raises
+        ------
+        ApprovalNeeded
+            If there is no candidate.
+        StudyFull
+            If the study has published all its versions.
+        """
+        session, fields = self._session, _signed_by_person(actor, reason)
+        with session.writing() as tables:
+            seq, event = candidate_of(session, tables)
+            check_open(session, approving=True)
+            content = event.content | {"number": session.position.versions, "snapshot": seq}
+            live = followed(session, tables, seq, content["cut"])
+            published = session.append(tables, "version", content, **fields)
+            add_version(session, tables, content, published.seq)
+            session.install(live)
+        return int(content["number"])
+
+    def dismiss(self, *, actor: str, reason: str = "") -> None:
+        """Drop the candidate; the version in use keeps deciding, and the budget is not charged.
+
+        Raises
+        ------
+        ApprovalNeeded
+            If there is no candidate.
+        """
+        session, fields = self._session, _signed_by_person(actor, reason)
+        with session.writing() as tables:
+            seq, _ = candidate_of(session, tables)
+            session.append(tables, "dismissed", {"candidate": seq}, **fields)
+
+    def rollback(self, version: int, *, actor: str = "", reason: str = "") -> None:
+        """Let an earlier version decide again.
+
+        It keeps its number, and the budget is not charged. Decisions and rewards since then stay on record, and the
+        next update learns from all of them.
+
+        Parameters
+        ----------
+        version
+            The number of a published version.
+        """
+        session, fields = self._session, check_signature(actor, reason)
+        with session.writing() as tables:
+            published = is_whole(version) and 0 <= version < session.position.versions
+            row = tables.version(session.row.study, int(version)) if published else None
+            if row is None:
+                came = shown(version)
+                raise InvalidStudy(f"version must be one of 0 … {session.position.versions - 1}; got {came}.")
+            live = followed(session, tables, row.snapshot, row.cut)
+            content = {"cut": row.cut, "from": session.position.version, "number": version, "snapshot": row.snapshot}
+            session.append(tables, "rollback", content, **fields)
+            session.install(live)
+
+    def pin(self, *, actor: str = "", reason: str = "") -> None:
+        """Keep the version in use: `update` raises `StudyPinned` until `unpin`."""
+        self._set_pinned(True, check_signature(actor, reason))
+
+    def unpin(self, *, actor: str = "", reason: str = "") -> None:
+        """Allow updates again."""
+        self._set_pinned(False, check_signature(actor, reason))
+
+    def _set_pinned(self, pinned: bool, fields: dict[str, str]) -> None:
+        with self._session.writing() as tables:
+            position = self._session.position
+            if position.pinned != pinned:
+                content = {"version": position.version}
+                self._session.append(tables, "pin" if pinned else "unpin", content, **fields)
+
+    def shadow(self, version: int | Literal["candidate"] | None, *, actor: str = "", reason: str = "") -> None:
+        """Score another version beside the one in use.
+
+        Its probabilities are logged with every decision, for `shadow_log`, and never affect an answer.
+
+        Parameters
+        ----------
+        version
+            "candidate", the number of a published version, or None to end it.
+        """
+        session, fields = self._session, check_signature(actor, reason)
+        with session.writing() as tables:
+            seq: int | None = None
+            if version == "candidate":
+                seq, _ = candidate_of(session, tables)
+            elif version is not None:
+                row = tables.version(session.row.study, version) if type(version) is int else None
+                if row is None:
+                    raise InvalidStudy(f"shadow must be 'candidate', the number of a version or None; got {version!r}.")
+                seq = row.snapshot
+            if seq is not None:
+                session.load(tables, seq)  # refuse a damaged snapshot now
+            session.append(tables, "shadow", {"snapshot": seq}, **fields)
+
+    # --- state
+
+    @property
+    def name(self) -> str:
+        """The name of the study."""
+        return self._session.name
+
+    @property
+    def failure(self) -> str:
+        """Why the study must be opened again; "" if it works."""
+        return self._session.failure
+
+    @property
+    def settings(self) -> StudySettings:
+        """The settings that it was created with."""
+        return self._session.settings
+
+    @property
+    def dim(self) -> int:
+        """The number of features of a context, as the policy takes it."""
+        return self._session.dim
+
+    @property
+    def due(self) -> bool:
+        """Whether the schedule has ended the batch, as of the last call that this process made."""
+        return self._session.due
+
+    def status(self) -> Status:
+        """Return the current state of the study."""
+        return audit.status_of(self._session)
+
+    def versions(self) -> list[VersionRow]:
+        """Return the published versions."""
+        with self._session.reading() as tables:
+            return tables.versions(self._session.row.study)
+
+    # --- the record
+
+    def decision(self, id: str) -> Record:
+        """Return everything on record about a decision; `UnknownDecision` if there is none with this id."""
+        with self._session.reading() as tables:
+            event = tables.decisions(self._session.row.study, [check_id(id)]).get(id)
+        if event is None:
+            raise UnknownDecision(f"study {self.name!r} has no decision with id {id!r}.")
+        return record_of(event, self.settings.arms)
+
+    def decisions(self) -> Iterator[Record]:
+        """Yield all recorded decisions in order."""
+        return audit.records(self._session)
+
+    def events(self, after: int = 0, last: int | None = None) -> Iterator[Event]:
+        """Yield the events of the record after `after`, up to and including `last`."""
+        return self._session.events(after, self.status().events if last is None else last)
+
+    def log(self) -> DecisionLog:
+        """Return decisions and rewards as a `rarely.logs.DecisionLog`, for off-policy estimates and files."""
+        last = self._session.last_seq()
+        return audit.log_of(self._session, audit.records(self._session, last), last)
+
+    def shadow_log(self, version: int | None = None) -> tuple[DecisionLog, Array]:
+        """Return what off-policy estimates of a shadow version need: `snips(*study.shadow_log())`.
+
+        Parameters
+        ----------
+        version
+            The number of a published version; None for the current shadow version.
+
+        Returns
+        -------
+        tuple
+            The decisions beside which it was scored, and its (n, K) probabilities.
+        """
+        seq = self._session.position.shadow
+        if version is not None:
+            seq = next((row.snapshot for row in self.versions() if row.number == version), None)
+        if seq is None:
+            raise InvalidStudy(f"version must be a shadow or published version of the study; got {version!r}.")
+        return audit.shadow_log(self._session, seq)
+
+    def contrasts(self, *, level: float = 0.95, control: str | None = None) -> list[Contrast]:
+        """Compare every arm with the control arm, by intervals that are valid at all times.
+
+        Parameters
+        ----------
+        level
+            The level of each interval separately; for a joint level divide 1 − level by their number.
+        control
+            The arm to compare with; by default the one that the study was created with.
+
+        Raises
+        ------
+        InvalidStudy
+            If the study has no range of rewards, or a stage without an allocation limit.
+        """
+        return contrasts(self._session, level=level, control=control)
+
+    # --- audits
+
+    def verify(self, head: str | None = None, seq: int | None = None) -> Verification:
+        """Check the chain of all events, and the rows and snapshots that they name.
+
+        Parameters
+        ----------
+        head, seq
+            A hash that `status` returned earlier, and the number of events at that time, to detect whether the record
+            was cut off or rewritten since.
+
+        Returns
+        -------
+        Verification
+            `bad` is the first wrong event, and `flaw` says what is wrong.
+        """
+        return audit.verify(self._session, head, seq)
+
+    def replay(self) -> Replay:
+        """Train every version and make every decision again from the record, without writing anything.
+
+        Returns
+        -------
+        Replay
+            `equal` says whether hashes are equal in the environment of the study, and arms in any other, except for
+            ties.
+        """
+        return audit.replay(self._session)
+
+    def diagnose(self) -> list[Finding]:
+        """Return what is wrong or could be better: topic, "ok", "note" or "problem", description and advice of each."""
+        return list(audit.diagnose(self._session))
+
+    def preregister(self, path: str | os.PathLike[str]) -> str:
+        """Write settings, schedule, seed and the hash of version 0 to a file, and return its digest."""
+        return audit.write_registration(self._session, path)
+
+    def check_registration(self, path: str | os.PathLike[str]) -> None:
+        """Raise `InvalidStudy` if this is not the study that was registered in a file."""
+        audit.check_registration(self._session, path)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the whole database, as of now, to a new file, and check the copy."""
+        audit.back_up(self._session, os.fspath(path))
+
+
+def _signed_by_person(actor: str, reason: str) -> dict[str, str]:
+    if not actor:
+        raise InvalidStudy("approve and dismiss must say who decides: actor='name'.")
+    return check_signature(actor, reason)
+
+
+def _read(read: Any, kind: Any, given: Any, *others: Any) -> Any:
+    """Return what `read` makes of a request or a tell, which may be a plain tuple; or the error that it raises."""
+    least = len(kind._fields) - len(kind._field_defaults)
     try:
-        return read(*arguments)
+        if not isinstance(given, tuple | list) or not least <= len(given) <= len(kind._fields):
+            raise InvalidInput(f"a {kind.__name__} is ({', '.join(kind._fields)}); got {shown(given)}.")
+        return read(kind(*given), *others)
     except RarelyError as error:
         return error
-
-
-def _read_question(request: Any, session: Session) -> Question:
-    return read_request(_as(Request, request), session.settings, session.dim)
-
-
-def _read_delivery(tell: Any) -> Delivery:
-    return read_tell(_as(Tell, tell))
-
-
-def _as(kind: Any, given: Any) -> Any:
-    """A request or a tell, also from a plain tuple."""
-    if isinstance(given, kind):
-        return given
-    least = len(kind._fields) - len(kind._field_defaults)
-    if not isinstance(given, tuple | list) or not least <= len(given) <= len(kind._fields):
-        raise InvalidInput(f"a {kind.__name__} is ({', '.join(kind._fields)}); got {shortened(given)}.")
-    return kind(*given)
 
 
 def _raise_first(found: list[Any]) -> None:

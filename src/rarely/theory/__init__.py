@@ -34,7 +34,7 @@ from rarely.theory.bounds import (
 )
 from rarely.theory.dimension import Dimension, effective_dimension, reward_norm
 from rarely.theory.kernel_ucb import KernelUCB
-from rarely.theory.ntk import NTK, network_ntk_matrix, ntk_cross, ntk_matrix
+from rarely.theory.ntk import NTK
 
 __all__ = [
     "NTK",
@@ -50,9 +50,6 @@ __all__ = [
     "fixed_regret_lower_order",
     "fixed_regret_order",
     "log_det_bound",
-    "network_ntk_matrix",
-    "ntk_cross",
-    "ntk_matrix",
     "radius",
     "reward_norm",
     "step_size",

@@ -20,8 +20,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rarely.core.choice.confidence_radius import TheoremRadius, VersionStats
-from rarely.core.errors import check_not_negative, check_positive, check_whole
+from rarely._core.choice.confidence_radius import TheoremRadius, VersionStats
+from rarely._core.errors import check_not_negative, check_positive, check_whole
 from rarely.theory.dimension import Dimension
 
 
@@ -38,7 +38,7 @@ def radius(
     delta: float = 0.05,
     C1: float = 1.0,
 ) -> float:
-    """β_t of Theorem 1 at round t, with D of Z_t, after trainings of J `steps` of size ηm = `step`.
+    """Return β_t of Theorem 1 at round t, with D of Z_t, after trainings of J `steps` of size ηm = `step`.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def radius(
 
 
 def step_size(rounds: int, *, hidden: int, depth: int, ridge: float, C3: float = 1.0) -> float:
-    """η = C₃/(mTL + mλ) of Theorem 1.
+    """Return η = C₃/(mTL + mλ) of Theorem 1.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ def step_size(rounds: int, *, hidden: int, depth: int, ridge: float, C3: float =
 
 
 def steps(rounds: int, *, depth: int, ridge: float, S: float, C2: float = 1.0) -> int:
-    """J = 2 log((√T·λ + C₂T^{3/2}L)/(λS))·TL/λ of Theorem 1, the printed ratio turned around.
+    """Return J = 2 log((√T·λ + C₂T^{3/2}L)/(λS))·TL/λ of Theorem 1, the printed ratio turned around.
 
-    With η of C₃ = 1 so many steps bring β_T's last term down to about √λ·S, as the proof needs it, where TL is large
-    beside λ (to be exact it is TL + λ that should stand before the last division).
+    With η of C₃ = 1 this number of steps brings β_T's last term down to about √λ·S, as the proof needs it, where TL is
+    large beside λ (to be exact it is TL + λ that should stand before the last division).
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def steps(rounds: int, *, depth: int, ridge: float, S: float, C2: float = 1.0) -
 
 
 def log_det_bound(dimension: float, *, rounds: int, arms: int, ridge: float) -> float:
-    """Lemma 2: D ≤ d̃ log(1 + TK/λ) + 1, d̃ of the network's own kernel; with Definition 1's H it can fail.
+    """Return Lemma 2's bound d̃ log(1 + TK/λ) + 1 on D, d̃ of the network's own kernel; with H it can fail.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def log_det_bound(dimension: float, *, rounds: int, arms: int, ridge: float) -> 
 
 
 def fixed_regret(log_det: float, *, rounds: int, batches: int, radius: float) -> float:
-    """Theorem 1 by Equation (8): R_T ≤ (2D/log 2)·⌈T/B⌉ + 4β√(TD), for expected rewards in [0, 1].
+    """Return Theorem 1's bound on R_T, Equation (8): (2D/log 2)·⌈T/B⌉ + 4β√(TD), for expected rewards in [0, 1].
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def fixed_regret(log_det: float, *, rounds: int, batches: int, radius: float) ->
 
 
 def adaptive_regret(log_det: float, *, rounds: int, batches: int, log_ratio: float, radius: float) -> float:
-    """Theorem 2 by Equation (12): R_T ≤ 2β√(2TD)·√max{q, e^D/q^{B−1}}, for expected rewards in [0, 1].
+    """Return Theorem 2's bound on R_T, Equation (12): 2β√(2TD)·√max{q, e^D/q^{B−1}}, for expected rewards in [0, 1].
 
     Infinite where that is beyond all numbers.
 
@@ -171,7 +171,7 @@ def adaptive_regret(log_det: float, *, rounds: int, batches: int, log_ratio: flo
 
 
 def fixed_regret_order(dimension: float, *, rounds: int, batches: int, nu: float, ridge: float, S: float) -> float:
-    """Theorem 1's (νd̃ + √(λd̃)S)√T + d̃T/B.
+    """Return Theorem 1's order of regret, (νd̃ + √(λd̃)S)√T + d̃T/B.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def fixed_regret_order(dimension: float, *, rounds: int, batches: int, nu: float
 def adaptive_regret_order(
     dimension: float, *, rounds: int, arms: int, batches: int, log_ratio: float, nu: float, ridge: float, S: float
 ) -> float:
-    """Theorem 2's √max{q, (1 + TK/λ)^d̃/q^{B−1}}·(νd̃ + √(λd̃)S)√T.
+    """Return Theorem 2's order of regret, √max{q, (1 + TK/λ)^d̃/q^{B−1}}·(νd̃ + √(λd̃)S)√T.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def adaptive_regret_order(
 
 
 def fixed_regret_lower_order(dimension: float, *, rounds: int, batches: int) -> float:
-    """Equation (6): √(dT) + min{T√d/B, T/√B}, below which no fixed grid comes on linear bandits (Han et al., 2020).
+    """Return √(dT) + min{T√d/B, T/√B}, Equation (6): a fixed grid's least regret on linear bandits (Han et al., 2020).
 
     Parameters
     ----------
@@ -235,10 +235,10 @@ def fixed_regret_lower_order(dimension: float, *, rounds: int, batches: int) -> 
 
 
 def switches_lower_order(dimension: float, *, rounds: int) -> float:
-    """d log T/log(d log T) switches, without which no √T regret is had on linear bandits (Ruan et al., 2021).
+    """Return d log T/log(d log T), the fewest switches for √T regret on linear bandits (Ruan et al., 2021).
 
-    As Section 2 has it; Remark 7 says O(d log d log T) of the same result. Where d log T is at most e its logarithm
-    is no divisor, and d log T itself is given.
+    As Section 2 has it; Remark 7 says O(d log d log T) of the same result. Where d log T is at most e, it is
+    not divided by its logarithm.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def switches_lower_order(dimension: float, *, rounds: int) -> float:
 
 
 def fixed_batches(rounds: int) -> int:
-    """B = √T, with which a fixed grid's d̃T/B is no more than its d̃√T (Remark 4).
+    """Return B = √T, with which a fixed grid's d̃T/B is no more than its d̃√T (Remark 4).
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ class AdaptivePlan:
 def adaptive_plan(
     dimension: float | Dimension, *, rounds: int, arms: int, ridge: float, batches: int | None = None
 ) -> AdaptivePlan:
-    """B = d̃ log(1 + TK/λ), or a given one, and the q = (1 + TK/λ)^{d̃/B} that spends just these (Remark 7).
+    """Return B = d̃ log(1 + TK/λ), or a given B, and the q = (1 + TK/λ)^{d̃/B} that spends just these (Remark 7).
 
     d̃ is that of the network's own kernel for our networks. At a small λ this B may well exceed T: then it promises
     nothing, and simulation (`rarely plan`) has to say how many updates are enough.
@@ -320,7 +320,7 @@ def adaptive_plan(
 
 
 def _check(**given: float) -> None:
-    """Refuse what is no count where counts are wanted, and what is no number of the right sign elsewhere."""
+    """Raise InvalidInput for a count that is not one, and for a number of the wrong sign."""
     for name, value in given.items():
         if name in ("rounds", "arms", "batches", "hidden", "depth"):
             check_whole(name, value, 1)
@@ -331,7 +331,7 @@ def _check(**given: float) -> None:
 
 
 def _growth(dimension: float, rounds: int, arms: int, ridge: float) -> float:
-    """d̃ log(1 + TK/λ)."""
+    """Return d̃ log(1 + TK/λ)."""
     _check(dimension=dimension, rounds=rounds, arms=arms, ridge=ridge)
     return dimension * math.log1p(rounds * arms / ridge)
 

@@ -12,37 +12,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from rarely.core.choice.confidence_radius import Beta, VersionStats
-from rarely.core.choice.random_stream import Seed, seeded
-from rarely.core.choice.rules import Mixture, UpperConfidence, with_exploration
-from rarely.core.covariance import Covariance, Dual, Kind, Limit, Sketch, Widths
-from rarely.core.covariance.cholesky import ridge_solution
-from rarely.core.errors import InvalidInput, check_choice, check_flag, check_whole
-from rarely.core.inputs.forgetting import Forgetting
-from rarely.core.inputs.history import History
-from rarely.core.inputs.scaling import Affine, ContextScale, RewardScale
-from rarely.core.model.features import Factors
-from rarely.core.policies.base import Policy, Ties, WithinBatch
-from rarely.core.policies.learner import FitResult, ScaledLearner, TrainingSet
-from rarely.core.policies.limits import Limits
-from rarely.core.policies.maker import CovarianceMaker
-from rarely.core.policies.renamed import grouped_limits
-from rarely.core.policies.settings import decoded, encoded
-from rarely.core.saving.fields import Fields
-from rarely.core.schedules import EveryRound, Schedule
-from rarely.core.training.gradient_descent import STABLE
-from rarely.core.training.objective import ENOUGH, TURNS
-from rarely.core.training.report import TrainingReport
-from rarely.core.types import Array, Arrays
+from rarely._core.choice.confidence_radius import Beta, VersionStats
+from rarely._core.choice.random_stream import Seed, seeded
+from rarely._core.choice.rules import Mixture, UpperConfidence, with_exploration
+from rarely._core.covariance import Covariance, CovarianceFactory, Dual, Kind, Limit, Widths
+from rarely._core.covariance.cholesky import ridge_solution
+from rarely._core.errors import InvalidInput, check_choice, check_flag, check_whole
+from rarely._core.inputs.forgetting import Forgetting
+from rarely._core.inputs.history import History
+from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
+from rarely._core.model.features import Factors
+from rarely._core.policies.learner import FitResult, ScaledLearner, TrainingSet
+from rarely._core.policies.options import Limits, limits_from
+from rarely._core.policies.policy import Policy, Ties
+from rarely._core.policies.saving import decoded, encoded
+from rarely._core.policies.state import WithinBatch
+from rarely._core.saving.fields import Fields
+from rarely._core.schedules import EveryRound, Schedule
+from rarely._core.training.gradient_descent import STABLE, TrainingReport
+from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS
+from rarely._core.training.watch import UNWATCHED, Watch
+from rarely._core.types import Array, Arrays
 from rarely.theory.ntk import NTK, KernelKind
 
 
 def inner_products(kernel: NTK, left: Factors, right: Factors) -> Array:
-    """The kernel in the place of inner products, of factors that are contexts.
+    """Return the kernel of factors that are contexts, in the place of their inner products.
 
     k(x, x) is gain·‖x‖²: so √gain for a signal gives a factor its norm, and more or less of it is a weight.
     """
@@ -67,7 +66,6 @@ class KernelLearner(ScaledLearner):
     """α, (n,)."""
     rewards: RewardScale = field(default_factory=RewardScale)
     used_step: float | None = None
-    noise: ClassVar[float | None] = None
 
     @property
     def widths(self) -> Widths:
@@ -79,8 +77,8 @@ class KernelLearner(ScaledLearner):
         factors = Factors((x,), (np.full((len(x), 1), np.sqrt(self.kernel.gain)),))
         return self.rewards.center + self.rewards.spread * values, factors
 
-    def learn(self, history: History) -> FitResult:
-        ready = self.scaled()
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        ready = self.with_fitted_scale()
         samples = TrainingSet.of(history, ready.scale, rewards=self.standardise_rewards)
         if samples.overflow:
             return FitResult(self, samples.overflow)
@@ -101,7 +99,7 @@ class KernelLearner(ScaledLearner):
         return FitResult(learner, reason, basis, rescaled, TrainingReport(step_size=step, steps=self.steps))
 
     def _solve(self, matrix: Array, targets: Array) -> tuple[Array, float | None]:
-        """(λI + K)⁻¹ r̃ or, with steps, where so many of them lead; and their size."""
+        """Return (λI + K)⁻¹ r̃ or, with steps, where they lead; and their size."""
         if self.steps is None:
             return ridge_solution(matrix, targets), None
         step = STABLE / _top_eigenvalue(matrix)
@@ -127,50 +125,45 @@ class KernelLearner(ScaledLearner):
         numbers |= {"reward_center": self.rewards.center, "reward_spread": self.rewards.spread, "step": self.used_step}
         return numbers, arrays | {"points": self.points, "coefficients": self.coefficients}
 
-    def restored(self, saved: Fields, history: History, *, trained: bool) -> KernelLearner:
+    def restored(self, saved: Fields) -> KernelLearner:
         with saved:
             points = saved.array("points", (None, self.scale.affine.scaled_dim))
-            most = history.arrived if trained else 0
-            saved.require(len(points) <= most, f"there must be at most {most} points, as many as rewards learned from")
             step = None if saved.is_null("step") else saved.number("step", above=0)
-            stepped = self.steps is not None and len(points) > 0
-            saved.require((step is not None) == stepped, "step must be there after a training in steps, and only then")
             return replace(
                 self,
-                scale=self.scale.restored(saved, history.total, trained=trained),
+                scale=self.scale.restored(saved),
                 points=points,
                 coefficients=saved.array("coefficients", (len(points),)),
-                rewards=RewardScale.restored(saved, fitted=len(points) > 0 and self.standardise_rewards),
+                rewards=RewardScale.restored(saved),
                 used_step=step,
             )
 
 
 def _top_eigenvalue(matrix: Array) -> float:
-    """By power iteration, to the accuracy that a network's training asks for."""
+    """Return it by power iteration, to the accuracy of a network's training."""
     vector, value = 1 + 0.1 * np.cos(np.arange(len(matrix))), 0.0
-    for _ in range(TURNS):
+    for _ in range(MAX_ITERATIONS):
         image = matrix @ vector
         previous, value = value, float(image @ image / (vector @ image))
         vector = image / np.linalg.norm(image)
-        if abs(value - previous) <= ENOUGH * value:
+        if abs(value - previous) <= CONVERGED * value:
             break
     return value
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelCovarianceMaker(CovarianceMaker):
-    """Z of features that only their inner products tell: the dual form, whatever was asked for."""
+class KernelCovarianceFactory(CovarianceFactory):
+    """Makes Z of features that are known by their inner products alone: always in the dual form."""
 
     kernel: NTK
 
-    def changed(self, covariance: Kind | Sketch | None = None, memory_limit: int | None = None) -> CovarianceMaker:
+    def changed(self, covariance: Kind | None = None, memory_limit: int | None = None) -> CovarianceFactory:
         if covariance not in (None, "dual"):
             raise InvalidInput(f"a kernel has only the dual form, because it has no parameters; got {covariance!r}.")
         return super().changed(None, memory_limit)
 
-    def empty(self, widths: Widths, ahead: int = 0, rows: int = 0) -> Covariance:
+    def _new(self, form: str, widths: Widths) -> Covariance:
         limit = Limit(widths, self.memory_limit, self.horizon)
-        limit.check_rounds("dual", self.horizon or 0)
         return Dual(widths, self.ridge, limit, partial(inner_products, self.kernel))
 
 
@@ -228,12 +221,10 @@ class KernelUCB(Policy):
         ties: Ties = "lowest",
         seed: Seed = None,
         limits: Limits | None = None,
-        **renamed: Any,
     ) -> None:
-        (limits,) = decoded(limits=limits)
-        limits = grouped_limits(type(self).__name__, limits, renamed).settled()
-        limits.check_unset(type(self).__name__, "history", "latency", "arms")
-        schedule, beta = decoded(schedule=schedule, beta=beta)
+        schedule, beta, limits = decoded(schedule=schedule, beta=beta, limits=limits)
+        limits = limits_from(limits).settled()
+        limits.check_unset(type(self).__name__, "history", "operations", "arms")
         context_scale, exploration, forgetting = decoded(
             context_scale=context_scale, exploration=exploration, forgetting=forgetting
         )
@@ -250,9 +241,12 @@ class KernelUCB(Policy):
             "kind": kind,
             "steps": steps,
             "standardise_rewards": standardise_rewards,
+            "within_batch": within_batch,
+            "ties": ties,
+            "schedule": schedule,
+            "context_scale": context_scale,
+            "exploration": exploration,
         }
-        self._given |= {"within_batch": within_batch, "ties": ties}
-        self._schedule, self._scale, self._exploration = schedule, context_scale, exploration
         super().__init__(
             KernelLearner(self._kernel, ridge, steps, standardise_rewards, scale, none, np.empty(0)),
             schedule=schedule,
@@ -264,7 +258,7 @@ class KernelUCB(Policy):
             limits=limits,
             forgetting=forgetting,
             within_batch=within_batch,
-            maker=partial(KernelCovarianceMaker, kernel=self._kernel),
+            factory=partial(KernelCovarianceFactory, kernel=self._kernel),
         )
 
     @property
@@ -274,16 +268,13 @@ class KernelUCB(Policy):
         return self._learner.scale.affine
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's arguments as JSON."""
+        """Return the constructor's arguments as JSON."""
         return encoded(
             self._given
             | {
                 "dim": self.dim,
-                "schedule": self._schedule,
-                "ridge": self._maker.ridge,
+                "ridge": self._factory.ridge,
                 "beta": self._beta,
-                "context_scale": self._scale,
-                "exploration": self._exploration,
                 "forgetting": self.history.forgetting,
                 "seed": self._seed,
                 "limits": self._limits,

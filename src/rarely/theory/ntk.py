@@ -24,19 +24,19 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rarely.core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
-from rarely.core.types import Array, BoolArray
+from rarely._core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
+from rarely._core.types import Array, BoolArray
 
 KernelKind = Literal["definition", "network"]
 TILE = 2**14
 """Numbers in a tile, so that what is computed of it stays in the second-level cache."""
-FEW = 0.05
+MAX_GATHERED = 0.05
 """Part of a tile's pairs up to which they are better gathered one by one."""
 CLOSE = 1e-4
 """1 − |c| below which the angle is taken from differences; above it arccos keeps fourteen digits."""
 
-DEEPEST = 1000
-"""Layers: the kernel of so many is all but constant, and takes as many passes."""
+MAX_DEPTH = 1000
+"""Layers: the kernel of more is all but constant, and takes as many passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class NTK:
     >>> kernel.matrix([[1.0, 0.0], [0.0, 1.0]]).round(4)
     array([[1.5   , 0.3183],
            [0.3183, 1.5   ]])
+    >>> kernel.cross([[1.0, 0.0]], [[2.0, 0.0], [-1.0, 0.0]])
+    array([[3., 0.]])
     >>> NTK(depth=2, kind="network").diagonal([[1.0, 0.0], [0.0, 2.0]])
     array([2., 8.])
     """
@@ -58,12 +60,12 @@ class NTK:
 
     def __post_init__(self) -> None:
         check_whole("depth", self.depth, 2)
-        if self.depth > DEEPEST:
-            raise InvalidInput(f"depth must be at most {DEEPEST}, because each layer takes a pass; got {self.depth}.")
+        if self.depth > MAX_DEPTH:
+            raise InvalidInput(f"depth must be at most {MAX_DEPTH}, because each layer takes a pass; got {self.depth}.")
         check_choice("kind", self.kind, KernelKind)
 
     def matrix(self, contexts: Any) -> Array:
-        """(n, n): the kernel among n contexts, exactly symmetric, half of its tiles computed."""
+        """Return (n, n): the kernel among n contexts, exactly symmetric, half of its tiles computed."""
         n = len(read_contexts(contexts))
         out = np.empty((n, n))
         for rows, columns, tile in self.tiles(contexts):
@@ -72,7 +74,7 @@ class NTK:
         return out
 
     def tiles(self, contexts: Any) -> Iterator[tuple[slice, slice, Array]]:
-        """The same matrix in tiles on and above its diagonal, for those who need not hold all of it."""
+        """Yield the same matrix in tiles on and above its diagonal, for callers that need not hold all of it."""
         x = Directions.of(contexts)
         diagonal = self.gain * x.norms * x.norms
         for rows, columns in _tiles(len(x.norms), len(x.norms), upper=True):
@@ -83,7 +85,7 @@ class NTK:
             yield rows, columns, tile
 
     def cross(self, contexts: Any, others: Any) -> Array:
-        """(n, n'): the kernel between contexts and others."""
+        """Return (n, n'): the kernel between contexts and others."""
         x, y = Directions.of(contexts), Directions.of(others)
         if x.unit.shape[1] != y.unit.shape[1]:
             raise InvalidContexts(
@@ -95,7 +97,7 @@ class NTK:
         return out
 
     def diagonal(self, contexts: Any) -> Array:
-        """(n,): of every context with itself; no recursion is needed, for θ = 0 stays 0."""
+        """Return (n,): the kernel of every context with itself; no recursion is needed, for θ = 0 stays 0."""
         norms = Directions.of(contexts).norms
         return np.asarray(self.gain * norms * norms)
 
@@ -133,7 +135,7 @@ class NTK:
         return tangent
 
     def _close(self, x: Directions, y: Directions, c: Array, close: BoolArray) -> Array:
-        """The same recursion of unit vectors where they are almost parallel or opposed, in what 1 − |c| is near 0."""
+        """Compute the same for almost parallel or opposed unit vectors, in terms of 1 − |c|, which is near 0."""
         short = _squared_gaps(x.unit, y.unit, c, close) / 2  # 1 − |c|
         opposed = c[close] < 0
         angle = 2 * np.arcsin(np.sqrt(short / 2))
@@ -150,62 +152,6 @@ class NTK:
             covariance = 1 - short
             tangent = tangent * (1 - angle / np.pi) + covariance
         return np.asarray(tangent if self.kind == "network" else (tangent + covariance) / 2)
-
-
-def ntk_matrix(contexts: Any, depth: int = 2) -> Array:
-    """Definition 1's H of (n, d) contexts, for networks of L = `depth` layers.
-
-    Parameters
-    ----------
-    contexts
-        (n, d).
-    depth
-        L, the number of layers.
-
-    Examples
-    --------
-    >>> ntk_matrix([[1.0, 0.0], [1.0, 0.0]], depth=3)
-    array([[2., 2.],
-           [2., 2.]])
-    """
-    return NTK(depth).matrix(contexts)
-
-
-def ntk_cross(contexts: Any, others: Any, depth: int = 2) -> Array:
-    """Definition 1's kernel between (n, d) contexts and (n', d) others.
-
-    Parameters
-    ----------
-    contexts, others
-        (n, d) and (n', d).
-    depth
-        L, the number of layers.
-
-    Examples
-    --------
-    >>> ntk_cross([[1.0, 0.0]], [[2.0, 0.0], [-1.0, 0.0]], depth=2)
-    array([[3., 0.]])
-    """
-    return NTK(depth).cross(contexts, others)
-
-
-def network_ntk_matrix(contexts: Any, depth: int = 2) -> Array:
-    """H̃^(L), to which ⟨g, g'⟩/m of the network as printed tends when m grows (not H: W_L ~ N(0, 2/m)).
-
-    Parameters
-    ----------
-    contexts
-        (n, d).
-    depth
-        L, the number of layers.
-
-    Examples
-    --------
-    >>> network_ntk_matrix([[1.0, 0.0], [0.0, 1.0]], depth=2).round(4)
-    array([[2.    , 0.3183],
-           [0.3183, 2.    ]])
-    """
-    return NTK(depth, "network").matrix(contexts)
 
 
 class Directions(NamedTuple):
@@ -228,7 +174,7 @@ class Directions(NamedTuple):
         return cls(unit, norms)
 
     def part(self, rows: slice) -> Directions:
-        """Some of them."""
+        """Return some of them."""
         return Directions(self.unit[rows], self.norms[rows])
 
 
@@ -249,7 +195,7 @@ def read_contexts(contexts: Any) -> Array:
 
 
 def _tiles(rows: int, columns: int, *, upper: bool = False) -> Iterator[tuple[slice, slice]]:
-    """Tiles that cover all of a matrix, or what is on and above its diagonal."""
+    """Yield tiles that cover all of a matrix, or what is on and above its diagonal."""
     side = int(np.sqrt(TILE))
     for i in range(0, rows, side):
         for j in range(i if upper else 0, columns, side):
@@ -257,8 +203,8 @@ def _tiles(rows: int, columns: int, *, upper: bool = False) -> Iterator[tuple[sl
 
 
 def _squared_gaps(a: Array, b: Array, c: Array, close: BoolArray) -> Array:
-    """‖a ∓ b‖² of the close pairs, with the sign that makes it small."""
-    if close.mean() < FEW:
+    """Return ‖a ∓ b‖² of the close pairs, with the sign that makes it small."""
+    if close.mean() < MAX_GATHERED:
         i, j = np.nonzero(close)
         gap = a[i] - np.sign(c[close])[:, None] * b[j]
         return np.asarray(np.einsum("ij,ij->i", gap, gap))
@@ -272,7 +218,7 @@ def _squared_gaps(a: Array, b: Array, c: Array, close: BoolArray) -> Array:
 
 
 def _bend(angle: Array) -> Array:
-    """sin θ − θ cos θ; by its series θ³/3 − … where the two terms would cancel."""
+    """Return sin θ − θ cos θ; by its series θ³/3 − … where the two terms would cancel."""
     square = angle * angle
     series = angle * square * (1 / 3 - square * (1 / 30 - square * (1 / 840 - square / 45360)))
     return np.where(angle < 0.1, series, np.sin(angle) - angle * np.cos(angle))

@@ -1,7 +1,8 @@
-"""Where policies are played: the paper's problems, any labelled table, and worlds of one's own."""
+"""Problems to play policies on: the paper's, any labelled table, and worlds of your own."""
 
 from rarely.worlds.datasets import DATASETS, Dataset, DataUnavailable
 from rarely.worlds.gallery import GALLERY
+from rarely.worlds.plain_arms import PLAIN_ARMS
 from rarely.worlds.protocol import Rounds, World
 from rarely.worlds.recommender import Day, Recommender
 from rarely.worlds.synthetic import Cosine, Quadratic
@@ -10,6 +11,7 @@ from rarely.worlds.table import Table, TableWorld
 __all__ = [
     "DATASETS",
     "GALLERY",
+    "PLAIN_ARMS",
     "Cosine",
     "DataUnavailable",
     "Dataset",

@@ -2,7 +2,8 @@
 
 A file is looked for in a path given and nowhere else, or in the folder RARELY_DATA, in the cache folder
 (RARELY_CACHE, else the user's), and then downloaded into the cache. Wherever it comes from, its size and SHA-256
-must be those of the original, and its rows and classes are counted. This is the only module that touches the network.
+must be those of the original, and its rows and classes are counted. Downloads use HTTPS and happen only in `fetch`;
+beside it, only `rarely serve` and the study's client use the network.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import hashlib
 import http.client
 import io
 import os
-import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -24,19 +24,22 @@ from pathlib import Path
 
 import numpy as np
 
-from rarely.core.errors import RarelyError
+from rarely._core.errors import RarelyError
+from rarely._core.saving.files import replacing
 from rarely.worlds.table import Table
 
-PATIENCE = 30.0
+DOWNLOAD_TIMEOUT = 30.0
 """Seconds without a byte after which a download is given up."""
 CHUNK = 2**16
+"""Bytes that are read at once."""
 PACKED = ".gz"
+"""The suffix of a file that is kept compressed."""
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far and the bytes expected."""
 
 
 class DataUnavailable(RarelyError):
-    """A data file is not here, cannot be fetched, or is not the original."""
+    """A data file that is missing, cannot be fetched, or is not the original."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Dataset:
     unknown: str | None = None
     """The class of rows that are left out, because their class is not known."""
     every: int = 1
-    """The first of each so many rows is read, for a file of whole numbers that is too large."""
+    """Every how many rows one is read, for a file of whole numbers that is too large."""
     packed: bool = False
     """Whether it is also looked for as `file.gz`, and kept so in the cache; size and SHA-256 are those of the file."""
 
@@ -77,7 +80,7 @@ class Dataset:
         return sum(count for _, count in self.counts)
 
     def verify(self, path: Path) -> Path:
-        """The path, if its bytes are the original's."""
+        """Return the path, or raise DataUnavailable if its bytes are not the original's."""
         try:
             content = gzip.decompress(path.read_bytes()) if path.suffix == PACKED else path.read_bytes()
         except (OSError, EOFError, zlib.error) as error:
@@ -87,11 +90,11 @@ class Dataset:
         return path
 
     def table(self, path: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Table:
-        """The table, from wherever the file is found."""
+        """Return the table, from wherever the file is found."""
         return self.read(find(self, path, progress))
 
     def read(self, path: Path) -> Table:
-        """The table in a file that was verified."""
+        """Return the table in a file that was verified."""
         table = Table.from_csv(path, self.label, self.delimiter) if self.every == 1 else self._thinned(path)
         if self.unknown is not None:
             names = np.array(table.classes)[table.labels]
@@ -102,14 +105,14 @@ class Dataset:
         return table
 
     def _thinned(self, path: Path) -> Table:
-        """Some rows of a file of whole numbers: as text in lists, all of them would take gigabytes."""
+        """Read some rows of a file of whole numbers: as text in lists, all of them would take gigabytes."""
         with gzip.open(path, "rt", encoding="ascii") if path.suffix == PACKED else open(path, encoding="ascii") as file:
             lines = islice(file, None, None, self.every)
             numbers = np.loadtxt(lines, delimiter=self.delimiter, ndmin=2, dtype=np.int64)
         return Table.of(np.delete(numbers, self.label, axis=1), numbers[:, self.label])
 
     def _wrong(self, content: bytes) -> str:
-        """What tells the content from the original's; empty if nothing does."""
+        """Say in what the content differs from the original's; empty if in nothing."""
         digest = hashlib.sha256(content).hexdigest()
         if (len(content), digest) == (self.size, self.sha256):
             return ""
@@ -200,7 +203,7 @@ DATASETS = {
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: RARELY_CACHE, or the user's cache."""
+    """Return where downloads are kept: RARELY_CACHE, or the user's cache."""
     if own := os.environ.get("RARELY_CACHE"):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -208,7 +211,7 @@ def cache_folder() -> Path:
 
 
 def places(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """Where the file is looked for, in this order; in a folder, also in one of the dataset's name."""
+    """Yield where the file is looked for, in this order; in a folder, also in one of the dataset's name."""
     given = os.environ.get("RARELY_DATA")
     elsewhere = [*([Path(given)] if given else []), cache_folder()]
     for folder in elsewhere if path is None else [Path(path)]:
@@ -220,7 +223,7 @@ def places(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Iter
 
 
 def located(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Path | None:
-    """The verified file, if it is on this machine."""
+    """Return the verified file, or None if it is not on this machine."""
     for place in places(dataset, path):
         if place.exists():
             return dataset.verify(place)
@@ -230,11 +233,11 @@ def located(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Pat
 
 
 def find(dataset: Dataset, path: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Path:
-    """The verified file; downloaded into the cache where it is nowhere else."""
+    """Return the verified file, downloaded into the cache if it is nowhere else."""
     return located(dataset, path) or fetch(dataset, progress)
 
 
-def fetch(dataset: Dataset, progress: Progress | None = None, patience: float = PATIENCE) -> Path:
+def fetch(dataset: Dataset, progress: Progress | None = None, patience: float = DOWNLOAD_TIMEOUT) -> Path:
     """Download into the cache folder, checked before it is put there under its name."""
     failures = []
     for url in dataset.urls:
@@ -286,12 +289,10 @@ def _member(content: bytes, url: str, dataset: Dataset) -> bytes:
 
 
 def _put(content: bytes, path: Path) -> Path:
-    """Write under a name of its own first, so that no reader ever meets half a file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as own:
-            (Path(own) / path.name).write_bytes(content)
-            os.replace(Path(own) / path.name, path)
+        with replacing(path) as file:
+            file.write(content)
     except OSError as error:
         raise DataUnavailable(
             f"{path} cannot be written: {error.strerror}. Set RARELY_CACHE to a folder that can be."

@@ -13,7 +13,8 @@
     Drifting         the best direction turns while one looks
     InUnits          any of these with its contexts in other units
 
-Every world is given by its seed and round alone, as `World` promises; none takes more than a few lines.
+Every world is given by its seed and round alone, as `World` promises; none takes more than a few lines. Bandits
+without contexts are in `plain_arms`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.inputs.arm_blocks import ArmBlocks
-from rarely.core.inputs.scaling import Affine
-from rarely.core.types import Array, IntArray
+from rarely._core.inputs.arm_blocks import ArmBlocks
+from rarely._core.inputs.scaling import Affine
+from rarely._core.types import Array, IntArray
 from rarely.worlds.protocol import World
 
-Round = tuple[Array, Array, float]
+Round = tuple[Array, Array, float | Array]
 
 
 @dataclass(frozen=True)
@@ -98,30 +99,23 @@ class ConstantArms(World):
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", self.arms)
 
-    def secret(self, generator: np.random.Generator) -> Array:
+    def secret(self, generator: np.random.Generator) -> Any:
         return generator.random(self.arms)
 
-    def round(self, t: int, secret: Array, generator: np.random.Generator) -> Round:
+    def round(self, t: int, secret: Any, generator: np.random.Generator) -> Round:
         return np.eye(self.arms), secret, generator.normal(0, self.noise) if self.noise else 0.0
 
 
 @dataclass(frozen=True)
-class GaussianArms(World):
+class GaussianArms(ConstantArms):
     """One-hot arms, one of which pays `gap` more than the others, under noise of deviation 1."""
 
     arms: int = 3
-    gap: float = 0.4
     noise: float = 1.0
-    dim: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", self.arms)
+    gap: float = 0.4
 
     def secret(self, generator: np.random.Generator) -> Array:
         return np.where(np.arange(self.arms) == generator.integers(self.arms), self.gap, 0.0)
-
-    def round(self, t: int, secret: Array, generator: np.random.Generator) -> Round:
-        return np.eye(self.arms), secret, generator.normal(0, self.noise)
 
 
 @dataclass(frozen=True)
@@ -141,7 +135,7 @@ class RareReward(World):
         return contexts, chances, 0.0
 
     def rounds(self, seed: int, count: int, first: int = 1) -> Any:
-        """Rounds whose rewards are 0 or 1: the same draw decides for all arms."""
+        """Return rounds whose rewards are 0 or 1: the same draw decides for all arms."""
         drawn = super().rounds(seed, count, first)
         luck = np.array([np.random.default_rng((seed, t, 2)).random() for t in range(first, first + count)])
         return type(drawn)(drawn.contexts, drawn.means, (luck[:, None] < drawn.means).astype(np.float64))
@@ -264,13 +258,13 @@ class InUnits(World):
         object.__setattr__(self, "dim", self.world.dim)
 
     def describe(self) -> dict[str, Any]:
-        """The world within, and the unit."""
+        """Return the world within, and the unit."""
         return super().describe() | {"within": self.world.describe(), "unit": self.unit}
 
     def secret(self, generator: np.random.Generator) -> Any:
         return self.world.secret(generator)
 
-    def round(self, t: int, secret: Any, generator: np.random.Generator) -> tuple[Any, Any, float]:
+    def round(self, t: int, secret: Any, generator: np.random.Generator) -> tuple[Any, Any, Any]:
         contexts, means, noise = self.world.round(t, secret, generator)
         return self.unit * np.asarray(contexts), means, noise
 

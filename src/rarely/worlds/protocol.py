@@ -1,27 +1,12 @@
 """A world: contexts, mean rewards and noise of every round, whatever a policy does in it.
 
-    seed            of one run: it draws the world's secret (θ*, A, the order of a table's rows)
-    t      round    1 … T; round t derives from (seed, t) alone, so all policies of a run see the same world
-    K, d   arms, dim
+seed            of one run: it draws the world's secret (θ*, A, the order of a table's rows)
+t      round    1 … T; round t derives from (seed, t) alone, so all policies of a run see the same world
+K, d   arms, dim
 
-    contexts (n, K, d)   what a policy may see
-    means    (n, K)      expected rewards; the best arm and the pseudo-regret follow from them
-    rewards  (n, K)      what each arm would pay; one noise ξ_t a round, as the paper's experiments have it
-
-A world of one's own is ten lines:
-
->>> class Waves(World):
-...     arms, dim = 3, 2
-...
-...     def secret(self, generator):
-...         return generator.normal(size=2)
-...
-...     def round(self, t, secret, generator):
-...         contexts = generator.random((3, 2))
-...         return contexts, np.sin(3 * contexts @ secret), 0.1 * generator.normal()
->>> rounds = Waves().rounds(seed=0, count=5)
->>> rounds.contexts.shape, rounds.means.shape
-((5, 3, 2), (5, 3))
+contexts (n, K, d)   what a policy may see
+means    (n, K)      expected rewards; the best arm and the pseudo-regret follow from them
+rewards  (n, K)      what each arm would pay; one noise ξ_t a round, as the paper's experiments have it, or one an arm
 """
 
 from __future__ import annotations
@@ -34,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_whole
-from rarely.core.inputs.scaling import Affine
-from rarely.core.types import Array, IntArray
+from rarely._core.errors import InvalidInput, check_whole
+from rarely._core.inputs.scaling import Affine
+from rarely._core.types import Array, IntArray
 
 
 @dataclass(frozen=True)
@@ -67,11 +52,11 @@ class Rounds:
         return np.asarray(np.argmax(self.means, axis=1))
 
     def regrets(self, arms: Any) -> Array:
-        """Pseudo-regret of the chosen arms, (n,): how much less they pay on average than the best."""
+        """Return the pseudo-regret of the chosen arms, (n,): how much less they pay on average than the best."""
         return np.asarray(self.means.max(axis=1) - self._of(self.means, arms))
 
     def paid(self, arms: Any) -> Array:
-        """Rewards of the chosen arms, (n,)."""
+        """Return the rewards of the chosen arms, (n,)."""
         return self._of(self.rewards, arms)
 
     def _of(self, table: Array, arms: Any) -> Array:
@@ -79,7 +64,7 @@ class Rounds:
 
 
 class World(ABC):
-    """Where policies are played; `secret` and `round` are all that a world of one's own says.
+    """A problem to play policies on; a world of your own defines `secret` and `round`.
 
     Examples
     --------
@@ -105,24 +90,27 @@ class World(ABC):
 
     @abstractmethod
     def secret(self, generator: np.random.Generator) -> Any:
-        """What a seed decides once, and no policy sees."""
+        """Return what a seed decides once, and no policy sees."""
 
     @abstractmethod
-    def round(self, t: int, secret: Any, generator: np.random.Generator) -> tuple[Any, Any, float]:
-        """Contexts (K, d), mean rewards (K,) and the noise of round t; the generator derives from (seed, t)."""
+    def round(self, t: int, secret: Any, generator: np.random.Generator) -> tuple[Any, Any, Any]:
+        """Return contexts (K, d), mean rewards (K,) and the noise of round t, for all arms or (K,).
+
+        The generator derives from (seed, t).
+        """
 
     def describe(self) -> dict[str, Any]:
-        """The world as JSON, part of an experiment's identity.
+        """Return the world as JSON, part of an experiment's identity.
 
-        For a world of one's own these are its plain attributes and the text of its class; one that holds arrays
-        or the like tells them apart here.
+        For a world of your own these are its plain attributes and a hash of its class's source; a world that holds
+        arrays adds to them what tells it from others.
         """
         plain = {name: value for name, value in vars(self).items() if isinstance(value, str | int | float | None)}
         own = {} if type(self).__module__.startswith("rarely.") else {"text": _text(type(self))}
         return {"world": type(self).__name__, "arms": self.arms, "dim": self.dim} | plain | own
 
     def rounds(self, seed: int, count: int, first: int = 1) -> Rounds:
-        """Rounds first … first + count − 1 of the run `seed`."""
+        """Return rounds first … first + count − 1 of the run `seed`."""
         check_whole("seed", seed, 0)
         check_whole("count", count, 0)
         check_whole("first", first, 1)
@@ -133,7 +121,7 @@ class World(ABC):
             )
         secret = self.secret(seeded(seed, 0))
         contexts, means = np.empty((count, self.arms, self.dim)), np.empty((count, self.arms))
-        noise = np.empty(count)
+        noise = np.empty((count, self.arms))
         for i in range(count):
             t = first + i
             x, mean, noise[i] = self.round(t, secret, seeded(seed, t))
@@ -143,17 +131,17 @@ class World(ABC):
                     f"{self.arms} means; got {np.shape(x)} and {np.shape(mean)}."
                 )
             contexts[i], means[i] = x, mean
-        return Rounds(contexts, means, means + noise[:, None])
+        return Rounds(contexts, means, means + noise)
 
 
 def seeded(seed: int, t: int) -> np.random.Generator:
-    """The generator of a run's round t; that of its secret is round 0's."""
+    """Return the generator of a run's round t; that of its secret is round 0's."""
     # NumPy takes (seed, 0) for seed itself, from which a policy may draw its weights: the 1 keeps them apart.
     return np.random.default_rng((seed, t, 1))
 
 
 def _text(kind: type) -> str:
-    """A hash of a class's source, where it is known."""
+    """Return a hash of a class's source, where it is known."""
     try:
         return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()[:16]
     except (OSError, TypeError):

@@ -1,4 +1,4 @@
-"""A news recommender: users who differ, articles that come and go, clicks that are told hours later or never.
+"""A news recommender: users who differ, articles that come and go, clicks that are known hours later or never.
 
     u   users      (n, 20)   a user's numbers, N(0, I)
     a   features   (50, 8)   an article's numbers, N(0, I)
@@ -9,7 +9,7 @@
     P(click) = σ(base + taste·uᵀMa + popularity·wᵀa + quality·q)
 
 On day D the articles 8D … 8D + 49 are live: eight new ones each morning, and the eight oldest are gone. So two weeks
-have 154 articles, and none lives longer than a week. A reward is told after an exponential delay, or, one time in ten,
+have 154 articles, and none lives longer than a week. A reward arrives after an exponential delay, or, one time in ten,
 never.
 """
 
@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_not_negative, check_positive, check_whole
-from rarely.core.inputs.crossing import Crossed
-from rarely.core.types import Array
+from rarely._core.errors import InvalidInput, check_not_negative, check_positive, check_whole
+from rarely._core.inputs.arm_blocks import Crossed
+from rarely._core.types import Array
 from rarely.worlds.protocol import Rounds, World, seeded
 
-HOURS = 24.0
+HOURS_A_DAY = 24.0
 
 
 class Tastes(NamedTuple):
@@ -64,8 +64,8 @@ class Day:
     """(n, K): 1 where the visitor would click, else 0."""
     hours: Array
     """(n,): when each visit takes place, in hours since the first day began."""
-    told: Array
-    """(n,): when its reward is told, in the same hours; NaN where it never is."""
+    arrivals: Array
+    """(n,): when its reward arrives, in the same hours; NaN where it never is."""
 
     def __len__(self) -> int:
         return len(self.users)
@@ -76,7 +76,7 @@ class Recommender(World):
     """Articles that come and go, for users who like different ones.
 
     As every world it has rounds, whose contexts are [user, article]; `context_scale` crosses the two. `day` gives the
-    same rounds as a service meets them: users, live articles by name, and the hour at which each click is told.
+    same rounds as a service meets them: users, live articles by name, and the hour at which each click arrives.
 
     Parameters
     ----------
@@ -96,9 +96,9 @@ class Recommender(World):
         Standard deviations of the three parts of the log odds: user × article, the article's features, and what
         no feature shows.
     delay
-        Mean hours until a reward is told.
+        Mean hours until a reward arrives.
     lost
-        The share of rewards that are never told.
+        The share of rewards that never arrive.
 
     Examples
     --------
@@ -139,20 +139,7 @@ class Recommender(World):
         object.__setattr__(self, "context_scale", scale)
 
     def day(self, seed: int, day: int) -> Day:
-        """All visits of a day, the first of which is day 0.
-
-        Parameters
-        ----------
-        seed
-            Of the run, as `rounds` takes it.
-        day
-            0, 1, 2, …
-
-        Returns
-        -------
-        Day
-            The rounds day·daily + 1 … (day + 1)·daily of the same seed.
-        """
+        """Return all visits of day 0, 1, 2, …: the rounds day·daily + 1 … (day + 1)·daily of the same seed."""
         check_whole("day", day, 0)
         secret, first = self.secret(seeded(seed, 0)), day * self.daily
         users, luck = np.empty((self.daily, self.user_dim)), np.empty((self.daily, 3))
@@ -160,41 +147,41 @@ class Recommender(World):
             users[i], luck[i] = self._visit(seeded(seed, first + i + 1))
         features, appeal = self._articles(secret, day)
         means = self._chances(secret, users, features, appeal)
-        hours = (first + np.arange(self.daily)) * HOURS / self.daily
-        told = np.where(luck[:, 2] < self.lost, np.nan, hours - self.delay * np.log(luck[:, 1]))
+        hours = (first + np.arange(self.daily)) * HOURS_A_DAY / self.daily
+        arrivals = np.where(luck[:, 2] < self.lost, np.nan, hours - self.delay * np.log(luck[:, 1]))
         names = tuple(f"article-{day * self.new + i}" for i in range(self.arms))
-        return Day(users, names, features, means, (luck[:, :1] < means).astype(np.float64), hours, told)
+        return Day(users, names, features, means, (luck[:, :1] < means).astype(np.float64), hours, arrivals)
 
     def secret(self, generator: np.random.Generator) -> Tastes:
-        """M, w and the articles to come."""
+        """Return M, w and the articles to come."""
         users, articles = (generator.normal(size=(count, self.rank)) for count in (self.user_dim, self.article_dim))
         tastes, popularity = users @ articles.T, generator.normal(size=self.article_dim)
         tastes, popularity = (array / np.linalg.norm(array) for array in (tastes, popularity))
         return Tastes(tastes, popularity, int(generator.integers(2**62)))
 
     def round(self, t: int, secret: Tastes, generator: np.random.Generator) -> tuple[Array, Array, float]:
-        """The contexts [user, article] of round t and the probability of each click."""
+        """Return the contexts [user, article] of round t and the probability of each click."""
         user, _ = self._visit(generator)
         features, appeal = self._articles(secret, (t - 1) // self.daily)
         contexts = np.hstack((np.broadcast_to(user, (self.arms, self.user_dim)), features))
         return contexts, self._chances(secret, user[None], features, appeal)[0], 0.0
 
     def rounds(self, seed: int, count: int, first: int = 1) -> Rounds:
-        """Rounds whose rewards are clicks, 0 or 1: one draw decides for all articles."""
+        """Return rounds whose rewards are clicks, 0 or 1: one draw decides for all articles."""
         drawn = super().rounds(seed, count, first)
         luck = np.array([self._visit(seeded(seed, t))[1][0] for t in range(first, first + count)])
         return Rounds(drawn.contexts, drawn.means, (luck[:, None] < drawn.means).astype(np.float64))
 
     def _visit(self, generator: np.random.Generator) -> tuple[Array, Array]:
-        """A user, and three uniform numbers: for the click, its delay and its loss."""
+        """Return a user, and three uniform numbers: for the click, its delay and its loss."""
         return generator.normal(size=self.user_dim), 1 - generator.random(3)
 
     def _articles(self, secret: Tastes, day: int) -> tuple[Array, Array]:
-        """Features and qualities of the articles of a day, oldest first."""
+        """Return features and qualities of the articles of a day, oldest first."""
         return _articles(secret.articles, day * self.new, self.arms, self.article_dim)
 
     def _chances(self, secret: Tastes, users: Array, features: Array, qualities: Array) -> Array:
-        """(n, K): P(click)."""
+        """Return (n, K): P(click)."""
         odds = self.base + self.popularity * features @ secret.popularity + self.quality * qualities
         return np.asarray(1 / (1 + np.exp(-odds - self.taste * users @ secret.tastes @ features.T)))
 

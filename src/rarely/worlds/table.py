@@ -15,20 +15,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from rarely.core.errors import InvalidInput, check_choice, check_whole
-from rarely.core.inputs.arm_blocks import ArmBlocks
-from rarely.core.inputs.scaling import Affine
-from rarely.core.types import Array, IntArray
-from rarely.logs.csv_lines import MISSING, read_lines
+from rarely._core.errors import InvalidInput, RarelyError, check_choice, check_whole
+from rarely._core.inputs.arm_blocks import ArmBlocks
+from rarely._core.inputs.scaling import Affine
+from rarely._core.types import Array, IntArray
+from rarely.logs.tables import finite_number, is_missing, is_name_like, read_lines
 from rarely.worlds.protocol import World
 
 View = Literal["raw", "unit", "standard"]
+MAX_CLASSES = 100
+"""Classes of a CSV file that are played, each as an arm; more are rather a quantity than classes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +50,7 @@ class Table:
 
     @classmethod
     def of(cls, rows: Any, labels: Any) -> Table:
-        """Any rows and labels: arrays, lists, columns of a data frame."""
+        """Make a table of any rows and labels: arrays, lists, columns of a data frame."""
         try:
             # A copy that stays as it is: the digest is part of an experiment's identity.
             numbers = np.array(rows, np.float64)
@@ -69,7 +72,7 @@ class Table:
 
     @classmethod
     def from_bunch(cls, bunch: Any) -> Table:
-        """A scikit-learn dataset, such as `load_digits()`."""
+        """Make a table of a scikit-learn dataset, such as `load_digits()`."""
         if not (hasattr(bunch, "data") and hasattr(bunch, "target")):
             raise InvalidInput(
                 f"a scikit-learn dataset has `data` and `target`; got {type(bunch).__name__}. "
@@ -85,7 +88,7 @@ class Table:
         delimiter: str = ",",
         ignore: Sequence[str | int] = (),
     ) -> Table:
-        """A CSV file; `label` is the class's column, by name or number (None: the last), and `ignore` others to omit.
+        """Read a CSV file; `label` is the class's column, by name or number (None: the last); `ignore` names others.
 
         A first line without numbers is a header if it names a column of numbers, or if `label` is a name. A
         column of numbers stays so, and must not lack any; any other is coded 0, 1, … in sorted order.
@@ -178,21 +181,21 @@ def _is_number(field: str) -> bool:
 
 
 def _has_header(lines: list[list[str]]) -> bool:
-    """Whether a first line without numbers has a name over a column of numbers, some perhaps missing."""
+    """Return whether a first line without numbers has a name over a column of numbers, some perhaps missing."""
     if any(map(_is_number, lines[0])):
         return False
     for name, *column in zip(*lines, strict=False):
-        known = [field for field in column if field.lower() not in MISSING]
-        if known and all(map(_is_number, known)) and not _is_number(name) and name.lower() not in MISSING:
+        known = [field for field in column if not is_missing(field)]
+        if known and all(map(_is_number, known)) and not _is_number(name) and not is_missing(name):
             return True
     return False
 
 
 def _coded(path: str | Path, name: str, column: tuple[str, ...]) -> Array:
-    others = {field for field in column if not (_is_number(field) and np.isfinite(float(field)))}
+    others = {field for field in column if finite_number(field) is None}
     if not others:
         return np.array(column, np.float64)
-    if len(others) < len(set(column)) and all(_is_number(field) or field.lower() in MISSING for field in others):
+    if len(others) < len(set(column)) and all(_is_number(field) or is_missing(field) for field in others):
         raise InvalidInput(
             f"{path}: column {name} holds numbers, but {min(others)!r} in some rows; fill them in or drop those rows."
         )
@@ -210,3 +213,46 @@ def _column(path: str | Path, label: str | int | None, header: list[str] | None,
         raise InvalidInput(f"{path} has {width} columns, numbered from 0; got column {at}.")
     check_whole("label", at, -width)
     return at % width
+
+
+@cache
+def own_table(path: str, label: str | None = None, ignore: tuple[str, ...] = ()) -> Table:
+    """Read a table from a file, with its columns as they are named on a command line; `label` None is the last one."""
+    lines = (line for _, line in read_lines(path, InvalidInput))
+    first = next(lines, [])
+    columns = [_named_column(name, first) for name in ignore]
+    table = Table.from_csv(path, None if label is None else _named_column(label, first), ignore=columns)
+    if gaps := [name for name in table.classes if is_missing(name) and not is_name_like(name)]:
+        raise InvalidInput(f"{path}: some rows have {gaps[0]!r} for their class; drop them, or name the class.")
+    if len(table.classes) > MAX_CLASSES:
+        raise InvalidInput(
+            f"{path}: the label has {len(table.classes)} classes, and each would be an arm; at most {MAX_CLASSES} are "
+            "played. Is it the right column? --label names another."
+        )
+    return table
+
+
+@cache
+def sklearn_table(name: str) -> Table:
+    """Return a dataset that comes with scikit-learn: `digits`, `wine`, `breast_cancer`, `iris`."""
+    try:
+        datasets = import_module("sklearn.datasets")
+    except ModuleNotFoundError as error:
+        raise RarelyError(
+            f"{name} comes with scikit-learn, which is not installed: pip install scikit-learn."
+        ) from error
+    load = getattr(datasets, f"load_{name}", None)
+    if load is None:
+        raise InvalidInput(f"scikit-learn has no load_{name}; try digits, wine, breast_cancer or iris.")
+    try:
+        bunch = load()
+    except TypeError as error:
+        raise InvalidInput(f"load_{name} of scikit-learn does not load a dataset: it needs arguments.") from error
+    if np.issubdtype(np.asarray(bunch.target).dtype, np.floating):
+        raise InvalidInput(f"{name} is a regression: its targets are numbers, not classes to choose between.")
+    return Table.from_bunch(bunch)
+
+
+def _named_column(given: str, first: list[str]) -> str | int:
+    """Return a column as it is named on the command line: a name of the first line comes before a number."""
+    return int(given) if given not in first and given.lstrip("-").isdigit() else given

@@ -1,4 +1,4 @@
-"""Where studies are kept, by one string.
+"""Databases of studies, each named by one string.
 
 sqlite:///trial.db            a file; four slashes for an absolute path
 sqlite:///trial.db?shared=1   a file that several processes use
@@ -11,18 +11,27 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl
 
+from rarely._core.errors import shown
 from rarely.study.errors import InvalidStorage
-from rarely.study.storage.memory import MemoryStorage
 from rarely.study.storage.postgresql import PostgresqlStorage
-from rarely.study.storage.protocol import Storage
-from rarely.study.storage.sqlite import SqliteStorage
+from rarely.study.storage.sqlite import MemoryStorage, SqliteStorage, loses_writes
 from rarely.study.storage.tables import CHUNK, Lease, StudyRow, Tables, VersionRow
 
-__all__ = ["CHUNK", "Lease", "Storage", "StudyRow", "Tables", "VersionRow", "open_storage"]
+__all__ = ["CHUNK", "Lease", "Storage", "StudyRow", "Tables", "VersionRow", "loses_writes", "open_storage"]
+
+
+Storage = SqliteStorage | PostgresqlStorage
+"""A database of studies; several studies and several threads may share one.
+
+`writing(name)` opens a transaction that writes to a study, while no other writer of that study is active; it is
+durable when its block has ended, and `StudyFailed` says that the database did not confirm it. `reading()` opens one
+that sees the database as it was when the transaction began. `backup(path)` copies the whole database, as of one
+moment, to a new SQLite file. `url` names it without a password.
+"""
 
 
 def open_storage(url: Any, *, new: bool = False) -> Storage:
-    """The database that a storage string names; `new` allows one that does not exist yet.
+    """Open the database that a storage string names; `new` allows one that does not exist yet.
 
     >>> open_storage("trial.db")
     Traceback (most recent call last):
@@ -41,5 +50,6 @@ postgresql://user@host/name or memory://; got 'trial.db'.
     if separator and scheme in ("postgresql", "postgres"):
         return PostgresqlStorage(url)
     raise InvalidStorage(
-        f"storage must be a string such as sqlite:///trial.db, postgresql://user@host/name or memory://; got {url!r}."
+        "storage must be a string such as sqlite:///trial.db, postgresql://user@host/name or memory://; got "
+        f"{shown(url)}."
     )

@@ -1,8 +1,8 @@
-"""Studies in PostgreSQL: any number of processes, and one writer of a study at a time.
+"""Studies in PostgreSQL: any number of processes, and one writer per study at a time.
 
 A writer locks the study's row, reads what others have written since, and commits with synchronous_commit = on. A
-lost connection, or a commit that was not confirmed, is final: the study is opened again, and the same request
-with the same id is answered as it was stored, if it was.
+lost connection or an unconfirmed commit is final: the study must be opened again, and a repeated request with the same
+id gets its stored answer if it was stored.
 """
 
 from __future__ import annotations
@@ -10,24 +10,22 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from rarely.core.version import __version__
+from rarely._core.version import __version__
 from rarely.study.errors import InvalidStorage, StudyBusy, StudyError, StudyFailed
-from rarely.study.storage.copying import copy_tables
-from rarely.study.storage.schema import SCHEMA, check_schema, migration
+from rarely.study.storage.schema import SCHEMA, check_schema, table_statements
+from rarely.study.storage.sqlite import copy_tables
 from rarely.study.storage.tables import Tables
 
 psycopg: Any = None
-"""The optional package, imported by the first database that needs it."""
+"""The optional package; imported by the first `PostgresqlStorage`."""
 
-PATIENCE = 10
-"""Seconds to wait for the server when a connection is made."""
 LOCK = 0x72617265
-"""The advisory lock under which tables are made and upgraded."""
+"""The advisory lock under which tables and studies are created."""
 _WRITABLE = "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = '30s'"
 _READ_ONLY = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -36,26 +34,30 @@ class PostgresqlStorage:
     """Studies in a PostgreSQL database."""
 
     def __init__(self, url: str) -> None:
-        _import()
-        self.url = _without_password(url)
+        global psycopg
+        try:
+            psycopg = import_module("psycopg")
+        except ModuleNotFoundError:
+            raise InvalidStorage("PostgreSQL needs psycopg: pip install 'rarely[postgres]'.") from None
+        self.url = url.replace(f":{urlsplit(url).password}@", "@", 1)
         self._lock, self._process, self._failed = threading.RLock(), os.getpid(), ""
         try:
-            self._raw = psycopg.connect(url, autocommit=True, connect_timeout=PATIENCE)
+            self._raw = psycopg.connect(url, autocommit=True, connect_timeout=10)
         except psycopg.Error as error:
             raise InvalidStorage(f"{self.url} cannot be reached: {_said(error)}") from None
 
     # --- inside a transaction
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        cursor = self._raw.execute(_marks(sql), parameters)
+        cursor = self._raw.execute(sql.replace("?", "%s"), parameters)  # no literal has a ? or %
         return cursor.fetchall() if cursor.description is not None else []
 
     def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         with self._raw.cursor() as cursor:
-            cursor.executemany(_marks(sql), rows)
+            cursor.executemany(sql.replace("?", "%s"), rows)
 
     def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a statement, some at a time."""
+        """Yield the rows of a statement, fetching some at a time."""
         with self._raw.cursor(name="rarely_stream") as cursor:
             cursor.execute(sql)
             yield from cursor
@@ -69,7 +71,9 @@ class PostgresqlStorage:
                 yield Tables(self)
                 self._commit()
             except BaseException as error:
-                self._roll_back()
+                with suppress(psycopg.Error):
+                    if not self._raw.closed:
+                        self._raw.execute("ROLLBACK")
                 if isinstance(error, psycopg.Error):
                     raise self._translation(error) from error
                 raise
@@ -80,18 +84,13 @@ class PostgresqlStorage:
         except psycopg.Error as error:
             self._failed = _said(error)
             raise StudyFailed(
-                f"{self.url} did not confirm that it stored the request ({_said(error)}). Open the study again, and "
-                "repeat the request with the same id: it is answered as before if it was stored."
+                f"{self.url} did not confirm the commit ({_said(error)}), so it may or may not be stored. Open the "
+                "study again, and repeat the request with the same id: a stored request gets its stored answer."
             ) from error
-
-    def _roll_back(self) -> None:
-        with suppress(psycopg.Error):
-            if not self._raw.closed:
-                self._raw.execute("ROLLBACK")
 
     def _check(self) -> None:
         if self._process != os.getpid():
-            raise StudyFailed("a connection must not be used by a process that was forked later; open the study there.")
+            raise StudyFailed("a connection must not be used in a process that was forked later. Open the study there.")
         if self._failed or self._raw.closed:
             why = f" ({self._failed})" if self._failed else ""
             raise StudyFailed(f"the connection to {self.url} is lost{why}. Open the study again.")
@@ -104,13 +103,15 @@ class PostgresqlStorage:
                 "the study again, and repeat the request."
             )
         if isinstance(error, psycopg.errors.LockNotAvailable):
-            return StudyBusy(f"another process holds the study in {self.url} for too long. Repeat the request later.")
+            return StudyBusy(
+                f"another process has locked the study in {self.url} for too long. Repeat the request later."
+            )
         if isinstance(error, psycopg.IntegrityError):
             return StudyError(
                 f"{self.url} refused rows that do not fit the others ({_said(error)}); nothing was written."
             )
         if isinstance(error, psycopg.errors.DiskFull):
-            return StudyError(f"{self.url} was not changed, because the server's disk is full. Make room, and repeat.")
+            return StudyError(f"{self.url} was not changed, because the server's disk is full. Free some space.")
         if isinstance(error, psycopg.errors.ReadOnlySqlTransaction | psycopg.errors.InsufficientPrivilege):
             return InvalidStorage(f"{self.url} may not be written to ({_said(error)}). Use another user or server.")
         return StudyError(f"{self.url} was not changed, because PostgreSQL failed: {_said(error)}.")
@@ -120,26 +121,28 @@ class PostgresqlStorage:
     @contextmanager
     def writing(self, name: str) -> Iterator[Tables]:
         with self._transaction(_WRITABLE) as tables:
-            # The lock comes first, so that what is read behind it is the latest.
+            # Lock first, so that everything read afterwards is current.
             if not self.execute("SELECT study FROM rarely_studies WHERE name = ? FOR UPDATE", (name,)):
                 self.execute("SELECT pg_advisory_xact_lock(?)", (LOCK,))
             yield tables
 
-    def reading(self) -> Any:
+    def reading(self) -> AbstractContextManager[Tables]:
         return self._transaction(_READ_ONLY)
 
     def create(self) -> None:
         with self._transaction(_WRITABLE):
             self.execute("SELECT pg_advisory_xact_lock(?)", (LOCK,))
-            self._upgrade(self._schema() or 0)
+            if self._schema() is None:
+                for statement in table_statements("postgresql"):
+                    self._raw.execute(statement)
+                self.execute("INSERT INTO rarely_schema VALUES (?, ?)", (SCHEMA, __version__))
 
     def check(self) -> None:
         with self._transaction(_WRITABLE):
-            self.execute("SELECT pg_advisory_xact_lock(?)", (LOCK,))
-            found = self._schema()
-            if found is None:
-                raise InvalidStorage(f"{self.url} holds no studies. Check the name; rarely study create makes one.")
-            self._upgrade(found)
+            if self._schema() is None:
+                raise InvalidStorage(
+                    f"{self.url} holds no studies. Check the name, or create a study: rarely study create."
+                )
 
     def _schema(self) -> int | None:
         if self.execute("SELECT to_regclass('rarely_schema')")[0][0] is None:
@@ -148,16 +151,10 @@ class PostgresqlStorage:
         check_schema(self.url, found)
         return int(found)
 
-    def _upgrade(self, found: int) -> None:
-        for version in range(found + 1, SCHEMA + 1):
-            for statement in migration(version, "postgresql"):
-                self._raw.execute(statement)
-            self.execute("INSERT INTO rarely_schema VALUES (?, ?)", (version, __version__))
-
     def backup(self, path: str) -> None:
         """Copy all tables to an SQLite file of the same schema."""
         with self.reading():
-            copy_tables(self, path)
+            copy_tables(self.stream, path)
 
     def close(self) -> None:
         if self._process == os.getpid():
@@ -165,23 +162,5 @@ class PostgresqlStorage:
                 self._raw.close()
 
 
-def _import() -> None:
-    global psycopg
-    try:
-        psycopg = import_module("psycopg")
-    except ModuleNotFoundError:
-        raise InvalidStorage("PostgreSQL needs psycopg: pip install 'rarely[postgres]'.") from None
-
-
-def _marks(sql: str) -> str:
-    """? as psycopg wants it; the SQL of studies has neither ? nor % in a text."""
-    return sql.replace("?", "%s")
-
-
 def _said(error: Any) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return url if parts.password is None else url.replace(f":{parts.password}@", "@", 1)

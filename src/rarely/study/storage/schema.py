@@ -1,32 +1,40 @@
-"""The tables of a study, and the migrations that lead to them from every earlier schema.
+"""The tables of a database of studies.
 
-    rarely_schema      which migrations were applied
-    rarely_studies     a row for each study: its name, and B, the most versions that it may have
-    rarely_events      the record
-    rarely_snapshots   policies as bytes, each made by one event
+    rarely_schema      the schema version, and the version of rarely that wrote it
+    rarely_studies     one row per study: its name and B, the maximal number of versions
+    rarely_events      the append-only record
+    rarely_snapshots   serialized policies, each created by one event
     rarely_versions    number, parent, log range, settings, seed, environment, SHA-256, snapshot
-    rarely_leases      who may publish the next version: the row of the highest token
+    rarely_leases      who may publish the next version: the row with the highest token
 
-Rows are added, never changed: triggers refuse UPDATE and DELETE on every table. B is part of each version's row and
-of its reference to the study, so that a version beyond it, or with another B, is refused by the database.
+Rows are only ever added: triggers refuse UPDATE and DELETE on every table. B is part of each version's row and of its
+foreign key to the study, so the database itself refuses a version beyond the budget or with another budget.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from rarely.core.version import __version__
+from rarely._core.version import __version__
 from rarely.study.errors import BrokenStudy, NewerSchema
 
 Dialect = Literal["sqlite", "postgresql"]
 
 SCHEMA = 1
-"""Raised with every change of the tables; databases of all schemas from 1 on are upgraded when they are opened."""
-TABLES = ("rarely_schema", "rarely_studies", "rarely_events", "rarely_snapshots", "rarely_versions", "rarely_leases")
+"""Must be raised with every change of the tables."""
+TABLES = {
+    "rarely_schema": "version",
+    "rarely_studies": "study",
+    "rarely_events": "study, seq",
+    "rarely_snapshots": "study, seq",
+    "rarely_versions": "study, number",
+    "rarely_leases": "study, token",
+}
+"""All tables, and the columns that order their rows."""
 APPLICATION = 0x72617265
-"""What an SQLite file says about the program that it belongs to: "rare"."""
+"""The application id of an SQLite file of studies: "rare"."""
 
-_TABLES_1 = """
+_TABLES = """
 CREATE TABLE rarely_schema (
     version INTEGER PRIMARY KEY,
     rarely TEXT NOT NULL
@@ -95,43 +103,38 @@ CREATE TABLE rarely_leases (
     PRIMARY KEY (study, token)
 );
 """
-_FIXED = "rows are added to a study and never changed or deleted"
+_REFUSAL = "rows are added to a study and never changed or deleted"
 
 
-def _statements_1(dialect: Dialect) -> list[str]:
-    tables = _TABLES_1.format(blob="BLOB" if dialect == "sqlite" else "BYTEA")
+def table_statements(dialect: Dialect) -> list[str]:
+    """Return the statements that create all tables, their indexes and the triggers that refuse changes."""
+    tables = _TABLES.format(blob="BLOB" if dialect == "sqlite" else "BYTEA")
     statements = [statement.strip() for statement in tables.split(";") if statement.strip()]
     if dialect == "sqlite":
-        for table in TABLES:
-            for change in ("UPDATE", "DELETE"):
-                statements.append(
-                    f"CREATE TRIGGER {table}_no_{change.lower()} BEFORE {change} ON {table} "
-                    f"BEGIN SELECT RAISE(ABORT, '{_FIXED}'); END"
-                )
-        return statements
-    statements.append(
-        "CREATE FUNCTION rarely_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN RAISE EXCEPTION '{_FIXED}'; END $$"
-    )
-    for table in TABLES:
-        statements.append(
+        return statements + [
+            f"CREATE TRIGGER {table}_no_{change.lower()} BEFORE {change} ON {table} "
+            f"BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
+            for table in TABLES
+            for change in ("UPDATE", "DELETE")
+        ]
+    body = f"$$ BEGIN RAISE EXCEPTION '{_REFUSAL}'; END $$"
+    return [
+        *statements,
+        f"CREATE FUNCTION rarely_refuse() RETURNS trigger LANGUAGE plpgsql AS {body}",
+        *(
             f"CREATE TRIGGER {table}_fixed BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
             "FOR EACH STATEMENT EXECUTE FUNCTION rarely_refuse()"
-        )
-    return statements
-
-
-def migration(version: int, dialect: Dialect) -> list[str]:
-    """The statements that lead to a schema from the one before it."""
-    return {1: _statements_1}[version](dialect)
+            for table in TABLES
+        ),
+    ]
 
 
 def check_schema(url: str, found: Any) -> None:
-    """Refuse a database of a later rarely."""
-    if not isinstance(found, int) or found < 1:
-        raise BrokenStudy(f"{url} does not say which schema its tables have. Use a backup.")
+    """Refuse a database whose schema is not the one of this version of rarely."""
+    if not isinstance(found, int) or found < SCHEMA:
+        raise BrokenStudy(f"{url} must have tables of schema {SCHEMA}; its schema is {found!r}. Use a backup.")
     if found > SCHEMA:
         raise NewerSchema(
-            f"{url} has schema {found}, which a later rarely wrote; this is rarely {__version__}, which knows schemas "
-            f"up to {SCHEMA}. Use the later version."
+            f"{url} has schema {found}, written by a later version of rarely; this is rarely {__version__}, which "
+            f"reads schema {SCHEMA}. Use the later version."
         )

@@ -1,35 +1,63 @@
-"""Studies in one SQLite file: WAL, synchronous=FULL, one writer at a time.
+"""Studies in one SQLite file or in memory: WAL, synchronous=FULL, one writer at a time.
 
-SQLite 3.7.0 to 3.51.2 (but for 3.44.6 and 3.50.7) may lose committed writes in WAL mode if two connections write and
+SQLite 3.7.0 to 3.51.2 (except 3.44.6 and 3.50.7) may lose committed writes in WAL mode if two connections write and
 checkpoint at the same moment. With such a version a file has one connection, which locks it: a second process is
-refused. `?shared=1` lets several processes in, by a rollback journal there and by WAL with a later version.
+refused. `?shared=1` admits several processes, by a rollback journal with such a version and by WAL with a later one.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
-from rarely.core.version import __version__
+from rarely._core.version import __version__
 from rarely.study.errors import BrokenStudy, InvalidStorage, StudyBusy, StudyError, StudyFailed
-from rarely.study.storage.file_system import NETWORK, file_system
-from rarely.study.storage.schema import APPLICATION, SCHEMA, check_schema, migration
-from rarely.study.storage.sqlite_version import loses_writes
+from rarely.study.storage.schema import APPLICATION, SCHEMA, TABLES, check_schema, table_statements
 from rarely.study.storage.tables import Tables
 
-PATIENCE = 10.0
+BUSY_TIMEOUT = 10.0
 """Seconds that a connection waits for another one."""
-MOST_ROWS = 64
+ROWS_PER_INSERT = 64
 """Rows that one statement inserts; an event has 13 columns."""
+WAL_FIRST, WAL_FIXED = (3, 7, 0), (3, 51, 3)
+WAL_BACKPORTS = {(3, 44): 6, (3, 50): 7}
+"""SQLite versions that may lose committed writes in WAL mode, and earlier releases that have the fix as well."""
+NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "glusterfs", "ceph", "fuse.s3fs")
+"""File systems on which SQLite's locks do not hold, or a sync does not reach a disk."""
+MOUNTS = Path("/proc/mounts")
+
+
+def loses_writes(version: tuple[int, ...]) -> bool:
+    """Return whether this version of SQLite may lose commits when two connections use WAL mode.
+
+    >>> [loses_writes(v) for v in [(3, 40, 1), (3, 44, 6), (3, 50, 6), (3, 51, 3)]]
+    [True, False, True, False]
+    """
+    backport = WAL_BACKPORTS.get((version[0], version[1]), version[2] + 1)
+    return version >= WAL_FIRST and not (version >= WAL_FIXED or version[2] >= backport)
+
+
+def file_system(path: str) -> str:
+    """Return the kind of file system that holds a path, such as "ext4"; "" where the system does not say."""
+    if not MOUNTS.exists():
+        return ""
+    best, kind = "", ""
+    for line in MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
+        _, place, name, *_ = line.split()
+        if (path == place or path.startswith(place.rstrip("/") + "/")) and len(place) >= len(best):
+            best, kind = place, name
+    return kind
 
 
 class SqliteConnection:
-    """One connection to a file, or to a database in memory; it is shared by all studies of the process."""
+    """A connection to a file or to a database in memory, shared by all studies of the process."""
 
     def __init__(self, path: str, *, shared: bool = False) -> None:
         self.path, self.shared = path, shared
@@ -38,7 +66,7 @@ class SqliteConnection:
         self.users, self.process = 0, os.getpid()
         self.failed = ""
         with _translated(path):
-            self._raw = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            self._raw = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare()
             except BaseException:
@@ -54,7 +82,7 @@ class SqliteConnection:
         if self.path != ":memory:":
             self._raw.execute(f"PRAGMA journal_mode = {journal}")
         self._raw.execute("PRAGMA synchronous = FULL")
-        # The first lock is taken here, so that a second process hears of it now and not in the middle of its work.
+        # Take the first lock now, so that a second process is refused here and not in the middle of its work.
         self._raw.execute("BEGIN IMMEDIATE")
         self._raw.execute("COMMIT")
 
@@ -62,18 +90,18 @@ class SqliteConnection:
         return self._raw.execute(sql, parameters).fetchall()
 
     def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """One statement for many rows: executemany gives other threads a turn at each row, and waits for its own."""
+        """Insert many rows with few statements: executemany would yield to other threads at every row."""
         begin, values, marks = sql.partition("VALUES ")
         left = list(rows)
         while left:
-            # Powers of 2, so that there are few statements to prepare; every SQLite takes 999 parameters.
-            count = min(1 << (len(left).bit_length() - 1), MOST_ROWS)
+            # Powers of 2, so that there are few different statements to prepare; every SQLite accepts 999 parameters.
+            count = min(1 << (len(left).bit_length() - 1), ROWS_PER_INSERT)
             self._raw.execute(begin + values + ", ".join([marks] * count), list(chain(*left[:count])))
             left = left[count:]
 
     @contextmanager
     def transaction(self, begin: str) -> Iterator[Tables]:
-        """BEGIN … COMMIT, or ROLLBACK if the block raises."""
+        """Run a block between BEGIN and COMMIT, or ROLLBACK if it raises."""
         with self.lock, _translated(self.path):
             self._check()
             try:
@@ -93,24 +121,23 @@ class SqliteConnection:
         try:
             self._raw.execute("COMMIT")
         except sqlite3.Error as error:
-            # After a failed fsync nobody knows what is on the disk, and a second fsync may claim success.
+            # After a failed fsync the state of the disk is unknown, and a second fsync may claim success.
             self.failed = str(error)
             raise StudyFailed(
-                f"{self.path} did not confirm that it is on the disk ({error}). Check the disk, open the study again, "
-                "and repeat the request with the same id: it is answered as before if it was stored."
+                f"{self.path} did not confirm the commit ({error}), so it may or may not be stored. Check the disk, "
+                "open the study again, and repeat the request with the same id: a stored one gets its stored answer."
             ) from error
 
     def _check(self) -> None:
         if self.process != os.getpid():
             raise StudyFailed(
-                "an SQLite connection must not be used by a process that was forked after it was opened; open the "
+                "an SQLite connection must not be used in a process that was forked after it was opened. Open the "
                 "study in the new process."
             )
         if self.failed:
-            raise StudyFailed(f"{self.path} failed before ({self.failed}). Check the disk, and open the study again.")
+            raise StudyFailed(f"{self.path} failed earlier ({self.failed}). Check the disk, and open the study again.")
 
     def backup(self, path: str) -> None:
-        """Copy all pages to a new file."""
         with self.lock, _translated(path):
             self._check()
             target = sqlite3.connect(path)
@@ -126,7 +153,7 @@ class SqliteConnection:
 
 
 _CONNECTIONS: dict[tuple[str, bool], SqliteConnection] = {}
-"""Those of this process, by file: two of them to one file would be what SQLite's mended bug needs."""
+"""The connections of this process by file: two to the same file could trigger the bug described above."""
 _REGISTRY = threading.Lock()
 
 
@@ -147,111 +174,131 @@ def _release(connection: SqliteConnection) -> None:
         connection.users -= 1
         if connection.users:
             return
-        for key, known in list(_CONNECTIONS.items()):
-            if known is connection:
-                del _CONNECTIONS[key]
+        if _CONNECTIONS.get((connection.path, connection.shared)) is connection:
+            del _CONNECTIONS[connection.path, connection.shared]
     connection.close()
 
 
 class SqliteStorage:
-    """Studies in a file."""
+    """Studies in an SQLite file."""
 
     def __init__(self, path: str, *, shared: bool = False, new: bool = False) -> None:
         where = os.path.realpath(path)
         self.url = f"sqlite:///{path}" + ("?shared=1" if shared else "")
         _check_file(path, where, new)
-        self._connection = _connection(where, shared)
+        self.connection = _connection(where, shared)
         self._closed = False
 
-    @property
-    def path(self) -> str:
-        """Where the file is."""
-        return self._connection.path
+    def writing(self, name: str) -> AbstractContextManager[Tables]:
+        return self.connection.transaction("BEGIN IMMEDIATE")
 
-    @property
-    def exclusive(self) -> bool:
-        """Whether no other process may use the file meanwhile."""
-        return self._connection.exclusive
-
-    def writing(self, name: str) -> Any:
-        return self._connection.transaction("BEGIN IMMEDIATE")
-
-    def reading(self) -> Any:
-        return self._connection.transaction("BEGIN")
+    def reading(self) -> AbstractContextManager[Tables]:
+        return self.connection.transaction("BEGIN")
 
     def create(self) -> None:
-        with self._connection.transaction("BEGIN IMMEDIATE") as _:
-            if self._tables() == 0:
-                _upgrade(self._connection, 0)
+        with self.connection.transaction("BEGIN IMMEDIATE"):
+            if not self._names():
+                create_tables(self.connection)
                 return
         self.check()
 
     def check(self) -> None:
-        with self._connection.transaction("BEGIN IMMEDIATE") as _:
+        with self.connection.transaction("BEGIN IMMEDIATE"):
             if "rarely_schema" not in self._names():
-                what = "is empty" if not self._tables() else "holds tables of another program"
+                what = "is empty" if not self._names() else "holds tables of another program"
                 raise InvalidStorage(
-                    f"{self.url} {what}: it is no database of studies. Check the path; rarely study create makes one."
+                    f"{self.url} {what}, not studies. Check the path, or create a study: rarely study create."
                 )
-            found = self._connection.execute("SELECT max(version) FROM rarely_schema")[0][0]
-            check_schema(self.url, found)
-            _upgrade(self._connection, found)
+            check_schema(self.url, self.connection.execute("SELECT max(version) FROM rarely_schema")[0][0])
 
     def _names(self) -> list[str]:
-        return [str(name) for (name,) in self._connection.execute("SELECT name FROM sqlite_master")]
-
-    def _tables(self) -> int:
-        return len(self._names())
-
-    def execute(self, sql: str) -> list[tuple[Any, ...]]:
-        """One statement outside of a study, for `doctor`."""
-        with self._connection.lock:
-            return self._connection.execute(sql)
+        return [str(name) for (name,) in self.connection.execute("SELECT name FROM sqlite_master")]
 
     def backup(self, path: str) -> None:
-        self._connection.backup(path)
+        self.connection.backup(path)
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            _release(self._connection)
+            _release(self.connection)
 
 
-def _upgrade(connection: SqliteConnection, found: int) -> None:
-    """Apply the migrations that are missing, inside the transaction that is open."""
-    for version in range(found + 1, SCHEMA + 1):
-        for statement in migration(version, "sqlite"):
-            connection.execute(statement)
-        connection.execute("INSERT INTO rarely_schema VALUES (?, ?)", (version, __version__))
-    if found < SCHEMA:
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+_MEMORY: dict[str, SqliteConnection] = {}
+"""The databases in the memory of this process, by name."""
+
+
+class MemoryStorage(SqliteStorage):
+    """Studies in the memory of this process, for tests: all that use the same name share a database."""
+
+    def __init__(self, name: str = "", *, new: bool = False) -> None:
+        self.url = f"memory://{name}"
+        with _REGISTRY:
+            if name not in _MEMORY:
+                if not new:
+                    raise InvalidStorage(f"{self.url} holds no study in this process. Create one with Study.create.")
+                _MEMORY[name] = SqliteConnection(":memory:")
+            self.connection = _MEMORY[name]
+
+    def close(self) -> None:
+        """Do nothing: the database lives until the process ends."""
+
+
+@atexit.register
+def _forget_memory() -> None:
+    while _MEMORY:
+        _MEMORY.popitem()[1].close()
+
+
+def create_tables(connection: Any, *, empty: bool = False) -> None:
+    """Create all tables inside the open transaction; `empty` leaves out the row with the schema version."""
+    for statement in table_statements("sqlite"):
+        connection.execute(statement)
+    if not empty:
+        connection.execute("INSERT INTO rarely_schema VALUES (?, ?)", (SCHEMA, __version__))
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+
+
+def copy_tables(stream: Callable[[str], Iterable[tuple[Any, ...]]], path: str) -> None:
+    """Copy every row of another database, given by a function from SQL to rows, to a new SQLite file."""
+    target = sqlite3.connect(path, isolation_level=None)
+    try:
+        target.execute("PRAGMA synchronous = FULL")
+        target.execute("BEGIN")
+        create_tables(target, empty=True)
+        for table, order in TABLES.items():
+            columns = [name for _, name, *_ in target.execute(f"PRAGMA table_info({table})")]
+            marks = ", ".join("?" * len(columns))
+            rows = stream(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order}")
+            target.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+        target.execute("COMMIT")
+    finally:
+        target.close()
 
 
 def _check_file(path: str, where: str, new: bool) -> None:
-    """Say what is wrong with a path in the caller's words, where SQLite would say 'unable to open'."""
+    """Refuse an unusable path with a reason, where SQLite would only say 'unable to open'."""
     folder = os.path.dirname(where)
     if os.path.isdir(where):
         raise InvalidStorage(f"{path} is a folder; name the file of the database, as in sqlite:///{path}/trial.db.")
     if not os.path.isdir(folder):
-        raise InvalidStorage(f"the folder of {path} does not exist; make it first: {folder}.")
+        raise InvalidStorage(f"the folder of {path} does not exist. Create it first: {folder}.")
     if not os.path.exists(where) and not new:
-        raise InvalidStorage(f"{path} does not exist. Check the path; rarely study create makes a database.")
+        raise InvalidStorage(f"{path} does not exist. Check the path, or create a study: rarely study create.")
     kind = file_system(where)
     if kind in NETWORK:
         raise InvalidStorage(
-            f"{path} lies on a network file system ({kind}), on which SQLite's locks do not hold. Use a local disk, or "
+            f"{path} lies on a network file system ({kind}), where SQLite's locks do not hold. Use a local disk or "
             "PostgreSQL."
         )
     if not os.access(folder, os.W_OK) or (os.path.exists(where) and not os.access(where, os.W_OK)):
         raise InvalidStorage(
-            f"{path} cannot be written to: a study writes before it answers. Change the permissions of the file and of "
-            "its folder, or copy the database to a folder that can be written to."
+            f"{path} cannot be written to, and a study writes before it answers. Change the permissions of the file "
+            "and its folder, or copy the database to a writable folder."
         )
 
 
 @contextmanager
 def _translated(path: str) -> Iterator[None]:
-    """SQLite's errors as ours, in one sentence each."""
     try:
         yield
     except sqlite3.Error as error:
@@ -262,16 +309,18 @@ def _translation(path: str, error: sqlite3.Error) -> StudyError:
     said = str(error)
     if "locked" in said or "busy" in said:
         return StudyBusy(
-            f"{path} is in use by another process, and this version of SQLite ({sqlite3.sqlite_version}) allows one at "
-            "a time, or the other is in a long transaction. Ask the other process, stop it, or use PostgreSQL; "
-            "?shared=1 in the storage string of all of them lets several in, more slowly."
+            f"{path} is in use by another process, which is in a long transaction or uses the file alone (SQLite "
+            f"{sqlite3.sqlite_version}). Stop that process, use PostgreSQL, or add ?shared=1 to the storage string of "
+            "all processes, which makes commits slower."
         )
     if "full" in said:
-        return StudyError(f"{path} was not changed, because the disk is full. Make room, and repeat the request.")
+        return StudyError(f"{path} was not changed, because the disk is full. Free some space, and repeat the request.")
     if "not a database" in said or "malformed" in said or "corrupt" in said:
-        return BrokenStudy(f"{path} is not a whole SQLite database ({said}). Use a backup.")
+        return BrokenStudy(f"{path} is not an intact SQLite database ({said}). Use a backup.")
     if "readonly" in said or "unable to open" in said:
         return InvalidStorage(f"{path} cannot be written to ({said}). Change the permissions of the file and folder.")
     if isinstance(error, sqlite3.IntegrityError):
         return StudyError(f"{path} refused rows that do not fit the others ({said}); nothing was written.")
-    return StudyError(f"{path} was not changed, because SQLite failed: {said}. Check the disk; rarely study doctor.")
+    return StudyError(
+        f"{path} was not changed, because SQLite failed: {said}. Check the disk, and run rarely study doctor."
+    )

@@ -1,4 +1,4 @@
-"""What a study reads and writes inside one transaction, in the SQL that both databases understand."""
+"""The rows that a study reads and writes inside one transaction, in SQL that both databases understand."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _REWARDED = (
     "FROM rarely_events d JOIN rarely_events r ON r.study = d.study AND r.ref = d.ref AND r.key IS NOT NULL "
     "AND r.kind = 'reward' WHERE d.study = ? AND d.kind = 'decide'"
 )
-"""Decisions d with their accepted rewards r."""
+"""Joins decisions d with their accepted rewards r."""
 CHUNK = 1000
-"""Events that are read at a time."""
-MOST_IDS = 256
-"""Ids that are looked up at a time; every SQLite takes so many parameters."""
+"""Events that are read at a time, so that a long read does not keep writers waiting."""
+IDS_PER_STATEMENT = 256
+"""Ids that one statement looks up; every version of SQLite accepts that many parameters."""
 
 
 class Connection(Protocol):
-    """A database inside a transaction; parameters stand as ? in the SQL."""
+    """A database connection inside a transaction; the SQL has ? for each parameter."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement; the rows that it gives."""
+        """Run one statement and return its rows."""
 
     def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run one statement for each row."""
@@ -36,7 +36,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StudyRow:
-    """Which study it is."""
+    """The row of a study."""
 
     study: int
     name: str
@@ -45,7 +45,7 @@ class StudyRow:
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """One published version; `settings`, `seed` and `environment` are JSON.
+    """The row of a published version; `settings`, `seed` and `environment` are JSON.
 
     Examples
     --------
@@ -62,15 +62,15 @@ class VersionRow:
     first: int
     """The first event after the parent's cut."""
     cut: int
-    """The last event that it has learned from: the end of its log range."""
+    """The last event that it learned from: the end of its log range."""
     seq: int
     """The event that published it."""
     snapshot: int
     """The event that holds its snapshot."""
     sha256: str
-    """Of the snapshot's bytes."""
+    """The hash of the snapshot's bytes."""
     fingerprint: str
-    """Of the policy: equal for equal policies, whatever file holds them."""
+    """The fingerprint of the policy: equal for equal policies, whatever file holds them."""
     settings: str
     seed: str
     environment: str
@@ -78,7 +78,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may publish the next version; times in microseconds."""
+    """The right to publish the next version; times are in microseconds."""
 
     token: int
     holder: str
@@ -87,10 +87,15 @@ class Lease:
 
 
 class Tables:
-    """The rows of a database, for one transaction."""
+    """The rows of a database, within one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def _events(self, where: str, *parameters: Any) -> list[Event]:
+        """Return the events of a study that fulfil a condition; the first parameter is the study."""
+        sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? {where}"
+        return [Event(*row) for row in self._connection.execute(sql, parameters)]
 
     # --- studies
 
@@ -103,9 +108,9 @@ class Tables:
         return StudyRow(*rows[0]) if rows else None
 
     def add_study(self, name: str, budget: int) -> StudyRow:
-        number = len(self.studies()) + 1
-        self._connection.execute("INSERT INTO rarely_studies VALUES (?, ?, ?)", (number, name, budget))
-        return StudyRow(number, name, budget)
+        row = StudyRow(len(self.studies()) + 1, name, budget)
+        self._connection.execute("INSERT INTO rarely_studies VALUES (?, ?, ?)", astuple(row))
+        return row
 
     # --- events
 
@@ -117,83 +122,64 @@ class Tables:
         )
 
     def last_seq(self, study: int) -> int:
-        """The place of the last event; 0 before the first."""
+        """Return the seq of the last event; 0 for an empty record."""
         found = self._connection.execute("SELECT max(seq) FROM rarely_events WHERE study = ?", (study,))[0][0]
         return 0 if found is None else int(found)
 
-    def head(self, study: int) -> Event | None:
-        """The last event."""
-        return self._one(f"SELECT {_EVENT} FROM rarely_events WHERE study = ? ORDER BY seq DESC LIMIT 1", (study,))
-
     def event(self, study: int, seq: int) -> Event | None:
-        return self._one(f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND seq = ?", (study, seq))
+        return next(iter(self._events("AND seq = ?", study, seq)), None)
 
     def after(self, study: int, seq: int, limit: int = CHUNK) -> list[Event]:
-        """At most `limit` events behind a place of the record."""
-        sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"
-        return [_event(row) for row in self._connection.execute(sql, (study, seq, limit))]
+        return self._events("AND seq > ? ORDER BY seq LIMIT ?", study, seq, limit)
 
     def between(self, study: int, first: int, last: int) -> Iterator[Event]:
-        """Events after `first`, up to and including `last`, read in parts."""
-        while first < last:
-            events = self.after(study, first, min(CHUNK, last - first))
-            if not events:
-                return
+        """Yield the events after `first` up to and including `last`, reading some at a time."""
+        while first < last and (events := self.after(study, first, min(CHUNK, last - first))):
             yield from events
             first = events[-1].seq
 
     def of_kind(self, study: int, kind: Kind, first: int, last: int) -> list[Event]:
-        """Events of a kind other than decisions after `first`, up to and including `last`."""
-        where = "study = ? AND kind <> 'decide' AND kind = ? AND seq > ? AND seq <= ?"
-        sql = f"SELECT {_EVENT} FROM rarely_events WHERE {where} ORDER BY seq"
-        return [_event(row) for row in self._connection.execute(sql, (study, kind, first, last))]
+        """Return the events of one kind, other than decisions, after `first` up to and including `last`."""
+        where = "AND kind <> 'decide' AND kind = ? AND seq > ? AND seq <= ? ORDER BY seq"
+        return self._events(where, study, kind, first, last)
 
     def specials(self, study: int, first: int = 0) -> list[Event]:
-        """Events after `first` but for decisions, rewards and cuts: versions, approvals, pins and the like."""
+        """Return the events after `first` except decisions, rewards and cuts: versions, approvals, pins and so on."""
         marks = ", ".join("?" * len(SPECIALS))
-        sql = (
-            f"SELECT {_EVENT} FROM rarely_events "
-            f"WHERE study = ? AND kind <> 'decide' AND kind IN ({marks}) AND seq > ? ORDER BY seq"
-        )
-        return [_event(row) for row in self._connection.execute(sql, (study, *SPECIALS, first))]
+        where = f"AND kind <> 'decide' AND kind IN ({marks}) AND seq > ? ORDER BY seq"
+        return self._events(where, study, *SPECIALS, first)
 
     def last_decision(self, study: int) -> Event | None:
-        sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND kind = 'decide' ORDER BY seq DESC LIMIT 1"
-        return self._one(sql, (study,))
-
-    def decision(self, study: int, ref: str) -> Event | None:
-        return self.decisions(study, [ref]).get(ref)
+        return next(iter(self._events("AND kind = 'decide' ORDER BY seq DESC LIMIT 1", study)), None)
 
     def decisions(self, study: int, refs: Sequence[str]) -> dict[str, Event]:
-        """The decisions among these ids that are on record, by id."""
+        """Return the recorded decisions among these ids, by id."""
         found = self._of_ids("kind = 'decide'", study, refs)
         return {event.ref: event for event in found if event.ref is not None}
 
     def deliveries(self, study: int, refs: Sequence[str]) -> dict[str, list[Event]]:
-        """All rewards that came for these ids, in order, by id."""
+        """Return all rewards received for these ids, in order, by id."""
         found: dict[str, list[Event]] = {ref: [] for ref in refs}
-        # Sorted here: asked for ORDER BY seq, SQLite walks over the whole record instead of the index of deliveries.
+        # Sorted here: with ORDER BY seq, SQLite would scan the whole record instead of using the index of deliveries.
         for event in sorted(self._of_ids("key IS NOT NULL", study, refs), key=attrgetter("seq")):
             assert event.ref is not None
             found[event.ref].append(event)
         return found
 
     def _of_ids(self, what: str, study: int, refs: Sequence[str]) -> list[Event]:
-        """Events of a kind about these ids, by few statements."""
+        """Return the events about these ids that fulfil a condition, with few statements."""
         found: list[Event] = []
-        for first in range(0, len(refs), MOST_IDS):
-            part = refs[first : first + MOST_IDS]
-            # Filled up to a power of 2, so that a connection has few statements to prepare.
+        for first in range(0, len(refs), IDS_PER_STATEMENT):
+            part = refs[first : first + IDS_PER_STATEMENT]
+            # Padded to a power of 2, so that a connection has few different statements to prepare.
             part = [*part, *[part[-1]] * ((1 << (len(part) - 1).bit_length()) - len(part))]
-            marks = ", ".join("?" * len(part))
-            sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? AND {what} AND ref IN ({marks})"
-            found += [_event(row) for row in self._connection.execute(sql, (study, *part))]
+            found += self._events(f"AND {what} AND ref IN ({', '.join('?' * len(part))})", study, *part)
         return found
 
     def last_until(self, study: int, time: int, seq: int) -> int:
-        """The last event up to `seq` whose time is at most `time`; 0 if there is none."""
+        """Return the seq of the last event up to `seq` whose time is at most `time`; 0 if there is none."""
         low, high = 0, seq
-        while low < high:  # times rise with seq, so no index on them is needed
+        while low < high:  # times never fall with seq, so no index on them is needed
             middle = (low + high + 1) // 2
             found = self._connection.execute(
                 "SELECT time FROM rarely_events WHERE study = ? AND seq = ?", (study, middle)
@@ -201,15 +187,10 @@ class Tables:
             low, high = (middle, high) if found and found[0][0] <= time else (low, middle - 1)
         return low
 
-    def counts(self, study: int, last: int) -> dict[str, int]:
-        """How many events of each kind there are up to a place of the record."""
-        sql = "SELECT kind, count(*) FROM rarely_events WHERE study = ? AND seq <= ? GROUP BY kind"
-        return {str(kind): int(count) for kind, count in self._connection.execute(sql, (study, last))}
-
     # --- rewards
 
     def delivered(self, study: int, last: int) -> list[tuple[str, str, int]]:
-        """Kind and cause of all deliveries up to a place of the record, and how often."""
+        """Count the deliveries up to and including `last` by kind and cause."""
         sql = (
             "SELECT kind, why, count(*) FROM rarely_events "
             "WHERE study = ? AND key IS NOT NULL AND seq <= ? GROUP BY kind, why"
@@ -218,17 +199,16 @@ class Tables:
         return sorted((str(kind), str(why), int(count)) for kind, why, count in found)
 
     def rewards_until(self, study: int, last: int) -> int:
-        """How many accepted rewards came up to a place of the record."""
         sql = "SELECT count(*) FROM rarely_events WHERE study = ? AND kind <> 'decide' AND kind = 'reward' AND seq <= ?"
         return int(self._connection.execute(sql, (study, last))[0][0])
 
     def rewards_decided_until(self, study: int, last: int) -> int:
-        """How many accepted rewards belong to decisions up to a place of the record."""
+        """Count the accepted rewards of decisions up to and including event `last`."""
         sql = f"SELECT count(*) {_REWARDED} AND d.seq <= ?"
         return int(self._connection.execute(sql, (study, last))[0][0])
 
     def rewards_of(self, study: int, first: int, last: int) -> list[tuple[int, list[float]]]:
-        """Round and accepted rewards of the decisions after `first`, up to and including `last`, in their order."""
+        """Return the round and accepted rewards of each decision after `first` up to and including `last`, in order."""
         sql = f"SELECT d.seq, r.body {_REWARDED} AND d.seq > ? AND d.seq <= ? ORDER BY d.seq, r.seq"
         found: dict[int, tuple[int, list[float]]] = {}
         for seq, body in self._connection.execute(sql, (study, first, last)):
@@ -237,7 +217,7 @@ class Tables:
         return list(found.values())
 
     def unrewarded(self, study: int, first: int, last: int) -> list[int]:
-        """Rounds of the decisions after `first`, up to and including `last`, for which no reward was accepted."""
+        """Return the rounds of the decisions after `first` up to and including `last` without an accepted reward."""
         sql = (
             "SELECT d.body FROM rarely_events d WHERE d.study = ? AND d.kind = 'decide' AND d.seq > ? AND d.seq <= ? "
             "AND NOT EXISTS (SELECT 1 FROM rarely_events r WHERE r.study = d.study AND r.ref = d.ref "
@@ -281,12 +261,3 @@ class Tables:
 
     def add_lease(self, study: int, lease: Lease) -> None:
         self._connection.execute("INSERT INTO rarely_leases VALUES (?, ?, ?, ?, ?)", (study, *astuple(lease)))
-
-    def _one(self, sql: str, parameters: Sequence[Any]) -> Event | None:
-        rows = self._connection.execute(sql, parameters)
-        return _event(rows[0]) if rows else None
-
-
-def _event(row: tuple[Any, ...]) -> Event:
-    seq, kind, time, actor, reason, ref, key, why, body, data, previous, hash = row
-    return Event(seq, kind, time, actor, reason, ref, key, why, body, bytes(data), previous, hash)

@@ -1,0 +1,176 @@
+"""`rarely compare`: which policy does best with few updates."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from rarely._cli.console import Ignored, Jobs, Label, check_own_table, console, guarded, say_loops, say_refused
+from rarely._cli.progress import show_progress
+from rarely._core.errors import InvalidInput
+from rarely._runs.writing import check_folder
+
+if TYPE_CHECKING:
+    from rarely._runs.record import Refusal
+    from rarely.compare.cells import Cell, Comparison
+
+SEVERAL = ("cosine", "quadratic", "magic", "needle", "wheel", "two-sided", "wine", "shuttle")
+SEVERAL_POLICIES = ("neuralucb", "neuralts", "neuralepsilon", "linucb", "lints")
+QUICK = ("cosine", "needle", "wheel")
+QUICK_POLICIES = ("neuralucb", "linucb", "uniform")
+QUICK_ROUNDS, QUICK_SEEDS = 200, 3
+
+
+Problems = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="cosine, needle, wheel-0.95, shuttle, mine.csv, …; the sets paper, gallery, plain, sklearn, showdown, "
+        "all; each with +drift or +delay too. See --list."
+    ),
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(help="A policy by name, or your own as NAME=module:factory; may be repeated. `all` is every one."),
+]
+Budgets = Annotated[
+    str | None, typer.Option(help="Values of B, separated by commas; T is an update after every round.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Three problems, 200 rounds, 3 seeds: a minute.")]
+Merged = Annotated[
+    list[Path] | None,
+    typer.Option(help="Copy the records of this folder or packed file to --out, and play nothing; may be repeated."),
+]
+Packed = Annotated[Path | None, typer.Option(help="Also write all records into this one file, to submit them.")]
+
+
+@guarded
+def compare_command(
+    problems: Problems = None,
+    policy: Policies = None,
+    budgets: Budgets = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
+    rounds: Annotated[int, typer.Option(min=2, help="Rounds T of a run.")] = 1000,
+    jobs: Jobs = None,
+    quick: Quick = False,
+    label: Label = None,
+    ignore: Ignored = None,
+    data: Annotated[Path | None, typer.Option(help="The folder that holds the data files.")] = None,
+    merge: Merged = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Play again what other code has played.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Also write the leaderboard to this file.")] = None,
+    pack: Packed = None,
+    list_them: Annotated[bool, typer.Option("--list", help="Name problems and policies, and play nothing.")] = False,
+    out: Annotated[Path, typer.Option(help="The folder for records and the page.")] = Path("compare"),
+) -> None:
+    """Compare policies under budgets of updates, and write a leaderboard.
+
+    Records are kept one by one: stop it at any moment, and the same command continues where it was.
+
+    **Examples**
+
+    - `rarely compare --quick` — see what comes out
+    - `rarely compare paper gallery --budgets 5,20,100 --out board` — some problems and budgets
+    - `rarely compare cosine+drift mine.csv --policy neuralucb --policy mine=my_module:make` — a policy of your own
+    - `rarely compare --merge theirs --merge ours --out both` — one leaderboard from several folders
+    """
+    if list_them:
+        _list()
+        return
+    if merge:
+        if problems or policy or budgets or quick:
+            raise InvalidInput("--merge copies records and plays nothing; leave out problems, policies and budgets.")
+        _merge(merge, out, markdown, pack)
+        return
+    check_own_table(problems, label, ignore)
+    check_folder(out)
+    if data is not None:
+        os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
+    say_loops()
+    from rarely._runs.provenance import cores
+    from rarely.compare.cells import Comparison
+
+    asked = Comparison(
+        problems or list(QUICK if quick else SEVERAL),
+        policy or list(QUICK_POLICIES if quick else SEVERAL_POLICIES),
+        _budgets(budgets or ("5,20,T" if quick else "5,20,100,T")),
+        min(seeds, QUICK_SEEDS) if quick else seeds,
+        min(rounds, QUICK_ROUNDS) if quick else rounds,
+        label,
+        tuple(ignore or ()),
+    )
+    failed = _play(asked, out, jobs or cores(), replace)
+    if make_leaderboard(out, markdown, pack) or failed:
+        raise typer.Exit(1)
+
+
+def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | None) -> None:
+    from rarely.compare import merge
+
+    found = merge(folders, out)
+    console.print(f"{len(found.records)} records in {escape(str(out))}")
+    if found.refused:
+        say_refused(found.refused, f"{len(found.records)} records were merged" if found.records else "none is left")
+    if make_leaderboard(out, markdown, pack) or found.refused:
+        raise typer.Exit(1)
+
+
+def make_leaderboard(out: Path, markdown: Path | None = None, pack: Path | None = None) -> bool:
+    """Write the page of a folder, say what it shows, and return whether files were refused."""
+    from rarely.compare.page import write_leaderboard
+    from rarely.compare.records import pack as packed
+
+    written = write_leaderboard(out, markdown)
+    if pack is not None:
+        console.print(f"{packed(out, pack)} records packed: {escape(str(pack))}")
+    for place, row in enumerate(written.board.rows, 1):
+        problems = "1 problem" if row.problems == 1 else f"{row.problems} problems"
+        console.print(f"{place}. {row.policy}: area {row.area.value:.3f} over {problems}", markup=False)
+    console.print(f"leaderboard: [bold]{escape(str(written.path))}[/bold]")
+    if written.refused:
+        say_refused(written.refused, "the leaderboard leaves them out and says so")
+    return bool(written.refused)
+
+
+def _budgets(text: str) -> list[int | None]:
+    found: list[int | None] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if part != "T" and not part.isdigit():
+            raise InvalidInput(f"--budgets must be whole numbers and T, separated by commas; got {part!r}.")
+        found.append(None if part == "T" else int(part))
+    return found
+
+
+def _list() -> None:
+    from rarely.compare.policies import POLICIES
+    from rarely.compare.problems import PROBLEM_SETS
+
+    for name, members in PROBLEM_SETS.items():
+        console.print(f"[bold]{name}[/bold]: {', '.join(members)}")
+    console.print("each also with +drift and +delay; wheel-δ; any file.csv")
+    for entry in POLICIES.values():
+        console.print(entry.name + (f" (needs {entry.package})" if entry.package else ""), markup=False)
+
+
+def _play(asked: Comparison, out: Path, jobs: int, replace: bool) -> bool:
+    """Play the comparison, show how far it is, and return whether any cell failed."""
+    from rarely.compare import compare
+
+    with show_progress(jobs, "one policy on one run with one budget") as shown:
+
+        def planned(
+            cells: Sequence[Cell], todo: Sequence[Cell], skipped: Sequence[str], refused: Sequence[Refusal]
+        ) -> None:
+            for sentence in skipped:
+                console.print(escape(sentence))
+            if refused:
+                shown.refused(refused)
+            shown.started(todo, len(cells) - len(todo))
+
+        failures = compare(asked, out, jobs=jobs, replace=replace, planned=planned, finished=shown.finished)
+    shown.say_failures(failures)  # before the page, for which there may be nothing
+    return bool(failures)

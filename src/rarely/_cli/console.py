@@ -1,0 +1,154 @@
+"""Consoles, error handling and the messages that several commands share."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, ParamSpec
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from rarely import build_info
+from rarely._core import native
+from rarely._core.errors import InvalidInput, RarelyError
+
+if TYPE_CHECKING:
+    from rarely.study.audit import Finding
+
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C ended."""
+MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
+"""Colours of the findings of `doctor`."""
+SECONDS_TO_FIRST_LINE, SECONDS_BETWEEN_LINES = 3.0, 10.0
+"""How often progress is printed where there is no terminal for a bar."""
+NAMED_FILES = 20
+"""Refused files named on the terminal; the report names all."""
+
+# A terminal breaks lines anywhere, so rich breaks them between words; in a pipe a line stays a line.
+console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+error_console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+Parameters = ParamSpec("Parameters")
+Label = Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")]
+Ignored = Annotated[
+    list[str] | None, typer.Option(help="A column of a CSV to leave out, by name or number; may be repeated.")
+]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")]
+
+
+def check_own_table(problems: Iterable[str] | None, label: str | None, ignore: Sequence[str] | None) -> None:
+    """Refuse options of a table of one's own where no problem is one."""
+    for option, given in (("--label", label), ("--ignore", ignore)):
+        if given is not None and not any(".csv" in name for name in problems or ()):
+            raise InvalidInput(f"{option} is for a table of your own; name a file.csv.")
+
+
+def guarded_by(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[Parameters, None]]:
+    """Turn errors into one sentence and exit code 1; after Ctrl-C print `stopped` and exit with 130."""
+
+    def guard(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+        @wraps(command)
+        def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+            try:
+                command(*args, **kwargs)
+            except (RarelyError, OSError) as error:
+                error_console.print(f"[red]error:[/red] {escape(_sentence(error))}")
+                raise typer.Exit(1) from None
+            except KeyboardInterrupt:
+                error_console.print(stopped)
+                raise typer.Exit(INTERRUPTED) from None
+
+        return run
+
+    return guard
+
+
+guarded = guarded_by("Interrupted. Finished runs are saved; run the same command to resume.")
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
+
+
+@contextmanager
+def telling(line: Callable[[], str], seconds: float = SECONDS_BETWEEN_LINES) -> Iterator[None]:
+    """Print `line()` soon and then every ten seconds while the block runs, unless a terminal shows a bar.
+
+    Empty lines are not printed.
+    """
+    over = threading.Event()
+
+    def tell() -> None:
+        wait = min(seconds, SECONDS_TO_FIRST_LINE)
+        while not over.wait(wait):
+            if text := line():
+                console.print(text, markup=False)
+                wait = min(2 * wait, seconds)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    if not console.is_terminal:
+        teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if teller.is_alive():
+            teller.join()
+
+
+def say_loops() -> None:
+    """Print which loops are in use, as the first line of a long command, and what to do if they are NumPy's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the line printed below says the same
+        native.in_use()  # raises if RARELY_COMPILED=1 and there are no compiled loops
+    info = build_info()
+    if info.form == "numpy":
+        console.print(
+            f"rarely {info.rarely} with NumPy's loops, several times slower than compiled ones. "
+            f"{escape(info.missing)} Run rarely doctor for details."
+        )
+    else:
+        console.print(f"rarely {info.rarely} with compiled loops ({info.form}). {escape(info.missing)}".strip())
+
+
+def say_refused(refused: Sequence[object], consequence: str) -> None:
+    """Print how many files are refused, which, and why."""
+    files = "1 file" if len(refused) == 1 else f"{len(refused)} files"
+    error_console.print(f"[red]refused:[/red] {files} in records; {consequence}")
+    for file in refused[:NAMED_FILES]:
+        error_console.print(escape(f"  {file}"))
+    if len(refused) > NAMED_FILES:
+        error_console.print(f"  and {len(refused) - NAMED_FILES} more")
+
+
+def span(seconds: float) -> str:
+    """Return a duration in seconds, minutes or hours, whichever fits."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def say_findings(findings: Iterable[Finding]) -> None:
+    """Print findings one by one, with their advice, and their counts; exit with code 1 if there is a problem."""
+    indent, counts = 23 * " ", Counter[str]()
+    width = max(30, console.width - len(indent)) if console.is_terminal else 10_000
+    for finding in findings:
+        counts[finding.status] += 1
+        texts, colour = (finding.says, finding.advice), MARKS[finding.status]
+        first, *others = [line for text in texts for line in textwrap.wrap(text, width, break_on_hyphens=False)]
+        console.print(f"[{colour}]{finding.status:<7}[/{colour}]  {finding.topic:<12}  {escape(first)}")
+        for line in others:
+            console.print(indent + escape(line))
+    console.print(f"problems: {counts['problem']}, notes: {counts['note']}")
+    if counts["problem"]:
+        raise typer.Exit(1)

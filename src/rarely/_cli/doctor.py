@@ -1,0 +1,41 @@
+"""`rarely doctor`: what is missing, slow or broken about this installation."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rarely import build_info
+from rarely._cli.console import guarded, say_findings
+
+
+@guarded
+def doctor_command(
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, including rarely.build_info().")] = False,
+    out: Annotated[Path, typer.Option(help="The folder to which results would be written.")] = Path("out"),
+) -> None:
+    """Check this installation: what is missing, slow or broken, and what to do about it.
+
+    Checks the compiled loops, BLAS and threads, the load of the machine, the UCI files, SQLite, optional packages and
+    the disk. Each line is ok, a note (it works, and could be better) or a problem. The exit code is 1 if there is a
+    problem.
+
+    **Examples**
+
+    - `rarely doctor` — print a table
+    - `rarely doctor --json` — print the same for programs and bug reports
+    - `RARELY_COMPILED=1 rarely doctor` — fail if the compiled loops are missing
+    """
+    from rarely._doctor import as_json, examine, is_broken
+
+    info = build_info()
+    if not json:
+        say_findings(examine(info, out))
+        return
+    findings = list(examine(info, out))
+    typer.echo(json_format.dumps(as_json(findings, info), indent=2))
+    if is_broken(findings):
+        raise typer.Exit(1)

@@ -1,0 +1,168 @@
+"""`rarely reproduce`: play the paper's experiments and report on every claim; `--quick` shows the idea in a minute."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.markup import escape
+
+from rarely._cli.console import Ignored, Jobs, Label, check_own_table, console, error_console, guarded, say_loops
+from rarely._cli.progress import show_progress
+from rarely._cli.report import make_quick_page, make_report
+from rarely._core.errors import InvalidInput, check_choice
+from rarely._core.policies.options import PresetName
+from rarely._reproduce.catalogue import GROWTH, PAPER, configurations, doubts_about, find_problem, plan_cells
+from rarely._reproduce.cells import Cell
+from rarely._reproduce.config import PRESETS, Problem
+from rarely._reproduce.quick import quick_cells
+from rarely._reproduce.records import Store
+from rarely._runs.executor import Executor, LokyExecutor
+from rarely._runs.provenance import cores
+from rarely._runs.runner import run_cells
+from rarely._runs.writing import check_folder
+from rarely.worlds import Table
+from rarely.worlds.datasets import Dataset, located
+
+Problems = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="cosine, quadratic, mushroom, magic (all four where none is named); second readings cosine-sd, "
+        "quadratic-sd, magic-m400; growth, one problem at five lengths; a table of your own as file.csv, or "
+        "sklearn:digits."
+    ),
+]
+Presets = Annotated[
+    list[str] | None,
+    typer.Option(help="A reading of the paper: paper, practical or code; may be repeated. All where none is named."),
+]
+Only = Annotated[list[str] | None, typer.Option(help="Configurations by name, such as 'fixed-*'; may be repeated.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Five policies on the cosine problem, 1000 rounds, 3 runs: a minute.")
+]
+
+
+@guarded
+def reproduce_command(
+    problems: Problems = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 10,
+    preset: Presets = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds T of a run.")] = 2000,
+    only: Only = None,
+    jobs: Jobs = None,
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="Where runs are played.")] = "local",
+    address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
+    label: Label = None,
+    ignore: Ignored = None,
+    data: Annotated[Path | None, typer.Option(help="The folder that holds the UCI files.")] = None,
+    replace: Replace = False,
+    quick: Quick = False,
+    out: Annotated[Path, typer.Option(help="The folder for records, figures and the report.")] = Path("out"),
+) -> None:
+    """Play the paper's experiments and report on every claim.
+
+    Records are kept one by one: stop it at any moment, and the same command continues where it was.
+
+    **Examples**
+
+    - `rarely reproduce --quick` — the idea in a minute: regret and updates of five policies
+    - `rarely reproduce` — everything: four problems, 10 runs, all presets; hours
+    - `rarely reproduce cosine --runs 3 --rounds 1000 --preset practical` — a quick look
+    - `rarely reproduce magic --only 'adaptive-*' --only neuralucb --out magic` — some configurations
+    - `rarely reproduce patients.csv --label outcome --ignore id --rounds 500` — a table of your own, as a bandit
+    - `rarely reproduce --engine ray --address auto` — on a Ray cluster
+    """
+    if address is not None and engine != "ray":
+        raise InvalidInput("--address is for --engine ray; the local engine has none.")
+    if quick and (problems or preset or only):
+        raise InvalidInput("--quick plays a fixed selection; leave out problems, --preset and --only.")
+    check_own_table(problems, label, ignore)
+    check_folder(out)
+    count = jobs if engine == "ray" else jobs or cores()
+    executor: Executor = LokyExecutor(count or cores())
+    if engine == "ray":
+        from rarely._runs.ray_executor import RayExecutor
+
+        executor = RayExecutor(count, address)
+    if quick:
+        say_loops()
+        _play(quick_cells(), out, executor, count, replace, report=make_quick_page)
+        return
+    wanted = _problems(problems, label, tuple(ignore or ()), data)
+    cells = _cells(wanted, preset, runs, rounds, only)
+    say_loops()
+    for problem in wanted:
+        _introduce(problem, rounds)
+    _play(cells, out, executor, count, replace, report=make_report)
+
+
+def _problems(names: list[str] | None, label: str | None, ignore: tuple[str, ...], data: Path | None) -> list[Problem]:
+    """Return the problems asked for, and let processes that play cells find the data."""
+    asked = [name for given in names or PAPER for name in (GROWTH if given == "growth" else (given,))]
+    wanted = [find_problem(name, label, ignore) for name in dict.fromkeys(asked)]
+    if data is not None:
+        for problem in wanted:
+            if isinstance(problem.source, Dataset):
+                located(problem.source, data)  # given by hand, it must be there
+        os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
+    return wanted
+
+
+def _cells(
+    wanted: Sequence[Problem], preset: list[str] | None, runs: int, rounds: int, only: list[str] | None
+) -> list[Cell]:
+    for name in preset or ():
+        check_choice("--preset", name, PresetName)
+    presets = [name for name in PRESETS if name in (preset or PRESETS)]
+    cells = plan_cells(wanted, presets, runs, rounds, only or ["*"])
+    if not cells:
+        fitting = [c for c in configurations(wanted[0]) if not c.linear and any(map(c.part_of, presets))]
+        raise InvalidInput(
+            f"no configuration of preset {' or '.join(presets)} is called {' or '.join(only or [])}; there are "
+            f"{', '.join(c.id for c in fitting)}, and linucb-rλ-bβ and "
+            "linucb-intercept-rλ-bβ with λ and β of 0.001, 0.01, 0.1, 1."
+        )
+    return cells
+
+
+def _introduce(problem: Problem, rounds: int) -> None:
+    if isinstance(problem.source, Table):
+        rows, columns = problem.source.rows.shape
+        classes = ", ".join(problem.source.classes)
+        played = min(rounds, rows)
+        fewer = f"; {played} rounds, because each row is played once" if played < rounds else ""
+        console.print(
+            f"{problem.name}: {rows} rows of {columns} columns (text coded as numbers in sorted order), "
+            f"{len(problem.source.classes)} classes to choose between: {escape(classes)}{fewer}"
+        )
+        for doubt in doubts_about(problem.source):
+            error_console.print(f"[yellow]warning:[/yellow] {escape(f'{problem.name}: {doubt}')}")
+
+
+def _play(
+    cells: Sequence[Cell],
+    out: Path,
+    executor: Executor,
+    jobs: int | None,
+    replace: bool,
+    *,
+    report: Callable[[Path], object],
+) -> None:
+    with show_progress(jobs, "one configuration on one run") as shown:
+        failures = run_cells(
+            cells,
+            Store(out),
+            executor,
+            replace=replace,
+            refused=shown.refused,
+            started=lambda todo: shown.started(todo, len(cells) - len(todo)),
+            finished=shown.finished,
+        )
+    report(out)
+    if failures:
+        shown.say_failures(failures)
+        raise typer.Exit(1)

@@ -1,0 +1,136 @@
+"""`rarely serve`, `rarely study dashboard` and `rarely keys`: studies over HTTP."""
+
+from __future__ import annotations
+
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from rarely import InvalidInput
+from rarely._cli.console import console, error_console
+from rarely._cli.study import Name, Storage, command, guarded, opened
+
+if TYPE_CHECKING:
+    from rarely.service import KeyFile
+
+keys_app = typer.Typer(
+    name="keys",
+    help="API keys of `rarely serve`: shown once, kept as hashes in a file that the service rereads when it changes.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+DAY = 24 * 3600.0
+KeyPath = Annotated[Path, typer.Argument(help="The file of keys.")]
+KeyName = Annotated[str, typer.Argument(help="The owner of the key; recorded with everything done with it.")]
+
+
+def needs_extra() -> None:
+    """Raise an error that says which package is missing, if any."""
+    for package in ("fastapi", "uvicorn", "jinja2"):
+        if find_spec(package) is None:
+            raise InvalidInput(f"this needs {package}: pip install 'rarely[serve]'.")
+
+
+def key_file(path: Path) -> KeyFile:
+    """Return the file of keys of a command."""
+    needs_extra()
+    from rarely.service import KeyFile
+
+    return KeyFile(path)
+
+
+@guarded
+def serve_command(
+    storage: Storage,
+    host: Annotated[str, typer.Option(help="The address to listen at; other machines need --keys.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 for any free one.", min=0, max=65535)] = 8000,
+    keys: Annotated[Path | None, typer.Option(help="A file of API keys, made by `rarely keys add`.")] = None,
+    train: Annotated[bool, typer.Option(help="Train the next version when the schedule ends a batch.")] = True,
+    waiting: Annotated[int, typer.Option(help="Decisions and rewards that may wait; more get 429.", min=1)] = 2000,
+    body: Annotated[int, typer.Option(help="The maximal number of bytes of a request.", min=1)] = 1 << 20,
+    arms: Annotated[int, typer.Option(help="The maximal number of arms of a decision.", min=1)] = 1000,
+) -> None:
+    """Serve the studies of a database over HTTP, with a dashboard.
+
+    **Examples**
+
+    - `rarely serve sqlite:///trial.db` — then open http://127.0.0.1:8000
+    - `rarely serve postgresql://rarely@db/trials --host 0.0.0.0 --keys keys.json`
+    """
+    needs_extra()
+    from rarely.service import Limits, serve
+
+    limits = Limits(waiting=waiting, body=body, arms=arms)
+    file = None if keys is None else key_file(keys)
+
+    def announce(address: str) -> None:
+        console.print(escape(f"{address}  dashboard /   routes /docs   Ctrl-C to stop"))
+
+    if not serve(storage, host=host, port=port, announce=announce, keys=file, limits=limits, automatic=train):
+        error_console.print("[red]error:[/red] the service did not start; see the lines above")
+        raise typer.Exit(1)
+
+
+@command("dashboard", "trial.db — then open http://127.0.0.1:8001", "trial.db --out trial.html")
+def dashboard_command(
+    storage: Storage,
+    out: Annotated[Path | None, typer.Option(help="Write the page to this file instead of serving it.")] = None,
+    port: Annotated[int, typer.Option(help="The port on this machine.", min=0, max=65535)] = 8001,
+    name: Name = None,
+) -> None:
+    """Show a study in the browser, read-only on this machine, or write the page to a file."""
+    needs_extra()
+    from rarely.service import serve, written_page
+
+    if out is not None:
+        with opened(storage, name) as study:
+            out.write_text(written_page(study), encoding="utf-8")
+        console.print(escape(f"{out}"))
+        return
+    console.print(f"http://127.0.0.1:{port}  Ctrl-C to stop")
+    if not serve(storage, port=port, automatic=False, read_only=True):
+        raise typer.Exit(1)
+
+
+@command("add", "keys.json shop --scope decide --scope reward", app=keys_app)
+def add_command(
+    file: KeyPath,
+    name: KeyName,
+    scope: Annotated[list[str], typer.Option(help="decide, reward, read or admin; may be repeated.")],
+    days: Annotated[float | None, typer.Option(help="Days until it expires; by default it does not.")] = None,
+) -> None:
+    """Make a key, and show it once."""
+    expires = None if days is None else time.time() + days * DAY
+    typer.echo(key_file(file).add(name, scope, expires=expires))
+    error_console.print("This is the only time that the key is shown.")
+
+
+@command("rotate", "keys.json shop --grace 600", app=keys_app)
+def rotate_command(
+    file: KeyPath,
+    name: KeyName,
+    grace: Annotated[float, typer.Option(help="Seconds for which the old key remains valid.", min=0)] = 3600.0,
+) -> None:
+    """Replace a key by a new one with the same scopes."""
+    typer.echo(key_file(file).rotate(name, grace=grace))
+    error_console.print("This is the only time that the key is shown.")
+
+
+@command("revoke", "keys.json shop", app=keys_app)
+def revoke_command(file: KeyPath, name: KeyName) -> None:
+    """Remove a key; a running service refuses it from now on."""
+    key_file(file).revoke(name)
+    console.print(escape(f"{name} was revoked"))
+
+
+@command("list", "keys.json", app=keys_app)
+def list_command(file: KeyPath) -> None:
+    """List the keys with their scopes and validity, without secrets."""
+    for key in key_file(file).all():
+        left = None if key.expires is None else (key.expires - time.time()) / DAY
+        validity = "no expiry" if left is None else "expired" if left <= 0 else f"{left:.1f} days left"
+        console.print(escape(f"{key.name:<20}  {', '.join(key.scopes):<30}  {validity}"))

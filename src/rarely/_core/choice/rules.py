@@ -1,0 +1,191 @@
+"""From scores to arms, by the probability of each.
+
+    p   (n, K)   the probability of every arm of a round under the frozen version; 0 for absent arms
+
+Every rule computes p first, and one uniform number per round then draws from it: so what is logged is exactly what was
+drawn from. Scores that differ by rounding only are a tie; otherwise the order in which a matrix product adds would
+choose. The tolerance is relative, 1e-9·max(s, |score|, β‖φ‖/√λ) with s the scale of rewards (1 unless
+they are standardised) and β‖φ‖/√λ the bonus before any data, which is what the bonus' rounding is relative to.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from rarely._core.choice.gaussian_argmax import highest_of_gaussians
+from rarely._core.errors import InvalidInput, as_number, named_arguments, shown
+from rarely._core.types import Array, BoolArray, IntArray
+
+TIE = 1e-9
+GRID = 2.0**53
+
+
+def tolerances(scores: Array, prior_bonuses: Array, reward_spread: float) -> Array:
+    """Return how far below the best score of its round an arm still ties with it, (n,)."""
+    size = np.fmax(np.abs(scores), prior_bonuses)
+    return np.asarray(TIE * np.maximum(reward_spread, np.fmax.reduce(size, axis=1)))
+
+
+def argmax_mask(scores: Array, tolerance: Array) -> BoolArray:
+    """Return which arms of (n, K) scores are the best of their round; NaN never is.
+
+    >>> argmax_mask(np.array([[1.0, 2.0, 2.0], [np.nan, 0.0, -1.0]]), tolerance=np.zeros(2))
+    array([[False,  True,  True],
+           [False,  True, False]])
+    """
+    return np.asarray(scores >= (np.fmax.reduce(scores, axis=1) - tolerance)[:, None], np.bool_)
+
+
+def uniform_over(allowed: BoolArray) -> Array:
+    """Return the same probability for all allowed arms of a round.
+
+    >>> uniform_over(np.array([[True, False, True]]))
+    array([[0.5, 0. , 0.5]])
+    """
+    return np.asarray(allowed / np.add.reduce(allowed, axis=1, keepdims=True), np.float64)
+
+
+def summing_to_one(probabilities: Array, least: Array) -> Array:
+    """Return the probabilities rounded to multiples of 2⁻⁵³, whose sums are exact in any order.
+
+    The largest of each round gets what the others leave of 1, and none is below its `least`, which is such a multiple.
+    """
+    out, rounds = np.maximum(np.floor(probabilities * GRID) / GRID, least), np.arange(len(probabilities))
+    top = out.argmax(axis=1)
+    out[rounds, top] = 0.0
+    out[rounds, top] = np.maximum(1 - out.sum(axis=1), least[rounds, top])
+    return out
+
+
+def sample_arms(probabilities: Array, uniforms: Array) -> IntArray:
+    """Draw an arm of each round with these probabilities.
+
+    >>> sample_arms(np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]), np.array([0.5, 0.9]))
+    array([2, 1])
+    """
+    reached = np.add.accumulate(probabilities, axis=1)
+    # Relative to the last sum: rounding may leave it below 1, and an arm of probability 0 is never reached.
+    return np.asarray((reached > uniforms[:, None] * reached[:, -1:]).argmax(axis=1), np.int64)
+
+
+class ChoiceRule(Protocol):
+    """A rule by which scores become arms."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether it uses one uniform number per round; else one arm of each round has probability 1."""
+
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        """Return the probability of every arm, (n, K); means and bonuses are NaN for absent arms."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpperConfidence:
+    """The arm with the highest mean + bonus; a tie goes to the lowest arm, or is drawn if `draws`."""
+
+    draws: bool = False
+
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        best = argmax_mask(means + bonuses, tolerance)
+        if self.draws:
+            return uniform_over(best)
+        out = np.zeros(best.shape)
+        out[np.arange(len(best)), best.argmax(axis=1)] = 1.0
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Thompson:
+    """Each arm as often as it would be the best if rewards were independent N(mean, bonus²).
+
+    A bonus below 1e-9 of the largest mean or bonus of its round counts as 0. Among arms without a bonus the one with
+    the highest mean competes; ties go to the lowest arm, or are shared equally. The scale of rewards matters only in a
+    round without any bonus: a β far below that scale is small, but not 0.
+    """
+
+    lowest: bool = True
+    draws: bool = True
+
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        size = np.fmax.reduce(np.fmax(np.abs(means), bonuses), axis=1)
+        some = np.fmax.reduce(bonuses, axis=1) > 0
+        return highest_of_gaussians(means, bonuses, np.where(some, TIE * size, tolerance), lowest=self.lowest)
+
+
+@dataclass(frozen=True, slots=True)
+class UniformChoice:
+    """Every available arm equally often, whatever the scores."""
+
+    draws: bool = True
+
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        return uniform_over(~np.isnan(means))
+
+
+@named_arguments
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """A share ε of all rounds for a uniformly drawn arm, the others for the policy's own rule.
+
+    So every arm has a probability of at least ε/K, which off-policy estimates need, and they sum to 1 exactly. With
+    1 − ε below K²/2⁵³ some are up to 2⁻⁵³ below ε/K.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, Mixture
+    >>> LinUCB(dim=1, exploration=Mixture(0.2)).probabilities([[1.0], [3.0]])
+    array([0.1, 0.9])
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= as_number(self.epsilon) <= 1:
+            raise InvalidInput(
+                f"epsilon must be a number from 0 to 1, the share of rounds that explore; got {shown(self.epsilon)}."
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Return the mixture as JSON: its fields, so `Mixture(**description)` is the inverse."""
+        return {"epsilon": float(self.epsilon)}
+
+
+@lru_cache(maxsize=1024)
+def _share(epsilon: float, arms: int) -> float:
+    """Return ε/K as a multiple of 2⁻⁵³: the next above, or the one below if 1 − ε leaves no room for K of those."""
+    exact = Fraction(epsilon) / arms * int(GRID)
+    return (math.ceil(exact) if (1 - epsilon) * GRID >= arms**2 else math.floor(exact)) / GRID
+
+
+@dataclass(frozen=True, slots=True)
+class MixedRule:
+    """Another rule under a `Mixture`."""
+
+    rule: ChoiceRule
+    mixture: Mixture
+
+    @property
+    def draws(self) -> bool:
+        return self.rule.draws or self.mixture.epsilon > 0
+
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        own, epsilon = self.rule.probabilities(means, bonuses, tolerance), self.mixture.epsilon
+        present = ~np.isnan(means)
+        shares = [_share(float(epsilon), arms) for arms in present.sum(axis=1).tolist()]
+        least = np.where(present, np.array(shares)[:, None], 0.0)
+        return summing_to_one(least + (1 - epsilon) * own, least)
+
+
+def with_exploration(rule: ChoiceRule, exploration: Mixture | None) -> ChoiceRule:
+    """Return the rule under the user's mixture, if any."""
+    if exploration is None:
+        return rule
+    if not isinstance(exploration, Mixture):
+        raise InvalidInput(f"exploration must be a Mixture, such as Mixture(0.05), or None; got {shown(exploration)}.")
+    return MixedRule(rule, exploration)

@@ -1,0 +1,131 @@
+"""The diagonal of Z alone: an approximation, at p numbers. What most published code calls Z.
+
+z   (out_l, in_l) per layer   λ + Σ φ²
+
+φᵀ diag(z)⁻¹ φ = Σ_l δ²ᵀ (1/z_l) a²          log det = Σ log(z/λ)
+
+A round multiplies the determinant by Π (z + φ²)/z, so log det grows by the logarithms of a few products instead of p
+logarithms, and only the rows of active units, δ ≠ 0, change. At `freeze` log det is summed anew.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rarely._core.covariance.cost import Limit, Widths
+from rarely._core.covariance.protocol import Candidates, Covariance, Proposal
+from rarely._core.model.features import Factors
+from rarely._core.model.shared_row import SharedFactors
+from rarely._core.saving.fields import Fields
+from rarely._core.types import Array, Arrays
+
+TILE = 48
+"""Rows of z that change at a time: their arrays stay in the cache, and none is large enough to be given back to the
+operating system after each use."""
+
+
+class Diagonal(Covariance):
+    """The p-vector form; its log det is exact for its own, diagonal matrix."""
+
+    kind = "diagonal"
+
+    def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
+        super().__init__(widths, ridge, limit)
+        limit.check_rounds(self.kind, 0)
+        self._running = tuple(np.full(shape, ridge) for shape in widths)
+        self._frozen = self._running
+
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+        total, matrix = np.zeros(len(factors)), self._running if running else self._frozen
+        if isinstance(factors, SharedFactors):
+            return Candidates(factors, factors.weighed_squares(1 / matrix[0], 1 / matrix[1]))
+        for a, d, z in zip(factors.inputs, factors.signals, matrix, strict=True):
+            if len(z) == 1:
+                total += np.square(d[:, 0]) * np.einsum("ij,j->i", np.square(a), 1 / z[0])
+            else:
+                total += np.einsum("ij,ij->i", np.square(d) @ (1 / z), np.square(a))
+        return Candidates(factors, total)
+
+    def propose(self, chosen: Candidates) -> Proposal:
+        factors = chosen.factors
+        growth = np.zeros(len(factors))
+        running = [z.copy() for z in self._running]
+        for i in range(len(factors)):
+            for a, d, z in zip(factors.inputs, factors.signals, running, strict=True):
+                growth[i] += _grow(z, np.square(d[i]), np.square(a[i]))
+        log_dets = self.log_det + np.cumsum(growth)
+        return Proposal(factors, log_dets, tuple(running))
+
+    def accept(self, proposal: Proposal, count: int) -> None:
+        if not count:
+            return
+        if count == len(proposal.factors) == 1:  # one decision: these are the diagonals after it
+            self._running = proposal.kept
+        else:
+            kept = proposal.factors[:count]
+            pairs = zip(kept.inputs, kept.signals, self._running, strict=True)
+            self._running = tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
+        self.rounds += count
+        self.log_det = float(proposal.log_dets[count - 1])
+
+    def take_over(self, past: Factors, jitters: int, frozen: int = 0) -> None:
+        """Become the diagonals of a form that has these features: all of them, and the first as the frozen one."""
+        for rows in (past[:frozen], past[frozen:]):
+            pairs = zip(rows.inputs, rows.signals, self._running, strict=True)
+            self._running = tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
+            self.rounds += len(rows)
+            self.log_det = self._log_det_of(self._running)
+            if self.rounds == frozen:
+                self.freeze()
+
+    def take_part(self, running: Array, frozen: Array, rounds: int, jitters: int) -> None:
+        """Become the diagonals of these matrices."""
+        for matrix in (frozen, running):
+            diagonal, start, layers = np.diagonal(matrix), 0, []
+            for z in self._running:
+                layers.append(np.maximum(diagonal[start : start + z.size].reshape(z.shape), self.ridge))
+                start += z.size
+            self._running, self.log_det = tuple(layers), self._log_det_of(tuple(layers))
+            if matrix is frozen:
+                self.freeze()
+        self.rounds = rounds
+
+    def freeze(self) -> None:
+        self.log_det = self._log_det_of(self._running)  # so that the rounding of single rounds does not add up
+        super().freeze()
+        self._frozen = self._running
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        numbers = {"rounds": self.rounds, "log_det": self.log_det, "frozen_log_det": self.frozen_log_det}
+        arrays = {f"running{i}": z for i, z in enumerate(self._running)}
+        return numbers, arrays | {f"frozen{i}": z for i, z in enumerate(self._frozen)}
+
+    def read(self, saved: Fields) -> None:
+        shapes = [z.shape for z in self._running]
+        self.rounds = saved.whole("rounds")
+        self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
+        self._running, self._frozen = (
+            tuple(saved.array(f"{name}{i}", shape, least=self.ridge) for i, shape in enumerate(shapes))
+            for name in ("running", "frozen")
+        )
+
+    def _log_det_of(self, layers: tuple[Array, ...]) -> float:
+        return float(sum(np.log(z / self.ridge).sum() for z in layers))
+
+
+def _grow(z: Array, squared_signal: Array, squared_input: Array) -> float:
+    """Add δ²a²ᵀ to a layer in place, and return by how much Σ log z grows."""
+    active, growth = np.flatnonzero(squared_signal), 0.0
+    for start in range(0, len(active), TILE):
+        rows = active[start : start + TILE]
+        before, after = z[rows], np.multiply.outer(squared_signal[rows], squared_input)
+        after += before
+        z[rows] = after
+        after /= before
+        with np.errstate(over="ignore"):
+            grown = float(np.log(np.multiply.reduce(after, axis=0)).sum())
+        growth += grown if math.isfinite(grown) else float(np.log(after).sum())
+    return growth

@@ -1,0 +1,432 @@
+"""Contexts and other arrays as a caller gives them, checked at the door and brought to one form.
+
+(K, d)            one round                 a list of (K_i, d)   rounds with different arms
+(n, K, d)         n rounds                  mask (K,) or (n, K)  which arms are available
+
+The contexts of a `Roster` without a capacity hold the open arms only, as many as are True in their mask.
+
+NumPy silently converts what is not a real number: it drops the imaginary part of a complex array and the mask of a
+masked one, and parses text. All of that is refused here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rarely._core.errors import ContextsWarning, InvalidContexts, InvalidInput
+from rarely._core.growable_array import all_finite
+from rarely._core.saving.fields import Fields
+from rarely._core.types import Array, BoolArray, IntArray
+
+LARGEST = np.iinfo(np.int64).max
+SEVERAL = -1
+"""For `ContextReader.arms`: the number of arms varies."""
+
+
+# --- arrays
+
+
+def read_real(values: Any, name: str, error: type[InvalidInput], wanted: str = "real numbers") -> Array:
+    """Return real numbers as float64; `wanted` says what they must be.
+
+    >>> read_real([1, True], "rewards", InvalidInput)
+    array([1., 1.])
+    """
+    if type(values) is float:
+        return np.array(values)
+    array = read_array(values, name, error, wanted)
+    if array.dtype.kind not in "fiubO":
+        raise error(f"{name} must be {wanted}; got an array of {array.dtype}.")
+    if array.dtype.kind == "O" and any(isinstance(item, str | bytes) for item in array.flat):
+        raise error(f"{name} must be {wanted}; got text among them. Convert it to numbers first.")
+    if array.dtype == np.float64:
+        return np.asarray(array)
+    try:
+        with np.errstate(over="ignore"):  # a long double may be infinite as a float64
+            return np.asarray(array, np.float64)
+    except (TypeError, ValueError, OverflowError) as reason:
+        raise error(f"{name} must be {wanted}; {reason}.") from None
+
+
+def read_whole(values: Any, name: str, error: type[InvalidInput]) -> IntArray:
+    """Return whole numbers in one dimension as int64; a single one gets an axis.
+
+    >>> read_whole(3, "rounds", InvalidInput)
+    array([3])
+    """
+    if type(values) is int and abs(values) <= LARGEST:
+        return np.array([values])
+    wanted = "whole numbers in one dimension"
+    array = np.atleast_1d(read_array(values, name, error, wanted))
+    if not array.size:
+        return np.empty(0, np.int64)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise error(f"{name} must be {wanted}; got {array.dtype} of shape {array.shape}.")
+    if array.dtype == np.uint64 and (array > LARGEST).any():
+        raise error(f"{name} must be {wanted}, at most {LARGEST}; got {array.max()}.")
+    return array.astype(np.int64)
+
+
+def read_array(values: Any, name: str, error: type[InvalidInput], wanted: str = "numbers") -> NDArray[Any]:
+    """Return the array that NumPy makes of the values; raise `error` if that would drop a mask."""
+    if type(values) is np.ndarray:
+        return values
+    if _has_masked(values):
+        raise error(
+            f"{name} must not be masked, because the numbers under a mask would count. Leave them out, or give "
+            "values.filled(number)."
+        )
+    if _is_sparse(values):
+        raise error(
+            f"{name} must be dense; got a sparse matrix. Give matrix.toarray(), a part at a time if it is large."
+        )
+    try:
+        return np.asarray(values)
+    except Exception as reason:  # a foreign object may raise anything
+        raise error(f"{name} must be {wanted}; {reason}.") from None
+
+
+def _is_sparse(values: Any) -> bool:
+    """Return whether the values are a sparse matrix, as SciPy has them, or a list that begins with one."""
+    while isinstance(values, list | tuple) and values:
+        values = values[0]
+    return hasattr(values, "toarray") and hasattr(values, "nnz")
+
+
+def _has_masked(values: Any) -> bool:
+    """Return whether anything is masked, also in an array inside lists."""
+    if isinstance(values, list | tuple):
+        return any(_has_masked(item) for item in values if isinstance(item, list | tuple | np.ma.MaskedArray))
+    return isinstance(values, np.ma.MaskedArray) and bool(np.ma.getmaskarray(values).any())
+
+
+# --- rounds
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """Some consecutive rounds, checked: `rows` holds the contexts of the available arms, in order."""
+
+    rows: Array
+    """(N, d) with N = present.sum()."""
+    present: BoolArray
+    """(n, K): which arms are available."""
+    complete: bool
+    """Whether every arm is available; a decision among all arms then needs no bookkeeping of them."""
+
+    def __len__(self) -> int:
+        return len(self.present)
+
+    def rows_until(self, rounds: int) -> Array:
+        """Return the rows of the first `rounds` rounds."""
+        return self.rows if rounds == len(self.present) else self.rows[: int(self.present[:rounds].sum())]
+
+    def row_of(self, arms: IntArray) -> IntArray:
+        """Return which of `rows` belongs to the given arm of each of the first rounds, one of each."""
+        if self.complete:
+            arms_each = self.present.shape[1]
+            return np.arange(0, len(arms) * arms_each, arms_each) + arms
+        before = np.cumsum(self.present.ravel()).reshape(self.present.shape) - 1
+        return np.asarray(before[np.arange(len(arms)), arms], np.int64)
+
+    def disjoint(self, rounds: int) -> bool:
+        """Return whether no column is nonzero for two arms of one of the first `rounds` rounds.
+
+        >>> part = Part(np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0], [1.0, 2.0]]), np.ones((2, 2), bool), True)
+        >>> part.disjoint(1), part.disjoint(2)
+        (True, False)
+        """
+        rows = self.rows_until(rounds)
+        if np.count_nonzero(rows) > rounds * rows.shape[1]:
+            return False  # more numbers than columns
+        nonzero = rows != 0
+        if self.complete:
+            counts = np.add.reduce(nonzero.reshape(rounds, -1, nonzero.shape[1]), axis=1, dtype=np.int64)
+        else:
+            starts = np.cumsum(self.present[:rounds].sum(axis=1))[:-1]
+            counts = np.add.reduceat(nonzero, np.concatenate(([0], starts)), axis=0, dtype=np.int64)
+        return int(np.maximum.reduce(counts, axis=None)) <= 1
+
+    def padded(self, values: Array) -> Array:
+        """Return (N,) values as (n, K), NaN for absent arms."""
+        if self.complete:
+            return values.reshape(self.present.shape)
+        out = np.full(self.present.shape, np.nan)
+        out[self.present] = values
+        return out
+
+    def check(self, offset: int) -> None:
+        """Raise InvalidContexts unless every round has an arm and all numbers are finite."""
+        if not self.complete and not self.present.any(axis=1).all():
+            empty = np.flatnonzero(~self.present.any(axis=1))
+            raise InvalidContexts(
+                f"every round must have at least one arm; round {offset + int(empty[0])} of the call has none."
+            )
+        if not all_finite(self.rows):
+            bad = int(np.flatnonzero(~np.isfinite(self.rows).all(axis=1))[0])
+            owner, arm = (int(axis[bad]) for axis in np.nonzero(self.present))
+            number = int(np.flatnonzero(~np.isfinite(self.rows[bad]))[0])
+            raise InvalidContexts(
+                f"contexts must be finite; arm {arm} of round {offset + owner} of the call has "
+                f"{self.rows[bad, number]} in column {number}. Leave an absent arm out with mask, and fill in missing "
+                "numbers before the policy sees them."
+            )
+
+
+@dataclass(slots=True, eq=False)
+class RoundContexts:
+    """n rounds of at most K arms, of the right shape; their numbers are checked part by part.
+
+    So a stream may be passed whole, again and again, and costs only the rounds that are decided.
+    """
+
+    given: NDArray[Any] | list[Array]
+    """(n, K, d) of whatever kind of numbers came, or those of the available arms only, or n arrays (K_i, d)."""
+    present: BoolArray
+    """(n, K): which arms are available."""
+    arms: int
+    """Arms of a round, on average and rounded up."""
+    single: bool
+    """Whether one round came without a leading axis."""
+    complete: bool = False
+    """Whether every arm is known to be available."""
+
+    def __post_init__(self) -> None:
+        if not self.present.size:
+            raise InvalidContexts(
+                f"contexts must hold at least one round with at least one arm; got {len(self)} rounds of {self.arms}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.present)
+
+    def part(self, done: int, most: Callable[[], int]) -> Part:
+        """Return the next rounds after the first `done`: `most()` of them, at least one."""
+        count = len(self.present)
+        end = count if count - done == 1 else min(count, done + max(1, most()))
+        part = Part(self._rows(done, end), self.present[done:end], self.complete)
+        part.check(done)
+        return part
+
+    def parts(self, most: Callable[[], int]) -> Iterator[Part]:
+        """Yield all rounds in consecutive parts."""
+        done = 0
+        while done < len(self.present):
+            part = self.part(done, most)
+            yield part
+            done += len(part)
+
+    def _rows(self, done: int, end: int) -> Array:
+        if isinstance(self.given, list):
+            return np.concatenate(self.given[done:end])
+        part = self.given[done:end]
+        alone = self.complete or part.shape[1] != self.present.shape[1]
+        chosen = part.reshape(-1, part.shape[2]) if alone else part[self.present[done:end]]
+        return np.asarray(chosen, np.float64)
+
+
+def read_rounds(contexts: Any, mask: Any, dim: int) -> RoundContexts:
+    """Return contexts and mask, whatever their form, as rounds.
+
+    >>> read_rounds([[0.0, 1.0], [1.0, 0.0]], None, dim=2).present
+    array([[ True,  True]])
+    """
+    array: NDArray[Any]
+    if type(contexts) is np.ndarray and contexts.dtype.kind in "fiub":
+        array = contexts  # a stream may be passed whole, and is converted part by part
+    elif mask is None and isinstance(contexts, list | tuple) and contexts and _depth(contexts[0]) == 2:
+        return _from_list(contexts, dim)
+    else:
+        wanted = (
+            f"numbers of shape (K, {dim}) or (n, K, {dim}); rounds with different numbers of arms go in a list of "
+            "(K_i, d) arrays, without a mask"
+        )
+        array = read_real(contexts, "contexts", InvalidContexts, wanted)
+    if array.ndim not in (2, 3) or array.shape[-1] != dim:
+        raise InvalidContexts(
+            f"contexts must have shape (K, {dim}) or (n, K, {dim}), because the policy was made with "
+            f"dim={dim}; got {array.shape}."
+        )
+    if mask is None:
+        # A stream of rounds may be passed whole for the few of them that are decided, so nothing of its size is made.
+        present = np.broadcast_to(np.True_, array.shape[:-1]) if array.ndim > 2 else _all_present(len(array))
+    else:
+        present = _read_mask(mask, array.shape[:-1], rows_alone=isinstance(contexts, OpenContexts))
+    single = array.ndim == 2
+    if single:
+        array, present = array[None], present[None]
+    return RoundContexts(array, present, array.shape[1], single, mask is None)
+
+
+@lru_cache(maxsize=64)
+def _all_present(arms: int) -> BoolArray:
+    present = np.ones(arms, np.bool_)
+    present.flags.writeable = False
+    return present
+
+
+def _depth(item: Any) -> int:
+    """Return the number of axes of an array or of nested lists."""
+    depth = 0
+    while isinstance(item, list | tuple):
+        depth, item = depth + 1, (item[0] if len(item) else None)
+    return depth + (len(item.shape) if hasattr(item, "shape") else 0)
+
+
+def _from_list(contexts: Sequence[Any], dim: int) -> RoundContexts:
+    """Return rounds with different arms."""
+    arrays = []
+    for i, item in enumerate(contexts):
+        array = read_real(item, f"round {i} of the list", InvalidContexts, f"numbers of shape (K_i, {dim})")
+        if array.ndim != 2 or array.shape[1] != dim:
+            raise InvalidContexts(f"round {i} of the list must have shape (K_i, {dim}); got {array.shape}.")
+        arrays.append(array)
+    counts = np.array([len(a) for a in arrays])
+    present = np.arange(counts.max()) < counts[:, None]
+    return RoundContexts(arrays, present, -(-int(counts.sum()) // len(arrays)), single=False)
+
+
+def _read_mask(mask: Any, shape: tuple[int, ...], *, rows_alone: bool) -> BoolArray:
+    array = read_array(mask, "mask", InvalidContexts, f"boolean of shape {shape}")
+    if rows_alone and array.dtype == np.bool_ and array.ndim == len(shape) and array.shape[:-1] == shape[:-1]:
+        if (array.sum(axis=-1) != shape[-1]).any():
+            raise InvalidContexts(
+                f"a mask of a Roster must be True for each of the {shape[-1]} arms whose contexts came; got "
+                f"{int(array.sum(axis=-1).flat[0])}. Use the mask that came with the contexts."
+            )
+        return array
+    if array.dtype != np.bool_ or array.shape != shape:
+        raise InvalidContexts(
+            f"mask must be boolean of shape {shape}, True where an arm is available; "
+            f"got {array.dtype} of shape {array.shape}."
+        )
+    return array
+
+
+# --- contexts with a kind
+
+
+class BlockContexts(np.ndarray[Any, np.dtype[np.float64]]):
+    """Contexts that `ArmBlocks` made, which are scaled already; an array in every other respect."""
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+
+class ContentContexts(np.ndarray[Any, np.dtype[np.float64]]):
+    """Contexts of content arms, [row, features] as they came; an array in every other respect."""
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+
+class OpenContexts(ContentContexts):
+    """Contexts of the open arms of a `Roster` without a capacity; the mask that comes with them has every arm."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReader:
+    """Reads contexts and remembers their form, to notice calls that are right in shape and wrong."""
+
+    dim: int
+    fits_scale: bool
+    """Whether the policy scales contexts itself, which would fill the zeros of blocks."""
+    columns: tuple[str, ...] | None = None
+    """Names of the numbers in a context, from the first table with names."""
+    arms: int | None = None
+    """K of the single rounds so far; None before the first."""
+
+    def read(self, contexts: Any, mask: Any) -> RoundContexts:
+        """Return the rounds that came, checked."""
+        if type(contexts) is not np.ndarray:
+            self._check_kind(contexts, mask)
+        return read_rounds(contexts, mask, self.dim)
+
+    def _check_kind(self, contexts: Any, mask: Any) -> None:
+        """Raise InvalidContexts for contexts of another policy's blocks or roster, or with other columns."""
+        if self.fits_scale and isinstance(contexts, BlockContexts):
+            raise InvalidContexts(
+                "contexts of ArmBlocks are scaled already, but this policy was made without their settings and would "
+                "scale them again, which fills the zero blocks. Make the policy with **blocks.settings."
+            )
+        if self.fits_scale and isinstance(contexts, ContentContexts):
+            raise InvalidContexts(
+                "contexts of content arms are scaled and crossed by the policy, but this one was made without the "
+                "settings of their ArmBlocks. Make the policy with **blocks.settings."
+            )
+        if mask is None and isinstance(contexts, OpenContexts):
+            raise InvalidContexts(
+                "contexts of a Roster must come with its mask, which says whose they are. Give both to the policy: "
+                "policy.select(*roster(rows))."
+            )
+        if self.columns is not None:
+            for names in filter(None, map(column_names, _tables(contexts))):
+                if names != self.columns:
+                    raise InvalidContexts(
+                        "the columns of contexts must be those of the first call, in its order: "
+                        f"{_listed(self.columns)}; got {_listed(names)}. Select them by name: "
+                        f"contexts[{list(self.columns)!r}]."
+                    )
+
+    def after(self, contexts: Any, rounds: RoundContexts) -> ContextReader:
+        """Return the reader after `select` was given these contexts."""
+        reader, arms = self.after_log(contexts), self.arms
+        if rounds.single and rounds.complete:
+            arms = rounds.arms
+            if self.arms not in (None, SEVERAL, arms):
+                warnings.warn(
+                    f"contexts of shape ({arms}, {self.dim}) are one round of {arms} arms, and earlier rounds had "
+                    f"{self.arms}. Give n rounds as (n, K, {self.dim}). If the number of arms varies, nothing is "
+                    "wrong, and this warning does not come again.",
+                    ContextsWarning,
+                    stacklevel=4,
+                )
+                arms = SEVERAL
+            elif self.arms == SEVERAL:
+                arms = SEVERAL
+        return reader if arms == reader.arms else replace(reader, arms=arms)
+
+    def after_log(self, contexts: Any) -> ContextReader:
+        """Return the reader that knows the names of the columns, if these contexts have names."""
+        if self.columns is not None or type(contexts) is np.ndarray:
+            return self
+        names = next(filter(None, map(column_names, _tables(contexts))), None)
+        return self if names is None else replace(self, columns=names)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is remembered as JSON, for `restored`."""
+        return {"columns": None if self.columns is None else list(self.columns), "arms": self.arms}
+
+    @classmethod
+    def restored(cls, dim: int, fits_scale: bool, saved: Fields) -> ContextReader:
+        """Return the saved reader."""
+        with saved:
+            arms = None if saved.is_null("arms") else saved.whole("arms", least=SEVERAL)
+            columns = None if saved.is_null("columns") else tuple(saved.listed("columns"))
+            return cls(dim, fits_scale, columns, arms)
+
+
+def column_names(table: Any) -> tuple[str, ...] | None:
+    """Return the names of a table's columns, of pandas, Polars or the like, or of a row of one; None without names."""
+    names = getattr(table, "columns", None)
+    if names is not None and not callable(names):
+        return tuple(map(str, names))
+    labels = getattr(table, "index", None)
+    if labels is None or callable(labels) or getattr(table, "ndim", None) != 1:
+        return None
+    return tuple(labels) if all(isinstance(label, str) for label in labels) else None
+
+
+def _tables(contexts: Any) -> Sequence[Any]:
+    return contexts if isinstance(contexts, list | tuple) else (contexts,)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")

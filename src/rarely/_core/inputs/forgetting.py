@@ -1,0 +1,104 @@
+"""Worlds that change: how much a past round still counts.
+
+    Window(n)      only the last n rounds count
+    Discount(γ)    a round counts γ^age, its age being the rounds since
+
+A policy is frozen between updates, and so is its memory: each update computes the weights anew, training counts every
+sample by its weight, and Z = λI + Σ w φφᵀ is rebuilt from the remembered rounds, with features at the new version's
+weights. Within a batch new rounds count in full, and log det is that of this very matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rarely._core.errors import InvalidInput, as_number, check_whole, named_arguments, shown
+from rarely._core.types import Array
+
+NEGLIGIBLE = 1e-6
+"""Smaller weights are 0, so that the memory is bounded."""
+
+
+@named_arguments
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A memory of the last `rounds` rounds.
+
+    A good policy earns good rewards, and a short window soon remembers nothing else: then it must learn again what is
+    bad, in a batch or two of mistakes that the next record's `coverage` shows. Use a window several times as long as
+    it takes to learn the world, explore (a `Mixture`, a larger `beta`), or prefer a `Discount`, which forgets softly.
+
+    Examples
+    --------
+    >>> Window(2).weights(np.array([0, 1, 2]))
+    array([1., 1., 0.])
+    """
+
+    rounds: int
+
+    def __post_init__(self) -> None:
+        check_whole("rounds", self.rounds, 1)
+
+    def weights(self, ages: Array) -> Array:
+        """Return the weights of rounds of these ages; the latest round has age 0."""
+        return np.asarray(ages < self.rounds, np.float64)
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as JSON, for `forgetting_from`."""
+        return {"kind": "Window", "rounds": self.rounds}
+
+
+@named_arguments
+@dataclass(frozen=True, slots=True)
+class Discount:
+    """A geometric discount.
+
+    Examples
+    --------
+    >>> Discount(0.5).weights(np.array([0, 1, 2]))
+    array([1.  , 0.5 , 0.25])
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not 0 < as_number(self.factor) <= 1:
+            raise InvalidInput(f"factor must be a number above 0 and at most 1, as 0.999; got {shown(self.factor)}.")
+
+    def weights(self, ages: Array) -> Array:
+        """Return the weights of rounds of these ages; the latest round has age 0."""
+        weights = np.power(float(self.factor), ages)
+        return np.where(weights < NEGLIGIBLE, 0.0, weights)
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as JSON, for `forgetting_from`."""
+        return {"kind": "Discount", "factor": float(self.factor)}
+
+
+Forgetting = Window | Discount
+
+
+def check_forgetting(forgetting: Any) -> None:
+    """Raise InvalidInput unless it is a Window, a Discount or None."""
+    if forgetting is not None and not isinstance(forgetting, Window | Discount):
+        raise InvalidInput(f"forgetting must be a Window(rounds), a Discount(factor) or None; got {shown(forgetting)}.")
+
+
+def describe_forgetting(forgetting: Forgetting | None) -> dict[str, Any] | None:
+    """Return it as JSON."""
+    return None if forgetting is None else forgetting.describe()
+
+
+def forgetting_from(description: dict[str, Any] | None) -> Forgetting | None:
+    """Return what `describe_forgetting` described.
+
+    >>> forgetting_from(Window(5).describe())
+    Window(rounds=5)
+    """
+    if description is None:
+        return None
+    kinds: dict[str, type[Forgetting]] = {"Window": Window, "Discount": Discount}
+    return kinds[description["kind"]](**{name: value for name, value in description.items() if name != "kind"})

@@ -1,0 +1,692 @@
+"""The history of a policy: which arms were chosen, under which version, and the rewards that arrived.
+
+Row i is a logged sample for i < logged, and round i − logged + 1 from there on: rounds count from 1. Rows that nothing
+needs any more may be dropped (`History.without`); the others keep their row numbers for life, and stand at positions:
+
+    row        logged samples first, then round 1, 2, …
+    position   the index of a kept row in the arrays; equal to the row while nothing was dropped (`KeptRows`)
+
+    arrivals   (m,)  positions in the order in which their rewards arrived
+    values     (m,)  those rewards
+    place      (n,)  the index of a position in `arrivals`. It is meaningless without a reward, so a position has a
+                     reward only if arrivals[place[position]] == position (the sparse set of Briggs and Torczon, 1993):
+                     what a failed call wrote there cannot be mistaken for a reward
+
+A history is a value: `with_rounds` and `with_rewards` return the next one and leave this one as it is, also if they
+fail half-way. Successive histories share buffers, behind whose first `length` rows only the latest one writes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rarely._core.errors import (
+    ConflictingReward,
+    DroppedRound,
+    HistoryDropped,
+    InvalidContexts,
+    InvalidReward,
+    UnknownRound,
+    WrongDecision,
+    shown,
+)
+from rarely._core.growable_array import all_finite, all_true, appended, shallow
+from rarely._core.inputs.contexts import read_real, read_whole
+from rarely._core.inputs.forgetting import Forgetting
+from rarely._core.saving.fields import Fields
+from rarely._core.types import Array, Arrays, BoolArray, Decision, IntArray
+
+LOGGED = -1
+"""The version, and the arm, of a row that came from a log."""
+Late = Literal["raise", "count"]
+"""What happens to a reward whose round was dropped."""
+SAME_MEAN = 1e-6
+"""Relative difference up to which two means count as equal: a decision may have been stored with fewer digits."""
+LOST = (
+    "It was made by another policy, by a copy or another process of this one, or after the last save before a "
+    "restart; then it is lost, and its round number now belongs to a later decision. Do not observe its reward."
+)
+_ID = re.compile("([0-9a-f]{16})-([0-9]{1,18})")
+"""A life, which is what `secrets.token_hex(8)` returns, and a round."""
+
+
+class Samples(NamedTuple):
+    """What an update learns from."""
+
+    rows: IntArray
+    """(n,): their rows."""
+    contexts: Array
+    rewards: Array
+    weights: Array | None
+    """(n,), or None if nothing is forgotten."""
+
+    def some(self, places: IntArray) -> Samples:
+        """Return the samples at these indices."""
+        weights = None if self.weights is None else self.weights[places]
+        return Samples(self.rows[places], self.contexts[places], self.rewards[places], weights)
+
+
+@dataclass(frozen=True, slots=True)
+class RewardSums:
+    """Dropped rewards: how many, their mean, Σ (r − mean)², and the largest spread of the first n so far."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    largest: float = 0.0
+
+    def spread_with(self, rewards: Array) -> float:
+        """Return the largest standard deviation of the first n rewards over all n: the dropped ones, then these."""
+        if self.count + len(rewards) < 2:
+            return 0.0
+        center = self.mean if self.count else float(rewards.mean())
+        rewards = rewards - center
+        count = self.count + np.arange(1, len(rewards) + 1)
+        mean, squares = np.cumsum(rewards) / count, (self.squares + np.cumsum(np.square(rewards))) / count
+        spreads = np.sqrt(np.maximum(squares - np.square(mean), 0.0))
+        return max(self.largest, float(spreads.max(initial=0.0)))
+
+    def also(self, rewards: Array) -> RewardSums:
+        """Return the sums with these rewards dropped too."""
+        if not len(rewards):
+            return self
+        total, mean = self.count + len(rewards), float(rewards.mean())
+        shift = mean - self.mean
+        # A float's own square raises where it overflows.
+        between = shift * shift * self.count * len(rewards) / total
+        squares = self.squares + float(np.square(rewards - mean).sum()) + between
+        return RewardSums(total, self.mean + shift * len(rewards) / total, squares, self.spread_with(rewards))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptRows:
+    """Which rows are kept, all from `start` on and those in `old`, and what is left of the others."""
+
+    start: int = 0
+    old: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    """Rows before `start` that are kept, rising."""
+    rewards: RewardSums = field(default_factory=RewardSums)
+    """Of the rows that were dropped with a reward."""
+    abandoned: int = 0
+    """Rounds that were dropped without a reward."""
+    settled: int = 0
+    """Some of the first `settled` rewards, in the order of arrival, were dropped; all later ones are kept."""
+    late: int = 0
+    """Rewards that arrived for dropped rounds and were counted."""
+
+    @property
+    def dropped(self) -> int:
+        """How many rows are not kept."""
+        return self.start - len(self.old)
+
+    def rows(self, kept: int) -> IntArray:
+        """Return the row at each of the first `kept` positions."""
+        return np.concatenate([self.old, np.arange(self.start, self.start + kept - len(self.old))])
+
+    def positions(self, rows: IntArray) -> tuple[IntArray, BoolArray]:
+        """Return positions of rows, and which are kept; the position of one that is not kept is meaningless."""
+        positions, found = rows - self.dropped, rows >= self.start
+        if len(self.old):
+            places = np.minimum(np.searchsorted(self.old, rows), len(self.old) - 1)
+            positions = np.where(found, positions, places)
+            found |= self.old[places] == rows
+        return positions, found
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything but `old` as JSON."""
+        sums = self.rewards
+        return {
+            "start": self.start,
+            "abandoned": self.abandoned,
+            "settled": self.settled,
+            "late": self.late,
+            "dropped_rewards": [sums.count, sums.mean, sums.squares, sums.largest],
+        }
+
+    @classmethod
+    def restored(cls, saved: Fields) -> KeptRows:
+        """Return the saved value."""
+        with saved:
+            rewards = RewardSums(*saved.listed("dropped_rewards"))
+            old = saved.array("old", (None,), "int", least=0)
+            counts = (saved.whole(name) for name in ("abandoned", "settled", "late"))
+            return cls(saved.whole("start"), old, rewards, *counts)
+
+
+class History:
+    """Contexts of the chosen arms as they came, and their rewards; a reward that has not arrived is NaN."""
+
+    def __init__(self, dim: int, forgetting: Forgetting | None = None) -> None:
+        self.forgetting = forgetting
+        self.logged = 0
+        self.total = 0
+        """Rows so far, dropped ones included."""
+        self._length = 0
+        """Rows that are kept; the buffers have room behind them."""
+        self._contexts = np.empty((0, dim))
+        self._known = np.empty((0, 3))
+        """Propensity, mean and bonus of the chosen arm."""
+        self._numbers = np.empty((0, 3), np.int64)
+        """Arm, version and place; see the module."""
+        self._arrived = 0
+        """Rewards that are kept, with room behind them too."""
+        self._arrivals, self._values = np.empty(0, np.int64), np.empty(0)
+        self._lives: tuple[tuple[int, str], ...] = ()
+        """(row, life): the first row that each life of the policy decided; see `Decision.life`."""
+        self._kept = KeptRows()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the rows so far without the room behind them, for `pickle` and `copy`."""
+        state = self.__dict__.copy()
+        for name in ("_contexts", "_known", "_numbers"):
+            state[name] = state[name][: self._length].copy()
+        for name in ("_arrivals", "_values"):
+            state[name] = state[name][: self._arrived].copy()
+        return state
+
+    # --- columns
+
+    @property
+    def rows(self) -> IntArray:
+        """(rows,): the number of each kept row; round t is row t − 1 + logged."""
+        return self._kept.rows(self._length)
+
+    @property
+    def contexts(self) -> Array:
+        """(rows, d)."""
+        return _read_only(self._contexts[: self._length])
+
+    @property
+    def rewards(self) -> Array:
+        """(rows,), NaN for rewards that have not arrived."""
+        return _read_only(self._rewards())
+
+    @property
+    def arms(self) -> IntArray:
+        """(rows,), −1 for logged samples."""
+        return _read_only(self._numbers[: self._length, 0])
+
+    @property
+    def versions(self) -> IntArray:
+        """(rows,), −1 for logged samples."""
+        return _read_only(self._numbers[: self._length, 1])
+
+    @property
+    def propensities(self) -> Array:
+        """(rows,): the probability with which the arm was chosen, NaN for logged samples."""
+        return _read_only(self._known[: self._length, 0])
+
+    @property
+    def means(self) -> Array:
+        """(rows,): the predicted reward, NaN for logged samples."""
+        return _read_only(self._known[: self._length, 1])
+
+    @property
+    def bonuses(self) -> Array:
+        """(rows,): the bonus of the chosen arm, NaN for logged samples."""
+        return _read_only(self._known[: self._length, 2])
+
+    def _rewards(self) -> Array:
+        rewards = np.full(self._length, np.nan)
+        rewards[self._arrivals[: self._arrived]] = self._values[: self._arrived]
+        return rewards
+
+    # --- counts
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were decided."""
+        return self.total - self.logged
+
+    @property
+    def arrived(self) -> int:
+        """How many rewards arrived, logged and dropped ones included."""
+        return self._arrived + self._kept.rewards.count
+
+    @property
+    def missing(self) -> int:
+        """How many rounds have no reward yet, and may get one."""
+        return self._length - self._arrived
+
+    @property
+    def dropped(self) -> int:
+        """How many rows were dropped, with a reward or without."""
+        return self._kept.dropped
+
+    @property
+    def abandoned(self) -> int:
+        """How many rounds were dropped before a reward arrived."""
+        return self._kept.abandoned
+
+    @property
+    def late(self) -> int:
+        """How many rewards arrived for dropped rounds and were counted, as `observe(late="count")` does."""
+        return self._kept.late
+
+    @property
+    def counted(self) -> int:
+        """How many samples an update learns from."""
+        return self._arrived if self.forgetting is None else len(self.samples().rows)
+
+    @property
+    def largest_spread(self) -> float:
+        """The largest standard deviation of the first n rewards over all n, dropped ones first.
+
+        Rewards vary less once the same arms are chosen again and again, which says nothing about the others.
+        """
+        rewards = self._rewards()
+        return self._kept.rewards.spread_with(rewards[~np.isnan(rewards)])
+
+    @property
+    def smallest(self) -> float:
+        """The smallest kept reward; infinity without any."""
+        return float(np.min(self._values[: self._arrived], initial=np.inf))
+
+    @property
+    def row_bytes(self) -> int:
+        """About how many bytes a row takes in memory and in a file."""
+        return 8 * (int(self._contexts.shape[1]) + 8)
+
+    # --- samples
+
+    def observed(self) -> tuple[Array, Array]:
+        """Return contexts and rewards of the rows that count and whose rewards arrived."""
+        samples = self.samples()
+        return samples.contexts, samples.rewards
+
+    def samples(self) -> Samples:
+        """Return the rows that count and whose rewards arrived, with their weights."""
+        contexts, rewards, weights = self._contexts[: self._length], self._rewards(), self._weights()
+        if not self.missing and weights is None:
+            return Samples(self.rows, contexts, rewards, None)
+        inside = ~np.isnan(rewards)
+        if weights is not None:
+            inside &= weights > 0
+            weights = weights[inside]
+        return Samples(self.rows[inside], contexts[inside], rewards[inside], weights)
+
+    def remembered(self) -> tuple[Array, Array | None]:
+        """Return contexts and weights of all rows that count, whether their rewards arrived or not."""
+        contexts, weights = self._contexts[: self._length], self._weights()
+        return (contexts, None) if weights is None else (contexts[weights > 0], weights[weights > 0])
+
+    def _weights(self) -> Array | None:
+        if self.forgetting is None:
+            return None
+        return self.forgetting.weights((self.total - 1 - self.rows).astype(np.float64))
+
+    def contexts_since(self, round: int) -> Array:
+        """Return the contexts of the rounds after this one, (n, d), none of which was dropped."""
+        return self._contexts[self._length - (self.rounds - round) : self._length]
+
+    def arrived_since(self, count: int) -> tuple[Array, Array]:
+        """Return contexts and rewards, in row order, of the rewards that arrived after the first `count`."""
+        here = slice(self._arrival(count), self._arrived)
+        places = self._arrivals[here]
+        order = np.argsort(places)
+        return self._contexts[places[order]], self._values[here][order]
+
+    def last_arrivals(self, count: int) -> tuple[IntArray, Array, Array]:
+        """Return positions, contexts and values of the last `count` rewards that arrived and are kept."""
+        here = slice(max(0, self._arrived - count), self._arrived)
+        places = self._arrivals[here]
+        return places, self._contexts[places], self._values[here]
+
+    def arrivals_between(self, start: int, end: int) -> tuple[IntArray, Array]:
+        """Return rows and values of the rewards that arrived after the first `start` and among the first `end`."""
+        here = slice(self._arrival(start), self._arrival(end))
+        return self.rows[self._arrivals[here]], self._values[here]
+
+    def came_after(self, count: int) -> BoolArray:
+        """Return whether each row's reward arrived after the first `count` rewards, (rows,)."""
+        after = np.zeros(self._length, np.bool_)
+        after[self._arrivals[self._arrival(max(count, self._kept.settled)) : self._arrived]] = True
+        return after
+
+    def _arrival(self, count: int) -> int:
+        """Return where the rewards after the first `count` begin among the kept ones."""
+        if count < self._kept.settled:
+            raise HistoryDropped(
+                f"rewards after the first {count} must still be kept, but some of the first {self._kept.settled} were "
+                "dropped."
+            )
+        return count - self._kept.rewards.count
+
+    def lives_before(self, row: int) -> tuple[tuple[int, str], ...]:
+        """Return the lives that decided rows before this one, each with its first row."""
+        return tuple(life for life in self._lives if life[0] < row)
+
+    def find(self, rounds: IntArray) -> tuple[IntArray, BoolArray]:
+        """Return the positions of decided rounds in the columns, and which of them are kept."""
+        return self._kept.positions(rounds + (self.logged - 1))
+
+    # --- growing
+
+    def with_log(self, contexts: Array, rewards: Array) -> History:
+        """Return the history that starts with these logged samples."""
+        none, unknown = np.full(len(rewards), LOGGED), np.full((len(rewards), 3), np.nan)
+        other = shallow(self)
+        other._append(contexts, none, none, unknown)
+        other._record(np.arange(len(rewards)), rewards)
+        other.logged = len(rewards)
+        return other
+
+    def with_rounds(self, contexts: Array, arms: IntArray, version: int, known: Array, life: str) -> History:
+        """Return the history with these decisions; `known` is (n, 3): propensity, mean, bonus."""
+        other = shallow(self)
+        if not self._lives or self._lives[-1][1] != life:
+            other._lives = (*self._lives, (self.total, life))
+        other._append(contexts, arms, version, known)
+        return other
+
+    def with_rewards(self, rounds: Any, rewards: Any, *, late: Late = "raise") -> History:
+        """Return the history with the rewards of the given rounds: all of them, or raise if one is wrong."""
+        numbers = read_whole(rounds, "rounds", UnknownRound)
+        return self._with_rewards(numbers, *self._found(numbers), rewards, late)
+
+    def with_rewards_of(self, decision: Decision, rewards: Any, *, late: Late = "raise") -> History:
+        """Return the history with the rewards of a decision, which must be one of this history."""
+        numbers = read_whole(decision.round, "rounds", UnknownRound)
+        positions, found = self._found(numbers, decision.life)
+        self._check_decision(decision, numbers, positions, found)
+        return self._with_rewards(numbers, positions, found, rewards, late)
+
+    def with_rewards_by_id(self, ids: Any, rewards: Any, *, late: Late = "raise") -> History:
+        """Return the history with the rewards of decision ids, whose lives and rounds must be those of this history."""
+        parts = _read_ids(ids)
+        numbers = np.array([number for _, number in parts], np.int64)
+        positions, found = np.empty(len(parts), np.int64), np.empty(len(parts), np.bool_)
+        for life in dict.fromkeys(life for life, _ in parts):
+            here = np.array([own == life for own, _ in parts])
+            positions[here], kept = self._found(numbers[here], life)
+            found[here] = True if kept is None else kept
+        return self._with_rewards(numbers, positions, found, rewards, late)
+
+    def _found(self, numbers: IntArray, life: str = "") -> tuple[IntArray, BoolArray | None]:
+        """Return positions of rounds that this life of the policy decided, and which are kept, None for all of them.
+
+        Without a life they may be of any.
+        """
+        rows, own = numbers + (self.logged - 1), self._decided_in(numbers, life)
+        if not all_true(own):
+            outside = (numbers < 1) | (numbers > self.rounds)
+            if outside.any():
+                lost = f" {LOST}" if life else ""  # a decision of this very life would be on record
+                raise UnknownRound(
+                    f"a reward must belong to a decided round, 1 … {self.rounds}; got round "
+                    f"{numbers[outside][0]}.{lost}"
+                )
+            raise WrongDecision(
+                "a reward must belong to a decision that this policy has on record; the one given for round "
+                f"{numbers[~own][0]} is not. {LOST}"
+            )
+        return self._kept.positions(rows) if self._kept.start else (rows, None)
+
+    def _decided_in(self, numbers: IntArray, life: str) -> BoolArray:
+        """Return which rounds this life of the policy decided, or any life if it is ""."""
+        rounds, own = self.rounds, np.zeros(len(numbers), np.bool_)
+        starts = [(max(row - self.logged, 0), name) for row, name in self._lives] if life else [(0, life)]
+        for i, (start, name) in enumerate(starts):
+            if name == life:
+                end = starts[i + 1][0] if i + 1 < len(starts) else rounds
+                own |= (numbers > start) & (numbers <= end)
+        return own
+
+    def _check_decision(
+        self, decision: Decision, numbers: IntArray, positions: IntArray, found: BoolArray | None
+    ) -> None:
+        """Raise WrongDecision if a decision differs from the record of its rounds in arm, version or mean."""
+        arms = read_whole(decision.arm, "arm of a decision", WrongDecision)
+        versions = read_whole(decision.version, "version of a decision", WrongDecision)
+        means = _chosen_means(decision, arms)
+        if not len(numbers) == len(arms) == len(versions) == len(means):
+            raise WrongDecision(
+                "a decision must have one arm, one version and the means of all arms for each of its rounds; got "
+                f"{len(numbers)} rounds, {len(arms)} arms, {len(versions)} versions and means of shape "
+                f"{np.shape(decision.means)}."
+            )
+        if found is not None:
+            numbers, positions, arms, versions = numbers[found], positions[found], arms[found], versions[found]
+            means = means[found]
+        made, predicted = self._numbers[positions], self._known[positions, 1]
+        same = (arms == made[:, 0]) & (versions == made[:, 1])
+        if all_true(same & (means == predicted)):
+            return
+        same &= np.abs(means - predicted) <= SAME_MEAN * np.maximum(np.abs(predicted), np.abs(means))
+        if not same.all():
+            i = int(np.flatnonzero(~same)[0])
+            raise WrongDecision(
+                f"a reward must belong to a decision of this policy: its round {numbers[i]} chose arm "
+                f"{made[i, 0]} under version {made[i, 1]} with mean {predicted[i]:.6g}, and the given decision chose "
+                f"arm {arms[i]} under version {versions[i]} with mean {means[i]:.6g}. Give the decision to the policy "
+                "that made it."
+            )
+
+    def _with_rewards(
+        self, numbers: IntArray, positions: IntArray, found: BoolArray | None, rewards: Any, late: Late
+    ) -> History:
+        values = read_rewards(rewards, len(numbers))
+        gone = 0
+        if found is not None and not all_true(found):
+            if late == "raise":
+                raise DroppedRound(
+                    f"a reward must belong to a round that is still kept, but round {numbers[~found][0]} was dropped: "
+                    "it is older than anything that the policy learns from. Leave its reward out, or use late='count'."
+                )
+            gone = int(np.count_nonzero(~found))
+            numbers, positions, values = numbers[found], positions[found], values[found]
+        fresh = new_values(self._known_rewards(positions), positions, numbers, values)
+        new = np.count_nonzero(fresh)
+        if not new and not gone:
+            return self
+        other = shallow(self)
+        if gone:
+            other._kept = replace(self._kept, late=self._kept.late + gone)
+        if new < len(fresh):
+            positions, values = positions[fresh], values[fresh]
+        other._record(positions, values)
+        return other
+
+    def _known_rewards(self, positions: IntArray) -> Array:
+        """Return the rewards at these positions, NaN where none arrived."""
+        if not self._arrived:
+            return np.full(len(positions), np.nan)
+        place = np.minimum(np.maximum(self._numbers[positions, 2], 0), self._arrived - 1)
+        return np.where(self._arrivals[place] == positions, self._values[place], np.nan)
+
+    def _append(self, contexts: Array, arms: IntArray, versions: IntArray | int, known: Array) -> None:
+        """Add rows to this very history, which is a new one that nobody else has yet."""
+        length, numbers = self._length, np.zeros((len(arms), 3), np.int64)
+        numbers[:, 0], numbers[:, 1] = arms, versions
+        self._contexts = appended(self._contexts, length, contexts)
+        self._known = appended(self._known, length, known)
+        self._numbers = appended(self._numbers, length, numbers)
+        self._length, self.total = length + len(arms), self.total + len(arms)
+
+    def _record(self, positions: IntArray, values: Array) -> None:
+        """Add rewards to this very history."""
+        before, after = self._arrived, self._arrived + len(positions)
+        self._numbers[positions, 2] = np.arange(before, after)
+        self._arrivals = appended(self._arrivals, before, positions)
+        self._values = appended(self._values, before, values)
+        self._arrived = after
+
+    # --- dropping
+
+    def without(self, gone: BoolArray) -> History:
+        """Return the history without the rows at these positions; only counts and sums of them stay."""
+        if not gone.any():
+            return self
+        kept, rewards, rows = ~gone, self._rewards(), self.rows
+        arrivals, values = self._arrivals[: self._arrived], self._values[: self._arrived]
+        other = History(self._contexts.shape[1], self.forgetting)
+        other.logged, other._lives = self.logged, self._lives
+        numbers, length = self._numbers[: self._length][kept], self._length
+        other._append(self._contexts[:length][kept], numbers[:, 0], numbers[:, 1], self._known[:length][kept])
+        other.total = self.total
+        stays = kept[arrivals]
+        moved = np.cumsum(kept) - 1
+        other._record(moved[arrivals[stays]], values[stays])
+        start = max(self._kept.start, int(rows[gone][-1]) + 1)
+        dropped, before = rewards[gone], self._kept
+        known = dropped[~np.isnan(dropped)]
+        last = np.flatnonzero(~stays)
+        other._kept = KeptRows(
+            start,
+            rows[kept & (rows < start)],
+            before.rewards.also(known),
+            before.abandoned + len(dropped) - len(known),
+            max(before.settled, int(last[-1]) + 1 + before.rewards.count if len(last) else 0),
+            before.late,
+        )
+        return other
+
+    def for_learning(self) -> History:
+        """Return contexts and rewards alone, for a learner: arms, versions, means and bonuses are left out."""
+        other = shallow(self)
+        other._numbers, other._known, other._lives = np.empty((0, 3), np.int64), np.empty((0, 3)), ()
+        return other
+
+    # --- saving
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return numbers and arrays, for `restored`."""
+        arrays = {"contexts": self.contexts, "rewards": self.rewards, "arms": self.arms, "versions": self.versions}
+        arrays |= {"arrivals": _read_only(self._arrivals[: self._arrived]), "propensities": self.propensities}
+        arrays |= {"means": self.means, "bonuses": self.bonuses}
+        arrays |= {"kept.old": self._kept.old}
+        numbers = {"logged": self.logged, "lives": [list(life) for life in self._lives]}
+        return numbers | {"kept": self._kept.describe()}, arrays
+
+    def restored(self, saved: Fields) -> History:
+        """Return the saved history; this one is empty."""
+        with saved:
+            rewards = saved.array("rewards", (None,), missing=True)
+            rows = len(rewards)
+            contexts = saved.array("contexts", (rows, self._contexts.shape[1]))
+            arms = saved.array("arms", (rows,), "int", least=LOGGED)
+            versions = saved.array("versions", (rows,), "int", least=LOGGED)
+            columns = [saved.array(name, (rows,), missing=True) for name in ("propensities", "means", "bonuses")]
+            arrivals = saved.array("arrivals", (None,), "int", least=0, most=rows - 1)
+            other = shallow(self)
+            other.logged = saved.whole("logged")
+            other._lives = tuple((row, life) for row, life in saved.listed("lives"))
+            other._append(contexts, arms, versions, np.stack(columns, axis=1))
+            other._record(arrivals, rewards[arrivals])
+            other._kept = KeptRows.restored(saved.inner("kept"))
+            other.total = rows + other._kept.dropped
+        return other
+
+
+def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
+    """Return logged samples, checked: (n, d) contexts of the arms that were chosen, and their rewards."""
+    rows = read_real(contexts, "logged contexts", InvalidContexts, "numbers of shape (n, d)")
+    labels, others = _index(contexts), _index(rewards)
+    aligned = labels is not None and others is not None and labels.equals(others)
+    if labels is not None and others is not None and not aligned:
+        raise InvalidReward(
+            "rewards must have the index of the logged contexts, because both are taken by position; got two different "
+            "indexes. Align them first: rewards.loc[contexts.index]."
+        )
+    if rows.ndim != 2 or not rows.size:
+        raise InvalidContexts(
+            f"logged contexts must have shape (n, d), n ≥ 1, one row for the arm that was chosen; got {rows.shape}."
+        )
+    if not np.isfinite(rows).all():
+        raise InvalidContexts("logged contexts must be finite; drop or fill in the rows that are not.")
+    return rows, read_rewards(rewards, len(rows), aligned=aligned)
+
+
+def _index(table: Any) -> Any:
+    """Return the index of a pandas table or Series, None for other values."""
+    index = getattr(table, "index", None)
+    return index if hasattr(index, "is_monotonic_increasing") else None
+
+
+def read_rewards(rewards: Any, count: int, *, aligned: bool = False) -> Array:
+    """Return `count` rewards, checked; `aligned` says that the index of a Series is that of the rounds."""
+    if rewards is None:
+        raise InvalidReward(f"rewards must be one finite number a round: {count} rounds, but no rewards were given.")
+    values = read_real(rewards, "rewards", InvalidReward, "numbers, one a round")
+    index = None if aligned or type(rewards) in (float, np.ndarray) else _index(rewards)
+    if index is not None and index.dtype.kind in "iu" and not index.is_monotonic_increasing:
+        raise InvalidReward(
+            "rewards are taken in the order of the rounds, but the index of this Series does not rise. Give "
+            "rewards.sort_index() if its labels number the rounds, or rewards.to_numpy() if its order is right."
+        )
+    if not values.ndim:
+        values = values[None]
+    if values.shape != (count,):
+        raise InvalidReward(f"rewards must be one number a round: {count} rounds, but rewards of shape {values.shape}.")
+    if not all_finite(values):
+        raise InvalidReward(
+            f"rewards must be finite; got {values[~np.isfinite(values)][0]}. Leave out a reward that never arrives."
+        )
+    return values
+
+
+def new_values(earlier: Array, rows: IntArray, numbers: IntArray, values: Array) -> BoolArray:
+    """Return which values are new; `earlier` holds the known reward of each row, NaN for none.
+
+    Raises ConflictingReward for a second, different reward of a round, also within one call.
+    """
+    if len(rows) > 1:
+        order = np.argsort(rows, kind="stable")
+        again = rows[order][1:] == rows[order][:-1]
+        earlier = earlier.copy()
+        earlier[order[1:][again]] = values[order[:-1][again]]
+    fresh = np.isnan(earlier)
+    if all_true(fresh):
+        return fresh
+    clash = ~fresh & (earlier != values)
+    if clash.any():
+        i = int(np.flatnonzero(clash)[0])
+        raise ConflictingReward(
+            f"a round has one reward: round {numbers[i]} has {earlier[i]}, and now {values[i]} was given. "
+            "The same value may be given twice; to correct a value, start from a corrected log."
+        )
+    return fresh
+
+
+def fresh_rewards(known: Array, rows: IntArray, numbers: IntArray, values: Array) -> BoolArray:
+    """Return which values are new, where `known` holds the rewards of all rows."""
+    return new_values(known[rows], rows, numbers, values)
+
+
+def _chosen_means(decision: Decision, arms: IntArray) -> Array:
+    """Return the mean of each round's chosen arm, (n,), meaningless for an arm that the decision does not have."""
+    means = read_real(decision.means, "means of a decision", WrongDecision)
+    means = means if means.ndim > 1 else means.reshape(1, -1)
+    if means.ndim != 2 or len(means) != len(arms) or not means.size:
+        return np.empty(0)
+    return means.take(np.arange(0, means.size, means.shape[1]) + arms, mode="clip")
+
+
+def _read_ids(ids: Any) -> list[tuple[str, int]]:
+    """Return life and round of each decision id."""
+    try:
+        given = [ids] if isinstance(ids, str) else list(ids)
+    except TypeError:
+        raise WrongDecision(f"ids must be a decision.id, or a list of them; got {shown(ids)}.") from None
+    parts = []
+    for one in given:
+        match = _ID.fullmatch(one) if isinstance(one, str) else None
+        if match is None:
+            raise WrongDecision(f"an id must be a decision.id, such as '1f0c…-17'; got {shown(one)}.")
+        parts.append((match[1], int(match[2])))
+    return parts
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written to."""
+    view = array[:]
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,346 @@
+"""Contexts and rewards on scales that a network trains well on.
+
+    x̃ = [(x − center)/spread, 1]    contexts: follows the first rounds, refitted at updates when the data leave it
+    r̃ = (r − μ)/s                   rewards: fitted anew at every update
+
+Contexts U[0, 1]^d without an intercept are badly conditioned for a network.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rarely._core.errors import InvalidContexts, InvalidInput, check_flag, check_whole, named_arguments, shown
+from rarely._core.growable_array import changed, shallow
+from rarely._core.inputs.contexts import read_real
+from rarely._core.saving.fields import Fields
+from rarely._core.types import Array, Arrays, BoolArray
+
+MAX_CONTEXT = 1e150
+"""The largest number in a context; the sum of squares of more than 10⁷ such numbers is still finite."""
+TRUSTED_ROUNDS = 16
+"""Rounds after which a column's spread can be trusted."""
+OFF_SPREAD = 2.0
+"""A column has left its scale when its spread is off by more than this factor,"""
+OFF_CENTER = 0.5
+"""or its mean by more than this part of the spread."""
+CLIP = 8.0
+"""Numbers are cut at this many deviations from the center: one column that leaves its scale in mid-batch would
+otherwise outweigh all others until the next update."""
+
+
+MAX_DIM = 10**8
+"""The most numbers in a context: one context would take 800 MB."""
+
+
+def check_dim(dim: Any) -> None:
+    """Raise InvalidInput unless this many numbers may be in a context."""
+    check_whole("dim", dim, 1)
+    if dim > MAX_DIM:
+        raise InvalidInput(f"dim must be at most {MAX_DIM:,}, numbers in one context; got {shown(dim)}.")
+
+
+@named_arguments
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """A fixed affine map of contexts, with or without a constant appended.
+
+    Examples
+    --------
+    >>> Affine(center=np.array([1.0]), spread=np.array([2.0]))(np.array([[5.0]]))
+    array([[2., 1.]])
+    """
+
+    center: Array
+    spread: Array
+    constant: bool = True
+    arms: int | None = field(default=None, kw_only=True)
+    """K, if blocks made the map and know it: a policy then knows its cost when it is made."""
+
+    def __post_init__(self) -> None:
+        center, spread = (
+            np.array(read_real(values, name, InvalidInput, "a vector of numbers"), ndmin=1)
+            for name, values in (("center", self.center), ("spread", self.spread))
+        )
+        if center.ndim != 1 or center.shape != spread.shape:
+            raise InvalidInput(
+                f"center and spread must be two vectors of one length; got {center.shape} and {spread.shape}."
+            )
+        if not (np.all(np.isfinite(center)) and np.all(np.isfinite(spread)) and np.all(spread > 0)):
+            raise InvalidInput("center must be finite and spread finite and positive in every coordinate.")
+        check_flag("constant", self.constant)
+        check_whole("arms", self.arms, 1, besides=(None,))
+        object.__setattr__(self, "center", center)
+        object.__setattr__(self, "spread", spread)
+
+    @classmethod
+    def identity(cls, dim: int, *, constant: bool = False) -> Affine:
+        """Return the map that leaves contexts alone: for the printed algorithm, or contexts that are already scaled."""
+        check_dim(dim)
+        return cls(np.zeros(dim), np.ones(dim), constant)
+
+    @classmethod
+    def fit(cls, contexts: Array, *, constant: bool = True) -> Affine:
+        """Return the map that standardises (n, d) contexts and divides by √d: ‖x̃‖ is about 1 before the constant.
+
+        A column of two values is divided by half their distance instead: the standard deviation of a rare 0/1 column
+        is near 0, and a single 1 would outweigh all other columns.
+
+        >>> rows = np.array([[0.0, 0.0]] * 99 + [[1.0, 100.0]])
+        >>> Affine.fit(rows, constant=False)(rows[-1:]).round(2)
+        array([[1.4, 1.4]])
+        """
+        rows = np.atleast_2d(read_real(contexts, "contexts", InvalidContexts))
+        moments = Moments(rows.shape[1])
+        moments.add(rows, len(rows))
+        affine = moments.affine(constant=constant)
+        lowest, highest = rows.min(axis=0, initial=np.inf), rows.max(axis=0, initial=-np.inf)
+        paired = ((rows == lowest) | (rows == highest)).all(axis=0) & ~moments.still()
+        # The standard deviation of a column of two values is half their distance if both are equally frequent.
+        half = np.subtract(highest, lowest, where=paired, out=np.zeros(affine.dim)) / 2 * math.sqrt(affine.dim)
+        return replace(affine, spread=np.where(paired, half, affine.spread))
+
+    @cached_property
+    def dim(self) -> int:
+        """Numbers in a context as it comes."""
+        return len(self.center)
+
+    @cached_property
+    def scaled_dim(self) -> int:
+        """Numbers in a context as the network gets it."""
+        return self.dim + self.constant
+
+    @cached_property
+    def _changes(self) -> bool:
+        """Whether contexts come out other than they came."""
+        return bool(self.center.any() or (self.spread != 1).any())
+
+    def describe(self) -> dict[str, Any]:
+        """Return the map as JSON: its fields, so `Affine(**description)` is the inverse."""
+        known = {} if self.arms is None else {"arms": int(self.arms)}
+        return {"center": self.center.tolist(), "spread": self.spread.tolist(), "constant": self.constant, **known}
+
+    def __call__(self, contexts: Array) -> Array:
+        """Scale (n, d) contexts to (n, scaled_dim)."""
+        out, dim = np.empty((len(contexts), self.scaled_dim)), self.dim
+        if self._changes:
+            numbers = out[:, :dim]
+            np.subtract(contexts, self.center, out=numbers)
+            numbers /= self.spread
+        else:
+            out[:, :dim] = contexts
+        if self.constant:
+            out[:, dim] = 1.0
+        return out
+
+
+class Moments:
+    """Mean and spread of all contexts so far, those of every arm and not of the chosen ones only."""
+
+    def __init__(self, dim: int) -> None:
+        self.count = self.rounds = 0
+        self.mean = np.zeros(dim)
+        self.squares = np.zeros(dim)
+        """Σ (x − mean)²."""
+
+    def add(self, contexts: Array, rounds: int) -> None:
+        """Add (n, d) contexts of `rounds` rounds; the pairwise update keeps the digits that Σx² would lose."""
+        if not len(contexts):
+            return
+        size = np.abs(contexts)
+        if np.count_nonzero(size > MAX_CONTEXT):
+            largest = float(size.max())
+            raise InvalidContexts(
+                f"contexts must be at most {MAX_CONTEXT:g} in size, because their squares are summed to scale them; "
+                f"got {largest:g}. Give them in a larger unit."
+            )
+        # Every decision comes through here: ufuncs cost a third of what `mean` and `sum` do on so few numbers.
+        mean = np.add.reduce(contexts, axis=0) / len(contexts)
+        total, shift, apart = self.count + len(contexts), mean - self.mean, contexts - mean
+        squares = np.add.reduce(apart * apart, axis=0)
+        self.squares = self.squares + squares + shift * shift * (self.count * len(contexts) / total)
+        self.mean = self.mean + shift * (len(contexts) / total)
+        self.count, self.rounds = total, self.rounds + rounds
+
+    @classmethod
+    def restored(cls, saved: Fields, dim: int) -> Moments:
+        """Return the saved moments."""
+        moments = cls(dim)
+        moments.rounds, moments.count = saved.whole("seen_rounds"), saved.whole("seen")
+        moments.mean, moments.squares = saved.array("seen_mean", (dim,)), saved.array("seen_squares", (dim,), least=0)
+        return moments
+
+    def fork(self) -> Moments:
+        """Return moments that start with these; `add` replaces arrays and never writes into them."""
+        return shallow(self)
+
+    def settled(self) -> BoolArray:
+        """Return which columns have shown their spread: enough rounds, and more than one number."""
+        return ~self.still() if self.rounds >= TRUSTED_ROUNDS else np.zeros(len(self.mean), np.bool_)
+
+    def still(self) -> BoolArray:
+        """Return which columns have had a single number, up to rounding."""
+        return np.asarray(np.less_equal(self._deviation(), 1e-12 * np.abs(self.mean)), np.bool_)
+
+    def _deviation(self) -> Array:
+        return np.asarray(np.sqrt(self.squares / max(self.count, 1)))
+
+    def affine(self, *, constant: bool = True) -> Affine:
+        """Return the map that standardises the contexts so far; a column that never varied is only centred."""
+        spread = np.where(self.still(), 1.0, self._deviation()) * np.sqrt(len(self.mean))
+        return Affine(self.mean.copy(), spread, constant)
+
+    def early_affine(self, *, constant: bool = True) -> Affine:
+        """Return the map from few rounds: no spread is assumed to be far below the size of the numbers themselves.
+
+        Two arms may nearly agree in a column, and all arms agree in what they share.
+        """
+        doubt = max(0.0, 1 - self.rounds / TRUSTED_ROUNDS)
+        size = np.sqrt(self.squares / max(self.count, 1) + doubt * np.square(self.mean))
+        spread = np.where(size > 1e-12 * np.abs(self.mean), size, 1.0) * np.sqrt(len(self.mean))
+        return Affine(self.mean.copy(), spread, constant)
+
+
+@dataclass(frozen=True, eq=False)
+class ContextScale:
+    """The current scale of contexts: given, or fitted to the contexts so far.
+
+    A fitted scale *follows* the contexts of the first 16 rounds, or until the first update if that comes first: nothing
+    has been learned yet that depends on it. Then it is constant between updates. An update fits a column anew after
+    fewer rounds than that, and later if the column has left its scale. In between, numbers are cut at 8 deviations
+    from the center.
+    """
+
+    affine: Affine
+    moments: Moments | None = None
+    """Of all contexts so far; None if the scale was given."""
+    settled: BoolArray = field(default_factory=lambda: np.array(False))
+    """Which columns were fitted to enough rounds."""
+    follows: bool = False
+    """Whether the next round changes the scale."""
+    clips: bool = False
+    """Whether numbers far from the center are cut; not in a scale that was given."""
+
+    @classmethod
+    def start(cls, dim: int, given: Affine | None, *, constant: bool, fitted: bool) -> ContextScale:
+        """Return the scale before any context: the given one, or the identity until it is `fitted`."""
+        check_dim(dim)
+        if given is not None and (not isinstance(given, Affine) or given.dim != dim):
+            raise InvalidInput(f"context_scale must be an Affine for dim = {dim} numbers; got {shown(given)}.")
+        affine = given or Affine.identity(dim, constant=constant)
+        fits = fitted and given is None
+        return cls(affine, Moments(dim) if fits else None, follows=fits, clips=fits)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is fitted to the contexts; a given scale is not."""
+        return self.moments is not None
+
+    def __call__(self, contexts: Array) -> Array:
+        """Scale (n, d) contexts."""
+        scaled, dim = self.affine(contexts), self.affine.dim
+        if self.clips:
+            most = CLIP / math.sqrt(dim)
+            numbers = scaled[:, :dim]
+            np.minimum(np.maximum(numbers, -most, out=numbers), most, out=numbers)
+        return scaled
+
+    def prepared(self, contexts: Array) -> ContextScale:
+        """Return the scale that decides a round of these contexts: before the first round, one fitted to them."""
+        if not self.follows or self.moments is None or self.moments.count:
+            return self
+        return replace(self, affine=self._moments_after(contexts, 1).early_affine(constant=self.affine.constant))
+
+    def after(self, contexts: Array, rounds: int) -> ContextScale:
+        """Return the scale after contexts of `rounds` more rounds."""
+        if self.moments is None:
+            return self
+        moments = self._moments_after(contexts, rounds)
+        if not self.follows:
+            return changed(self, moments=moments)
+        affine = moments.early_affine(constant=self.affine.constant)
+        return replace(self, affine=affine, moments=moments, follows=moments.rounds < TRUSTED_ROUNDS)
+
+    def _moments_after(self, contexts: Array, rounds: int) -> Moments:
+        assert self.moments is not None
+        moments = self.moments.fork()
+        moments.add(contexts, rounds)
+        return moments
+
+    def fitted(self) -> ContextScale:
+        """Return the scale that an update trains with."""
+        moments, old = self.moments, self.affine
+        if moments is None or not moments.count:
+            return self
+        few = moments.rounds < TRUSTED_ROUNDS
+        fresh = moments.early_affine(constant=old.constant) if few else moments.affine(constant=old.constant)
+        ratio = fresh.spread / old.spread
+        left = (ratio > OFF_SPREAD) | (ratio < 1 / OFF_SPREAD)
+        left |= np.abs(fresh.center - old.center) > OFF_CENTER * fresh.spread / np.sqrt(old.dim)
+        kept = self.settled & ~left
+        center, spread = np.where(kept, old.center, fresh.center), np.where(kept, old.spread, fresh.spread)
+        return ContextScale(Affine(center, spread, old.constant), moments, self.settled | moments.settled(), clips=True)
+
+    def with_moments_of(self, other: ContextScale) -> ContextScale:
+        """Return this scale with the moments of the other one; it stays where it is until the next update."""
+        return self if other.moments is None else changed(self, moments=other.moments)
+
+    def changed_columns(self, other: ContextScale) -> tuple[int, ...]:
+        """Return the columns in which another scale differs."""
+        mine, theirs = self.affine, other.affine
+        return tuple(np.flatnonzero((mine.center != theirs.center) | (mine.spread != theirs.spread)).tolist())
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return numbers and arrays, for `restored`."""
+        numbers: dict[str, Any] = {"constant": self.affine.constant}
+        arrays: Arrays = {"center": self.affine.center, "spread": self.affine.spread}
+        if self.moments is not None:
+            numbers |= {"seen": self.moments.count, "seen_rounds": self.moments.rounds}
+            numbers |= {"follows": self.follows, "clips": self.clips}
+            arrays |= {"settled": self.settled}
+            arrays |= {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
+        return numbers, arrays
+
+    def restored(self, saved: Fields) -> ContextScale:
+        """Return the saved scale, of the same settings as this one."""
+        dim = self.affine.dim
+        center, spread = saved.array("center", (dim,)), saved.array("spread", (dim,), above=0)
+        affine = Affine(center, spread, saved.flag("constant"))
+        if self.moments is None:  # it was given, and is part of the settings
+            return self
+        moments, follows, clips = Moments.restored(saved, dim), saved.flag("follows"), saved.flag("clips")
+        settled = saved.array("settled", (dim,) if saved.ndim("settled") else (), "bool")
+        return ContextScale(affine, moments, settled, follows, clips)
+
+
+@dataclass(frozen=True, slots=True)
+class RewardScale:
+    """r = μ + s·r̃."""
+
+    center: float = 0.0
+    spread: float = 1.0
+
+    @classmethod
+    def fit(cls, rewards: Array, weights: Array | None = None) -> RewardScale:
+        """Return the (weighted) mean and standard deviation; rewards that never varied are only centred.
+
+        >>> RewardScale.fit(np.array([1.0, 3.0]))
+        RewardScale(center=2.0, spread=1.0)
+        """
+        if not len(rewards):
+            return cls()
+        with np.errstate(over="ignore", invalid="ignore"):
+            center = float(np.average(rewards, weights=weights))
+            spread = float(np.sqrt(np.average(np.square(rewards - center), weights=weights)))
+        still = spread <= 1e-12 * abs(center)
+        return cls(center, 1.0 if still or spread == 0.0 else spread)
+
+    @classmethod
+    def restored(cls, saved: Fields) -> RewardScale:
+        """Return the saved scale."""
+        return cls(saved.number("reward_center"), saved.number("reward_spread", above=0))

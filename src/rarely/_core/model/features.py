@@ -1,0 +1,198 @@
+"""Features as layer factors: a gradient is not written out where an inner product suffices.
+
+φ      Factors          (p,) each   ∂u/∂θ = g(x; θ)/√m, u = f/√m
+a_l−1  inputs[l−1]      (n, in_l)   what layer l receives
+δ_l    signals[l−1]     (n, out_l)  what comes back to layer l: ∂u/∂W_l = δ_l a_{l−1}ᵀ
+
+⟨φ, φ'⟩ = Σ_l ⟨δ_l, δ'_l⟩·⟨a_{l−1}, a'_{l−1}⟩, also when φ and φ' come from different weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from rarely._core.growable_array import Tail, appended, shallow
+from rarely._core.native import linalg
+from rarely._core.saving.fields import Fields
+from rarely._core.types import Array, Arrays
+
+TILE_NUMBERS = 2**16
+"""Numbers in a tile of inner products, so that its three arrays stay in the second-level cache."""
+
+
+@dataclass(eq=False)
+class Factors:
+    """n features, one pair (a, δ) per layer."""
+
+    inputs: tuple[Array, ...]
+    signals: tuple[Array, ...]
+    _norms: Array | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.inputs[0])
+
+    def __getitem__(self, rows: Any) -> Factors:
+        pick, norms = itemgetter(rows), self._norms
+        # Norms are not computed again: a single decision would notice.
+        norms = None if norms is None else norms[rows]
+        return Factors(tuple(map(pick, self.inputs)), tuple(map(pick, self.signals)), norms)
+
+    @property
+    def widths(self) -> tuple[tuple[int, int], ...]:
+        """(out_l, in_l) of every layer."""
+        return tuple((d.shape[1], a.shape[1]) for a, d in zip(self.inputs, self.signals, strict=True))
+
+    @property
+    def squared_norms(self) -> Array:
+        """‖φ‖² of each, (n,)."""
+        if self._norms is None:
+            self._norms = self._squared_norms()
+        return self._norms
+
+    def _squared_norms(self) -> Array:
+        total = _squared(self.inputs[0]) * _squared(self.signals[0])
+        for a, d in zip(self.inputs[1:], self.signals[1:], strict=True):
+            total += _squared(a) * _squared(d)
+        return total
+
+    def vectors(self) -> Array:
+        """Return the features written out, (n, p): vec(W_1), …, vec(W_L) row by row."""
+        return np.ascontiguousarray(self.columns().T)
+
+    def columns(self) -> Array:
+        """Return the features written out as (p, n), as solving needs them, in an array of `linalg.room`."""
+        if len(self.inputs) == 1 and self.signals[0].shape[1] == 1:  # a linear model, or a last layer
+            a = self.inputs[0]
+            return np.multiply(a.T, self.signals[0].T, out=linalg.room(a.shape[1], len(a)))
+        out, start = linalg.room(sum(o * i for o, i in self.widths), len(self)), 0
+        for (o, i), a, d in zip(self.widths, self.inputs, self.signals, strict=True):
+            layer = out[start : start + o * i].reshape(o, i, len(self))
+            np.multiply(np.ascontiguousarray(d.T)[:, None], np.ascontiguousarray(a.T)[None], out=layer)
+            start += o * i
+        return out
+
+    def interleaved(self) -> list[Array]:
+        """Return inputs and signals of each layer in turn."""
+        return [array for layer in zip(self.inputs, self.signals, strict=True) for array in layer]
+
+    def weighted(self, weights: Array | None) -> Factors:
+        """Return √w·φ, so that each counts w times in Σφφᵀ."""
+        if weights is None:
+            return self
+        root = np.sqrt(weights)[:, None]
+        return Factors(self.inputs, tuple(d * root for d in self.signals))
+
+    def last_layer(self) -> Factors:
+        """Return the part of each feature that belongs to W_L."""
+        return Factors(self.inputs[-1:], self.signals[-1:])
+
+
+def gram(left: Factors, right: Factors) -> Array:
+    """Return inner products of features, (n, n'), from their factors.
+
+    >>> x = Factors((np.eye(2),), (np.ones((2, 1)),))
+    >>> gram(x, x)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    if left is right and len(left) == 1:  # one decision: the call of a matrix product would take longer than the work
+        return left.squared_norms[:, None].copy()
+    rows, count = len(left), len(right)
+    widest = max([array.shape[1] for array in left.inputs + left.signals])
+    if linalg.compiled(count) and rows * count * widest > linalg.BLAS_ALONE:
+        return linalg.cross(left.interleaved(), right.interleaved())
+    out = np.empty((rows, count))
+    tile = max(64, TILE_NUMBERS // max(count, 1))
+    inputs, signals = (np.empty((min(tile, rows), count)) for _ in range(2))
+    for start in range(0, rows, tile):
+        part, total = left[start : start + tile], out[start : start + tile]
+        for layer, (a, d, b, e) in enumerate(zip(part.inputs, part.signals, right.inputs, right.signals, strict=True)):
+            product = inputs[: len(total)] if layer else total
+            np.matmul(a, b.T, out=product)
+            product *= np.matmul(d, e.T, out=signals[: len(total)])
+            if layer:
+                total += product
+    return out
+
+
+def _squared(rows: Array) -> Array:
+    """Return the squared norm of each row; the signals of a last layer have one number."""
+    return rows[:, 0] * rows[:, 0] if rows.shape[1] == 1 else np.einsum("ij,ij->i", rows, rows)
+
+
+def joined(parts: list[Factors]) -> Factors:
+    """Return all features of the parts, in order."""
+    inputs = zip(*(part.inputs for part in parts), strict=True)
+    signals = zip(*(part.signals for part in parts), strict=True)
+    return Factors(tuple(map(np.concatenate, inputs)), tuple(map(np.concatenate, signals)))
+
+
+class FactorRows:
+    """Factors of past rounds, growing; each round's are those of its own version's weights."""
+
+    def __init__(self, widths: tuple[tuple[int, int], ...]) -> None:
+        self._length, self._tail = 0, Tail()
+        self._inputs = [np.empty((0, i)) for _, i in widths]
+        """Buffers with room behind the first `length` rows; see `growable_array.appended`."""
+        self._signals = [np.empty((0, o)) for o, _ in widths]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the rows so far without the room behind them, for `pickle` and `copy`."""
+        inputs, signals = ([array[: self._length].copy() for array in some] for some in (self._inputs, self._signals))
+        return {"_length": self._length, "_tail": Tail(self._length), "_inputs": inputs, "_signals": signals}
+
+    @property
+    def view(self) -> Factors:
+        """All of them, without a copy."""
+        return self.part(0, self._length)
+
+    def part(self, start: int, end: int) -> Factors:
+        """Return some of them, without a copy."""
+        pick = itemgetter(slice(start, end))
+        return Factors(tuple(map(pick, self._inputs)), tuple(map(pick, self._signals)))
+
+    def append(self, factors: Factors) -> None:
+        """Add the factors of new rounds."""
+        start, end = self._length, self._length + len(factors)
+        copy, before = not self._tail.claim(start, end), self._inputs[0]
+        pairs = ((self._inputs, factors.inputs), (self._signals, factors.signals))
+        self._inputs, self._signals = (
+            [appended(rows, start, new, copy=copy) for rows, new in zip(old, more, strict=True)] for old, more in pairs
+        )
+        if self._inputs[0] is not before:
+            self._tail = Tail(end)
+        self._length = end
+
+    def fork(self, length: int | None = None) -> FactorRows:
+        """Return factors that start with these, or with the first `length`; see `GrowableArray.fork`."""
+        other = shallow(self)
+        if length is not None:
+            other._length = length
+        return other
+
+    def state(self) -> Arrays:
+        """Return arrays, for `restore`."""
+        view = self.view
+        arrays = {f"input{i}": array for i, array in enumerate(view.inputs)}
+        return arrays | {f"signal{i}": array for i, array in enumerate(view.signals)}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take over what `state` returned; there must be no rows yet."""
+        self.read(Fields("covariance", {}, arrays))
+
+    def read(self, saved: Fields) -> None:
+        """Take over the saved rows, equally many in each layer."""
+        rows: int | None = None
+        parts: dict[str, list[Array]] = {"input": [], "signal": []}
+        for name, into in (("input", self._inputs), ("signal", self._signals)):
+            for i, layer in enumerate(into):
+                parts[name].append(saved.array(f"{name}{i}", (rows, layer.shape[1])))
+                rows = len(parts[name][-1])
+        self.append(Factors(tuple(parts["input"]), tuple(parts["signal"])))

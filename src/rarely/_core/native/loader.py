@@ -1,0 +1,156 @@
+"""The compiled library: its file, its functions, and the reason where it cannot be used."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import platform
+import sys
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+LIBRARY = Path(__file__).with_name({"win32": "_native.dll", "darwin": "_native.dylib"}.get(sys.platform, "_native.so"))
+RECORD = Path(__file__).with_name("_native_build.json")
+"""What the build recorded about itself, also if it failed."""
+SOURCE_TREE = RECORD.parents[4]
+"""Of an editable install; else a folder without `hatch_build.py`."""
+_SIZE, _REAL, _ADDRESS = ctypes.c_ssize_t, ctypes.c_double, ctypes.c_void_p
+_MACHINES = {62: "x86_64", 183: "aarch64", 0x01000007: "x86_64", 0x0100000C: "arm64", 0x8664: "AMD64", 0xAA64: "ARM64"}
+_SAME = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+class TrainingTask(ctypes.Structure):
+    """`struct rarely_training_task` of `rarely_native.h`."""
+
+    _fields_ = (
+        *((name, _SIZE) for name in ("number_bytes", "samples", "dim", "units", "hidden_layers", "threads")),
+        *((name, _ADDRESS) for name in ("contexts", "targets", "initial", "weights", "previous")),
+        *((name, _SIZE) for name in ("taken", "steps")),
+        *((name, _REAL) for name in ("skip", "ridge", "step_size", "hopeless", "result")),
+        *((name, _SIZE) for name in ("groups", "shared")),
+        *((name, _ADDRESS) for name in ("sample_order", "column_order", "group_samples", "group_columns")),
+    )
+
+
+class CrossTask(ctypes.Structure):
+    """`struct rarely_cross_task`."""
+
+    _fields_ = (
+        *((name, _SIZE) for name in ("width", "blocks", "past", "layers", "threads")),
+        *((name, _ADDRESS) for name in ("sizes", "old_factors", "new_factors", "out")),
+    )
+
+
+class SolveTask(ctypes.Structure):
+    """`struct rarely_solve_task`."""
+
+    _fields_ = (
+        *((name, _SIZE) for name in ("width", "blocks", "done", "rows", "threads")),
+        *((name, _ADDRESS) for name in ("left", "inverse", "solution")),
+    )
+
+
+class State(NamedTuple):
+    """The library, or the reason why it cannot be used."""
+
+    library: Any
+    """With the types of its functions; None if it cannot be used."""
+    reason: str
+    """Why it cannot be used, and what to do; "" if it can."""
+    stale: bool = False
+    """Whether it was built from other sources than those of this version."""
+
+
+@cache
+def load() -> State:
+    """Load the library, once in a process."""
+    if not LIBRARY.exists():
+        return State(None, _why_not_built())
+    if foreign := _foreign():
+        return State(None, foreign)
+    try:
+        loaded = ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        return State(None, f"{LIBRARY.name} cannot be loaded: {error}. {_advice()}")
+    try:
+        _declare(loaded)
+        stale = loaded.rarely_sources() != checksum()
+    except AttributeError:
+        stale = True  # built before these functions existed
+    if stale:
+        return State(None, f"{LIBRARY.name} was built from other sources than this version's. {_advice()}", stale=True)
+    return State(loaded, "")
+
+
+def _declare(loaded: Any) -> None:
+    loaded.rarely_descend.argtypes = loaded.rarely_curvature.argtypes = [ctypes.POINTER(TrainingTask)]
+    loaded.rarely_cross.argtypes = [ctypes.POINTER(CrossTask)]
+    loaded.rarely_solve.argtypes = [ctypes.POINTER(SolveTask)]
+    loaded.rarely_factor.argtypes, loaded.rarely_invert.argtypes = [_SIZE, _ADDRESS], [_SIZE, _ADDRESS, _ADDRESS]
+    loaded.rarely_invert.restype = None
+    loaded.rarely_form.argtypes, loaded.rarely_form.restype = [], ctypes.c_char_p
+    loaded.rarely_use_form.argtypes = [ctypes.c_char_p]
+    loaded.rarely_sources.argtypes, loaded.rarely_sources.restype = [], ctypes.c_uint
+
+
+def record() -> dict[str, Any]:
+    """Return what the build recorded about itself; empty without a readable record."""
+    try:
+        found = json.loads(RECORD.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def checksum() -> int:
+    """Return the checksum of the sources, as the build computes it."""
+    sources = sorted(RECORD.parent.glob("*.[ch]"), key=lambda path: path.name)
+    # A checkout may have other line ends on Windows.
+    return zlib.crc32(b"".join(path.read_bytes().replace(b"\r\n", b"\n") for path in sources))
+
+
+def _why_not_built() -> str:
+    if failure := record().get("failure"):
+        return f"The package was built without compiled loops: {failure}. {_advice()}"
+    return f"The compiled loops were not built: {LIBRARY.name} is missing. {_advice()}"
+
+
+def _advice() -> str:
+    # pip keeps a wheel that it once built without a compiler.
+    command = "pip install --force-reinstall --no-cache-dir --no-deps rarely"
+    if (SOURCE_TREE / "hatch_build.py").exists():
+        command = f"pip install -e . in {SOURCE_TREE}"
+    return f"Install the package again ({command}), with GCC or Clang on the PATH."
+
+
+def _foreign() -> str:
+    """Return why the file is for another system or processor, of which the loader's message is misleading."""
+    kind, machine = _target(LIBRARY.read_bytes()[:4096])
+    ours = {"win32": "Windows", "darwin": "macOS"}.get(sys.platform, "Linux")
+    here = platform.machine()
+    if not kind:
+        return f"{LIBRARY.name} is not a library. {_advice()}"
+    if (kind, _plain(machine)) == (ours, _plain(here)):
+        return ""
+    return f"{LIBRARY.name} is for {machine or 'another processor'} on {kind}; this is {here} on {ours}. {_advice()}"
+
+
+def _plain(machine: str) -> str:
+    return _SAME.get(machine.lower(), machine.lower())
+
+
+def _target(header: bytes) -> tuple[str, str]:
+    """Return the system and processor that a library is for, by its first bytes; empty if it is none."""
+
+    def number(start: int, size: int) -> int:
+        return int.from_bytes(header[start : start + size], "little")
+
+    if header.startswith(b"\x7fELF"):
+        return "Linux", _MACHINES.get(number(18, 2), "")
+    if header.startswith(b"\xcf\xfa\xed\xfe"):
+        return "macOS", _MACHINES.get(number(4, 4), "")
+    if header.startswith(b"MZ"):
+        return "Windows", _MACHINES.get(number(number(0x3C, 4) + 4, 2), "")
+    return "", ""

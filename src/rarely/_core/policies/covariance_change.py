@@ -1,0 +1,131 @@
+"""Z in another form: bonuses keep their size, the schedule its place, and the change is on record and announced.
+
+Three occasions: a decision after which Z has outgrown its form (`adapted`), a scale of contexts that followed new ones
+(`rebuilt_for_scale`), and a caller who asks for another form (`change_covariance`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from rarely._core.covariance import RECENT, Covariance, CovarianceFactory, in_bytes, parameters_of
+from rarely._core.errors import ApproximationWarning, HistoryDropped
+from rarely._core.model.features import Factors
+from rarely._core.policies.state import BatchClock, FrozenPolicy, PolicyState
+from rarely._core.types import Array
+
+
+def adapted(
+    frozen: FrozenPolicy, covariance: Covariance, clock: BatchClock, factory: CovarianceFactory, recent: Array
+) -> tuple[FrozenPolicy, BatchClock]:
+    """Return the version and its clock with Z in another form; `recent` are contexts that were chosen lately."""
+
+    def factors() -> tuple[Factors, Factors]:
+        seen = frozen.learner.features(recent)
+        return seen, seen
+
+    factory.rescale_bonuses(covariance, frozen.covariance, factors)
+    return frozen.with_covariance(covariance), rebased(clock, frozen.covariance, covariance)
+
+
+def rebased(clock: BatchClock, before: Covariance, after: Covariance) -> BatchClock:
+    """Return the clock after a change of form: growth of log det is counted on the scale of the new form."""
+    if before.kind == after.kind or (before.exact and after.exact):
+        return clock
+    return clock.rebased(after.frozen_log_det - before.frozen_log_det)
+
+
+def rebuilt_for_scale(frozen: FrozenPolicy, factory: CovarianceFactory, arms: int, contexts: Array) -> FrozenPolicy:
+    """Return the version whose scale has changed, with Z rebuilt from all rounds so far."""
+    learner = frozen.learner
+    covariance = factory.build(learner.features, learner.widths, contexts, arms=arms)
+
+    def factors() -> tuple[Factors, Factors]:
+        seen = learner.features(contexts[-RECENT:])
+        return seen, seen
+
+    factory.rescale_bonuses(covariance, frozen.covariance, factors)
+    return frozen.with_covariance(covariance)
+
+
+def noted(before: PolicyState, after: PolicyState, factory: CovarianceFactory, round: int) -> PolicyState:
+    """Return the state after a call, with an event if Z changed between exact and approximate at that round.
+
+    The first change is announced by a warning.
+    """
+    was, now = before.frozen.covariance, after.frozen.covariance
+    if was is now or was.exact == now.exact:
+        return after
+    if now.exact:
+        return after.with_event(
+            "covariance", f"Z converted from {was.kind} to {now.kind}: bonuses are exact", round=round
+        )
+    detail = (
+        f"Z converted from {was.kind} to {now.kind}: bonuses are now approximate, because a decision among "
+        f"{max(after.most_arms, factory.arms or 0)} arms with an exact Z of p = {parameters_of(now.widths):,} would "
+        f"take more than limits.operations = {factory.operations:,.0f} multiplications"
+    )
+    if all(event.kind != "covariance" for event in after.events):
+        warnings.warn(
+            f"{detail}. covariance='exact' keeps Z exact, and larger limits.operations postpone the change.",
+            ApproximationWarning,
+            stacklevel=5,
+        )
+    return after.with_event("covariance", detail, round=round)
+
+
+def change_covariance(
+    state: PolicyState, factory: CovarianceFactory, reason: str = "", *, same_form: bool = False
+) -> PolicyState:
+    """Return the state with Z in the factory's form, and the event that records it.
+
+    With `same_form` only the limit of memory is another.
+    """
+    before, learner = state.frozen.covariance, state.frozen.learner
+    made, how = factory.converted(before, state.most_arms, same_form=same_form), "made from the matrix in use"
+    if made is None:
+        made = factory.adapted(_rebuilt(state, factory), state.most_arms)
+        how = f"rebuilt from the history with the features of version {state.clock.version}"
+    recent = state.history.contexts[-RECENT:]
+    factory.rescale_bonuses(made, before, lambda: (learner.features(recent), learner.features(recent)))
+    after = replace(
+        state,
+        frozen=state.frozen.with_covariance(made),
+        clock=rebased(state.clock, before, made),
+        lost=state.history.total - made.rounds,
+    )
+    if same_form:
+        return after.with_event(
+            "covariance", f"limits.memory is {in_bytes(factory.memory_limit)}; Z stays {made.kind}", reason
+        )
+    exact = "exact" if made.exact else "approximate"
+    of = f"{made.rounds} of {state.history.total} rounds"
+    detail = f"Z converted from {before.kind} to {made.kind}, {how}: bonuses are now {exact}, from {of}"
+    return after.with_event("covariance", detail, reason)
+
+
+def _rebuilt(state: PolicyState, factory: CovarianceFactory) -> Covariance:
+    """Return a new Z from the rounds on record: those before the batch in the frozen matrix, all in the running one."""
+    history, learner = state.history, state.frozen.learner
+    if history.dropped and (history.forgetting is None or state.lost < history.dropped):
+        raise HistoryDropped(
+            f"Z in another form must be rebuilt from all rounds, but {history.dropped} of {history.total} were "
+            "dropped. Keep the form in use, or go from an exact form to an approximation, which needs no history."
+        )
+    accepted = [record for record in state.updates if record.accepted]
+    learned = history.logged + (accepted[-1].round if accepted else 0)
+    begun = history.logged + (accepted[-1].adopted if accepted else 0)
+    rows, weights = history.rows, np.ones(len(history))
+    if history.forgetting is not None:
+        ages = np.maximum(learned - 1.0 - rows, 0.0)
+        weights = np.where(rows < learned, history.forgetting.weights(ages), 1.0)
+    counted = weights > 0
+    made = factory.empty(learner.widths, arms=state.most_arms, ahead=len(history), rows=int(np.count_nonzero(counted)))
+    for part, last in ((counted & (rows < begun), False), (counted & (rows >= begun), True)):
+        factory.add(made, learner.features, history.contexts[part], weights[part])
+        if not last:
+            made.freeze()
+    return made

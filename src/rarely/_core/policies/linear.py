@@ -1,0 +1,308 @@
+"""LinUCB and LinTS under any schedule: ridge regression, exactly, with upper confidence bounds or sampling.
+
+    θ̂ = (λI + XᵀX)⁻¹ Xᵀr  over the rounds whose rewards are in
+
+With many columns and fewer rewards than columns, the same θ̂ = Xᵀ(λI + XXᵀ)⁻¹ r = Wᵀy grows with them, at a cost of nd
+a reward: W = L⁻¹X and y = L⁻¹r with LLᵀ = λI + XXᵀ, so nothing is d×d.
+
+A linear model is a network of one layer without hidden units: its feature is x itself, so it shares the covariances.
+With `DeterminantTrigger` and frozen bonuses it is the rarely switching OFUL of Abbasi-Yadkori et al. (2011).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rarely._core.choice.confidence_radius import Beta
+from rarely._core.choice.random_stream import Seed, seeded
+from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, with_exploration
+from rarely._core.covariance import Kind, Widths
+from rarely._core.covariance.cholesky import cholesky, lower_inverse, ridge_solution
+from rarely._core.errors import check_choice, check_flag, check_positive
+from rarely._core.growable_array import GrowableArray, all_finite, changed
+from rarely._core.inputs.forgetting import Forgetting
+from rarely._core.inputs.history import History
+from rarely._core.inputs.scaling import Affine, ContextScale
+from rarely._core.model.features import Factors
+from rarely._core.policies.learner import FitResult, Learner
+from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
+from rarely._core.policies.policy import Policy, Ties
+from rarely._core.policies.saving import decoded, encoded
+from rarely._core.policies.state import WithinBatch
+from rarely._core.saving.fields import Fields
+from rarely._core.schedules import EveryRound, Schedule
+from rarely._core.training.watch import UNWATCHED, Watch
+from rarely._core.types import Array, Arrays, BoolArray
+
+
+@lru_cache(maxsize=64)
+def _ones(count: int) -> Array:
+    """Return the signals of that many contexts: a linear model has no weights above its only layer."""
+    ones = np.ones((count, 1))
+    ones.flags.writeable = False
+    return ones
+
+
+WIDE = 256
+"""Columns up to which d×d is next to nothing."""
+
+
+@dataclass(frozen=True)
+class LinearLearner(Learner):
+    """A ridge estimate; `scale` appends the constant where there is an intercept."""
+
+    scale: Affine
+    ridge: float
+    coefficients: Array
+    matrix: Array | None
+    """λI + XᵀX over the rewards learned from; None for λI, and while `basis` stands for it."""
+    moment: Array
+    """Xᵀr."""
+    learned: int = 0
+    """How many of the rewards, in the order in which they came, are in both."""
+    basis: GrowableArray | None = None
+    """W, (n, d), of many columns and fewer rewards,"""
+    rows: GrowableArray | None = None
+    """and X, which XᵀX is made of once there are as many: the history may have dropped them by then."""
+
+    @classmethod
+    def start(cls, scale: Affine, ridge: float) -> LinearLearner:
+        """Return the estimate before any reward, 0."""
+        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
+        zero = np.zeros(scale.scaled_dim)
+        return cls(scale, ridge, zero, None, zero)
+
+    @property
+    def dim(self) -> int:
+        return self.scale.dim
+
+    @property
+    def widths(self) -> Widths:
+        return ((1, self.scale.scaled_dim),)
+
+    @property
+    def _start(self) -> Array:
+        """λI."""
+        return np.asarray(self.ridge * np.eye(self.scale.scaled_dim))
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        x = self.scale(contexts)
+        return x.dot(self.coefficients), Factors((x,), (_ones(len(x)),))
+
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        start = self
+        if history.forgetting is None:
+            contexts, rewards = history.arrived_since(self.learned)
+            x, learned = self.scale(contexts), self.learned + len(rewards)
+            total = learned
+        else:  # weights change with every round, so earlier sums are of no use
+            _, contexts, rewards, weights = history.samples()
+            assert weights is not None
+            x, rewards = self.scale(contexts) * np.sqrt(weights)[:, None], rewards * np.sqrt(weights)
+            start, learned, total = LinearLearner.start(self.scale, self.ridge), 0, len(rewards)
+        wide = start.matrix is None and WIDE < self.scale.scaled_dim > total
+        if start.rows is not None and not wide:
+            known = start.rows.view
+            start = changed(start, matrix=self._start + known.T.dot(known), basis=None, rows=None)
+        with np.errstate(over="ignore", invalid="ignore"):
+            learner = (start._grown if wide else start._summed)(x, rewards)
+        reason = "" if all_finite(learner.coefficients) else "the ridge estimate overflows: the rewards are too large"
+        if history.forgetting is not None:
+            learner = changed(learner, basis=None, rows=None)
+        return FitResult(changed(learner, learned=learned), reason)
+
+    def _summed(self, x: Array, rewards: Array) -> LinearLearner:
+        """Return the estimate with more samples, from λI + XᵀX."""
+        matrix = (self._start if self.matrix is None else self.matrix) + x.T.dot(x)
+        moment = self.moment + x.T.dot(rewards)
+        return changed(self, coefficients=ridge_solution(matrix, moment), matrix=matrix, moment=moment)
+
+    def _grown(self, x: Array, rewards: Array) -> LinearLearner:
+        """Return the estimate with more samples, from W: the rows of L for them are (xWᵀ, factor)."""
+        basis = GrowableArray(x.shape[1]) if self.basis is None else self.basis.fork()
+        held = GrowableArray(x.shape[1]) if self.rows is None else self.rows.fork()
+        held.append(x)
+        known = basis.view @ x.T
+        corner = x @ x.T
+        corner.flat[:: len(x) + 1] += self.ridge
+        inverse = lower_inverse(cholesky(corner - known.T @ known, corner.diagonal())[0])
+        # θ̂ = Wᵀy, so known rows predict x·θ̂ of the new ones: y holds what is left of their rewards.
+        y = inverse @ (rewards - x @ self.coefficients)
+        rows = inverse @ (x - known.T @ basis.view)
+        basis.append(rows)
+        coefficients, moment = self.coefficients + y @ rows, self.moment + x.T @ rewards
+        return changed(self, coefficients=coefficients, moment=moment, basis=basis, rows=held)
+
+    def needs(self, history: History) -> BoolArray | None:
+        """Return the rows that its sums do not hold yet."""
+        return history.came_after(self.learned) if self.learned else None
+
+    @property
+    def rebuilds(self) -> bool:
+        return False
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        arrays = {"coefficients": self.coefficients, "moment": self.moment}
+        if self.basis is not None and self.rows is not None:
+            arrays |= {"basis": self.basis.view, "rows": self.rows.view}
+        elif self.matrix is not None or self.scale.scaled_dim <= WIDE:
+            arrays["matrix"] = self._start if self.matrix is None else self.matrix
+        return {"learned": self.learned}, arrays
+
+    def restored(self, saved: Fields) -> LinearLearner:
+        width, basis, rows, matrix = self.scale.scaled_dim, None, None, None
+        with saved:
+            learned = saved.whole("learned")
+            if width > WIDE and "basis" in saved:
+                basis, rows = GrowableArray(width), GrowableArray(width)
+                basis.append(saved.array("basis", (learned, width)))
+                rows.append(saved.array("rows", (learned, width)))
+            elif width <= WIDE or learned or "matrix" in saved:
+                matrix = saved.array("matrix", (width, width))
+            return replace(
+                self,
+                coefficients=saved.array("coefficients", (width,)),
+                matrix=matrix,
+                moment=saved.array("moment", (width,)),
+                learned=learned,
+                basis=basis,
+                rows=rows,
+            )
+
+
+class LinUCB(Policy):
+    """LinUCB (Li et al., 2010) with one shared linear model, with or without an intercept.
+
+    Parameters
+    ----------
+    dim, schedule
+        d, numbers in a context; when updates are due. Without a schedule they are due after every round.
+    intercept
+        Whether a constant is appended to contexts; a `context_scale` says so itself.
+    ridge, beta
+        λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x). β is in the units of rewards, and the
+        estimate is drawn towards 0: the defaults are meant for rewards of mean near 0 and spread near 1. Shift and
+        scale others first.
+    within_batch
+        "running": bonuses follow every decision, so that the rounds of a batch spread over the arms. "frozen": they
+        stay as they were when the batch began. None is "running"; `LinTS` spreads by itself, and is "frozen".
+    context_scale
+        An `Affine` of contexts; `**blocks.settings` has it for contexts made of blocks.
+    covariance, exploration, forgetting, ties, seed
+        As in `BatchNeuralUCB`.
+    limits
+        Memory and history, as in `Limits`. Where `Limits.history` is reached, an update drops the rounds whose rewards
+        its sums hold, which changes no decision; only then the oldest rounds without a reward.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> policy = LinUCB(dim=2, beta=0.0)
+    >>> decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
+    >>> policy.observe(decision, 2.0)
+    >>> policy.update().accepted, policy.coefficients.round(3)
+    (True, array([0.667, 0.   , 0.667]))
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        schedule: Schedule | None = None,
+        *,
+        intercept: bool = True,
+        context_scale: Affine | None = None,
+        ridge: float = 1.0,
+        beta: Beta = 1.0,
+        covariance: Kind = "auto",
+        exploration: Mixture | None = None,
+        forgetting: Forgetting | None = None,
+        within_batch: WithinBatch | None = None,
+        ties: Ties = "lowest",
+        seed: Seed = None,
+        limits: Limits | None = None,
+    ) -> None:
+        schedule, beta, context_scale, exploration, forgetting, limits = decoded(
+            schedule=schedule,
+            beta=beta,
+            context_scale=context_scale,
+            exploration=exploration,
+            forgetting=forgetting,
+            limits=limits,
+        )
+        limits = limits_from(limits).settled(history=DEFAULT_HISTORY)
+        limits.check_unset(type(self).__name__, "operations", "arms")
+        check_choice("ties", ties, Ties)
+        within_batch = self._usual_within_batch if within_batch is None else within_batch
+        schedule = EveryRound() if schedule is None else schedule
+        check_flag("intercept", intercept)
+        self._intercept, self._ties, self._scale = intercept, ties, context_scale
+        scale = ContextScale.start(dim, context_scale, constant=intercept, fitted=False).affine
+        super().__init__(
+            LinearLearner.start(scale, ridge),
+            schedule=schedule,
+            covariance=covariance,
+            ridge=ridge,
+            beta=beta,
+            chooser=with_exploration(self._rule(ties), exploration),
+            seed=seeded(seed),
+            limits=limits,
+            forgetting=forgetting,
+            within_batch=within_batch,
+        )
+        self._schedule, self._exploration, self._within_batch = schedule, exploration, within_batch
+
+    _usual_within_batch: ClassVar[WithinBatch] = "running"
+
+    def _rule(self, ties: Ties) -> ChoiceRule:
+        return UpperConfidence(draws=ties == "random")
+
+    @property
+    def coefficients(self) -> Array:
+        """θ̂ of the version in use; the intercept, where there is one, is last."""
+        assert isinstance(self._learner, LinearLearner)
+        return self._learner.coefficients.copy()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the constructor's arguments as JSON."""
+        return encoded(
+            {
+                "dim": self.dim,
+                "schedule": self._schedule,
+                "intercept": self._intercept,
+                "context_scale": self._scale,
+                "ridge": self._factory.ridge,
+                "beta": self._beta,
+                "covariance": self._factory.form,
+                "exploration": self._exploration,
+                "forgetting": self.history.forgetting,
+                "within_batch": self._within_batch,
+                "ties": self._ties,
+                "seed": self._seed,
+                "limits": self._limits,
+            }
+        )
+
+
+class LinTS(LinUCB):
+    """Linear Thompson sampling (Agrawal and Goyal, 2013) under any schedule.
+
+    Their posterior N(θ̂, v²Z⁻¹) gives each arm the mean xᵀθ̂ and the deviation v√(xᵀZ⁻¹x), `beta` = v. Arms are
+    sampled from these one by one, as in `NeuralTS`, and not through one draw of θ: with it the probability of an
+    arm among several has no closed form. Its bonuses are frozen within a batch unless `within_batch` is "running".
+
+    Examples
+    --------
+    >>> from rarely import LinTS
+    >>> policy = LinTS(dim=1, intercept=False, seed=0)
+    >>> policy.select([[1.0], [2.0], [0.0]]).probabilities.round(3)
+    array([0.324, 0.426, 0.25 ])
+    """
+
+    _usual_within_batch = "frozen"
+
+    def _rule(self, ties: Ties) -> ChoiceRule:
+        return Thompson(lowest=ties == "lowest")

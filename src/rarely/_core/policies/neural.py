@@ -1,0 +1,371 @@
+"""BatchNeuralUCB (Algorithm 1), and its relatives: NeuralUCB, NeuralTS and NeuralEpsilonGreedy.
+
+NeuralUCB is the same with an update after every round. Thompson sampling plays each arm as often as it would be the
+best, given what is known of it:
+
+    r̃ ~ N(mean, bonus²), independent from arm to arm; the arm of the highest is played
+
+The probability of every arm is integrated, not simulated, and the arm is drawn from it: so a decision's
+probabilities are exact, as off-policy estimates need them. With K = 1000 arms that takes some milliseconds.
+`ties` matters where bonuses are 0: arms of one mean and one bonus above 0 are alike in any case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from rarely._core.choice.confidence_radius import Beta, NoiseRadius
+from rarely._core.choice.random_stream import Seed, seeded
+from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, with_exploration
+from rarely._core.covariance import Kind, in_bytes
+from rarely._core.errors import InvalidInput, TooExpensive, check_choice
+from rarely._core.inputs.forgetting import Discount, Forgetting
+from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
+from rarely._core.model.network import Network
+from rarely._core.policies.neural_learner import NeuralLearner
+from rarely._core.policies.options import (
+    DEFAULT_HISTORY,
+    DEFAULT_OPERATIONS,
+    Limits,
+    Preset,
+    PresetName,
+    Training,
+    limits_from,
+    preset_from,
+    training_from,
+)
+from rarely._core.policies.own_evidence import OwnEvidence
+from rarely._core.policies.policy import Policy, Ties
+from rarely._core.policies.saving import decoded, encoded
+from rarely._core.policies.state import WithinBatch
+from rarely._core.schedules import EveryRound, Schedule
+from rarely._core.training.gradient_descent import Precision, TrainingPlan
+from rarely._core.training.tuning import Tuning, Validation
+from rarely._core.types import Array
+
+TRAINING_ROWS = 10_000
+"""Samples that an update of a policy that tunes itself trains on, at most."""
+PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
+"""m, J and β where a policy does not tune itself."""
+TUNED_HIDDEN = 200
+TUNED_BETA = NoiseRadius(0.02, norm_factor=0.02, exploit_last=True, relative=0.1, spread_factor=0.1, untried=3.0)
+"""m and β where it does."""
+SAMPLED_BETA = replace(TUNED_BETA, exploit_last=False)
+"""A policy that is chosen for its probabilities keeps them above 0 to the end."""
+
+
+class BatchNeuralUCB(Policy):
+    """A neural network with upper confidence bounds, and at most B versions of it.
+
+    Parameters
+    ----------
+    dim
+        d, numbers in a context.
+    schedule
+        When updates are due, and how many there may be.
+    hidden, depth
+        m units (an even number) in each of L − 1 hidden layers. `hidden=None` is 200 where the policy tunes itself and
+        100 elsewhere.
+    ridge
+        λ of Z_1 = λI and of the penalty in training.
+    beta
+        The radius β in bonus = β·√(φᵀZ⁻¹φ): a number, a function of the round, a `TheoremRadius` or a `NoiseRadius`.
+    training
+        A `Training`: steps, step size, a linear path beside the network, warm start, rows; or a number of steps.
+    covariance
+        "auto" (the cheaper of the exact forms while it keeps to `Limits.operations`), "exact" (the cheaper of them
+        always), "dual" (t×t), "primal" (p×p), or one of the approximations "last_layer" and "diagonal".
+    preset
+        "practical" scales contexts from the first round on, and again at an update when the data have left their
+        scale; it appends a constant, standardises rewards and trains in float32. "paper" is the printed algorithm:
+        contexts and rewards as they come, float64. "code" follows the public NeuralUCB program: biases, no √m, uniform
+        initial weights, descent on single samples that continues from the last weights; its bonus √(λν·gᵀZ⁻¹g) is
+        beta = √(λν). A `Preset` changes single choices: `Preset.named("practical", precision="float64")`.
+    context_scale
+        An `Affine` map of contexts, instead of a scale that the policy fits; `**blocks.settings` has it for contexts
+        made of blocks.
+    seed
+        Of the initial weights and of random ties; a number or a NumPy Generator.
+    within_batch
+        "frozen" takes bonuses from Z as it was when the batch began, so that the policy is one fixed function between
+        updates, as in the paper. "running" takes them from Z with every round so far, which needs no rewards (Desautels
+        et al., 2014); means stay frozen, and the rounds of a batch spread. None is "running" where the policy tunes
+        itself and "frozen" elsewhere; in `NeuralTS` and `NeuralLinear` None is always "frozen".
+    exploration
+        A `Mixture`, which gives every arm a share of all rounds and therefore a probability above 0.
+    forgetting
+        A `Window` or a `Discount`, for worlds that change.
+    ties
+        "lowest" arm, or "random".
+    limits
+        A `Limits`: bytes that Z and past rounds may take, and multiplications that a decision may take.
+
+    Notes
+    -----
+    Without a `training` the practical policy tunes itself: each update chooses J and s by rewards
+    that were held out, and its record says why and how well calibrated the version
+    before was; `policy.tuning` has the losses. β is then a `NoiseRadius`: a small part of the noise and norm that were
+    estimated, more where the policy repeats a few arms, and 0 for the last version, which nothing can learn from. No
+    mean is below the smallest reward so far. Otherwise, and in the other presets, J is 200 and β is 0.01 unless given.
+
+    Examples
+    --------
+    >>> from rarely import BatchNeuralUCB, FixedGrid
+    >>> policy = BatchNeuralUCB(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
+    >>> decision = policy.select(np.random.default_rng(0).random((10, 3, 2)))
+    >>> policy.observe(decision, np.linspace(0, 1, 10))
+    >>> policy.due, policy.update().accepted, policy.version
+    (True, True, 1)
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        schedule: Schedule,
+        *,
+        hidden: int | None = None,
+        depth: int = 2,
+        ridge: float = 0.01,
+        beta: Beta | None = None,
+        training: Training | int | None = None,
+        covariance: Kind = "auto",
+        preset: PresetName | Preset = "practical",
+        context_scale: Affine | None = None,
+        exploration: Mixture | None = None,
+        forgetting: Forgetting | None = None,
+        within_batch: WithinBatch | None = None,
+        ties: Ties = "lowest",
+        seed: Seed = None,
+        limits: Limits | None = None,
+    ) -> None:
+        schedule, beta, context_scale, exploration, forgetting, limits = decoded(
+            schedule=schedule,
+            beta=beta,
+            context_scale=context_scale,
+            exploration=exploration,
+            forgetting=forgetting,
+            limits=limits,
+        )
+        preset, training = _read_training(*decoded(preset=preset, training=training))
+        _check_together(ties, forgetting, preset)
+        scale = ContextScale.start(dim, context_scale, constant=preset.scale_contexts, fitted=preset.scale_contexts)
+        tuned = preset.can_tune and training.tunes
+        # Everything that makes the policy again, except what may change in its life and the seed, drawn below.
+        self._settings: dict[str, Any] = {
+            "dim": dim,
+            "schedule": schedule,
+            "depth": depth,
+            "ridge": ridge,
+            "training": training.settled(self._tuned_rows if tuned else "all"),
+            "preset": preset,
+            "context_scale": context_scale,
+            "exploration": exploration,
+            "forgetting": forgetting,
+            "ties": ties,
+            **self._defaults(tuned=tuned, hidden=hidden, beta=beta, within_batch=within_batch),
+        }
+        settled = _settled_limits(limits_from(limits), preset, scale.affine.arms, tuned=tuned)
+        source = seeded(seed)
+        super().__init__(
+            self._make_learner(scale, Tuning() if tuned else None, settled, source.generator),
+            schedule=schedule,
+            covariance=covariance,
+            ridge=ridge,
+            beta=self._settings["beta"],
+            chooser=with_exploration(self._rule(ties), exploration),
+            seed=source,
+            limits=settled,
+            forgetting=forgetting,
+            within_batch=self._settings["within_batch"],
+        )
+
+    def _defaults(self, *, tuned: bool, **given: Any) -> dict[str, Any]:
+        """Return these settings, those that are None chosen for training that tunes itself or for a fixed one."""
+        chosen = {
+            "hidden": TUNED_HIDDEN if tuned else PLAIN_HIDDEN,
+            "beta": self._tuned_beta if tuned else PLAIN_BETA,
+            "within_batch": self._tuned_within_batch if tuned else "frozen",
+        }
+        return {name: chosen[name] if value is None else value for name, value in given.items()}
+
+    def _make_learner(
+        self, scale: ContextScale, tuning: Tuning | None, limits: Limits, generator: np.random.Generator
+    ) -> NeuralLearner:
+        """Return the learner before any reward, with weights that the generator draws."""
+        given = self._settings
+        preset, training = given["preset"], given["training"]
+        strength = training.skip if tuning is None else tuning.skip
+        network = Network(
+            scale.affine.scaled_dim,
+            given["hidden"],
+            given["depth"],
+            preset.biases,
+            preset.scaling,
+            preset.initial,
+            strength,
+        )
+        if 8 * network.parameters > limits.memory:
+            raise TooExpensive(
+                f"the weights alone must fit limits.memory = {in_bytes(limits.memory)}, but {network.parameters:,} "
+                f"parameters need {in_bytes(8 * network.parameters)}. Use fewer hidden units, or raise limits.memory."
+            )
+        weights = network.initial_weights(generator)
+        steps = PLAIN_STEPS if training.steps is None else training.steps
+        # The long descents that tuning compares multiply rounding by 10⁵: in single precision it would decide which of
+        # them is chosen, and a processor with other instructions would train another policy.
+        precision: Precision = preset.precision if tuning is None else "float64"
+        return self._learner_kind(
+            network=network,
+            initial=weights,
+            weights=weights,
+            scale=scale,
+            rewards=RewardScale(),
+            tuning=tuning,
+            plan=TrainingPlan(
+                *(given["ridge"], steps, training.step_size),
+                *(preset.optimiser, precision, training.warm_start),
+            ),
+            standardise_rewards=preset.standardise_rewards,
+            shuffle_seed=int(generator.integers(2**32)) if preset.optimiser == "sgd" else 0,
+            training_rows=None if training.rows == "all" else training.rows,
+        )
+
+    _learner_kind: type[NeuralLearner] = NeuralLearner
+    _tuned_beta: NoiseRadius = TUNED_BETA
+    _tuned_within_batch: WithinBatch = "running"
+    _tuned_rows: int | Literal["all"] = TRAINING_ROWS
+
+    def _rule(self, ties: Ties) -> ChoiceRule:
+        return UpperConfidence(draws=ties == "random")
+
+    def _own_evidence(self, dim: int, beta: Beta, forgetting: Forgetting | None) -> OwnEvidence | None:
+        estimates = isinstance(beta, NoiseRadius) and isinstance(self._rule("lowest"), UpperConfidence)
+        return OwnEvidence.start(dim) if estimates and forgetting is None else None
+
+    @property
+    def network(self) -> Network:
+        """The shape of the network."""
+        return self._neural.network
+
+    @property
+    def weights(self) -> list[Array]:
+        """W_1 … W_L of the version in use; with biases the last column of each is the bias."""
+        return [np.array(w, np.float64) for w in self._neural.weights]
+
+    @property
+    def initial_weights(self) -> list[Array]:
+        """θ_0, where every training starts."""
+        return [w.copy() for w in self._neural.initial]
+
+    @property
+    def context_scale(self) -> Affine:
+        """The map from contexts to what the network sees."""
+        return self._neural.scale.affine
+
+    @property
+    def tuning(self) -> Validation | None:
+        """How every length of training and strength of the skip path fares on held-out rewards; None if not tuned."""
+        return None if self._neural.tuning is None else self._neural.tuning.validation()
+
+    @property
+    def _neural(self) -> NeuralLearner:
+        assert isinstance(self._learner, NeuralLearner)
+        return self._learner
+
+    def settings(self) -> dict[str, Any]:
+        """Return the constructor's arguments as JSON."""
+        changing = {"covariance": self._factory.form, "limits": self._limits, "seed": self._seed}
+        return encoded(self._settings | changing)
+
+
+class NeuralUCB(BatchNeuralUCB):
+    """BatchNeuralUCB with an update due after every round (Zhou et al., 2020), Z in full.
+
+    Examples
+    --------
+    >>> from rarely import NeuralUCB
+    >>> policy = NeuralUCB(dim=1, hidden=8, seed=0)
+    >>> policy.observe(policy.select([[1.0], [2.0]]), 0.5)
+    >>> policy.due, policy.update().version
+    (True, 1)
+    """
+
+    def __init__(self, dim: int, **settings: Any) -> None:
+        super().__init__(dim, EveryRound(), **settings)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the constructor's arguments as JSON."""
+        return {name: value for name, value in super().settings().items() if name != "schedule"}
+
+
+class NeuralTS(BatchNeuralUCB):
+    """Neural Thompson sampling (Zhang, Zhou, Li and Gu, 2021) under any schedule.
+
+    Its σ² = λ·gᵀU⁻¹g/m is the bonus² of `beta` = ν√λ, ν being the paper's. The arguments are those of
+    `BatchNeuralUCB`; without bonuses (`beta=0`) it is greedy, and `ties` says which of equal means it takes.
+
+    Examples
+    --------
+    >>> from rarely import FixedGrid, NeuralTS
+    >>> policy = NeuralTS(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
+    >>> policy.select([[1.0, 0.0], [1.0, 0.0]]).probabilities
+    array([0.5, 0.5])
+    """
+
+    _tuned_beta = SAMPLED_BETA
+    _tuned_within_batch = "frozen"
+
+    def _rule(self, ties: Ties) -> ChoiceRule:
+        return Thompson(lowest=ties == "lowest")
+
+
+class NeuralEpsilonGreedy(BatchNeuralUCB):
+    """The network's best arm, and with probability ε an arm at random (Sutton and Barto, chapter 2).
+
+    The other arguments are those of `BatchNeuralUCB`, which with `beta=0` and `exploration=Mixture(ε)` is this policy.
+
+    Examples
+    --------
+    >>> from rarely import FixedGrid, NeuralEpsilonGreedy
+    >>> policy = NeuralEpsilonGreedy(dim=2, hidden=8, schedule=FixedGrid(20, 2), epsilon=0.1, seed=0)
+    >>> policy.select([[1.0, 0.0], [0.0, 1.0]]).probabilities
+    array([0.95, 0.05])
+    """
+
+    def __init__(self, dim: int, schedule: Schedule, *, epsilon: float = 0.1, **settings: Any) -> None:
+        if taken := {"beta", "exploration"} & settings.keys():
+            raise InvalidInput(
+                f"{', '.join(sorted(taken))} cannot be set: this policy has no bonuses, and epsilon is its "
+                "exploration. Use BatchNeuralUCB for more."
+            )
+        settings |= {"beta": 0.0, "exploration": Mixture(epsilon)}
+        super().__init__(dim, schedule, **settings)
+        self._epsilon = epsilon
+
+    def settings(self) -> dict[str, Any]:
+        """Return the constructor's arguments as JSON."""
+        fixed = ("beta", "exploration")
+        return {name: value for name, value in super().settings().items() if name not in fixed} | {
+            "epsilon": self._epsilon
+        }
+
+
+def _read_training(preset: PresetName | Preset, training: Training | int | None) -> tuple[Preset, Training]:
+    return preset_from(preset), training_from(training)
+
+
+def _settled_limits(limits: Limits, preset: Preset, arms: int | None, *, tuned: bool) -> Limits:
+    operations = DEFAULT_OPERATIONS if preset.scale_contexts else None
+    return limits.settled(history=DEFAULT_HISTORY if tuned else None, operations=operations, arms=arms)
+
+
+def _check_together(ties: Ties, forgetting: Forgetting | None, preset: Preset) -> None:
+    check_choice("ties", ties, Ties)
+    if isinstance(forgetting, Discount) and (preset.biases or preset.optimiser == "sgd"):
+        raise InvalidInput(
+            "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "
+            "weighted through u(cx) = c·u(x); use a Window, or another preset."
+        )

@@ -1,0 +1,97 @@
+"""NeuralLinear: a network learns what to look at, and Bayesian linear regression on that decides.
+
+a   (n, m)   last hidden layer at the version's weights (with a skip path: and s·x)
+ĉ            (λI + Σ aaᵀ)⁻¹ Σ a r̃   over the rounds whose rewards are in
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from rarely._core.choice.rules import ChoiceRule, Thompson
+from rarely._core.covariance import Widths
+from rarely._core.covariance.cholesky import ridge_solution
+from rarely._core.inputs.history import History
+from rarely._core.inputs.scaling import ContextScale
+from rarely._core.model.features import Factors
+from rarely._core.policies.learner import FitResult
+from rarely._core.policies.neural import SAMPLED_BETA, BatchNeuralUCB
+from rarely._core.policies.neural_learner import LinearPart, NeuralLearner
+from rarely._core.policies.policy import Ties
+from rarely._core.saving.fields import Fields
+from rarely._core.training.watch import UNWATCHED, Watch
+from rarely._core.types import Array, Arrays
+
+
+@dataclass(frozen=True)
+class LastLayerLearner(NeuralLearner):
+    """A network whose last layer is fitted exactly; its feature is that layer's input."""
+
+    coefficients: Array = field(default_factory=lambda: np.zeros(0))
+    """ĉ, in units of u; none before the first update, where the mean is 0."""
+
+    @property
+    def widths(self) -> Widths:
+        return self.network.shapes[-1:]
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        factors = super().assess(contexts)[1].last_layer()
+        a = factors.inputs[0]
+        values = a @ self.coefficients if len(self.coefficients) else np.zeros(len(a))
+        means = self.rewards.center + self.rewards.spread * self.network.output_scale * values
+        return self._plausible(means), factors
+
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        fit = super().learn(history, watch)
+        learner = fit.learner
+        if fit.reason:
+            return fit
+        assert isinstance(learner, LastLayerLearner)
+        _, contexts, rewards, weights = history.samples()
+        targets = (rewards - learner.rewards.center) / (learner.rewards.spread * self.network.output_scale)
+        a = learner.assess(contexts)[1].weighted(weights).vectors()
+        targets = targets if weights is None else targets * np.sqrt(weights)
+        coefficients = ridge_solution(self.plan.ridge * np.eye(a.shape[1]) + a.T @ a, a.T @ targets)
+        fitted = replace(learner, coefficients=coefficients)
+        return replace(fit, learner=fitted, basis=fitted)
+
+    def _next_linear(self, history: History, scale: ContextScale) -> LinearPart | None:
+        return None  # the last layer is fitted to all samples, the skip path among them
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        numbers, arrays = super().state()
+        return numbers, arrays | {"coefficients": self.coefficients}
+
+    def restored(self, saved: Fields) -> Self:
+        coefficients = saved.array("coefficients", (None,))
+        learner = super().restored(saved)
+        fits = len(coefficients) in (0, learner.network.shapes[-1][1])
+        saved.require(fits, "coefficients must be those of the last layer, or none")
+        return replace(learner, coefficients=coefficients)
+
+
+class NeuralLinear(BatchNeuralUCB):
+    """Thompson sampling on the last layer (Riquelme, Tucker and Snoek, 2018) under any schedule.
+
+    At each update the network is trained as `BatchNeuralUCB`'s; then the mean is the ridge regression on its
+    last layer's input, and Z is rebuilt from all rounds as that layer sees them now. The arguments are those of
+    `BatchNeuralUCB`: λ is the ridge of the regression too, and an arm's deviation is β·√(aᵀZ⁻¹a).
+
+    Examples
+    --------
+    >>> from rarely import FixedGrid, NeuralLinear
+    >>> policy = NeuralLinear(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
+    >>> policy.select([[1.0, 0.0], [1.0, 0.0]]).probabilities
+    array([0.5, 0.5])
+    """
+
+    _learner_kind = LastLayerLearner
+    _tuned_beta = SAMPLED_BETA
+    _tuned_within_batch = "frozen"
+    _tuned_rows = "all"
+
+    def _rule(self, ties: Ties) -> ChoiceRule:
+        return Thompson(lowest=ties == "lowest")

@@ -1,0 +1,264 @@
+"""What a policy is made with besides its sizes: a reading of the paper, how a network is trained, and limits."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Self
+
+from rarely._core.covariance import DEFAULT_LIMIT
+from rarely._core.errors import (
+    InvalidInput,
+    check_choice,
+    check_flag,
+    check_not_negative,
+    check_positive,
+    check_whole,
+    named_arguments,
+    shown,
+)
+from rarely._core.model.network import Initial, Scaling
+from rarely._core.training.gradient_descent import Optimiser, Precision
+
+PresetName = Literal["practical", "paper", "code"]
+
+
+@named_arguments
+@dataclass(frozen=True)
+class Preset:
+    """One way to read the paper's experiments.
+
+    Parameters
+    ----------
+    scale_contexts
+        Whether contexts are scaled from the first round on, with a constant appended, and again at an update when
+        the data have left their scale.
+    standardise_rewards
+        Whether the network is trained on rewards less their mean, over their spread.
+    biases
+        Whether the network has biases.
+    scaling
+        "ntk": f = √m·u as printed; "standard": f = u.
+    initial
+        Initial weights: "paired", so that f(·; θ_0) = 0, or "uniform".
+    optimiser
+        "gradient_descent", or "sgd", descent on single samples.
+    precision
+        "float32" or "float64", of training a given number of steps: decisions are always computed in float64, and so is
+        training that tunes itself.
+
+    Examples
+    --------
+    >>> Preset.named("practical", precision="float64").precision
+    'float64'
+    """
+
+    scale_contexts: bool = False
+    standardise_rewards: bool = False
+    biases: bool = False
+    scaling: Scaling = "ntk"
+    initial: Initial = "paired"
+    optimiser: Optimiser = "gradient_descent"
+    precision: Precision = "float64"
+
+    def __post_init__(self) -> None:
+        for name in ("scale_contexts", "standardise_rewards", "biases"):
+            check_flag(name, getattr(self, name))
+        check_choice("scaling", self.scaling, Scaling)
+        check_choice("initial", self.initial, Initial)
+        check_choice("optimiser", self.optimiser, Optimiser)
+        check_choice("precision", self.precision, Precision)
+
+    @property
+    def can_tune(self) -> bool:
+        """Whether a policy with this preset may choose its training by held-out rewards."""
+        return self.scale_contexts and self.optimiser == "gradient_descent" and not self.biases
+
+    @classmethod
+    def named(cls, name: PresetName, **changes: Any) -> Self:
+        """Return the preset of this name, with changes."""
+        check_choice("preset", name, PresetName)
+        return replace(cls(**asdict(PRESET_SETTINGS[name])), **changes)
+
+    def describe(self) -> Any:
+        """Return the preset as JSON: its name, or its fields if it has none."""
+        names: list[str] = [name for name, preset in PRESET_SETTINGS.items() if preset == self]
+        return names[0] if names else asdict(self)
+
+
+PRESET_SETTINGS: dict[PresetName, Preset] = {
+    "practical": Preset(scale_contexts=True, standardise_rewards=True, precision="float32"),
+    "paper": Preset(),
+    "code": Preset(biases=True, scaling="standard", initial="uniform", optimiser="sgd"),
+}
+
+
+@named_arguments
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained at each update; with all but `rows` left out, the practical policy tunes itself.
+
+    Parameters
+    ----------
+    steps
+        J gradient steps. None is 200, or the policy's own choice where it tunes itself.
+    step_size
+        η; None takes it from the curvature.
+    skip
+        The strength s of a linear path beside the network, which adds s·c·x. None leaves the path out or, where the
+        policy tunes itself, lets it choose.
+    warm_start
+        Whether each training starts at the last version's weights and not at θ_0, so that fewer steps do: a deviation
+        from the paper, which mostly costs some regret.
+    rows
+        The most samples that an update trains the network on. With more, the network is trained on the latest half of
+        that number and on a uniform sample of the others. A policy that tunes itself then learns by a ridge regression
+        on *all* rewards, and the network learns what this leaves. So an update costs the same however long the policy
+        lives; `UpdateRecord.trained` has the number. None is 10 000 where the policy tunes itself and "all" elsewhere.
+
+    Examples
+    --------
+    >>> Training(steps=50).tunes, Training(rows=5000).tunes
+    (False, True)
+    """
+
+    steps: int | None = None
+    step_size: float | None = None
+    skip: float | None = None
+    warm_start: bool = False
+    rows: int | Literal["all"] | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("steps", self.steps, 0, besides=(None,))
+        if self.step_size is not None:
+            check_positive("step_size", self.step_size, "or None, which takes it from the curvature")
+        if self.skip is not None:
+            check_not_negative("skip", self.skip, "or None for no skip path")
+        check_flag("warm_start", self.warm_start)
+        check_whole("rows", self.rows, 2, besides=("all", None))
+
+    @property
+    def tunes(self) -> bool:
+        """Whether the policy may choose J and s itself: nothing but `rows` is set."""
+        return self == Training(rows=self.rows)
+
+    def settled(self, rows: int | Literal["all"]) -> Training:
+        """Return the training with this number of rows, if none was given."""
+        return replace(self, rows=rows) if self.rows is None else self
+
+    def describe(self) -> dict[str, Any]:
+        """Return the training as JSON."""
+        return asdict(self)
+
+
+def preset_from(given: Any) -> Preset:
+    """Return a preset, given its name, its description or itself."""
+    if isinstance(given, Preset):
+        return given
+    if isinstance(given, dict):
+        return Preset(**given)
+    return Preset.named(given)
+
+
+def training_from(given: Any) -> Training:
+    """Return a training, given its description, a number of steps, None or itself."""
+    if given is None or isinstance(given, Training):
+        return given or Training()
+    if isinstance(given, dict):
+        return Training(**given)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return Training(steps=given)
+    raise InvalidInput(f"training must be a Training, such as Training(steps=200), or the steps; got {shown(given)}.")
+
+
+DEFAULT_HISTORY = 20_000_000
+"""Bytes of past rounds that "auto" allows: a file then stays below 30 MB."""
+DEFAULT_OPERATIONS = 37_800_000
+"""Multiplications that a decision of the practical policy may take in an exact form: about 5 ms on a common server."""
+
+
+@named_arguments
+@dataclass(frozen=True)
+class Limits:
+    """Bytes and multiplications that a policy may take.
+
+    Parameters
+    ----------
+    memory
+        Bytes that the covariance may take. A form that needs more is refused, and the error lists the alternatives.
+    history
+        Bytes that past rounds may take. Beyond them an update drops what it does not need, then the oldest rounds
+        without a reward, then the oldest that it has learned from, with a `ForgettingWarning` the first time;
+        records count them. None sets no limit; "auto" is 20 MB for `LinUCB`, `LinTS`, `Uniform` and where a network
+        tunes itself, and no limit elsewhere.
+    operations, arms
+        Multiplications that the bonuses of one decision may take in an exact form of Z, and how many arms a decision
+        has, if that is known beforehand; `**blocks.settings` and `**roster.settings` give it. With K arms, t rounds,
+        p parameters and c numbers in a round's factors, a decision takes (K + 4)·t²/2 + (K + 2)·2ct in the t×t form
+        and (K + 4)·p²/2 + Kp in the p×p form. With `covariance="auto"` Z is exact while one of them is within
+        `operations`, and diagonal afterwards (or that of the last layer, if only this is small enough).
+        `policy.exact_rounds` says until when; an `ApproximationWarning` and `policy.events` say that it happened.
+        None never approximates, as `covariance="exact"` does. "auto" is 37.8 million in preset "practical", about 5 ms
+        on one core of a common server, and None in the others. `LinUCB`, `LinTS`, `Uniform` and `KernelUCB` are
+        exact, and take neither.
+
+    Examples
+    --------
+    >>> from rarely import BatchNeuralUCB, Limits, OnDemand
+    >>> limits = Limits(operations=10**6, arms=5)
+    >>> BatchNeuralUCB(dim=2, schedule=OnDemand(), limits=limits, seed=0).exact_rounds
+    128
+    """
+
+    memory: int = DEFAULT_LIMIT
+    history: int | Literal["auto"] | None = "auto"
+    operations: int | Literal["auto"] | None = "auto"
+    arms: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("limits.memory", self.memory, 1)
+        check_whole("limits.history", self.history, 1, besides=("auto", None))
+        check_whole("limits.operations", self.operations, 1, besides=("auto", None))
+        check_whole("limits.arms", self.arms, 1, besides=(None,))
+
+    def settled(self, *, history: int | None = None, operations: int | None = None, arms: int | None = None) -> Limits:
+        """Return the limits with these values in the places of "auto", and of `arms` if none were given.
+
+        >>> Limits(operations=None).settled(history=100, operations=1000)
+        Limits(memory=4294967296, history=100, operations=None, arms=None)
+        """
+        return replace(
+            self,
+            history=history if self.history == "auto" else self.history,
+            operations=operations if self.operations == "auto" else self.operations,
+            arms=arms if self.arms is None else self.arms,
+        )
+
+    def check_unset(self, policy: str, *names: str) -> None:
+        """Refuse limits that this kind of policy does not have."""
+        for name in names:
+            value = getattr(self, name)
+            if value not in (None, "auto"):
+                raise InvalidInput(f"limits.{name} must be left out for {policy}, which has none; got {value!r}.")
+
+    @property
+    def history_bytes(self) -> int | None:
+        """Bytes that past rounds may take, once "auto" is settled."""
+        return None if self.history is None or self.history == "auto" else int(self.history)
+
+    @property
+    def exact_operations(self) -> int | None:
+        """Multiplications that an exact decision may take, once "auto" is settled."""
+        return None if self.operations is None or self.operations == "auto" else int(self.operations)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the limits as JSON."""
+        return asdict(self)
+
+
+def limits_from(given: Any) -> Limits:
+    """Return limits, given their description, None or themselves."""
+    if given is None or isinstance(given, Limits):
+        return given or Limits()
+    if isinstance(given, dict):
+        return Limits(**given)
+    raise InvalidInput(f"limits must be a Limits, such as Limits(memory=10**9); got {shown(given)}.")

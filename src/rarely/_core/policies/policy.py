@@ -1,0 +1,886 @@
+"""The flow that every policy shares: select, observe, due, update.
+
+    select    contexts → means and factors → bonuses under the frozen Z (or the running one) → arms → running Z
+    observe   rewards, late, out of order, or never
+    due       whether the schedule has ended the batch
+    update    learn from the rewards that are in, freeze the next version
+
+Everything that a policy knows is one `PolicyState`. A call computes the next state and ends by assigning it, so a
+call that raises or is interrupted has changed nothing. `select`, `observe` and `update` are for one thread at a
+time: a second one gets `PolicyBusy`. The others read one state and may be called meanwhile.
+
+Numbers of any size are accepted, so sums may overflow: what is not finite is looked for where it matters, and NumPy's
+own warnings are off during a call.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import secrets
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from rarely._core.choice.confidence_radius import Beta, radius_at
+from rarely._core.choice.random_stream import Seeded
+from rarely._core.choice.rules import ChoiceRule
+from rarely._core.covariance import Covariance, CovarianceFactory, Kind
+from rarely._core.errors import (
+    InvalidContexts,
+    InvalidInput,
+    PolicyBusy,
+    check_choice,
+    check_flag,
+    check_names,
+    check_whole,
+    named_arguments,
+    shown,
+)
+from rarely._core.inputs.contexts import ContextReader, RoundContexts
+from rarely._core.inputs.forgetting import Forgetting, check_forgetting
+from rarely._core.inputs.history import History, Late, read_log
+from rarely._core.policies.compaction import compacted
+from rarely._core.policies.covariance_change import change_covariance
+from rarely._core.policies.learner import Learner
+from rarely._core.policies.options import Limits
+from rarely._core.policies.own_evidence import OwnEvidence
+from rarely._core.policies.saving import content_of, decoded, register, restored_state
+from rarely._core.policies.select import ScoredArms, Scores, concatenated, decide, prepared, rounds_at_once, score
+from rarely._core.policies.state import (
+    BatchClock,
+    FrozenPolicy,
+    PolicyEvent,
+    PolicyState,
+    UpdateRecord,
+    WithinBatch,
+)
+from rarely._core.policies.update import (
+    UpdateJob,
+    UpdateResult,
+    adopt,
+    check_new,
+    prepare,
+    start_from_log,
+    update,
+    with_digest,
+)
+from rarely._core.policies.update_warnings import log_update, warn_past_horizon
+from rarely._core.saving import archive
+from rarely._core.saving.fields import Fields
+from rarely._core.schedules import Budget, Schedule, schedule_from
+from rarely._core.training.watch import Progress
+from rarely._core.types import Array, Arrays, Decision
+
+Ties = Literal["lowest", "random"]
+SHOWN_UPDATES = 8
+"""Updates in the table that a notebook shows, the last ones."""
+
+
+class Policy(ABC):
+    """A contextual bandit whose policy is frozen between updates, of which there are few.
+
+    A subclass gives its constructor a `Learner` and has `settings`; `rarely.testing.check_policy` checks the promises.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, Policy
+    >>> policy = LinUCB(dim=1, seed=0)
+    >>> isinstance(policy, Policy)
+    True
+    >>> decision = policy.select([[1.0], [2.0]])
+    >>> policy.observe(decision, 0.5)
+    >>> policy.due, policy.update().version
+    (True, 1)
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        register(cls)
+        if "__init__" in vars(cls):
+            named_arguments(cls)
+
+    def __init__(
+        self,
+        learner: Learner,
+        *,
+        schedule: Schedule,
+        covariance: Kind,
+        ridge: float,
+        beta: Beta,
+        chooser: ChoiceRule,
+        seed: Seeded,
+        limits: Limits,
+        forgetting: Forgetting | None = None,
+        within_batch: WithinBatch = "frozen",
+        factory: Callable[..., CovarianceFactory] = CovarianceFactory,
+    ) -> None:
+        if not isinstance(schedule, Schedule):
+            raise InvalidInput(
+                f"schedule must be a Schedule, such as FixedGrid(horizon, batches); got {shown(schedule)}."
+            )
+        check_forgetting(forgetting)
+        check_choice("within_batch", within_batch, WithinBatch)
+        clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
+        self._limits, self._history_limit = limits, limits.history_bytes
+        self._factory = factory(
+            covariance, ridge, limits.memory, clock.budget.horizon, limits.exact_operations, limits.arms
+        )
+        self._beta: Beta = beta
+        self._seed, self._scratch = seed.setting, seed.generator
+        empty = self._factory.empty(learner.widths, ahead=clock.rounds_ahead(0, 0))
+        radius = radius_at(beta, learner.version_stats(1, empty))
+        self._state = PolicyState(
+            FrozenPolicy(
+                learner, empty, radius, chooser, within_batch, self._own_evidence(learner.dim, beta, forgetting)
+            ),
+            clock,
+            History(learner.dim, forgetting),
+            seed.generator.bit_generator.state,
+            ContextReader(learner.dim, learner.fits_scale),
+        )
+        self._begin_life()
+
+    def _own_evidence(self, dim: int, beta: Beta, forgetting: Forgetting | None) -> OwnEvidence | None:
+        """Return where the rewards of arms that return are kept apart; None where the learner alone judges."""
+        return None
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Return the constructor's arguments as JSON, with which `type(policy)(**policy.settings())` starts anew.
+
+        A `beta` that is a function cannot be JSON: give it again beside the others.
+        """
+
+    @classmethod
+    def from_log(cls, contexts: Any, rewards: Any, *, dim: int | None = None, **settings: Any) -> Self:
+        """Return a policy whose version 0 is already trained on (n, d) logged contexts and their rewards.
+
+        `settings` are the constructor's, and `dim` the log's if it is given. Rows and rewards go together by position:
+        of a frame and a Series, the indexes must be the same. The log counts in Z, with features at the
+        initial weights, and in the history, before round 1; the schedule counts from round 1 on. The training is
+        the first record of `updates`, with version 0 and round 0.
+        """
+        check_whole("dim", dim, 1, besides=(None,))
+        rows, values = read_log(contexts, rewards)
+        if dim not in (None, rows.shape[1]):
+            raise InvalidContexts(f"logged contexts must have shape (n, {dim}), because dim={dim}; got {rows.shape}.")
+        make: Any = cls
+        policy: Self = make(dim=rows.shape[1], **settings)
+        with np.errstate(all="ignore"):
+            state = start_from_log(policy._state, policy._factory, policy._beta, rows, values)
+        policy._state = replace(state, reader=state.reader.after_log(contexts))
+        return policy
+
+    # --- deciding
+
+    def score(self, contexts: Any, mask: Any = None) -> Scores:
+        """Return each arm's mean and bonus under the current Z, without recording a decision.
+
+        Parameters
+        ----------
+        contexts, mask
+            As in `select`.
+
+        Returns
+        -------
+        Scores
+            `means` and `bonuses`, (K,) or (n, K) each, NaN for an absent arm.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> LinUCB(dim=1, intercept=False).score([[1.0], [3.0]]).bonuses
+        array([1., 3.])
+        """
+        with np.errstate(all="ignore"):
+            rounds, scored = _scored(self._state, contexts, mask)
+        return Scores(
+            _joined([arms.means for arms in scored], rounds), _joined([arms.bonuses for arms in scored], rounds)
+        )
+
+    def probabilities(self, contexts: Any, mask: Any = None) -> Array:
+        """Return the probability of every arm under the current Z, without recording a decision.
+
+        Parameters
+        ----------
+        contexts, mask
+            As in `select`.
+
+        Returns
+        -------
+        array
+            (K,) or (n, K), 0 for an absent arm.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB, Mixture
+        >>> LinUCB(dim=1, exploration=Mixture(0.2)).probabilities([[1.0], [3.0]])
+        array([0.1, 0.9])
+        """
+        state = self._state
+        with np.errstate(all="ignore"):
+            rounds, scored = _scored(state, contexts, mask)
+            return _joined([arms.probabilities(state.frozen.rule) for arms in scored], rounds)
+
+    def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
+        """Decide one round, or n under the same version.
+
+        Parameters
+        ----------
+        contexts
+            (K, d) for one round of K arms, (n, K, d) for n rounds, or a list of (K_i, d) where rounds differ in their
+            arms. Arrays, lists and data frames are accepted; a frame's column names are kept and compared.
+        mask
+            (K,) or (n, K): which arms are available; all of them without it.
+        until_due
+            Decide the rounds up to and including the one that ends the batch, and no more.
+
+        Returns
+        -------
+        Decision
+            Arms, means, bonuses and probabilities. Keep it, or its `id`, for `observe`.
+
+        Raises
+        ------
+        InvalidContexts
+            If shapes, kinds or column names do not fit, or a number is not finite.
+        UpdateDue
+            If `until_due` is set and the batch has ended already.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> policy = LinUCB(dim=2, seed=0)
+        >>> policy.select([[1.0, 0.0], [0.0, 2.0]]).arm
+        1
+        """
+        with self._single_caller(), np.errstate(all="ignore"):
+            before = self._state
+            rounds = before.reader.read(contexts, mask)
+            reader = before.reader.after(contexts, rounds)
+            after, decision = decide(
+                before, rounds, reader, self._factory, self._scratch, life=self._life, until_due=until_due
+            )
+            if after.clock.due and not until_due:
+                warn_past_horizon(before, after)
+            self._state = after
+        return decision
+
+    # --- learning
+
+    def observe(
+        self,
+        decision: Decision | None = None,
+        rewards: Any = None,
+        *,
+        rounds: Any = None,
+        ids: Any = None,
+        late: Late = "raise",
+    ) -> None:
+        """Record the rewards of a decision, whole or sliced; now, later, in any order.
+
+        A decision is compared with the one on record, and refused if this policy did not make it or has lost it
+        in a crash.
+
+        Parameters
+        ----------
+        decision
+            What `select` returned.
+        rewards
+            One finite number for each round, in the order of the rounds. A value that is recorded already is ignored. A
+            pandas Series counts by position, not by its index, and one whose numbered index does not rise is refused.
+        ids
+            Instead of a decision: what `decision.id` gave, which is as safe and survives a restart.
+        rounds
+            Instead of a decision: bare round numbers. Nothing is compared, and after a crash the number of a lost
+            decision belongs to a later one, so use it only where that cannot happen.
+        late
+            "raise" `DroppedRound` for a reward of a round that was compacted away, or "count" it.
+
+        Raises
+        ------
+        WrongDecision, UnknownRound
+            If this policy did not make the decision or did not decide the round.
+        ConflictingReward
+            If a round has another reward already.
+        InvalidReward
+            If a reward is not a finite number.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> policy = LinUCB(dim=1, seed=0)
+        >>> decision = policy.select([[[1.0], [2.0]], [[3.0], [0.0]]])
+        >>> policy.observe(decision[1], 0.5)  # the second round first
+        >>> policy.observe(ids=decision[0].id, rewards=1.0)
+        >>> policy.missing
+        0
+        """
+        if decision is not None and not isinstance(decision, Decision):
+            raise InvalidInput(
+                f"observe takes the decision that select gave, and its rewards; got {type(decision).__name__}. For "
+                "decisions no longer at hand: observe(ids=decision_ids, rewards=…), or observe(rounds=…, rewards=…)."
+            )
+        if (decision is None) + (rounds is None) + (ids is None) != 2:
+            raise InvalidInput("observe takes one of decision, rounds= and ids=, and the rewards that belong to it.")
+        if not (isinstance(late, str) and late == "raise"):
+            check_choice("late", late, Late)
+        with self._single_caller(), np.errstate(all="ignore"):
+            state = self._state
+            if decision is not None:
+                history = state.history.with_rewards_of(decision, rewards, late=late)
+            elif ids is not None:
+                history = state.history.with_rewards_by_id(ids, rewards, late=late)
+            else:
+                history = state.history.with_rewards(rounds, rewards, late=late)
+            self._state = state.with_history(history)
+
+    def update(
+        self, *, force: bool = False, progress: Progress | None = None, seconds: float | None = None
+    ) -> UpdateRecord:
+        """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.
+
+        A training that made things worse is rejected: no version is spent, the frozen policy stays, the
+        record says why, and the schedule starts afresh from here. The same holds, with a `NothingToLearnWarning`, where
+        an update is due and no reward has arrived since the last one; an update that is not due is then refused. With
+        `force` it takes place: the bonuses then include the rounds since, and a policy that tunes itself judges its
+        candidates by further held-out rewards.
+
+        When half of `seconds` is over, a policy that tunes itself tries no further candidates. When all of it is over,
+        the training ends at the point of the lowest loss so far, and `early` in the record says so. A few steps are
+        always taken. A time limit that is not reached changes no number. One that is makes the update depend on the
+        machine, so studies, whose versions can be trained again, have none. See also `prepare_update`.
+
+        Parameters
+        ----------
+        force
+            Whether to update although no reward has arrived since the last update.
+        progress
+            Called with a fraction from 0 to 1, which never falls, and a phase: "training", "covariance" or "done". It
+            may raise, as an interrupt does: then nothing has changed.
+        seconds
+            Time that the training may take; None sets no limit. Rebuilding Z, if the update does so, is not counted.
+
+        Returns
+        -------
+        UpdateRecord
+            What was done.
+
+        Raises
+        ------
+        BudgetSpent, NothingToLearn, InvalidInput
+            If no version may follow, there is nothing new and no update is due, or `seconds` is not a positive number.
+
+        Examples
+        --------
+        >>> from rarely import BatchNeuralUCB, OnDemand
+        >>> policy = BatchNeuralUCB(dim=1, hidden=4, schedule=OnDemand(), seed=0)
+        >>> policy.observe(policy.select([[[1.0], [2.0]]] * 5), [1.0] * 5)
+        >>> policy.update(seconds=60).early
+        ''
+        """
+        check_flag("force", force)
+        with self._single_caller(), np.errstate(all="ignore"):
+            after, record = update(
+                self._state,
+                self._factory,
+                self._beta,
+                force=force,
+                limit=self._history_limit,
+                progress=progress,
+                seconds=seconds,
+            )
+            log_update(type(self).__name__, record)
+            self._state = after
+        return record
+
+    # --- the life of a policy beside its rounds
+
+    def prepare_update(self, *, force: bool = False) -> UpdateJob:
+        """Return an update to be run elsewhere, while this policy keeps deciding.
+
+        `job.run()` trains in another thread, process or machine, and `adopt` takes over what it returns. The policy
+        itself does not change, and may be saved and loaded in between.
+
+        Parameters
+        ----------
+        force
+            Prepare an update even if no reward has arrived since the last one.
+
+        Returns
+        -------
+        UpdateJob
+            A value that can be pickled. It holds the learner and the rewards so far, not the covariance.
+
+        Raises
+        ------
+        BudgetSpent
+            If no version may follow the one in use.
+        NothingToLearn
+            If no reward has arrived since the last update.
+
+        Examples
+        --------
+        >>> import pickle
+        >>> from rarely import LinUCB, OnDemand
+        >>> policy = LinUCB(dim=1, schedule=OnDemand(batches=3))
+        >>> policy.observe(policy.select([[[1.0], [2.0]]] * 5), [1.0] * 5)
+        >>> sent = pickle.dumps(policy.prepare_update())  # to a process that trains
+        >>> back = pickle.dumps(pickle.loads(sent).run())  # its answer
+        >>> policy.observe(policy.select([[1.0], [2.0]]), 1.0)  # version 0 decides meanwhile
+        >>> record = policy.adopt(pickle.loads(back))
+        >>> record.version, record.round, record.adopted
+        (1, 5, 6)
+        """
+        check_flag("force", force)
+        state = self._state
+        with np.errstate(all="ignore"):
+            job = prepare(state, self._factory)
+            if not force:
+                check_new(state)
+            return with_digest(job, self.settings(), state.learned)
+
+    def adopt(self, result: UpdateResult) -> UpdateRecord:
+        """Adopt an update that was run elsewhere.
+
+        The policy is afterwards what it would be if it had made the update when the job was prepared and had decided
+        since with the version before. Their features count in Z, which is frozen as it is now; rewards that
+        came since wait for the next update; the schedule counts from the round of the job. A training that failed is
+        recorded, and the version in use stays.
+
+        Parameters
+        ----------
+        result
+            What `UpdateJob.run` returned.
+
+        Returns
+        -------
+        UpdateRecord
+            `round` is that of the job, and `adopted` that of this call.
+
+        Raises
+        ------
+        WrongUpdate
+            If another policy prepared the job, or a process of this one whose later decisions or rewards were lost.
+        StaleUpdate
+            If the result was adopted already, or another update was made since the job was prepared.
+        """
+        if not isinstance(result, UpdateResult):
+            raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
+        with self._single_caller(), np.errstate(all="ignore"):
+            after, record = adopt(self._state, self._factory, self._beta, result, self.settings(), self._history_limit)
+            log_update(type(self).__name__, record)
+            self._state = after
+        return record
+
+    def extend_budget(self, versions: int, *, reason: str) -> None:
+        """Allow more versions than were planned; `events` records the round and the reason.
+
+        A grid plans no further updates for them: call `update` when it suits. The radius of the version in use
+        stays as it is, even if it was chosen for the last one.
+
+        Parameters
+        ----------
+        versions
+            How many are added.
+        reason
+            Why, in words, for the record.
+
+        Raises
+        ------
+        InvalidInput
+            If `versions` is not a positive whole number, `reason` is empty, or the budget has no limit.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB, OnDemand
+        >>> policy = LinUCB(dim=1, schedule=OnDemand(batches=1))
+        >>> policy.extend_budget(2, reason="two more stages were approved")
+        >>> policy.versions_left, policy.events[0].detail
+        (2, '2 versions added: 3 instead of 1')
+        """
+        check_whole("versions", versions, 1)
+        if not isinstance(reason, str) or not reason.strip():
+            raise InvalidInput(f"reason must say why the budget is extended, for the record; got {reason!r}.")
+        with self._single_caller(), np.errstate(all="ignore"):
+            state = self._state
+            clock, before = state.clock, state.clock.budget.batches
+            if before is None:
+                raise InvalidInput("this policy's schedule sets no limit on versions, so there is none to extend.")
+            clock = clock.extended(clock.budget.extra + int(versions))
+            detail = f"{versions} versions added: {clock.budget.batches} instead of {before}"
+            self._state = replace(state, clock=clock).with_event("budget", detail, reason)
+
+    def compact(self, *, open_for: int | None = None) -> int:
+        """Drop the rounds that nothing needs any more, and make memory and files smaller.
+
+        Needed are the rounds since the last update, rewards that no update has learned from, rounds whose rewards may
+        still come, and what the next training and Z are made of: for `LinUCB` nothing else, because its sums hold
+        the rest; with a `Window` or a `Discount`, the rounds that it remembers; for a network without them, all
+        rewards. Decisions, probabilities and later updates are the same as without the call, except that Z and a
+        training cannot be rebuilt from rounds that are gone. `history.dropped` counts them, and `events` records the
+        call. Updates do the same by themselves where a `forgetting` has left a quarter of more than 1000 rounds unused,
+        and where `Limits.history` is reached.
+
+        Parameters
+        ----------
+        open_for
+            Also drop rounds that have waited for a reward for more than this many rounds. None keeps them all.
+
+        Returns
+        -------
+        int
+            Rounds that were dropped. A reward for one of them is refused with `DroppedRound`.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB, OnDemand
+        >>> policy = LinUCB(dim=1, schedule=OnDemand())
+        >>> decision = policy.select([[[1.0], [2.0]]] * 5)
+        >>> policy.observe(decision[:4], [1.0] * 4)
+        >>> _ = policy.update()
+        >>> policy.compact(), policy.round, policy.missing, len(policy.history)
+        (4, 5, 1, 1)
+        """
+        if open_for is not None:
+            check_whole("open_for", open_for, 0)
+        with self._single_caller(), np.errstate(all="ignore"):
+            done = compacted(self._state, open_for=open_for)
+            if done.dropped:
+                self._state = done.state.with_event("compaction", str(done))
+        return done.dropped
+
+    def with_covariance(
+        self, covariance: Kind | None = None, *, memory_limit: int | None = None, reason: str = ""
+    ) -> Self:
+        """Return a copy of this policy whose Z has another form, or another limit of memory, from now on.
+
+        From an exact form every other one is made without loss of rounds; an approximation holds less, and what it does
+        not hold is lost. From an approximation, Z is rebuilt from the history, with the features of the version
+        in use. The copy's `events` say which. Decisions made so far, open rewards, ids and the schedule stay.
+
+        Parameters
+        ----------
+        covariance
+            As in the constructor; None keeps the form.
+        memory_limit
+            Bytes that Z may take; None keeps the limit.
+        reason
+            Why, for the record.
+
+        Returns
+        -------
+        Policy
+            The copy; this policy is left as it is.
+
+        Raises
+        ------
+        HistoryDropped
+            If Z must be rebuilt and rounds were dropped.
+        TooExpensive
+            If the form needs more memory than the limit allows.
+
+        Examples
+        --------
+        >>> from rarely import BatchNeuralUCB, OnDemand
+        >>> policy = BatchNeuralUCB(dim=1, hidden=8, schedule=OnDemand(), seed=0)
+        >>> _ = policy.select([[[1.0], [2.0]]] * 5)
+        >>> other = policy.with_covariance("diagonal", reason="decisions take too long")
+        >>> policy.covariance, other.covariance, other.round
+        ('primal', 'diagonal', 5)
+        """
+        other = copy.copy(self)
+        other._change_covariance(covariance, memory_limit, reason)
+        return other
+
+    def _change_covariance(self, covariance: Kind | None, memory_limit: int | None, reason: str) -> None:
+        """Give Z another form in place; for a policy that nobody else has yet."""
+        factory = self._factory.changed(covariance, memory_limit)
+        with np.errstate(all="ignore"):
+            state = change_covariance(self._state, factory, reason, same_form=covariance is None)
+        self._state, self._factory, self._limits = state, factory, replace(self._limits, memory=factory.memory_limit)
+
+    # --- what can be read off its state
+
+    def __repr__(self) -> str:
+        stands = f"version {self.version}, round {self.round}, {self.missing} rewards missing"
+        return f"<{type(self).__name__}: {stands}{', due' if self.due else ''}>"
+
+    def _repr_html_(self) -> str:
+        budget = self._state.clock.budget
+        most = "no limit" if budget.batches is None else f"at most {budget.batches}"
+        planned = budget.ahead(self.round) or "when the schedule ends the batch"
+        coming = "none, the budget is spent" if budget.spent(self.version) else planned
+        facts = [
+            ("version", f"{self.version} ({most} versions)"),
+            ("rounds decided", f"{self.round}"),
+            ("rewards missing", f"{self.missing}"),
+            ("next update", "due now" if self.due else coming),
+            ("covariance", self.covariance),
+        ]
+        return _policy_table(type(self).__name__, facts, self.updates)
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a context."""
+        return self._learner.dim
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule, under its budget."""
+        return self._state.clock.budget
+
+    @property
+    def version(self) -> int:
+        """The frozen policy in use, 0 … B−1."""
+        return self._state.clock.version
+
+    @property
+    def versions_left(self) -> int | None:
+        """Versions that may follow the one in use; None where the schedule sets no limit."""
+        return self._state.clock.versions_left
+
+    @property
+    def round(self) -> int:
+        """Rounds decided so far; the next decision is round + 1."""
+        return self._state.history.rounds
+
+    @property
+    def due(self) -> bool:
+        """Whether the schedule has ended the batch; stays true until `update`."""
+        return self._state.clock.due
+
+    @property
+    def log_det(self) -> float:
+        """log det Z_t − log det λI of the running Z."""
+        return self._covariance.log_det
+
+    @property
+    def beta(self) -> float:
+        """The radius of the version in use."""
+        return self._state.frozen.radius
+
+    @property
+    def covariance(self) -> str:
+        """The form of Z in use."""
+        return self._covariance.kind
+
+    @property
+    def exact_rounds(self) -> int | None:
+        """Rounds up to which Z stays exact, 0 if it is not; None: for life, as far as is known. See `Limits`."""
+        return self._factory.exact_rounds(self._covariance, self._state.most_arms)
+
+    @property
+    def jitters(self) -> int:
+        """How often rounding had to be mended; see `JitterWarning`."""
+        return self._covariance.jitters
+
+    @property
+    def missing(self) -> int:
+        """Rounds whose rewards are not in."""
+        return self._state.history.missing
+
+    @property
+    def history(self) -> History:
+        """Chosen contexts, arms, versions and rewards so far."""
+        return self._state.history
+
+    @property
+    def updates(self) -> tuple[UpdateRecord, ...]:
+        """A record of each update, rejected ones too; first that of version 0, if a log trained it."""
+        return self._state.updates
+
+    @property
+    def events(self) -> tuple[PolicyEvent, ...]:
+        """Changes of the policy besides decisions, rewards and updates: its budget, the form of its Z, its memory."""
+        return self._state.events
+
+    @property
+    def _learner(self) -> Learner:
+        return self._state.frozen.learner
+
+    @property
+    def _covariance(self) -> Covariance:
+        return self._state.frozen.covariance
+
+    # --- identity, copies and files
+
+    def _begin_life(self) -> None:
+        self._life = secrets.token_hex(8)
+        self._lock = threading.Lock()
+
+    def _single_caller(self) -> threading.Lock:
+        """Return the lock to hold during a call that changes the policy.
+
+        Raise PolicyBusy if another mutating call is in progress: waiting would hide that threads share a policy. An
+        interrupt cannot leave the lock held, because entering a C lock by `with` is one step.
+        """
+        if self._lock.locked():
+            raise PolicyBusy(
+                "select, observe, update and other calls that change a policy must come from one thread at a time; "
+                "another one is in progress. Put a lock around the policy, or give every thread its own policy."
+            )
+        return self._lock
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 over settings and state: equal for equal policies, in every process and after every file.
+
+        It leaves out the lives of the policy (see `Decision.life`) and the names of the loops that trained.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> LinUCB(dim=2, seed=0).fingerprint() == LinUCB(dim=2, seed=0).fingerprint()
+        True
+        """
+        header, arrays = self._content()
+        header["updates"] = [{k: v for k, v in update.items() if k != "loops"} for update in header["updates"]]
+        header["history"] = {name: value for name, value in header["history"].items() if name != "lives"}
+        digest = hashlib.sha256(json.dumps(header, sort_keys=True, default=archive.plain).encode())
+        for name, array in sorted(arrays.items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def __copy__(self) -> Self:
+        # A shallow copy would write into the rows of the original.
+        return copy.deepcopy(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the lock and the life, which a copy begins anew, for `pickle` and `copy`."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_life")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin_life()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write every number of the state to one file, at any moment; `rarely.load` brings it back.
+
+        The file takes the place of an earlier one in one step, and is on the disk when `save` returns: after a crash
+        there is either the old file or the new one, complete. A new file gets the mode 0666 less the umask, and an
+        existing one keeps its own; a symbolic link stays, and the file that it leads to is replaced. While it is
+        written, a temporary file `.rarely-….part` is beside it, which the next save removes if the process was killed.
+        """
+        schedule_from(self.schedule.describe())  # a schedule that `load` does not know is refused now
+        archive.write(path, *self._content())
+
+    def _content(self) -> tuple[dict[str, Any], Arrays]:
+        """Return header and arrays of a saved policy."""
+        numbers, arrays = content_of(self._state, self._factory)
+        return {"policy": type(self).__name__, "settings": self.settings()} | numbers, arrays
+
+    def _restore(self, saved: Fields, seed: Any) -> None:
+        """Take over a saved state; this policy is new, and made with the saved settings."""
+        state, generator = restored_state(self._state, saved, self._factory)
+        self._seed, self._scratch, self._state = seed, generator, state
+
+    # --- habits of scikit-learn
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments by name, as scikit-learn's estimators do; `deep` changes nothing.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> LinUCB(dim=2, beta=0.5).get_params()["beta"]
+        0.5
+        """
+        given = self.settings()
+        if "beta" in given:
+            given["beta"] = self._beta  # a function has no description
+        return dict(zip(given, decoded(**given), strict=True))
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of a policy that has not decided yet, and return the policy.
+
+        Parameters
+        ----------
+        **params
+            Arguments of the constructor by name.
+
+        Raises
+        ------
+        InvalidInput
+            If a name is not one of the constructor's, or if a round was decided or a log was learned.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> LinUCB(dim=2).set_params(beta=0.5).beta
+        0.5
+        """
+        with self._single_caller():
+            if self.round or self.updates:
+                raise InvalidInput(
+                    f"set_params changes a policy before its first round; this one has decided {self.round} rounds "
+                    f"and has {len(self.updates)} updates on record. Make a new policy with the arguments you want."
+                )
+            known = self.get_params()
+            check_names(type(self).__name__, params, known)
+            make: Any = type(self)
+            fresh = make(**known | params)
+            kept = {name: self.__dict__[name] for name in ("_lock", "_life")}
+            self.__dict__ = fresh.__dict__ | kept
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a policy with the same arguments and no history, for `sklearn.base.clone`."""
+        make: Any = type(self)
+        clone: Self = make(**self.get_params())
+        return clone
+
+
+def _scored(state: PolicyState, contexts: Any, mask: Any) -> tuple[RoundContexts, list[ScoredArms]]:
+    """Return the rounds, and what the frozen version thinks of their arms, in parts that fit into memory."""
+    rounds, frozen = state.reader.read(contexts, mask), state.frozen.fork()
+    with np.errstate(all="ignore"):  # what is not finite is refused
+        parts = rounds.parts(lambda: rounds_at_once(frozen, rounds.arms))
+        return rounds, [score(prepared(frozen, part), part) for part in parts]
+
+
+def _joined(parts: list[Array], rounds: RoundContexts) -> Array:
+    joined = concatenated(parts)
+    return joined[0] if rounds.single else joined
+
+
+def _policy_table(name: str, facts: Sequence[tuple[str, str]], updates: Sequence[UpdateRecord]) -> str:
+    """Return the facts as a table, and the last updates below it; all text is escaped.
+
+    >>> _policy_table("LinUCB", [("version", "3")], [])
+    '<table><caption>LinUCB</caption><tbody><tr><th>version</th><td>3</td></tr></tbody></table>'
+    """
+    rows = "".join(f"<tr><th>{escape(fact)}</th><td>{escape(value)}</td></tr>" for fact, value in facts)
+    table = f"<table><caption>{escape(name)}</caption><tbody>{rows}</tbody></table>"
+    return table + _update_table(updates) if updates else table
+
+
+def _update_table(updates: Sequence[UpdateRecord]) -> str:
+    heads = ("round", "version", "rewards", "β", "noise", "coverage", "")
+    left_out = len(updates) - SHOWN_UPDATES
+    caption = f"the last {SHOWN_UPDATES} of {len(updates)} updates" if left_out > 0 else "updates"
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{cell}</td>' for cell in _row(record))}</tr>" for record in updates[-SHOWN_UPDATES:]
+    )
+    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _row(record: UpdateRecord) -> tuple[str, ...]:
+    return (
+        str(record.round),
+        str(record.version),
+        str(record.samples),
+        f"{record.beta:.3g}",
+        "" if record.noise is None else f"{record.noise:.3g}",
+        "" if record.coverage is None else f"{record.coverage:.2f}",
+        "" if record.accepted else escape(f"rejected: {record.reason}"),
+    )

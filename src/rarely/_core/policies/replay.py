@@ -1,0 +1,92 @@
+"""A policy that follows a record: rounds whose arms are known already, and states that are put back.
+
+A study keeps its decisions in a database and the policy in memory. After a restart, or behind another process, the
+policy makes the recorded rounds again with the recorded arms: features, Z, log det, due and the generator's place are
+then those of the process that decided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rarely._core.choice.rules import ChoiceRule
+from rarely._core.policies.policy import Policy
+from rarely._core.policies.state import PolicyState
+from rarely._core.types import Array, IntArray
+
+
+@dataclass(slots=True)
+class Script:
+    """A rule that chooses the given arms, one round after another, and draws as the true rule would."""
+
+    arms: IntArray
+    draws: bool
+    done: int = 0
+
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        out, each = np.zeros(means.shape), np.arange(len(means))
+        out[each, self.arms[self.done : self.done + len(means)]] = 1.0
+        self.done += len(means)
+        return out
+
+
+def state_of(policy: Policy) -> PolicyState:
+    """Return all that the policy knows now: a value, which later calls leave as it is."""
+    return policy._state
+
+
+def put_back(policy: Policy, state: PolicyState) -> None:
+    """Return to a state that the policy had; what it has decided and observed since is forgotten."""
+    policy._state = state
+
+
+def rule_of(policy: Policy) -> ChoiceRule:
+    """Return how the policy turns scores into arms."""
+    return policy._state.frozen.rule
+
+
+def set_rule(policy: Policy, rule: ChoiceRule) -> None:
+    """Let the policy choose by another rule from now on, which is neither a setting nor saved."""
+    policy._state = replace(policy._state, frozen=replace(policy._state.frozen, rule=rule))
+
+
+def set_life(policy: Policy, life: str) -> None:
+    """Give the policy's decisions a life that its processes share; see `Decision.life`."""
+    policy._life = life
+
+
+def generator_state(policy: Policy) -> Any:
+    """Return the place of the policy's generator in its stream, as JSON."""
+    return policy._state.random
+
+
+def is_running(policy: Policy) -> bool:
+    """Return whether bonuses come from the running Z, so that a decision depends on those before it in its batch."""
+    return policy._state.frozen.uses_running
+
+
+def follow(policy: Policy, contexts: Any, mask: Any, arms: IntArray, propensities: Array) -> None:
+    """Replay n rounds that were decided already, with the arms and propensities on record.
+
+    The state afterwards is that of `select` on the same contexts, bit for bit in one environment, if `select`
+    chooses these arms. Under another version, or in another environment, it is the state with the recorded arms.
+    """
+    before = policy._state
+    rule = before.frozen.rule
+    try:
+        set_rule(policy, Script(arms, rule.draws))
+        policy.select(contexts, mask)
+        after = policy._state
+        done = slice(len(before.history), None)
+        known = np.column_stack([propensities, after.history.means[done], after.history.bonuses[done]])
+        # The rows that were just written hold the script's propensities, 1; they are written again.
+        history = before.history.with_rounds(
+            after.history.contexts[done].copy(), arms, before.clock.version, known, policy._life
+        )
+        policy._state = replace(after, history=history, frozen=replace(after.frozen, rule=rule))
+    except BaseException:
+        policy._state = before
+        raise

@@ -1,0 +1,269 @@
+"""A policy as arrays and JSON, and back, never pickle: its settings, its state and its file.
+
+An argument that is a value of ours (a schedule, a scale, a radius) is described by a dict, and every constructor takes
+such descriptions; all other arguments are JSON as they are. A file has a checksum and is refused if it is damaged; a
+forger who recomputes the checksum is not refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rarely._core.choice.confidence_radius import FUNCTION, Beta, beta_from, describe_beta
+from rarely._core.choice.random_stream import read_generator
+from rarely._core.choice.rules import Mixture
+from rarely._core.covariance import CovarianceFactory, Kind
+from rarely._core.errors import InvalidInput, RarelyError, SnapshotError, shown
+from rarely._core.inputs.arm_blocks import scale_from
+from rarely._core.inputs.contexts import ContextReader
+from rarely._core.inputs.forgetting import forgetting_from
+from rarely._core.policies.options import limits_from, preset_from, training_from
+from rarely._core.policies.own_evidence import OwnEvidence
+from rarely._core.policies.state import ArmStats, PolicyState, read_events, read_records
+from rarely._core.saving import archive
+from rarely._core.saving.fields import Fields
+from rarely._core.schedules import schedule_from
+from rarely._core.types import Arrays
+
+POLICIES: dict[str, Any] = {}
+"""Every kind of policy that is imported, the package's and the user's, by its name."""
+_MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
+"""What constructors, and the parts of a policy, raise for values that no policy saves."""
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "schedule": schedule_from,
+    "beta": beta_from,
+    "forgetting": forgetting_from,
+    "context_scale": scale_from,
+    "exploration": lambda description: Mixture(**description),
+    "preset": preset_from,
+    "training": training_from,
+    "limits": limits_from,
+}
+_ENCODERS: dict[str, Callable[[Any], Any]] = {"beta": describe_beta}
+
+
+def decoded(**arguments: Any) -> tuple[Any, ...]:
+    """Return arguments from their descriptions, in order; what is not a dict is the argument itself.
+
+    >>> decoded(beta=0.5, exploration={"epsilon": 0.1})
+    (0.5, Mixture(epsilon=0.1))
+    """
+    return tuple(_decoded(name, value) for name, value in arguments.items())
+
+
+def _decoded(name: str, value: Any) -> Any:
+    if name not in _DECODERS or not isinstance(value, dict):
+        return value
+    try:
+        return _DECODERS[name](value)
+    except RarelyError:
+        raise
+    except (TypeError, KeyError, ValueError) as error:
+        raise InvalidInput(f"{name} must be what settings() describes; got {value!r} ({error}).") from None
+
+
+def encoded(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return all arguments as JSON.
+
+    >>> encoded({"dim": 2, "exploration": Mixture(0.1)})
+    {'dim': 2, 'exploration': {'epsilon': 0.1}}
+    """
+
+    def described(name: str, value: Any) -> Any:
+        if name in _ENCODERS and value is not None:
+            return _ENCODERS[name](value)
+        return value.describe() if hasattr(value, "describe") else value
+
+    return {name: described(name, value) for name, value in settings.items()}
+
+
+def register(kind: type) -> None:
+    """Let `load` find a kind of policy by its name; a user's class does not replace one of the package."""
+    if is_own(kind) or not is_own(POLICIES.get(kind.__name__, object)):
+        POLICIES[kind.__name__] = kind
+
+
+def is_own(kind: type) -> bool:
+    """Return whether a class belongs to this package."""
+    return kind.__module__.partition(".")[0] == "rarely"
+
+
+def content_of(state: PolicyState, factory: CovarianceFactory) -> tuple[dict[str, Any], Arrays]:
+    """Return a state as numbers and arrays, for `restored_state`."""
+    learner_numbers, learner_arrays = state.frozen.learner.state()
+    covariance_numbers, covariance_arrays = factory.state(state.frozen.covariance)
+    history_numbers, history_arrays = state.history.state()
+    own = None if state.frozen.own is None else state.frozen.own.state()
+    numbers = {
+        "generator": state.random,
+        "version": state.clock.version,
+        "due": state.clock.due,
+        "base_round": state.clock.base_round,
+        "base_log_det": state.clock.base_log_det,
+        "radius": state.frozen.radius,
+        "updates": [record.describe() for record in state.updates],
+        "learned": state.learned,
+        "lost": state.lost,
+        "most_arms": state.most_arms,
+        "extra_versions": state.clock.budget.extra,
+        "events": [event.describe() for event in state.events],
+        "arm_stats": state.arm_stats.describe(),
+        "reader": state.reader.describe(),
+        "own": None if own is None else own[0],
+        "learner": learner_numbers,
+        "covariance": covariance_numbers,
+        "history": history_numbers,
+    }
+    arrays = {f"learner.{k}": v for k, v in learner_arrays.items()}
+    arrays |= {f"own.{k}": v for k, v in (own[1] if own else {}).items()}
+    arrays |= {f"covariance.{k}": v for k, v in covariance_arrays.items()}
+    arrays |= {f"history.{k}": v for k, v in history_arrays.items()}
+    return numbers, arrays
+
+
+def restored_state(
+    new: PolicyState, saved: Fields, factory: CovarianceFactory
+) -> tuple[PolicyState, np.random.Generator]:
+    """Return the saved state and its generator; `new` is the state of a policy made with the saved settings."""
+    frozen, dim = new.frozen, new.frozen.learner.dim
+    history = new.history.restored(saved.inner("history"))
+    clock = new.clock.restored(saved, history.rounds, saved.whole("extra_versions"))
+    frozen = replace(
+        frozen,
+        learner=frozen.learner.restored(saved.inner("learner")),
+        covariance=factory.restored(frozen.learner.widths, saved.inner("covariance")),
+        radius=saved.number("radius", least=0),
+        own=None if saved.is_null("own") else OwnEvidence.restored(saved.inner("own"), dim),
+    )
+    generator = read_generator(saved)
+    state = PolicyState(
+        frozen,
+        clock,
+        history,
+        generator.bit_generator.state,
+        ContextReader.restored(dim, frozen.learner.fits_scale, saved.inner("reader")),
+        read_records(saved),
+        ArmStats.restored(saved.inner("arm_stats")),
+        saved.whole("learned"),
+        read_events(saved, history.rounds, clock.version),
+        saved.whole("lost", most=history.total),
+        saved.whole("most_arms"),
+    )
+    return state, generator
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    beta: Beta | None = None,
+    covariance: Kind | None = None,
+    memory_limit: int | None = None,
+) -> Any:
+    """Return the policy that `save` wrote, with the same future bit for bit (in the same environment).
+
+    A file that is damaged, or was written by a later version, is refused with a `SnapshotError`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    beta
+        The function, where the policy was made with one: a file cannot hold it.
+    covariance, memory_limit
+        Another form of Z, and another limit of its bytes, as `Policy.with_covariance` makes them.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from rarely import LinUCB, load
+    >>> policy = LinUCB(dim=1, seed=0)
+    >>> _ = policy.select([[1.0], [2.0]])
+    >>> path = os.path.join(tempfile.mkdtemp(), "policy.rarely")
+    >>> policy.save(path)
+    >>> load(path).fingerprint() == policy.fingerprint()
+    True
+    """
+    saved = archive.read(path)
+    settings = saved.header.get("settings")
+    if isinstance(settings, dict) and "beta" in settings:
+        _check_beta(settings["beta"], beta)
+    try:
+        with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
+            policy = _restored(saved, beta)
+    except SnapshotError as error:
+        raise SnapshotError(f"{os.fspath(path)} {error}") from error
+    except _MISFITS as error:
+        raise SnapshotError(
+            f"{os.fspath(path)} was written by rarely {saved.version} and altered, or by a "
+            f"class that is not the one imported here: its parts do not fit ({type(error).__name__}: {error}). "
+            "Use a backup."
+        ) from error
+    if covariance is not None or memory_limit is not None:
+        policy._change_covariance(covariance, memory_limit, "given to load")
+    return policy
+
+
+def _restored(found: archive.Archive, beta: Beta | None) -> Any:
+    """Return the policy of an archive; the sentences of its errors begin after the path."""
+    saved = Fields("", found.header, found.arrays)
+    name, settings = saved.text("policy"), saved.value("settings")
+    if name not in POLICIES:
+        raise SnapshotError(
+            f"holds a policy of kind {name!r}, which this version does not know; if the class is your own, import it "
+            "before loading."
+        )
+    own = is_own(POLICIES[name])
+    if own:
+        _check_sizes(Fields("settings", settings, {}), found.arrays)
+    given = settings if beta is None else settings | {"beta": beta}
+    policy = POLICIES[name](**dict(zip(given, decoded(**given), strict=True)))
+    if own:
+        _check_settings(saved, name, settings, policy.settings())
+    policy._restore(saved, settings.get("seed"))
+    saved.finish()
+    return policy
+
+
+def _check_sizes(settings: Fields, arrays: Arrays) -> None:
+    """Refuse settings by which the constructor would allocate larger arrays than the saved ones."""
+
+    def width(name: str) -> int:
+        if name not in arrays or arrays[name].ndim != 2:
+            raise SnapshotError(f"must hold an array of two dimensions in {name}. Use a backup.")
+        return int(arrays[name].shape[1])
+
+    dim = settings.whole("dim", 1)
+    fitting = width("history.contexts") == dim
+    settings.require(fitting, f"dim must be {width('history.contexts')}, the columns of history.contexts; it is {dim}")
+    if "hidden" in settings:
+        hidden, depth = settings.whole("hidden", 1), settings.whole("depth", 2, len(arrays))
+        for i in range(depth):
+            name = f"learner.initial{i}"
+            large = width(name) >= (hidden if i else dim) and (i == depth - 1 or len(arrays[name]) == hidden)
+            settings.require(large, f"hidden must be that of {name}, of shape {arrays[name].shape}; it is {hidden}")
+
+
+def _check_settings(saved: Fields, policy: str, settings: dict[str, Any], made: dict[str, Any]) -> None:
+    """Refuse settings other than those of a policy that was made with them."""
+    made = json.loads(json.dumps(made, default=archive.plain))
+    for name in sorted(made):
+        saved.require(name in settings, f"settings.{name} is missing")
+        came = settings[name]
+        saved.require(came == made[name], f"settings.{name} must be {made[name]!r}; it is {shown(came)}")
+    unknown = settings.keys() - made.keys()
+    saved.require(not unknown, f"unknown setting {min(unknown, default='')!r} for {policy}")
+
+
+def _check_beta(saved: Any, given: Beta | None) -> None:
+    if saved == FUNCTION and given is None:
+        raise InvalidInput(
+            "this policy's beta is a function, which a file cannot hold: give it to load(path, beta=...)."
+        )
+    if saved != FUNCTION and given is not None:
+        raise InvalidInput(f"this policy was saved with beta = {saved}; beta is given to load() only for a function.")

@@ -1,0 +1,394 @@
+"""Rounds decided under a frozen version: the state before them, the state after them, and their decision.
+
+    contexts → means and factors → bonuses under the frozen or the running Z → arms
+    chosen factors → log det → due? → running Z
+
+Where bonuses come from the running Z, rounds of a block are still measured together (*sequential bonuses*):
+
+    v    (N,)    φᵀZ⁻¹φ of all arms of n rounds, Z running before the first of them
+    c    (N,)    φᵀZ⁻¹φ' with the feature φ' that the latest round chose
+
+A round adds φ'φ'ᵀ to Z, so later arms are known better:  v ← v − c²/(1 + v'). One solve for all arms reads the factor
+of Z once, where n single rounds would read it n times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rarely._core.choice.random_stream import UniformStream
+from rarely._core.choice.rules import ChoiceRule, sample_arms, tolerances
+from rarely._core.covariance import CANCELLED, RECENT, Candidates, CovarianceFactory, prior_variances
+from rarely._core.errors import InvalidContexts, UpdateDue
+from rarely._core.growable_array import all_finite, all_true
+from rarely._core.inputs.contexts import ContextReader, Part, RoundContexts
+from rarely._core.model.features import joined
+from rarely._core.policies.covariance_change import adapted, noted, rebuilt_for_scale
+from rarely._core.policies.state import FrozenPolicy, PolicyState
+from rarely._core.types import Array, Decision, IntArray
+
+MEASURED_TOGETHER = 64
+"""Candidates of sequential bonuses that are measured together, however few rounds there have been."""
+Number = TypeVar("Number", np.float64, np.int64)
+
+
+class Scores(NamedTuple):
+    """What a frozen policy thinks of each arm, in reward units; NaN for an absent arm.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> means, bonuses = LinUCB(dim=1, intercept=False).score([[1.0], [3.0]])
+    >>> means, bonuses
+    (array([0., 0.]), array([1., 3.]))
+    """
+
+    means: Array
+    bonuses: Array
+
+
+@dataclass(slots=True, eq=False)
+class ScoredArms:
+    """The arms of some rounds as a version sees them, (n, K) each, and their measured features, block by block."""
+
+    means: Array
+    bonuses: Array
+    variances: Array
+    """φᵀZ⁻¹φ, and ‖φ‖²/λ before any data."""
+    priors: Array
+    rounding_scale: Array
+    """What v was subtracted from, to which the rounding of bonuses is relative; v itself if it is not a difference."""
+    unit: float
+    """ω, and β·ω, by which √v is multiplied."""
+    per_deviation: float
+    reward_spread: float
+    candidates: list[Candidates]
+    """None of a policy without a model, to which all arms are alike."""
+    block: int
+
+    def probabilities(self, rule: ChoiceRule) -> Array:
+        """Return the probability of every arm."""
+        if not self.candidates:
+            return rule.probabilities(self.means, self.bonuses, np.zeros(len(self.means)))
+        largest = self.per_deviation * np.sqrt(self.rounding_scale)
+        tolerance = tolerances(self.means + self.bonuses, largest, self.reward_spread)
+        return rule.probabilities(self.means, self.bonuses, tolerance)
+
+    def round(self, i: int, bonuses: Array) -> ScoredArms:
+        """Return round i alone, with these bonuses, (1, K)."""
+        one = slice(i, i + 1)
+        return replace(self, means=self.means[one], bonuses=bonuses, rounding_scale=self.rounding_scale[one])
+
+    def chosen(self, rows: IntArray, frozen: FrozenPolicy) -> Candidates:
+        """Return the chosen rows as candidates; those of several blocks are measured again, together."""
+        if len(self.candidates) == 1:
+            return self.candidates[0][rows]
+        factors = joined([self.candidates[row // self.block].factors[[row % self.block]] for row in rows])
+        return frozen.covariance.measure(factors, running=frozen.uses_running)
+
+
+def score(frozen: FrozenPolicy, part: Part) -> ScoredArms:
+    """Return means, bonuses and measured features of a part's arms, in blocks where one round has very many."""
+    block, count = frozen.covariance.block(), len(part.rows)
+    if not frozen.covariance.widths:
+        zeros = part.padded(np.zeros(count))
+        return ScoredArms(zeros, zeros.copy(), zeros, zeros, zeros, 1.0, 0.0, 1.0, [], block)
+    if count <= block:
+        means, priors, candidates = _measure(frozen, part.rows)
+        variances, scale, measured = candidates.variances, candidates.rounding_scale, [candidates]
+    else:
+        pieces = [_measure(frozen, part.rows[start : start + block]) for start in range(0, count, block)]
+        means, priors = (np.concatenate(arrays) for arrays in list(zip(*pieces, strict=True))[:2])
+        # Of several blocks only the features are kept: what was solved would fill t numbers an arm.
+        measured = [candidates.unsolved() for _, _, candidates in pieces]
+        variances = np.concatenate([each.variances for each in measured])
+        scale = np.concatenate([each.rounding_scale for each in measured])
+    unit, per_deviation = frozen.unit, frozen.radius * frozen.unit
+    bonuses = per_deviation * np.sqrt(variances)
+    if frozen.own is not None and frozen.own.decides:
+        means, bonuses = frozen.own.judged(part.rows, means, bonuses, explores=frozen.radius > 0)
+    return ScoredArms(
+        part.padded(means),
+        part.padded(bonuses),
+        part.padded(variances),
+        part.padded(priors),
+        part.padded(scale),
+        unit,
+        per_deviation,
+        frozen.learner.reward_spread,
+        measured,
+        block,
+    )
+
+
+def _measure(frozen: FrozenPolicy, rows: Array) -> tuple[Array, Array, Candidates]:
+    covariance = frozen.covariance
+    means, factors = frozen.learner.assess(rows)
+    prior = prior_variances(factors, covariance.ridge)
+    finite = math.isfinite(means.dot(prior))  # then all of them are finite; otherwise the product may be too large
+    if not finite and not (all_finite(means) and all_finite(prior)):
+        raise InvalidContexts("contexts must be small enough for the features' squared norms to be finite.")
+    candidates = covariance.measure(factors, running=frozen.within_batch == "running")
+    if not math.isfinite(np.add.reduce(candidates.variances)):
+        raise InvalidContexts("contexts must be small enough for the features' variances to be finite.")
+    return means, prior, candidates
+
+
+def prepared(frozen: FrozenPolicy, part: Part) -> FrozenPolicy:
+    """Return the version that decides the first round of a part; see `Learner.prepare_scale`."""
+    if not frozen.learner.follows:
+        return frozen
+    return frozen.with_learner(frozen.learner.prepare_scale(part.rows_until(1)))
+
+
+class Choices(NamedTuple):
+    """The arms of some consecutive rounds, and every arm's variance, bonus and probability when they were chosen."""
+
+    arms: IntArray
+    variances: Array
+    """(n, K), NaN for absent arms."""
+    bonuses: Array
+    probabilities: Array
+
+
+class Chosen(NamedTuple):
+    """Some consecutive rounds as they were decided."""
+
+    means: Array
+    bonuses: Array
+    probabilities: Array
+    arms: IntArray
+    contexts: Array
+    """(n, d): those of the chosen arms."""
+
+
+def decide(
+    state: PolicyState,
+    rounds: RoundContexts,
+    reader: ContextReader,
+    factory: CovarianceFactory,
+    generator: np.random.Generator,
+    *,
+    life: str,
+    until_due: bool,
+) -> tuple[PolicyState, Decision]:
+    """Return the state after these rounds, and their decision; `generator` is scratch."""
+    if until_due and state.clock.due:
+        raise UpdateDue(
+            f"until_due asks for rounds of an open batch, but version {state.clock.version}'s batch has ended; "
+            "call update() first, or select without until_due to continue under the frozen version."
+        )
+    batch = _OpenBatch(state, rounds, factory, generator, until_due=until_due)
+    done = 0
+    while done < len(rounds):
+        done += batch.play(rounds.part(done, batch.rounds_at_once))
+        if until_due and batch.clock.due:
+            break
+    return batch.finished(reader, life)
+
+
+class _OpenBatch:
+    """Rounds in progress: what `decide` has worked out so far, on a fork of the state's Z."""
+
+    def __init__(
+        self,
+        state: PolicyState,
+        rounds: RoundContexts,
+        factory: CovarianceFactory,
+        generator: np.random.Generator,
+        *,
+        until_due: bool,
+    ) -> None:
+        self.state, self.rounds, self.factory, self.until_due = state, rounds, factory, until_due
+        self.most_arms = max(state.most_arms, rounds.arms)
+        self.clock, self.stats = state.clock, state.arm_stats
+        self.done: list[Chosen] = []
+        self.round = self.changed = state.history.rounds
+        """Rounds decided so far, and when Z last changed its form."""
+        self.frozen = state.frozen.fork()
+        # With no more arms than in earlier rounds, the form of Z has been right since the last call.
+        self.may_change = self._adapt() if self.most_arms > state.most_arms else self._next_change()
+        """The round after which Z may change its form again."""
+        self.draws = UniformStream(generator, state.random) if self.frozen.rule.draws else None
+
+    def rounds_at_once(self) -> int:
+        """Return how many rounds the next part should have."""
+        if self.frozen.learner.follows or self.frozen.own is not None:
+            return 1
+        most = rounds_at_once(self.frozen, self.rounds.arms)
+        # A form that changes does so after the same round, whether rounds come one by one or in blocks.
+        most = min(most, self.may_change - self.round)
+        if not self.until_due:
+            return most
+        return min(most, self.clock.lookahead(self.round, self.frozen.covariance.log_det))
+
+    def play(self, part: Part) -> int:
+        """Decide the rounds of a part, and return how many: fewer if the batch ends or bonuses would lose digits."""
+        follows = self.frozen.learner.follows
+        self.frozen = frozen = prepared(self.frozen, part) if follows else self.frozen
+        scored = score(frozen, part)
+        arms, variances, bonuses, probabilities = self._choose(scored, part)
+        rows = part.row_of(arms)  # those of as many rounds as could be chosen together
+        chosen = part.rows[rows]
+        if follows:
+            keep, end = 1, self._rebuild(part, chosen)
+        elif scored.candidates:
+            keep, end = self._grow(scored, part, rows)
+        else:
+            keep, end = self._count(len(rows))
+        if frozen.own is not None:
+            self.frozen = self.frozen.with_own(frozen.own.after(part.rows, int(rows[0])))
+        if end is not None:
+            self.clock = self.clock.ended()
+        if self.draws is not None:
+            self.draws.keep(keep)
+        disjoint = bool(scored.candidates) and self.stats.disjoint and part.disjoint(keep)
+        played = Chosen(scored.means, bonuses, probabilities, arms, chosen)
+        if keep < len(part):
+            variances, scored.priors = variances[:keep], scored.priors[:keep]
+            means, bonuses, probabilities = scored.means[:keep], bonuses[:keep], probabilities[:keep]
+            played = Chosen(means, bonuses, probabilities, arms[:keep], chosen[:keep])
+        if scored.candidates:
+            self.stats = self.stats.also(variances, scored.priors, played.arms, disjoint=disjoint, unit=scored.unit)
+        self.done.append(played)
+        self.round += keep
+        if self.round >= self.may_change:
+            self.may_change = self._adapt()
+        return keep
+
+    def _choose(self, scored: ScoredArms, part: Part) -> Choices:
+        frozen, count = self.frozen, len(part.present)
+        uniforms = None if self.draws is None else self.draws.peek(count)
+        if count > 1 and frozen.uses_running:
+            return sequential_choices(scored, part, frozen, uniforms)
+        probabilities = scored.probabilities(frozen.rule)
+        arms = probabilities.argmax(axis=1) if uniforms is None else sample_arms(probabilities, uniforms)
+        return Choices(arms, scored.variances, scored.bonuses, probabilities)
+
+    def _grow(self, scored: ScoredArms, part: Part, rows: IntArray) -> tuple[int, int | None]:
+        """Add the chosen rounds to the running Z; return how many, and the index of the one that ends the batch."""
+        frozen, covariance = self.frozen, self.frozen.covariance
+        proposal = covariance.propose(scored.chosen(rows, frozen))
+        end = self.clock.first_due(self.round, proposal.log_dets)
+        keep = len(rows) if end is None or not self.until_due else end + 1
+        covariance.accept(proposal, keep)
+        self.frozen = frozen.with_learner(frozen.learner.observe_contexts(part.rows_until(keep), keep))
+        return keep, end
+
+    def _count(self, rounds: int) -> tuple[int, int | None]:
+        """Do what `_grow` does for a policy without a model, whose Z does not grow."""
+        end = self.clock.first_due(self.round, np.zeros(rounds))
+        keep = rounds if end is None or not self.until_due else end + 1
+        self.frozen.covariance.rounds += keep
+        return keep, end
+
+    def _rebuild(self, part: Part, chosen: Array) -> int | None:
+        """Rebuild Z after one round on a scale that follows contexts; return 0 if that round ends the batch."""
+        contexts = np.concatenate([self.state.history.contexts, *(each.contexts for each in self.done), chosen])
+        frozen = self.frozen.with_learner(self.frozen.learner.observe_contexts(part.rows, 1))
+        self.frozen = rebuilt_for_scale(frozen, self.factory, self.most_arms, contexts)
+        return self.clock.first_due(self.round, np.array([self.frozen.covariance.log_det]))
+
+    def _adapt(self) -> int:
+        """Let Z change its form, where its size asks for that; return the round after which it may do so again."""
+        covariance = self.factory.adapted(self.frozen.covariance, self.most_arms)
+        if covariance is not self.frozen.covariance:
+            recent = [self.state.history.contexts[-RECENT:], *(each.contexts for each in self.done)]
+            self.frozen, self.clock = adapted(
+                self.frozen, covariance, self.clock, self.factory, np.concatenate(recent)[-RECENT:]
+            )
+            self.changed = self.round
+        return self._next_change()
+
+    def _next_change(self) -> int:
+        return self.round + self.factory.rounds_until_change(self.frozen.covariance, self.most_arms)
+
+    def finished(self, reader: ContextReader, life: str) -> tuple[PolicyState, Decision]:
+        """Return the state after all rounds, and their decision."""
+        state, single, version = self.state, self.rounds.single, self.clock.version
+        means, bonuses, probabilities, arms, chosen = _in_order(self.done)
+        count = len(arms)
+        places = np.arange(0, means.size, means.shape[1]) + arms
+        known = np.array((probabilities, means, bonuses)).reshape(3, -1).take(places, axis=1).T
+        after = PolicyState(
+            self.frozen,
+            self.clock,
+            state.history.with_rounds(chosen, arms, version, known, life),
+            state.random if self.draws is None else self.draws.state,
+            reader,
+            state.updates,
+            self.stats,
+            state.learned,
+            state.events,
+            state.lost,
+            self.most_arms,
+        )
+        if single:
+            decision = Decision(int(arms[0]), means[0], bonuses[0], version, self.round, probabilities[0], life)
+        else:
+            versions, numbered = np.full(count, version), np.arange(self.round - count + 1, self.round + 1)
+            decision = Decision(arms, means, bonuses, versions, numbered, probabilities, life)
+        if state.frozen.covariance.exact != self.frozen.covariance.exact:
+            after = noted(state, after, self.factory, self.changed)
+        return after, decision
+
+
+def rounds_at_once(frozen: FrozenPolicy, arms: int) -> int:
+    """Return how many rounds of that many arms are well scored at a time."""
+    most = max(1, frozen.covariance.block() // arms)
+    if not frozen.uses_running:
+        return most
+    if not frozen.covariance.additive:
+        return 1
+    # One reading of Z's factor for n rounds, t² numbers, against t·nK for each of them.
+    return min(most, max(1, math.isqrt(2 * frozen.covariance.rounds // arms), MEASURED_TOGETHER // arms))
+
+
+def sequential_choices(scored: ScoredArms, part: Part, frozen: FrozenPolicy, uniforms: Array | None) -> Choices:
+    """Choose the arms of consecutive rounds, each with the bonuses that the rounds before it leave.
+
+    They end before a round whose variances would keep too few digits of those that were measured.
+    """
+    candidates, covariance, per_deviation = scored.candidates[0], frozen.covariance, scored.per_deviation
+    variances = candidates.variances.copy()
+    ends = np.cumsum(part.present.sum(axis=1))
+    arms = np.empty(len(part), np.int64)
+    known, probabilities = scored.variances.copy(), np.zeros(scored.means.shape)
+    steps = np.empty((len(part), len(variances)))
+    count = len(part)
+    for i, end in enumerate(ends):
+        here, present = slice(end - int(part.present[i].sum()), end), part.present[i]
+        if not all_true(variances[here] >= CANCELLED * candidates.variances[here]):
+            count = i
+            break
+        known[i, present] = variances[here]
+        one = scored.round(i, per_deviation * np.sqrt(known[[i]])).probabilities(frozen.rule)
+        probabilities[i] = one[0]
+        arms[i] = (one.argmax(axis=1) if uniforms is None else sample_arms(one, uniforms[[i]]))[0]
+        if i + 1 == len(part):
+            break
+        row = here.start + int(present[: arms[i]].sum())
+        later = slice(end, len(variances))
+        inner = covariance.cross(candidates[[row]], candidates[later])
+        # The rounds of this block before this one have changed Z as well.
+        inner = inner - steps[:i, row] @ steps[:i, later]
+        steps[i, later] = inner / np.sqrt(1 + variances[row])
+        variances[later] -= np.square(steps[i, later])
+    known = known[:count]
+    return Choices(arms[:count], known, per_deviation * np.sqrt(known), probabilities[:count])
+
+
+def concatenated(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
+    """Return all parts in order; a single one as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _in_order(done: list[Chosen]) -> Chosen:
+    """Return all rounds of a call in order."""
+    return done[0] if len(done) == 1 else Chosen(*(np.concatenate(arrays) for arrays in zip(*done, strict=True)))

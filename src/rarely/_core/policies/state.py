@@ -1,0 +1,468 @@
+"""All that a policy knows at one moment, as one value, and the values that it is made of.
+
+PolicyState    frozen, clock, history, arm_stats, updates, events …
+FrozenPolicy   one version: f(·; θ_b), Z, β and how means and bonuses become arms
+BatchClock     where it stands in its schedule
+ArmStats       how well the arms offered since the last update were known
+UpdateRecord   what an update did          PolicyEvent   what else was done to the policy
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from rarely._core.choice.rules import ChoiceRule
+from rarely._core.covariance import Covariance
+from rarely._core.inputs.contexts import ContextReader
+from rarely._core.inputs.history import History
+from rarely._core.policies.learner import Learner
+from rarely._core.policies.own_evidence import OwnEvidence
+from rarely._core.saving.fields import Fields
+from rarely._core.schedules import NEVER, Budget, Schedule
+from rarely._core.types import Array, IntArray
+
+WithinBatch = Literal["frozen", "running"]
+EventKind = Literal["budget", "covariance", "compaction", "limit"]
+TINY_VARIANCE = 1e-30
+"""Stands in for a variance of 0 whose logarithm is taken."""
+
+
+# What every round makes anew is a value that nobody changes, but not `frozen`, which would take three times as long.
+
+
+@dataclass(slots=True, eq=False)
+class FrozenPolicy:
+    """One version of a policy.
+
+    learner      f(·; θ_b) and its features        radius   β_{t_b}
+    covariance   Z, both frozen and running        rule     how means and bonuses become arms
+    """
+
+    learner: Learner
+    covariance: Covariance
+    radius: float
+    rule: ChoiceRule
+    within_batch: WithinBatch = "frozen"
+    """Which Z bonuses come from: with the running one the rounds of a batch spread. Means are frozen either way."""
+    own: OwnEvidence | None = None
+    """What the rewards of arms that return say about them; None where contexts do not return."""
+
+    @property
+    def uses_running(self) -> bool:
+        """Whether bonuses come from the running Z."""
+        return self.within_batch == "running"
+
+    @property
+    def unit(self) -> float:
+        """ω of the Z that bonuses come from."""
+        return self.covariance.running_unit if self.within_batch == "running" else self.covariance.frozen_unit
+
+    # `dataclasses.replace` takes longer than the rest of what happens to the state in a round.
+
+    def fork(self) -> FrozenPolicy:
+        """Return a copy whose running Z may grow; see `Covariance.fork`."""
+        return FrozenPolicy(self.learner, self.covariance.fork(), self.radius, self.rule, self.within_batch, self.own)
+
+    def with_covariance(self, covariance: Covariance) -> FrozenPolicy:
+        """Return the version with another form of Z."""
+        if covariance is self.covariance:
+            return self
+        return FrozenPolicy(self.learner, covariance, self.radius, self.rule, self.within_batch, self.own)
+
+    def with_learner(self, learner: Learner) -> FrozenPolicy:
+        """Return the version with another learner."""
+        if learner is self.learner:
+            return self
+        return FrozenPolicy(learner, self.covariance, self.radius, self.rule, self.within_batch, self.own)
+
+    def with_own(self, own: OwnEvidence | None) -> FrozenPolicy:
+        """Return the version after another round."""
+        return FrozenPolicy(self.learner, self.covariance, self.radius, self.rule, self.within_batch, own)
+
+
+@dataclass(slots=True)
+class BatchClock:
+    """The version in use and its batch: a value, of which every round and update makes the next."""
+
+    budget: Budget
+    version: int = 0
+    due: bool = False
+    """Whether the batch has ended; stays so until the next update."""
+    base_round: int = 0
+    """Rounds decided before the batch."""
+    base_log_det: float = 0.0
+    """log det Z − log det λI when the batch began."""
+    rescues: bool = False
+    """Whether a trigger whose log det saturates ends the first batch anyway."""
+    _schedule: Schedule | None = field(default=None, repr=False, compare=False)
+    """That of the batch under way, once it was asked for."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether no version may follow the one in use."""
+        return self.budget.spent(self.version)
+
+    @property
+    def versions_left(self) -> int | None:
+        """Versions that may follow the one in use; None where there is no limit."""
+        batches = self.budget.batches
+        return None if batches is None else max(0, batches - 1 - self.version)
+
+    def extended(self, extra: int) -> BatchClock:
+        """Return the clock with this many versions added to the budget in all."""
+        return replace(self, budget=self.budget.extended(extra), _schedule=None)
+
+    @property
+    def _batch(self) -> Schedule:
+        """The schedule of the batch under way."""
+        if self._schedule is None:
+            batch = self.budget.in_batch(self.version, self.base_round, self.base_log_det)
+            self._schedule = batch.rescued() if self.rescues and not self.version else batch
+        return self._schedule
+
+    def first_due(self, round: int, log_dets: Array) -> int | None:
+        """Return the index of the first of the next rounds with which the batch ends, if any."""
+        return None if self.budget.spent(self.version) else self._batch.first_due(round, log_dets - self.base_log_det)
+
+    def lookahead(self, round: int, log_det: float) -> int:
+        """Return how many more rounds the batch is expected to last, at least 1."""
+        if self.spent:
+            return NEVER
+        return self._batch.lookahead(round, log_det - self.base_log_det, round - self.base_round)
+
+    def explain(self, round: int, log_det: float) -> str:
+        """Return why the batch has ended; "" where it has not."""
+        return self._batch.explain(round, log_det - self.base_log_det) if self.due else ""
+
+    @property
+    def plan(self) -> str:
+        """How many updates may follow, and when the next is planned."""
+        if self.spent:
+            return "this was the last update"
+        left, ahead = self.versions_left, self._batch.ahead(self.base_round)
+        if left is None:
+            return ahead or "updates have no limit"
+        count = "1 update is left" if left == 1 else f"{left} updates are left"
+        return f"{count}, {ahead}" if ahead else count
+
+    def ended(self) -> BatchClock:
+        """Return the clock after the batch's last round."""
+        place = (self.base_round, self.base_log_det)
+        return BatchClock(self.budget, self.version, True, *place, self.rescues, self._schedule)
+
+    def restarted(self, round: int, log_det: float, version: int) -> BatchClock:
+        """Return the clock at the start of a batch of the given version."""
+        return BatchClock(self.budget, version, False, round, log_det, self.rescues)
+
+    def rebased(self, shift: float) -> BatchClock:
+        """Return the clock for another form of Z, whose log det at the batch's start is larger by `shift`."""
+        return replace(self, base_log_det=self.base_log_det + shift, _schedule=None)
+
+    def replayed(self, round: int, log_det: float) -> BatchClock:
+        """Return the clock of a batch that began at its base and has reached this round and log det."""
+        rounds = round - self.base_round
+        if not rounds:
+            return self
+        # log det grows from round to round, and schedules ask for no less of it later: the last one decides.
+        log_dets = np.full(rounds, self.base_log_det)
+        log_dets[-1] = log_det
+        return self if self.first_due(self.base_round, log_dets) is None else self.ended()
+
+    def rounds_ahead(self, round: int, version: int) -> int:
+        """Return the rounds that a version's batch will, or on a budget should, last at least; 0 if unknown."""
+        horizon, batches = self.budget.horizon, self.budget.batches
+        left = NEVER if horizon is None else max(0, horizon - round)
+        even = 0 if horizon is None or batches is None else horizon // batches
+        if self.budget.spent(version):
+            expected = left
+        elif self.budget.on_demand:
+            expected = min(left, even)
+        else:
+            batch = self.budget.in_batch(version, round, 0.0)
+            expected = min(left, max(batch.lookahead(round, 0.0, 0), even))
+        # No end in sight is not an endless batch: a trial of 300 rounds may be over with its last update.
+        return 0 if expected >= NEVER // 2 else expected
+
+    def restored(self, saved: Fields, rounds: int, extra: int) -> BatchClock:
+        """Return the saved clock of a policy that has decided `rounds`; this one has not started."""
+        budget = self.budget.extended(extra) if extra else self.budget
+        batches = budget.batches
+        return BatchClock(
+            budget,
+            saved.whole("version", most=None if batches is None else batches - 1),
+            saved.flag("due"),
+            saved.whole("base_round", most=rounds),
+            saved.number("base_log_det"),
+            self.rescues,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEvent:
+    """A change of a policy's budget, of the form of its Z, or of what it remembers; see `Policy.events`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, OnDemand
+    >>> policy = LinUCB(dim=1, schedule=OnDemand(batches=1))
+    >>> policy.extend_budget(2, reason="the trial was prolonged")
+    >>> policy.events[0].kind, policy.events[0].round, policy.events[0].reason
+    ('budget', 0, 'the trial was prolonged')
+    """
+
+    kind: str
+    """"budget", "covariance", "compaction", or "limit" where `Limits.history` was reached."""
+    round: int
+    """Rounds decided by then."""
+    version: int
+    """The version in use."""
+    detail: str
+    """What changed, and what was lost."""
+    reason: str = ""
+    """Why, as the caller said."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the event as JSON."""
+        return asdict(self)
+
+
+def read_events(saved: Fields, rounds: int, version: int) -> tuple[PolicyEvent, ...]:
+    """Return the saved events of a policy at this round and version."""
+    events: list[PolicyEvent] = []
+    for i, row in enumerate(saved.listed("events")):
+        with Fields(f"events.{i}", row, {}) as event:
+            events.append(
+                PolicyEvent(
+                    event.choice("kind", get_args(EventKind)),
+                    event.whole("round", least=events[-1].round if events else 0, most=rounds),
+                    event.whole("version", least=events[-1].version if events else 0, most=version),
+                    event.text("detail"),
+                    event.text("reason"),
+                )
+            )
+    return tuple(events)
+
+
+@dataclass(slots=True)
+class ArmStats:
+    """Sums over the arms that were offered since the last update, chosen or not.
+
+    v   (n, K)   φᵀZ⁻¹φ of every arm when its round was decided        v_0   (n, K)   ‖φ‖²/λ, before any data
+    ω   ()       the unit of √v where Z is an approximation; see `CovarianceFactory.rescale_bonuses`
+    """
+
+    rounds: int = 0
+    arms: int = 0
+    unexplored: float = 0.0
+    """Σ v/v_0 over all arms."""
+    chosen: float = 0.0
+    """Σ log ω²v over the arms that were chosen."""
+    least_known: float = 0.0
+    """Σ log ω²v over the least known arm of each round, that of the largest v."""
+    disjoint: bool = True
+    """Whether no column had numbers other than 0 for two arms of a round, as with `ArmBlocks` or one-hot arms."""
+
+    def also(self, variances: Array, priors: Array, arms: IntArray, *, disjoint: bool, unit: float = 1.0) -> ArmStats:
+        """Return the sums with these rounds; NaN stands for absent arms. Logarithms are of ω²v, ω being the `unit`."""
+        # Every decision comes through here, so absent arms cost only those who have some.
+        rounds, logs = len(arms), np.log(np.maximum(variances, TINY_VARIANCE))
+        parts = variances / np.maximum(priors, TINY_VARIANCE)
+        shift = 0.0 if unit == 1 else 2 * rounds * math.log(unit)
+        total, count = float(np.add.reduce(parts, axis=None)), parts.size
+        if math.isnan(total):
+            total, count = float(np.nansum(parts)), int(np.count_nonzero(~np.isnan(parts)))
+        chosen, least_known = logs[np.arange(rounds), arms], np.fmax.reduce(logs, axis=1)
+        return ArmStats(
+            self.rounds + rounds,
+            self.arms + count,
+            self.unexplored + total,
+            self.chosen + _sum(chosen) + shift,
+            self.least_known + _sum(least_known) + shift,
+            self.disjoint and disjoint,
+        )
+
+    @property
+    def share(self) -> float | None:
+        """How much of the variance before any data is left, from 0 to 1; None before any arm was offered."""
+        return self.unexplored / self.arms if self.arms else None
+
+    @property
+    def deviations(self) -> tuple[float, float] | None:
+        """√v of the chosen and of the least known arms, in the geometric mean; None before any arm was offered."""
+        if not self.rounds:
+            return None
+        return float(np.exp(0.5 * self.chosen / self.rounds)), float(np.exp(0.5 * self.least_known / self.rounds))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the sums as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def restored(cls, saved: Fields) -> ArmStats:
+        """Return the saved sums."""
+        with saved:
+            return cls(
+                saved.whole("rounds"),
+                saved.whole("arms"),
+                saved.number("unexplored"),
+                saved.number("chosen"),
+                saved.number("least_known"),
+                saved.flag("disjoint"),
+            )
+
+
+def _sum(numbers: Array) -> float:
+    return float(numbers[0] if len(numbers) == 1 else np.add.reduce(numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRecord:
+    """One call of `update`; or the start from a log, of version 0 and round 0.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, OnDemand
+    >>> policy = LinUCB(dim=1, schedule=OnDemand())
+    >>> policy.observe(policy.select([[[1.0], [2.0]]] * 5), [1.0] * 5)
+    >>> record = policy.update()
+    >>> record.accepted, record.version, record.round, record.samples, record.missing
+    (True, 1, 5, 5, 0)
+    """
+
+    version: int
+    """The version in use afterwards."""
+    round: int
+    """Rounds decided when it was called or prepared."""
+    accepted: bool
+    reason: str
+    """Why it was rejected; empty when it was not."""
+    samples: int
+    """Rewards that it learned from."""
+    missing: int
+    """Rounds whose rewards were not in."""
+    log_det: float
+    """log det Z_t − log det λI at the time."""
+    beta: float
+    """The radius of the version in use afterwards."""
+    covariance: str
+    """The form of Z in use afterwards."""
+    jitters: int
+    """Jitters so far."""
+    step_size: float | None = None
+    """η of the last attempt at training, where there was one."""
+    attempts: int = 0
+    initial_loss: float | None = None
+    final_loss: float | None = None
+    steps: int | None = None
+    """J, and the strength s of the skip path, where there was a training."""
+    skip: float | None = None
+    tuning: str = ""
+    """Why these, where the policy chose them itself."""
+    noise: float | None = None
+    """Standard deviation of held-out rewards around their predictions, in reward units, where it is estimated."""
+    coverage: float | None = None
+    """Of the rewards of the version before: how many lay within 1.96·√(noise² + bonus²) of their mean, as both were
+    when it decided. A calibrated policy has about 0.95. Much less in several updates is a sign that the world changes:
+    use `forgetting`."""
+
+    rescaled: tuple[int, ...] = ()
+    """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
+    trained: int | None = None
+    """Samples that the network was trained on, where `Training.rows` left some out; None where it was all of them."""
+    due: str = ""
+    """Why the schedule had ended the batch, and its plan for the rest of the budget; "" if the update was not due."""
+    unexplored: float | None = None
+    """How much of the variance before any data was left in the arms offered since the last update, in the mean over
+    rounds and arms: φᵀZ⁻¹φ·λ/‖φ‖², from 0 to 1. Unlike `coverage` it counts arms that were never tried."""
+    chosen: float | None = None
+    """√(φᵀZ⁻¹φ) of the arms chosen since the last update, in the geometric mean, and of the arm of each round of which
+    least was known. Where they are far apart, the policy repeats what it knows. After a change from an exact to an
+    approximate Z they are in the unit of the exact one."""
+    least_known: float | None = None
+    adopted: int = 0
+    """Rounds decided when the version came into use: more than `round` where it was trained elsewhere meanwhile."""
+    dropped: int = 0
+    """Rows of the history that were dropped after it, which a `Window`, a `Discount` or a limit has forgotten."""
+    lost: int = 0
+    """Rounds that are not in Z afterwards: forgotten, or dropped before it was built again."""
+    loops: str = ""
+    """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained.
+    Not part of `Policy.fingerprint`."""
+    early: str = ""
+    """What `update(seconds=…)` left undone when the time was over, and after how many steps; "" where nothing was."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the record as JSON."""
+        return asdict(self)
+
+
+def read_records(saved: Fields) -> tuple[UpdateRecord, ...]:
+    """Return the saved records."""
+    rows = saved.listed("updates")
+    if not rows:
+        return ()
+    with saved.table("updates") as table:
+        for name in ("version", "round", "samples", "missing", "jitters", "attempts", "adopted", "dropped", "lost"):
+            table.column(name, "whole", least=0)
+        for name in ("steps", "trained"):
+            table.column(name, "whole", least=0, null=True)
+        table.column("accepted", "flag")
+        for name in ("reason", "covariance", "tuning", "due", "loops", "early"):
+            table.column(name, "text")
+        for name in ("log_det", "beta"):
+            table.column(name, "number")
+        for name in ("step_size", "skip", "noise", "coverage", "unexplored", "chosen", "least_known"):
+            table.column(name, "number", least=0, null=True)
+        for name in ("initial_loss", "final_loss"):  # a training that was rejected may have ended anywhere
+            table.column(name, "number", null=True, finite=False)
+        lists = all(isinstance(columns, list) for columns in table.value("rescaled"))
+        table.require(lists, "rescaled must be lists of columns")
+    return tuple(UpdateRecord(**row | {"rescaled": tuple(row["rescaled"])}) for row in rows)
+
+
+@dataclass(slots=True, eq=False)
+class PolicyState:
+    """All that a policy knows at one moment."""
+
+    frozen: FrozenPolicy
+    clock: BatchClock
+    history: History
+    random: Any
+    """The place of the policy's generator in its stream."""
+    reader: ContextReader
+    """What contexts have looked like so far."""
+    updates: tuple[UpdateRecord, ...] = ()
+    arm_stats: ArmStats = field(default_factory=ArmStats)
+    learned: int = 0
+    """Rewards that were in at the last accepted update, or when it was prepared."""
+    events: tuple[PolicyEvent, ...] = ()
+    lost: int = 0
+    """Rounds that are not in Z: forgotten, or dropped before it was rebuilt."""
+    most_arms: int = 0
+    """The most arms that a round has offered."""
+
+    # `dataclasses.replace` takes longer than the rest of what happens to the state in a round.
+
+    def with_history(self, history: History) -> PolicyState:
+        """Return the state with other rewards."""
+        return PolicyState(
+            *(self.frozen, self.clock, history, self.random, self.reader, self.updates, self.arm_stats, self.learned),
+            *(self.events, self.lost, self.most_arms),
+        )
+
+    def with_update(self, record: UpdateRecord) -> PolicyState:
+        """Return the state with one more update on record."""
+        updates = (*self.updates, record)
+        return PolicyState(
+            *(self.frozen, self.clock, self.history, self.random, self.reader, updates, self.arm_stats, self.learned),
+            *(self.events, self.lost, self.most_arms),
+        )
+
+    def with_event(self, kind: EventKind, detail: str, reason: str = "", round: int | None = None) -> PolicyState:
+        """Return the state with one more event on record."""
+        at = self.history.rounds if round is None else round
+        return replace(self, events=(*self.events, PolicyEvent(kind, at, self.clock.version, detail, reason)))

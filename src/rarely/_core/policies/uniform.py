@@ -1,0 +1,166 @@
+"""What any policy should beat, and what makes an unbiased log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rarely._core.choice.random_stream import Seed, seeded
+from rarely._core.choice.rules import UniformChoice
+from rarely._core.covariance import Candidates, Covariance, CovarianceFactory, Kind, Proposal, Widths
+from rarely._core.errors import InvalidInput, check_whole
+from rarely._core.inputs.history import History
+from rarely._core.inputs.scaling import Affine, ContextScale
+from rarely._core.model.features import Factors
+from rarely._core.policies.learner import FitResult, Learner
+from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
+from rarely._core.policies.policy import Policy
+from rarely._core.policies.saving import decoded, encoded
+from rarely._core.saving.fields import Fields
+from rarely._core.schedules import OnDemand, Schedule
+from rarely._core.training.watch import UNWATCHED, Watch
+from rarely._core.types import Array, Arrays, BoolArray
+
+
+@dataclass(frozen=True)
+class NoModel(Learner):
+    """A learner that predicts 0 and has no features."""
+
+    columns: int
+
+    @property
+    def dim(self) -> int:
+        return self.columns
+
+    @property
+    def widths(self) -> Widths:
+        return ()
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        nothing, zeros = contexts[:, :0], np.zeros(len(contexts))
+        return zeros, Factors((nothing,), (nothing,), zeros)
+
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        return FitResult(self)
+
+    def needs(self, history: History) -> BoolArray:
+        return np.zeros(len(history), np.bool_)
+
+    @property
+    def rebuilds(self) -> bool:
+        return False
+
+
+class NoCovariance(Covariance):
+    """Z of no parameters: it counts rounds, and its log det stays 0."""
+
+    kind = "none"
+    exact = additive = True
+
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+        return Candidates(factors, np.zeros(len(factors)))
+
+    def propose(self, chosen: Candidates) -> Proposal:
+        return Proposal(chosen.factors, np.zeros(len(chosen.factors)))
+
+    def accept(self, proposal: Proposal, count: int) -> None:
+        self.rounds += count
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        return {"rounds": self.rounds}, {}
+
+    def read(self, saved: Fields) -> None:
+        self.rounds = saved.whole("rounds")
+
+
+@dataclass(frozen=True)
+class NoCovarianceFactory(CovarianceFactory):
+    """Makes no other form."""
+
+    def changed(self, covariance: Kind | None = None, memory_limit: int | None = None) -> CovarianceFactory:
+        if covariance is not None:
+            raise InvalidInput(f"Uniform has no covariance whose form could change; got {covariance!r}.")
+        return super().changed(None, memory_limit)
+
+    def empty(self, widths: Widths, *, arms: int = 0, ahead: int = 0, rows: int = 0) -> Covariance:
+        return NoCovariance(widths, self.ridge, self._limit(widths))
+
+    def adapted(self, covariance: Covariance, arms: int) -> Covariance:
+        return covariance
+
+    def exact_rounds(self, covariance: Covariance, arms: int) -> int | None:
+        return None
+
+    def restored(self, widths: Widths, saved: Fields) -> Covariance:
+        covariance = self.empty(widths)
+        with saved:
+            saved.choice("form", (covariance.kind,))
+            for name in ("running_unit", "frozen_unit"):
+                saved.number(name, above=0)
+            covariance.read(saved)
+        return covariance
+
+
+class Uniform(Policy):
+    """Any available arm, each with the same probability, whatever was observed.
+
+    It has no model: means and bonuses are 0, and so is `log_det`, so a `DeterminantTrigger` never fires. An update
+    makes a new version that decides as the one before. Any schedule can be given, to compare it with a policy that
+    learns; without one, no update is ever due.
+
+    Parameters
+    ----------
+    dim, schedule
+        d, numbers in a context; when updates are due.
+    context_scale
+        Not used: with it, `**blocks.settings` makes this policy too.
+    seed, limits
+        As in `LinUCB`.
+
+    Examples
+    --------
+    >>> from rarely import Uniform
+    >>> Uniform(dim=1, seed=0).select([[[0.0], [0.0]]] * 6).arm
+    array([1, 0, 0, 0, 1, 1])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        schedule: Schedule | None = None,
+        *,
+        context_scale: Affine | None = None,
+        seed: Seed = None,
+        limits: Limits | None = None,
+    ) -> None:
+        schedule, context_scale, limits = decoded(schedule=schedule, context_scale=context_scale, limits=limits)
+        limits = limits_from(limits).settled(history=DEFAULT_HISTORY)
+        limits.check_unset(type(self).__name__, "operations", "arms")
+        check_whole("dim", dim, 1)
+        ContextScale.start(dim, context_scale, constant=True, fitted=False)  # it must fit the contexts all the same
+        self._schedule, self._scale = OnDemand() if schedule is None else schedule, context_scale
+        super().__init__(
+            NoModel(int(dim)),
+            schedule=self._schedule,
+            covariance="exact",
+            ridge=1.0,
+            beta=0.0,
+            chooser=UniformChoice(),
+            seed=seeded(seed),
+            limits=limits,
+            factory=NoCovarianceFactory,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the constructor's arguments as JSON."""
+        return encoded(
+            {
+                "dim": self.dim,
+                "schedule": self._schedule,
+                "context_scale": self._scale,
+                "seed": self._seed,
+                "limits": self._limits,
+            }
+        )

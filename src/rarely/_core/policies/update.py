@@ -1,0 +1,510 @@
+"""An update: rewards in, the next version out.
+
+It has three steps, which `update` takes at once: a policy prepares a job, anything may run it, and the policy adopts
+the result.
+
+    job      what an update learns from, as it was at the *cut*: a value that can be pickled, without Z
+    result   the next learner and, where features change, the Z of the rounds before the cut
+
+The policy may decide between the cut and the adoption. `digest` names the cut: a policy whose learner, lives
+or rewards are others at that point refuses the result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rarely._core.choice.confidence_radius import Beta, NoiseRadius, radius_at
+from rarely._core.covariance import RECENT, Covariance, CovarianceFactory
+from rarely._core.errors import (
+    BudgetSpent,
+    ForgettingWarning,
+    NothingToLearn,
+    NothingToLearnWarning,
+    StaleUpdate,
+    TrainingRejected,
+    WrongUpdate,
+)
+from rarely._core.inputs.history import History
+from rarely._core.model.features import Factors
+from rarely._core.policies.compaction import compacted_after_update, limit_sentence
+from rarely._core.policies.covariance_change import noted
+from rarely._core.policies.learner import FitResult, Learner, ScaledLearner
+from rarely._core.policies.own_evidence import OwnEvidence
+from rarely._core.policies.state import ArmStats, FrozenPolicy, PolicyState, UpdateRecord
+from rarely._core.policies.update_warnings import announce
+from rarely._core.saving import archive
+from rarely._core.training.gradient_descent import NO_TRAINING, TRAINING_NUMBERS
+from rarely._core.training.watch import TRAINED, UNWATCHED, Progress, Watch
+from rarely._core.types import Array
+
+_MOVING = ("seen", "seen_rounds", "seen_mean", "seen_squares", "center", "spread", "follows")
+"""What contexts change in a learner between updates."""
+_NO_REWARD = ("no reward has arrived yet", "no reward has arrived since the last update")
+BOTH_SIDES = 1.959963984540054
+"""Standard deviations that leave 2.5 % of a Gaussian on either side."""
+
+
+@dataclass(slots=True)
+class Cut:
+    """Where a policy stood when an update was prepared."""
+
+    round: int
+    version: int
+    updates: int
+    """Updates on record."""
+    arrived: int
+    """Rewards that were in, logged ones included,"""
+    samples: int
+    """those to learn from,"""
+    missing: int
+    """and rounds without one."""
+    log_det: float
+    exact: bool
+    """Whether Z was exact."""
+    due: str
+    """Why the batch had ended; "" where it had not."""
+    lives: tuple[tuple[int, str], ...] = ()
+    """Of the policy, as `History.lives_before` has them."""
+    digest: str = ""
+    """Of learner, lives and rewards; "" where the update is made at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateResult:
+    """The outcome of `UpdateJob.run`, for `Policy.adopt`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, OnDemand
+    >>> policy = LinUCB(dim=1, schedule=OnDemand())
+    >>> policy.observe(policy.select([[1.0], [2.0]]), 1.0)
+    >>> result = policy.prepare_update().run()
+    >>> result.accepted, policy.adopt(result).version
+    (True, 1)
+    """
+
+    cut: Cut
+    fit: FitResult
+    basis: Learner | None = None
+    """The learner whose features Z is rebuilt with."""
+    covariance: Covariance | None = None
+    """Z of the rounds before the cut with those features, not frozen yet."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the training succeeded; the policy records a failed one and keeps its version."""
+        return not self.fit.reason
+
+    @property
+    def reason(self) -> str:
+        """Why the training was rejected; empty when it was not."""
+        return self.fit.reason
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateJob:
+    """An update that can run in another thread, process or machine.
+
+    A job is a value: it can be pickled, and running it changes neither the job nor the policy. It holds the learner and
+    the rewards, not the covariance.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, OnDemand
+    >>> policy = LinUCB(dim=1, schedule=OnDemand())
+    >>> policy.observe(policy.select([[[1.0], [2.0]]] * 5), [1.0] * 5)
+    >>> result = policy.prepare_update().run()
+    >>> decision = policy.select([[1.0], [2.0]])
+    >>> policy.adopt(result).version, decision.version
+    (1, 0)
+    """
+
+    cut: Cut
+    learner: Learner
+    history: History
+    factory: CovarianceFactory
+    arms: int
+    """The most arms that a round has offered."""
+    ahead: int
+    """Rounds that the next batch is expected to last."""
+
+    def run(self, progress: Progress | None = None, *, seconds: float | None = None) -> UpdateResult:
+        """Train the next version.
+
+        Parameters
+        ----------
+        progress
+            Called with a fraction from 0 to 1 and a phase, "training", "covariance" or "done"; it may raise.
+        seconds
+            Time that the training may take; see `Policy.update`.
+
+        Returns
+        -------
+        UpdateResult
+            For `Policy.adopt`; it can be pickled too.
+        """
+        watch = UNWATCHED if progress is None and seconds is None else Watch(progress, seconds)
+        with np.errstate(all="ignore"):  # as in a policy's own calls
+            return self._run(watch)
+
+    def _run(self, watch: Watch) -> UpdateResult:
+        watch.announce(0.0, "training")
+        fit = self.learner.learn(self.history, watch)
+        if watch.early:
+            fit = replace(fit, report=replace(fit.report, early=watch.early))
+        basis = None if fit.reason else self._basis(fit)
+        covariance = None
+        if basis is not None:
+            watch.announce(TRAINED, "covariance")
+            contexts, weights = self.history.remembered()
+            covariance = self.factory.build(
+                basis.features, basis.widths, contexts, weights, arms=self.arms, ahead=self.ahead
+            )
+        watch.announce(1.0, "done")
+        return UpdateResult(self.cut, fit, basis, covariance)
+
+    def _basis(self, fit: FitResult) -> Learner | None:
+        """Return the learner whose features Z must be rebuilt with; None if no rebuild is needed."""
+        if self.history.forgetting is not None:
+            return fit.learner
+        if fit.basis is None and self.cut.digest and isinstance(self.learner, ScaledLearner) and self.learner.follows:
+            # By then the scale, and Z with it, will have followed the rounds decided meanwhile.
+            assert isinstance(fit.learner, ScaledLearner)
+            return self.learner.at_scale_of(fit.learner)
+        return fit.basis
+
+
+def with_digest(job: UpdateJob, settings: dict[str, Any], learned: int) -> UpdateJob:
+    """Return the job with its cut named, for a policy with these settings whose last update had `learned` rewards."""
+    cut = replace(job.cut, lives=job.history.lives_before(job.history.total))
+    digest = digest_of(settings, job.learner, job.history, cut, learned)
+    history, needs = job.history, job.learner.needs(job.history)
+    if needs is not None and history.forgetting is None and not job.learner.rebuilds:
+        history = history.without(~needs)
+    return replace(job, cut=replace(cut, digest=digest), history=history.for_learning())
+
+
+def digest_of(settings: dict[str, Any], learner: Learner, history: History, cut: Cut, learned: int) -> str:
+    """Return the name of a cut: equal where learner, lives and the rewards since the last update are the same."""
+    numbers, arrays = learner.state()
+    header = {
+        "settings": settings,
+        "place": (history.logged, cut.round, cut.version, cut.updates, cut.arrived),
+        "lives": cut.lives,
+        "learner": {name: value for name, value in numbers.items() if name not in _MOVING},
+    }
+    digest = hashlib.blake2b(json.dumps(header, sort_keys=True, default=archive.plain).encode(), digest_size=16)
+    fixed = {name: array for name, array in arrays.items() if name not in _MOVING}
+    rows, values = history.arrivals_between(learned, cut.arrived)
+    for name, array in sorted((fixed | {"rows": rows, "values": values}).items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def update(
+    state: PolicyState,
+    factory: CovarianceFactory,
+    beta: Beta,
+    *,
+    force: bool,
+    limit: int | None,
+    progress: Progress | None,
+    seconds: float | None,
+) -> tuple[PolicyState, UpdateRecord]:
+    """Learn from the rewards that are in, and freeze the next version, or record why not."""
+    job = prepare(state, factory)
+    skipped = None if force else _nothing_new(state)
+    result = job.run(progress, seconds=seconds) if skipped is None else UpdateResult(job.cut, skipped)
+    after, record = _concluded(state, factory, beta, result)
+    announce(state, after, record, trained=skipped is None)
+    return _tidied(state, after, record, limit)
+
+
+def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
+    """Return the update that could be made now."""
+    clock, history = state.clock, state.history
+    if clock.spent:
+        raise BudgetSpent(
+            f"the budget allows {clock.budget.batches} versions, and version {clock.version} is the last; "
+            "keep calling select, plan more batches, or call extend_budget."
+        )
+    rounds, log_det = history.rounds, state.frozen.covariance.log_det
+    cut = Cut(
+        round=rounds,
+        version=clock.version,
+        updates=len(state.updates),
+        arrived=history.arrived,
+        samples=history.counted,
+        missing=history.missing,
+        log_det=log_det,
+        exact=state.frozen.covariance.exact,
+        due=clock.explain(rounds, log_det),
+    )
+    ahead = clock.rounds_ahead(rounds, clock.version + 1)
+    return UpdateJob(cut, state.frozen.learner, history, factory, state.most_arms, ahead)
+
+
+def check_new(state: PolicyState) -> None:
+    """Refuse an update without a reward since the last one."""
+    if state.history.arrived <= state.learned:
+        raise NothingToLearn(
+            f"an update must have something to learn from, and {_NO_REWARD[state.learned > 0]}: it would spend a "
+            "version of the budget for nothing. Call observe first, or use force=True."
+        )
+
+
+def adopt(
+    state: PolicyState,
+    factory: CovarianceFactory,
+    beta: Beta,
+    result: UpdateResult,
+    settings: dict[str, Any],
+    limit: int | None = None,
+) -> tuple[PolicyState, UpdateRecord]:
+    """Return the state after an update that was prepared earlier and run elsewhere."""
+    _check_result(state, result, settings)
+    after, record = _concluded(state, factory, beta, result)
+    announce(state, after, record, trained=True)
+    return _tidied(state, after, record, limit)
+
+
+def _check_result(state: PolicyState, result: UpdateResult, settings: dict[str, Any]) -> None:
+    """Refuse a result that was not prepared by this policy, or not since its last update."""
+    cut, history = result.cut, state.history
+    known = cut.round <= history.rounds and history.lives_before(history.logged + cut.round) == cut.lives
+    if known and cut.updates < len(state.updates):
+        last = state.updates[-1]
+        raise StaleUpdate(
+            f"a result must be of the latest update that was prepared: this one was prepared at round {cut.round} "
+            f"after {cut.updates} updates, and the policy has {len(state.updates)} on record, the last of round "
+            f"{last.round}. It was adopted already, or another update came first. Call prepare_update again."
+        )
+    known = known and cut.arrived <= history.arrived and cut.updates == len(state.updates)
+    if not known or digest_of(settings, state.frozen.learner, history, cut, state.learned) != cut.digest:
+        raise WrongUpdate(
+            f"a result must come from a job that this policy prepared; this one was prepared at round {cut.round} "
+            "by another policy, or by a process of this one whose later decisions or rewards were lost in a "
+            "restart. Call prepare_update again."
+        )
+
+
+def _concluded(
+    state: PolicyState, factory: CovarianceFactory, beta: Beta, result: UpdateResult
+) -> tuple[PolicyState, UpdateRecord]:
+    """Return the state after an update; rounds and rewards since its cut stay as they are."""
+    cut, fit, history = result.cut, result.fit, state.history
+    frozen, version, learned, base = state.frozen, state.clock.version, state.learned, cut.log_det
+    if not fit.reason:
+        version, learned = version + 1, cut.arrived
+        covariance = _next_covariance(state, factory, result)
+        learner = fit.learner
+        if history.rounds == cut.round:
+            base = covariance.log_det
+        else:
+            learner = learner.merge_scale(frozen.learner)
+            if result.covariance is not None:
+                base = result.covariance.log_det
+            elif covariance.exact != cut.exact:  # log det is that of another form
+                base = covariance.log_det
+        radius = _radius(beta, state, learner, covariance, version)
+        own = _own_evidence(state, cut.arrived)
+        frozen = FrozenPolicy(learner, covariance, radius, frozen.rule, frozen.within_batch, own)
+    clock = state.clock.restarted(cut.round, base, version)
+    clock = clock.replayed(history.rounds, frozen.covariance.log_det)
+    due = f"{cut.due}; {clock.plan}" if cut.due else ""
+    lost = state.lost if fit.reason else history.total - frozen.covariance.rounds
+    after = PolicyState(
+        *(frozen, clock, history, state.random, state.reader, state.updates, ArmStats(), learned, state.events, lost),
+        state.most_arms,
+    )
+    record = _record_of(after, fit, cut, _coverage(state), due, state.arm_stats)
+    return noted(state, after.with_update(record), factory, history.rounds), record
+
+
+def _tidied(
+    before: PolicyState, after: PolicyState, record: UpdateRecord, limit: int | None
+) -> tuple[PolicyState, UpdateRecord]:
+    """Return the state after an update without the rows that it has made superfluous; the record counts them."""
+    done = compacted_after_update(after, limit)
+    if done is None or not done.dropped:
+        return after, record
+    record = replace(record, dropped=done.dropped)
+    state = replace(done.state, updates=(*before.updates, record))
+    if limit is None or not done.learned + done.abandoned:
+        return state, record
+    sentence = limit_sentence(done, limit)
+    if all(event.kind != "limit" for event in before.events):
+        warnings.warn(
+            f"{sentence}. From now on the oldest rounds are dropped at every update, and records count them. Raise "
+            "limits.history, or use forgetting=Window(…) to choose what is forgotten.",
+            ForgettingWarning,
+            stacklevel=4,
+        )
+        state = state.with_event("limit", sentence)
+    return state, record
+
+
+def start_from_log(
+    state: PolicyState, factory: CovarianceFactory, beta: Beta, rows: Array, values: Array
+) -> PolicyState:
+    """Return the state whose version 0 is trained: the log is in the history and in Z, features taken at θ_0."""
+    learner = state.frozen.learner.observe_contexts(rows, len(rows)).with_fitted_scale()
+    history = state.history.with_log(rows, values)
+    fit = learner.learn(history)
+    if fit.reason:
+        raise TrainingRejected(f"version 0 could not be trained on the log: {fit.reason}.")
+    basis = fit.basis or learner if history.forgetting is None else fit.learner
+    ahead = state.clock.rounds_ahead(0, 0)
+    contexts, weights = history.remembered()
+    covariance = factory.build(basis.features, basis.widths, contexts, weights, ahead=ahead)
+    covariance = factory.frozen(covariance, 0, ahead)
+    radius = _radius(beta, state, fit.learner, covariance, version=0)
+    after = replace(
+        state,
+        frozen=replace(state.frozen, learner=fit.learner, covariance=covariance, radius=radius),
+        clock=state.clock.restarted(0, covariance.log_det, 0),
+        history=history,
+        learned=history.arrived,
+        lost=history.total - covariance.rounds,
+    )
+    cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.exact, "")
+    record = _record_of(after, fit, cut)
+    announce(replace(state, history=history), after, record, trained=True)
+    return after.with_update(record)
+
+
+def _nothing_new(state: PolicyState) -> FitResult | None:
+    """Return a rejected fit where no reward has arrived since the last update."""
+    if state.history.arrived > state.learned:
+        return None
+    if not state.clock.due:
+        check_new(state)
+    reason = _NO_REWARD[state.learned > 0]
+    warnings.warn(
+        f"an update was due, but {reason}, so it was skipped: the version in use stays, and no version of the "
+        "budget is spent. Report rewards with observe.",
+        NothingToLearnWarning,
+        stacklevel=4,
+    )
+    return FitResult(state.frozen.learner, reason)
+
+
+def _next_covariance(state: PolicyState, factory: CovarianceFactory, result: UpdateResult) -> Covariance:
+    """Return the frozen Z of the next version: the running one or, where features or weights changed, a new one."""
+    clock, history, before = state.clock, state.history, state.frozen
+    if result.covariance is None:
+        covariance, basis = before.covariance.fork(), before.learner
+    else:
+        assert result.basis is not None
+        covariance, basis = result.covariance.fork(), result.basis
+        factory.add(covariance, basis.features, history.contexts_since(result.cut.round))
+        covariance = factory.adapted(covariance, state.most_arms)
+
+    def factors() -> tuple[Factors, Factors]:
+        recent = history.contexts[-RECENT:]
+        return result.fit.learner.features(recent), before.learner.features(recent)
+
+    factory.rescale_bonuses(covariance, before.covariance, factors)
+    # Only from the dual form another one follows, and then it depends on the length of the batch.
+    ahead = clock.rounds_ahead(history.rounds, clock.version + 1) if covariance.kind == "dual" else 0
+    return factory.frozen(covariance, state.most_arms, ahead)
+
+
+def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
+    """Return β of a version that has been trained and decides from the next round on."""
+    if not callable(beta):
+        return float(beta)
+    stats = learner.version_stats(state.history.rounds + 1, covariance)
+    if state.clock.budget.spent(version):
+        stats = replace(stats, last=True)
+    if isinstance(beta, NoiseRadius):  # nothing else asks for what follows, which takes all records and rewards
+        chosen, least_known = _deviations(state)
+        stats = replace(
+            stats,
+            spread=state.history.largest_spread,
+            chosen=min(chosen, default=None),
+            least_known=least_known[-1] if least_known else None,
+            first_least_known=least_known[0] if least_known else None,
+            disjoint=state.arm_stats.disjoint and state.arm_stats.arms > state.arm_stats.rounds,  # not one arm alone
+        )
+    return radius_at(beta, stats)
+
+
+def _own_evidence(state: PolicyState, arrived: int) -> OwnEvidence | None:
+    """Return what the rewards up to an update say about single arms, where arms return."""
+    own, history, budget = state.frozen.own, state.history, state.clock.budget
+    if own is None:
+        return None
+    contexts, rewards = (rows[: arrived - state.learned] for rows in history.arrived_since(state.learned))
+    return own.after_update(
+        contexts,
+        rewards,
+        state.frozen.learner.assess(contexts)[0],
+        spread=history.largest_spread,
+        horizon=budget.horizon or 2 * history.rounds,
+        disjoint=state.arm_stats.disjoint,
+    )
+
+
+def _deviations(state: PolicyState) -> tuple[list[float], list[float]]:
+    """Return √(φᵀZ⁻¹φ) of the arms chosen, and of the least known arms, in every batch so far."""
+    found = [(u.chosen, u.least_known) for u in state.updates if u.chosen is not None and u.least_known is not None]
+    now = state.arm_stats.deviations
+    both = [*found, *([] if now is None else [now])]
+    return [chosen for chosen, _ in both], [least_known for _, least_known in both]
+
+
+def _coverage(state: PolicyState) -> float | None:
+    """Return the share of this version's rewards within two deviations of its predictions; see `UpdateRecord`."""
+    noise, history = state.frozen.learner.noise, state.history
+    if noise is None:
+        return None
+    rewards, means = history.rewards, history.means
+    own = (history.versions == state.clock.version) & ~np.isnan(rewards) & ~np.isnan(means)
+    if not own.any():
+        return None
+    off = np.abs(rewards[own] - means[own])
+    return float(np.mean(off <= BOTH_SIDES * np.hypot(noise, history.bonuses[own])))
+
+
+def _record_of(
+    state: PolicyState,
+    fit: FitResult,
+    cut: Cut,
+    coverage: float | None = None,
+    due: str = "",
+    arm_stats: ArmStats | None = None,
+) -> UpdateRecord:
+    covariance = state.frozen.covariance
+    chosen, least_known = (None, None) if arm_stats is None else arm_stats.deviations or (None, None)
+    training = {} if fit.report is NO_TRAINING else {name: getattr(fit.report, name) for name in TRAINING_NUMBERS}
+    return UpdateRecord(
+        version=state.clock.version,
+        round=cut.round,
+        adopted=state.history.rounds,
+        accepted=not fit.reason,
+        reason=fit.reason,
+        samples=cut.samples,
+        missing=cut.missing,
+        log_det=state.clock.base_log_det,
+        beta=state.frozen.radius,
+        covariance=covariance.kind,
+        jitters=covariance.jitters,
+        rescaled=fit.rescaled,
+        noise=state.frozen.learner.noise,
+        coverage=coverage,
+        due=due,
+        unexplored=None if arm_stats is None else arm_stats.share,
+        chosen=chosen,
+        least_known=least_known,
+        lost=state.lost,
+        **training,
+    )

@@ -1,0 +1,305 @@
+"""TrainNN (Algorithm 2), which checks itself: plain descent, and descent with momentum to several checkpoints.
+
+    ℒ(θ) = Σ (f(x_i; θ) − r_i)²/2 + mλ‖θ − θ_0‖²/2
+
+In units of u = f/√m, with y = r/√m, this is ℒ/m = Σ (u_i − y_i)²/2 + λ‖θ − θ_0‖²/2: the √m leaves the
+formulas, and a step η on ℒ is a step ηm on ℒ/m. (A network of standard scaling has 1 in place of m.)
+
+    x_i  contexts   (n, d)   scaled as the network wants them     θ    weights  start at θ_0
+    y_i  targets    (n,)     rewards in units of u                λ    ridge    > 0
+    J    steps      ()       how many                             ηm   step     on ℒ/m
+
+The printed η diverges at once, because the curvature of ℒ is about m·n. Unless the user sets a step, it is
+1.8/(λ_max(ΦΦᵀ) + λ), Φ the features at θ_0; and since curvature grows as the weights grow, a training whose loss did
+not fall is repeated with a smaller step, and rejected in the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+
+from rarely._core.errors import InvalidInput, check_choice, check_positive, check_whole
+from rarely._core.model.network import Network, Weights
+from rarely._core.training.objective import MomentumState, Objective, fastest_objective
+from rarely._core.training.watch import UNWATCHED, USUAL_STEPS, Watch
+from rarely._core.types import Array
+
+STABLE, SHRINK = 1.8, 0.25
+"""A gradient step is stable below 2 over the curvature. After a failed attempt the step shrinks by this factor."""
+MOMENTUM_STABLE, MOMENTUM_SHRINK = 1.0, 0.5
+"""The same with momentum, whose steps are stable below 4/3 over the curvature."""
+ATTEMPTS = 24
+"""The smallest step tried is SHRINK**(ATTEMPTS − 1) ≈ 1e-14 of the first: rewards of 1e6 need about 1e-6."""
+HOPELESS = 1e3
+"""A loss this many times the initial one ends an attempt early."""
+
+Optimiser = Literal["gradient_descent", "sgd"]
+Precision = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingReport:
+    """The numbers of one training; `UpdateRecord` has the same names."""
+
+    step_size: float | None = None
+    """η of the last attempt, in the paper's units; None without a training."""
+    attempts: int = 0
+    initial_loss: float | None = None
+    final_loss: float | None = None
+    """Both are ℒ/m of the last attempt."""
+    steps: int | None = None
+    """J, or the steps taken if a budget of seconds ended the training early."""
+    skip: float | None = None
+    """The strength s of the skip path."""
+    tuning: str = ""
+    """Why the policy chose these steps and this skip path; "" if the user did."""
+    loops: str = ""
+    """The loops that trained, as `Objective.loops` names them."""
+    trained: int | None = None
+    """Samples that the network was trained on; None for all of them."""
+    early: str = ""
+    """What a budget of seconds left undone."""
+
+
+NO_TRAINING = TrainingReport()
+"""The report of a model with a closed-form solution, or if nothing was learned."""
+
+TRAINING_NUMBERS = tuple(field.name for field in fields(TrainingReport))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """How to train, checked when it is made."""
+
+    ridge: float
+    """λ"""
+    steps: int = 200
+    """J"""
+    step_size: float | None = None
+    """The paper's η; None derives it from the curvature."""
+    optimiser: Optimiser = "gradient_descent"
+    """"gradient_descent" is `train`; "sgd" is `rarely._core.training.sgd.train_singly`."""
+    precision: Precision = "float64"
+    warm_start: bool = False
+    """Whether descent starts at the last version's weights: a deviation from the paper, which starts at θ_0."""
+
+    def __post_init__(self) -> None:
+        check_whole("steps", self.steps, 0)
+        if self.step_size is not None:
+            check_positive("step_size", self.step_size, "or None, which takes it from the curvature")
+        check_choice("optimiser", self.optimiser, Optimiser)
+        check_choice("precision", self.precision, Precision)
+        if self.warm_start and self.optimiser == "sgd":
+            raise InvalidInput(
+                "warm_start is for optimiser 'gradient_descent'; 'sgd' always starts from the last weights. "
+                "Leave warm_start out."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOutcome:
+    """The result of a training; `reason` says why it was rejected, and is empty if it was accepted."""
+
+    weights: Weights
+    reason: str
+    report: TrainingReport
+    direction: Weights | None = None
+    """The top eigenvector of ΦᵀΦ, of any length, where the next estimate of the curvature starts."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the weights may be used."""
+        return not self.reason
+
+
+def train(
+    network: Network,
+    initial: Weights,
+    contexts: Array,
+    rewards: Array,
+    plan: TrainingPlan,
+    direction: Weights | None = None,
+    start: Weights | None = None,
+    watch: Watch = UNWATCHED,
+) -> TrainingOutcome:
+    """Take J steps from θ_0 on ℒ; accept them if the final loss is finite and at most the initial one.
+
+    `direction` is where the estimate of the curvature starts. A warm `start`, used if its loss is no higher than
+    θ_0's, deviates from the paper; the penalty still pulls to θ_0.
+
+    >>> net = Network(dim=2, hidden=8)
+    >>> theta = net.initial_weights(np.random.default_rng(0))
+    >>> out = train(net, theta, np.eye(2), np.array([1.0, -1.0]), TrainingPlan(ridge=0.01))
+    >>> out.accepted, out.report.attempts, bool(out.report.final_loss < 0.1 * out.report.initial_loss)
+    (True, 1, True)
+    """
+    objective = objective_of(network, initial, contexts, rewards, plan)
+    curvature, direction = objective.top_curvature(direction)
+    scale = network.output_scale**2
+    step = plan.step_size * scale if plan.step_size is not None else STABLE / (curvature + plan.ridge)
+    begin, initial_loss = objective.initial, objective.loss(objective.initial)
+    if start is not None:
+        warm: Weights = tuple(w.astype(objective.dtype) for w in start)
+        warm_loss = objective.loss(warm)
+        if warm_loss <= initial_loss:  # new rewards may have made θ_0 the better start
+            begin, initial_loss = warm, warm_loss
+    allowed = allowed_loss(objective, initial_loss, curvature)
+    reason, final_loss, weights, taken = "", initial_loss, objective.initial, plan.steps
+    for attempt in range(1, ATTEMPTS + 1):
+        # Too large a step overflows on its way; the loss shows it.
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights, final_loss, taken = _descend(objective, begin, step, plan.steps, HOPELESS * allowed, watch)
+        if final_loss <= allowed:
+            reason = ""
+            break
+        reason = refusal(attempt, step / scale, initial_loss, final_loss)
+        if watch.over():
+            watch.leave_undone("smaller steps were not tried")
+            break
+        step *= SHRINK if attempt < ATTEMPTS else 1.0
+    if taken < plan.steps and not reason:
+        watch.leave_undone(f"the training ended after {taken} of {plan.steps} steps")
+    report = TrainingReport(
+        step_size=step / scale,
+        attempts=attempt,
+        initial_loss=initial_loss,
+        final_loss=final_loss,
+        steps=plan.steps if reason else taken,
+        skip=network.skip,
+        loops=objective.loops,
+    )
+    return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report, direction)
+
+
+def _descend(
+    objective: Objective, begin: Weights, step: float, steps: int, hopeless: float, watch: Watch
+) -> tuple[Weights, float, int]:
+    """Call `Objective.descend`, in parts if the training is watched; the parts give the same numbers as the whole.
+
+    Returns the weights, their loss and the steps taken. A budget of seconds ends at the part of the lowest loss.
+    """
+    weights, loss, done = begin, 0.0, 0
+    best: tuple[Weights, float, int] | None = None
+    parts = USUAL_STEPS if watch.reports else 1
+    for part in range(1, parts + 1):
+        for count in watch.stretches(steps * part // parts - done):
+            weights, loss = objective.descend(weights, step, count, hopeless)
+            done += count
+            if not loss <= hopeless:
+                return weights, loss, done
+            best = (weights, loss, done) if best is None or loss <= best[1] else best
+            if done < steps and watch.over():
+                return best
+        watch.step()
+    return weights, loss, done
+
+
+def objective_of(network: Network, initial: Weights, contexts: Array, rewards: Array, plan: TrainingPlan) -> Objective:
+    """Return the objective of a plan: compiled if possible, by groups if contexts have blocks."""
+    return fastest_objective(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
+
+
+def allowed_loss(objective: Objective, initial_loss: float, curvature: float) -> float:
+    """Return the highest loss with which a training is accepted: the initial one, plus what rounding makes of u = 0."""
+    eps = float(np.finfo(objective.dtype).eps)
+    floor = eps**2 * objective.network.hidden * max(objective.samples, 1) * (curvature + objective.ridge)
+    return initial_loss * (1 + 1e-9) + floor
+
+
+def refusal(attempts: int, step: float, initial_loss: float, final_loss: float) -> str:
+    """Return why a training is rejected."""
+    return (
+        f"the loss did not fall in {attempts} attempts with steps down to η = {step:.3g}: "
+        f"from {initial_loss:.6g} to {final_loss:.6g}"
+    )
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The weights of one descent with momentum at several numbers of steps, its rungs."""
+
+    reached: list[Weights]
+    step: float
+    attempts: int
+    initial_loss: float
+    final_loss: float
+    initial: Weights
+    loops: str
+    cut: MomentumState | None = None
+    """The point of the lowest loss after the last rung reached, if a budget of seconds ended the descent there."""
+
+    def outcome(self, network: Network, steps: int, tuning: str = "") -> TrainingOutcome:
+        """Return the descent as a training of `steps` steps, or of those before it was cut; `tuning` explains them."""
+        scale = network.output_scale**2
+        weights = self.reached[-1] if self.reached else self.initial
+        if self.cut is not None:
+            weights = self.cut.weights
+        report = TrainingReport(
+            step_size=self.step / scale,
+            attempts=self.attempts,
+            initial_loss=self.initial_loss,
+            final_loss=self.final_loss,
+            steps=steps if self.cut is None else self.cut.steps,
+            skip=network.skip,
+            tuning=tuning,
+            loops=self.loops,
+        )
+        reason = ""
+        if not self.reached and self.cut is None:
+            reason = refusal(self.attempts, self.step / scale, self.initial_loss, self.final_loss)
+        return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report)
+
+
+def descend_to(
+    objective: Objective, rungs: tuple[int, ...], share: float = 1.0, watch: Watch = UNWATCHED
+) -> Checkpoints:
+    """Descend with momentum from θ_0, and keep the weights at the rungs.
+
+    A descent whose loss at a rung is above the initial one is repeated with a smaller step, and given up in the end.
+    Once `share` of a budget of seconds is used up, the descent ends before its last rung.
+    """
+    curvature = objective.top_curvature(None)[0]
+    step, first = MOMENTUM_STABLE / (curvature + objective.ridge), objective.loss(objective.initial)
+    allowed = allowed_loss(objective, first, curvature)
+    for attempt in range(1, ATTEMPTS + 1):
+        at, reached, loss = MomentumState.at_rest(objective.initial), [], first
+        cut: MomentumState | None = None
+        for rung in rungs:
+            with np.errstate(over="ignore", invalid="ignore"):
+                at, loss = _advanced(objective, at, step, rung, HOPELESS * allowed, share, watch)
+            if not loss <= allowed:
+                break
+            if at.steps == rung:
+                watch.step()
+                reached.append(at.weights)
+            if at.steps < rungs[-1] and watch.over(share):
+                cut = at
+                ended = "the training" if share == 1 else "a trial of candidates"
+                watch.leave_undone(f"{ended} ended after {at.steps} of {rungs[-1]} steps")
+                break
+        if len(reached) == len(rungs) or cut is not None:
+            break
+        if watch.over(share):
+            watch.leave_undone("smaller steps were not tried")
+            break
+        step *= MOMENTUM_SHRINK if attempt < ATTEMPTS else 1.0
+    reached = reached if len(reached) == len(rungs) or cut is not None else []
+    return Checkpoints(reached, step, attempt, first, loss, objective.initial, objective.loops, cut)
+
+
+def _advanced(
+    objective: Objective, start: MomentumState, step: float, rung: int, hopeless: float, share: float, watch: Watch
+) -> tuple[MomentumState, float]:
+    """Return the descent at a rung or, if the time is over before, at the point of the lowest loss since `start`."""
+    at, best = start, None
+    for count in watch.stretches(rung - start.steps):
+        at, loss = objective.descend_with_momentum(at, step, count, hopeless)
+        if not loss <= hopeless:
+            return at, loss
+        best = (at, loss) if best is None or loss <= best[1] else best
+        if at.steps < rung and watch.over(share):
+            return best
+    return at, loss

@@ -1,0 +1,357 @@
+"""How linear, and how long to train: judged at every update by rewards that training has not seen.
+
+One descent with momentum passes through a whole family of models. Beside a strong linear path its first steps fit a
+linear model, and the later ones bend it; without that path it bends from the start. So two things are chosen,
+
+    s   SKIP_GRID   the strength of the skip path        J_1 < J_2 < …   STEP_GRID   where to stop
+
+by cross-validation, a part at a time: each update holds out one fold of the samples, descends one path on the
+others, and keeps every held-out sample's prediction at every rung. While samples are few, and so descents cheap, it
+does so for every fold and path. And while the paths cannot be compared yet, as at the first training, the same update
+also tries the other path, so that a policy of two or three versions has tried both.
+
+    p_ic   predictions   the latest of sample i under candidate c = (s, J), always held out; NaN before its turn
+    e_ic   errors        (r_i − a_c − b_c·p_ic)², a_c and b_c ≥ 0 those that fit candidate c best
+
+Which mean is highest does not change when all are shifted and stretched, so a candidate is not judged by that: a long
+descent often orders the arms well although it exaggerates. The candidate in use is left only for one whose mean error,
+over the samples that both were tried on and are fitted to, is lower by z of its standard errors: with few samples 1/2,
+with many the z that bounds the chance of an unjustified change by 5 %, over all 23 rivals together. The cost is a
+descent on 4/5 of the samples, and one on all of them to the chosen rung; at a first training it is two on 4/5 of them,
+and never more than three (`MAX_TRIALS`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rarely._core.inputs.scaling import RewardScale
+from rarely._core.model.network import Network, Weights
+from rarely._core.saving.fields import Fields
+from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, descend_to, objective_of
+from rarely._core.training.watch import TRIAL_SHARE, UNWATCHED, Watch
+from rarely._core.types import Array, Arrays, BoolArray, IntArray
+
+SKIP_GRID = (3.0, 0.0)
+STEP_GRID = (4, 6, 9, 13, 20, 30, 45, 70, 100, 150, 220, 330)
+FIRST = (0, 7)
+"""Path and rung of the candidate in use while samples are too few to judge by."""
+FOLDS = 5
+EXHAUSTIVE_SAMPLES = 150
+"""Up to this many samples every candidate is tried at every update."""
+MAX_TRIALS = 2 * len(SKIP_GRID) - 1
+"""Descents that an update with more samples may try: enough turns to hold one fold with every path."""
+MIN_COMPARED = 10
+"""Samples that two candidates must have been tried on before they are compared, and before any are tried."""
+DOUBT = 0.5
+"""Standard errors by which another candidate must be better, up to `FEW_HELD_OUT` held-out samples."""
+FEW_HELD_OUT, MANY_HELD_OUT = 500, 2000
+LEVEL = 0.05
+"""The chance to leave the candidate in use although no other is better, from `MANY_HELD_OUT` samples on."""
+KEPT_ROWS = 40_000
+"""The latest rows whose predictions are kept: enough to judge by, and bounded."""
+EQUAL_REWARDS = 1e-12
+"""Rewards whose relative difference is below this count as equal."""
+SAMPLE_SALT = 0x5DEECE66D
+"""Makes the sample of rows independent of the folds, which hash rows too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Validation:
+    """The candidates' errors on held-out rewards, in squared reward units; NaN for one that has not been tried.
+
+    Candidates are tried on the same rewards, so their losses rise and fall together: `errors` say how well a loss
+    is known, `difference_errors` how well two are distinguished, and these decide the choice.
+
+    Examples
+    --------
+    >>> from rarely import BatchNeuralUCB, OnDemand
+    >>> validation = BatchNeuralUCB(dim=1, hidden=8, schedule=OnDemand(), seed=0).tuning
+    >>> validation.losses.shape == (len(validation.skips), len(validation.steps))
+    True
+    """
+
+    skips: Array
+    """(S,): the strengths s of the skip path."""
+    steps: IntArray
+    """(J,): the numbers of steps."""
+    chosen: tuple[int, int]
+    """The index of the candidate in use in `skips` and `steps`."""
+    rewards: IntArray
+    """(S, J): the number of rewards that a loss is the mean of."""
+    losses: Array
+    """(S, J): mean squared errors of predictions after the best shift and stretch, and their standard errors."""
+    errors: Array
+    differences: Array
+    """(S, J): losses minus that of the candidate in use, on the rewards that both were tried on; standard errors."""
+    difference_errors: Array
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The evidence of all updates so far about the candidates: a value, from which `tune` makes the next."""
+
+    path: int = FIRST[0]
+    rung: int = FIRST[1]
+    turn: int = 0
+    """Counts trials; it determines which path and fold are next."""
+    first: int = 0
+    """The row of the history that the first of `predictions` belongs to."""
+    predictions: Array = field(default_factory=lambda: np.empty((0, len(SKIP_GRID), len(STEP_GRID))))
+    """(rows, paths, rungs), in reward units, each made without its own reward."""
+    rewards: Array = field(default_factory=lambda: np.empty(0))
+    """(rows,): the observed rewards; NaN where nothing was predicted."""
+    weights: Array = field(default_factory=lambda: np.empty(0))
+    """(rows,): how much each counts; 0 if it is forgotten."""
+
+    @property
+    def skip(self) -> float:
+        """The strength s in use: 0 before the first training, when Z should weigh all directions alike."""
+        return SKIP_GRID[self.path] if self.turn else 0.0
+
+    @property
+    def next_path(self) -> int:
+        """The path that is tried next."""
+        return self.turn % len(SKIP_GRID)
+
+    def held_out(self, rows: IntArray) -> BoolArray:
+        """Return which of these rows are held out next."""
+        return np.asarray(split_mix(rows) % np.uint64(FOLDS) == self.turn // len(SKIP_GRID) % FOLDS, np.bool_)
+
+    def with_rows(self, rows: IntArray, weights: Array | None) -> Tuning:
+        """Return the value with room for these rows, which alone count: by their weights, or in full."""
+        before = self.first + len(self.rewards)
+        end = max(before, int(rows[-1]) + 1) if len(rows) else before
+        first = max(self.first, end - KEPT_ROWS)
+        gone, new = first - self.first, end - before
+        counted, inside = np.zeros(end - first), rows >= first
+        counted[rows[inside] - first] = 1.0 if weights is None else weights[inside]
+        return replace(
+            self,
+            first=first,
+            predictions=np.pad(self.predictions, ((0, new), (0, 0), (0, 0)), constant_values=np.nan)[gone:],
+            rewards=np.pad(self.rewards, (0, new), constant_values=np.nan)[gone:],
+            weights=counted,
+        )
+
+    def with_predictions(self, rows: IntArray, predictions: Array, rewards: Array) -> Tuning:
+        """Return the value with (n, rungs) predictions and rewards of the path on trial, and the choice that follows.
+
+        Rungs that were not reached keep their earlier predictions.
+        """
+        noted, came, inside = self.predictions.copy(), self.rewards.copy(), rows >= self.first
+        noted[rows[inside] - self.first, self.next_path, : predictions.shape[1]] = predictions[inside]
+        came[rows[inside] - self.first] = rewards[inside]
+        after = replace(self, predictions=noted, rewards=came).advance()
+        path, rung = after._choice()
+        return replace(after, path=path, rung=rung)
+
+    def errors(self, predictions: Array) -> Array:
+        """Return squared errors of (rows, paths, rungs) predictions, each candidate's best shifted and stretched."""
+        rewards = np.where(np.isnan(predictions), np.nan, self.rewards[:, None, None])
+        came, ahead = rewards - self._means(rewards)[1], predictions - self._means(predictions)[1]
+        alike, squares = self._means(came * ahead)[1], self._means(np.square(ahead))[1]
+        stretch = np.maximum(alike, 0) / np.maximum(squares, np.finfo(np.float64).tiny)
+        errors: Array = np.square(came - stretch * ahead)
+        return errors
+
+    @cached_property
+    def gains(self) -> Array:
+        """(rows, paths, rungs): how far errors are below those of the one in use, both fitted to shared rows."""
+        own = np.where(np.isnan(self.predictions), np.nan, self.predictions[:, [self.path]][..., [self.rung]])
+        return self.errors(own) - self.errors(np.where(np.isnan(own), np.nan, self.predictions))
+
+    def advance(self) -> Tuning:
+        """Return the value with the next path or fold on trial."""
+        return replace(self, turn=self.turn + 1)
+
+    def _choice(self) -> tuple[int, int]:
+        """Return the best candidate that is significantly better than the one in use, or the one in use."""
+        gain, doubt = self.compared()
+        sure = np.where(gain > demanded(self._means(self.gains)[0]) * doubt, gain, 0.0)
+        path, rung = np.unravel_index(int(np.argmax(sure)), sure.shape)
+        return (int(path), int(rung)) if sure[path, rung] > 0 else (self.path, self.rung)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether every path has been tried on enough of the rewards that the path in use was tried on."""
+        tried = ~np.isnan(self.predictions[:, :, 0]) & (self.weights > 0)[:, None]
+        return bool(((tried & tried[:, [self.path]]).sum(axis=0) >= MIN_COMPARED).all())
+
+    def compared(self) -> tuple[Array, Array]:
+        """Return how far each candidate's mean error is below that of the one in use, and standard errors; (s, J)."""
+        count, gain, doubt = self._means(self.gains)
+        enough = count >= MIN_COMPARED
+        return np.where(enough, gain, 0.0), np.where(enough, doubt, np.inf)
+
+    def _means(self, values: Array) -> tuple[IntArray, Array, Array]:
+        """Return count, mean and standard error over the rows that count and are not NaN; NaN without any."""
+        weights = self.weights[:, None, None] * ~np.isnan(values)
+        count, total = (weights > 0).sum(axis=0), weights.sum(axis=0)
+        among = np.where(count == 0, np.nan, np.maximum(total, np.finfo(np.float64).tiny))
+        mean = (weights * np.nan_to_num(values)).sum(axis=0) / among
+        squares = np.square(weights * np.nan_to_num(values - mean)).sum(axis=0)
+        return count, mean, np.sqrt(squares) / among
+
+    @property
+    def noise(self) -> float | None:
+        """The root mean square error of what the candidate in use predicts for held-out rewards.
+
+        None until `MIN_COMPARED` held-out rewards exist, and while all rewards are equal: treating that as zero noise
+        would set β = 0 and stop exploration.
+        """
+        count, mean, _ = self._means(np.square(self.predictions - self.rewards[:, None, None]))
+        own, came = (self.path, self.rung), self.rewards[(self.weights > 0) & ~np.isnan(self.rewards)]
+        if count[own] < MIN_COMPARED or np.ptp(came) <= EQUAL_REWARDS * np.abs(came).max():
+            return None
+        return float(np.sqrt(mean[own]))
+
+    def validation(self) -> Validation:
+        """Return all losses, and how they compare with that of the candidate in use."""
+        counts, losses, errors = self._means(self.errors(self.predictions))
+        _, differences, difference_errors = self._means(-self.gains)
+        return Validation(
+            np.array(SKIP_GRID),
+            np.array(STEP_GRID),
+            (self.path, self.rung),
+            counts,
+            losses,
+            errors,
+            differences,
+            difference_errors,
+        )
+
+    def explain(self) -> str:
+        """Return the choice in one line."""
+        chosen = f"J = {STEP_GRID[self.rung]}, s = {SKIP_GRID[self.path]:g}"
+        count, mean, error = (of_all[self.path, self.rung] for of_all in self._means(self.errors(self.predictions)))
+        if count < MIN_COMPARED:
+            return f"{chosen}: the start, because too few rewards have been held out to compare"
+        gain, doubt = self.compared()
+        gain[self.path, self.rung] = -np.inf
+        gain[np.isinf(doubt)] = -np.inf
+        path, rung = np.unravel_index(int(np.argmax(gain)), gain.shape)
+        return (
+            f"{chosen}: validation loss {mean:.4g} ± {error:.2g} on {count} rewards, "
+            f"against {mean - gain[path, rung]:.4g} with J = {STEP_GRID[rung]}, s = {SKIP_GRID[path]:g} "
+            f"(difference {-gain[path, rung]:.2g} ± {doubt[path, rung]:.2g})"
+        )
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return numbers and arrays, for `restored`."""
+        numbers = {"path": self.path, "rung": self.rung, "turn": self.turn, "first": self.first}
+        return numbers, {"predictions": self.predictions, "rewards": self.rewards, "weights": self.weights}
+
+    @classmethod
+    def restored(cls, saved: Fields) -> Tuning:
+        """Return the saved value."""
+        with saved:
+            shape = (None, len(SKIP_GRID), len(STEP_GRID))
+            predictions = saved.array("predictions", shape, missing=True)
+            return cls(
+                path=saved.whole("path", most=len(SKIP_GRID) - 1),
+                rung=saved.whole("rung", most=len(STEP_GRID) - 1),
+                turn=saved.whole("turn"),
+                first=saved.whole("first"),
+                predictions=predictions,
+                rewards=saved.array("rewards", (len(predictions),), missing=True),
+                weights=saved.array("weights", (len(predictions),), least=0, most=1),
+            )
+
+
+def tune(
+    network: Network,
+    initial: Weights,
+    contexts: Array,
+    rewards: Array,
+    rows: IntArray,
+    plan: TrainingPlan,
+    tuning: Tuning,
+    scale: RewardScale | None = None,
+    weights: Array | None = None,
+    offsets: Array | None = None,
+    watch: Watch = UNWATCHED,
+) -> tuple[TrainingOutcome, Tuning]:
+    """Train with the path and length that held-out rewards choose; `rows` are the samples' rows in the history.
+
+    Predictions are kept in reward units; `scale` is the scale that the rewards are given on. Samples that count
+    `weights` times are given scaled, (√w·x, √w·y). If another model predicts `offsets`, in reward units, the rewards
+    are its residuals.
+    """
+    scale = scale or RewardScale()
+    tuning = tuning.with_rows(rows, weights)
+    few = len(rows) <= EXHAUSTIVE_SAMPLES
+    for trial in range(len(SKIP_GRID) * FOLDS if few else MAX_TRIALS):
+        if trial and not few and tuning.comparable:
+            break
+        if trial and watch.over(TRIAL_SHARE):
+            watch.leave_undone("further candidates were not tried")
+            break
+        held = tuning.held_out(rows)
+        if len(rows) < MIN_COMPARED or not held.any() or held.all():
+            tuning = tuning.advance()
+            continue
+        tried = replace(network, skip=SKIP_GRID[tuning.next_path])
+        objective = objective_of(tried, initial, contexts[~held], rewards[~held], plan)
+        checkpoints = descend_to(objective, STEP_GRID, TRIAL_SHARE, watch)
+        if not checkpoints.reached:
+            tuning = tuning.advance()
+            continue
+        unit = scale.spread / (1.0 if weights is None else np.sqrt(weights[held]))
+        center = scale.center if offsets is None else scale.center + offsets[held]
+        ahead = [center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
+        tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), center + unit * rewards[held])
+    chosen = replace(network, skip=tuning.skip)
+    steps = STEP_GRID[tuning.rung]
+    checkpoints = descend_to(objective_of(chosen, initial, contexts, rewards, plan), (steps,), watch=watch)
+    return checkpoints.outcome(chosen, steps, tuning.explain()), tuning
+
+
+def demanded(samples: IntArray) -> Array:
+    """Return z, the standard errors by which a rival that was compared on that many samples must be better.
+
+    >>> demanded(np.array([100, 1000, 2000, 50_000])).round(2).tolist()
+    [0.5, 1.68, 2.85, 2.85]
+    """
+    sure = NormalDist().inv_cdf(1 - LEVEL / (len(SKIP_GRID) * len(STEP_GRID) - 1))
+    part = np.log(np.clip(samples, FEW_HELD_OUT, MANY_HELD_OUT) / FEW_HELD_OUT) / np.log(MANY_HELD_OUT / FEW_HELD_OUT)
+    return np.asarray(DOUBT + part * (sure - DOUBT))
+
+
+def training_rows(rows: IntArray, most: int | None) -> IntArray:
+    """Return which of these rising rows of a history to train on: the positions of all, or of `most` of them.
+
+    The latest half of `most` is used, and as many of the others: those with the smallest hashes of their rows, which is
+    a uniform sample (bottom-k; Cohen and Kaplan, 2007). A row that falls out of it never returns, since later rows only
+    lower the bar, so a history may drop it.
+
+    >>> training_rows(np.arange(3), most=4)
+    array([0, 1, 2])
+    >>> training_rows(np.arange(10), most=4)
+    array([3, 7, 8, 9])
+    """
+    count = len(rows)
+    if most is None or count <= most:
+        return np.arange(count)
+    recent = count - (most - most // 2)
+    hashes = split_mix(rows[:recent] ^ SAMPLE_SALT)
+    older = np.argpartition(hashes, most // 2)[: most // 2]
+    return np.concatenate((np.sort(older), np.arange(recent, count)))
+
+
+def split_mix(rows: IntArray) -> NDArray[np.uint64]:
+    """Return SplitMix64 hashes of rows, by which folds and samples are drawn: the same in every process.
+
+    Each bit depends on all bits of the row. A product alone would leave rows of some periods mostly in one fold, so
+    that the hours of a day would decide what is held out.
+    """
+    state = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ state >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return state ^ state >> np.uint64(31)

@@ -1,0 +1,161 @@
+"""Types of arrays, and the decision that a policy returns.
+
+n  rounds in a call    K  arms (the largest number, if rounds differ)    d  numbers in a context
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
+"""float64 or float32: training may run in either, everything that `select` computes is an `Array`."""
+Arrays = dict[str, NDArray[Any]]
+"""The arrays of a saved state, by name."""
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """One round's decision, or n of them with a leading axis everywhere.
+
+    Rounds are numbered from 1 and versions from 0, as in Algorithm 1. An arm that was absent in a round has NaN for
+    mean and bonus, and probability 0.
+
+    Examples
+    --------
+    >>> d = Decision(arm=np.array([1, 0]), means=np.zeros((2, 2)), bonuses=np.ones((2, 2)),
+    ...              version=np.array([0, 0]), round=np.array([1, 2]), probabilities=np.full((2, 2), 0.5))
+    >>> len(d), d[1].arm, d[1].round
+    (2, 0, 2)
+    """
+
+    arm: int | IntArray
+    """int, or (n,): the chosen arm."""
+    means: Array
+    """(K,) or (n, K): the predicted reward of every arm, in reward units."""
+    bonuses: Array
+    """(K,) or (n, K): β·√(φᵀZ⁻¹φ) of every arm, in reward units, rescaled if Z was exact before and is approximate."""
+    version: int | IntArray
+    """int, or (n,): the frozen policy that decided."""
+    round: int | IntArray
+    """int, or (n,): the round number, by which `observe` finds the decision."""
+    probabilities: Array
+    """(K,) or (n, K): the distribution that the arm was drawn from; a single 1 for a rule that does not draw."""
+    life: str = ""
+    """The life of the policy that made it. A policy begins a new life when it is made, loaded, copied or unpickled, so
+    that a decision lost in a crash is not mistaken for the later one with the same round number."""
+
+    @property
+    def arms(self) -> IntArray:
+        """(n,): the chosen arms; (1,) for a single decision."""
+        return np.atleast_1d(np.asarray(self.arm))
+
+    @property
+    def versions(self) -> IntArray:
+        """(n,): the versions that decided; (1,) for a single decision."""
+        return np.atleast_1d(np.asarray(self.version))
+
+    @property
+    def rounds(self) -> IntArray:
+        """(n,): the round numbers; (1,) for a single decision."""
+        return np.atleast_1d(np.asarray(self.round))
+
+    @property
+    def id(self) -> str | list[str]:
+        """str, or a list of n: life and round, for `observe(ids=…)` after a restart or in another process."""
+        ids = [f"{self.life}-{number}" for number in self.rounds]
+        return ids[0] if self.single else ids
+
+    @property
+    def propensity(self) -> float | Array:
+        """float, or (n,): the probability of the chosen arm."""
+        if self.single:
+            return float(self.probabilities[self.arm])
+        return self.probabilities[np.arange(len(self)), self.arms]
+
+    def describe(self) -> dict[str, Any] | list[dict[str, Any]]:
+        """Return the decision as JSON, one dict for each round, for a log file or a message.
+
+        Examples
+        --------
+        >>> decision = Decision(arm=1, means=np.array([0.2, 0.5]), bonuses=np.array([0.3, np.nan]), version=0,
+        ...                     round=7, probabilities=np.array([0.0, 1.0]), life="ab")
+        >>> decision.describe()["arm"], decision.describe()["means"], decision.describe()["bonuses"]
+        (1, [0.2, 0.5], [0.3, None])
+        """
+        if not self.single:
+            return [described for i in range(len(self)) if isinstance(described := self[i].describe(), dict)]
+        numbers = {"means": self.means, "bonuses": self.bonuses, "probabilities": self.probabilities}
+        return {
+            "id": self.id,
+            "round": self.round,
+            "version": self.version,
+            "arm": self.arm,
+            "propensity": self.propensity,
+            # JSON has no NaN, which stands for an absent arm.
+            **{name: [None if x != x else x for x in row.tolist()] for name, row in numbers.items()},
+        }
+
+    def __repr__(self) -> str:
+        if not self.single:
+            n = len(self)
+            span = f"rounds {self.rounds[0]} … {self.rounds[-1]}" if n else "no rounds"
+            return f"<{n} decisions: {span}, arms {_shortened(self.arms)}>"
+        arm = int(self.arms[0])
+        scores = f"mean {self.means[arm]:.4g}, bonus {self.bonuses[arm]:.4g}, probability {self.propensity:.4g}"
+        return f"<Decision: round {self.round}, version {self.version}, arm {arm} of {len(self.means)} ({scores})>"
+
+    def _repr_html_(self) -> str:
+        return decision_table(self)
+
+    @property
+    def single(self) -> bool:
+        """Whether this is one round without a leading axis."""
+        return self.means.ndim == 1
+
+    def __len__(self) -> int:
+        if self.single:
+            raise TypeError("a single decision has no length; select on (n, K, d) gives n of them")
+        return len(self.arms)
+
+    def __getitem__(self, rounds: Any) -> Decision:
+        if self.single:
+            raise TypeError("a single decision cannot be sliced; select on (n, K, d) gives n of them")
+        arm, version, number = self.arms[rounds], self.versions[rounds], self.rounds[rounds]
+        if np.ndim(arm) == 0:
+            arm, version, number = int(arm), int(version), int(number)
+        chances = self.probabilities[rounds]
+        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life)
+
+
+def decision_table(decision: Decision, most: int = 20) -> str:
+    """Return the decision as an HTML table for notebooks: every arm of one round, or the chosen arms of many."""
+    if decision.single:
+        heads = ("arm", "mean", "bonus", "probability", "")
+        columns = (decision.means, decision.bonuses, decision.probabilities)
+        body = [
+            (str(k), *(f"{column[k]:.4g}" for column in columns), "chosen" if k == decision.arm else "")
+            for k in range(len(decision.means))
+        ]
+    else:
+        heads = ("round", "version", "arm", "mean", "probability")
+        n = len(decision)
+        means = decision.means[np.arange(n), decision.arms]
+        chances = decision.probabilities[np.arange(n), decision.arms]
+        whole = zip(decision.rounds, decision.versions, decision.arms, means, chances, strict=True)
+        body = [(str(t), str(v), str(a), f"{mean:.4g}", f"{p:.4g}") for t, v, a, mean, p in whole]
+    rows = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in body[:most]]
+    more = f"<caption>{len(body) - most} more</caption>" if len(body) > most else ""
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    return f"<table>{more}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _shortened(arms: IntArray, most: int = 8) -> str:
+    shown = ", ".join(map(str, arms[:most]))
+    return f"{shown}, …" if len(arms) > most else shown

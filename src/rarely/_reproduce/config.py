@@ -1,0 +1,110 @@
+"""An experiment is data with a readable name: `cosine/practical/adaptive-B40-logq20/seed3`.
+
+problem         a world, with the paper's settings for it (λ, β, J, η, m, and the values of B and log q)
+preset          a reading of the paper: paper, practical, code
+reading         the preset of a neural configuration; of a linear one the view of the contexts, which is
+                all that a preset changes for it
+configuration   a policy of the paper's comparison, or the library's own default
+cell            one configuration on one run of one problem: what is played, recorded and resumed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from rarely._core.policies.options import PresetName
+from rarely.worlds.datasets import Dataset
+from rarely.worlds.protocol import World
+from rarely.worlds.table import Table, TableWorld, View
+
+Kind = Literal["linucb", "linucb-intercept", "neuralucb", "fixed", "adaptive", "default"]
+PRESETS: tuple[PresetName, ...] = ("paper", "practical", "code")
+VIEWS: dict[PresetName, View] = {"paper": "raw", "practical": "standard", "code": "unit"}
+"""How a preset sees the rows of a table."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A policy of the comparison.
+
+    >>> Configuration("adaptive", batches=40, log_ratio=20.0).id
+    'adaptive-B40-logq20'
+    >>> Configuration("linucb", ridge=0.01, beta=1.0).id
+    'linucb-r0.01-b1'
+    """
+
+    kind: Kind
+    batches: int | None = None
+    """B"""
+    log_ratio: float | None = None
+    """log q"""
+    ridge: float | None = None
+    """λ and β of a linear configuration; a neural one takes its problem's."""
+    beta: float | None = None
+
+    @property
+    def id(self) -> str:
+        numbers = {"B": self.batches, "logq": self.log_ratio, "r": self.ridge, "b": self.beta}
+        return "-".join([self.kind, *(f"{name}{value:g}" for name, value in numbers.items() if value is not None)])
+
+    @property
+    def linear(self) -> bool:
+        return self.kind in ("linucb", "linucb-intercept")
+
+    @property
+    def batched(self) -> bool:
+        """Whether it is one of the paper's BatchNeuralUCB, with a budget."""
+        return self.kind in ("fixed", "adaptive")
+
+    def part_of(self, preset: PresetName) -> bool:
+        """Return whether a preset has it; the library's default, not of the paper, stands beside `practical`."""
+        return self.kind != "default" or preset == "practical"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A world, and what the paper prints for it."""
+
+    name: str
+    source: World | Table | Dataset
+    hidden: int = 100
+    """m"""
+    ridge: float = 0.001
+    """λ"""
+    beta: float = 0.001
+    """β, and ν of preset `code`"""
+    step_size: float = 0.05
+    """η, which preset `code` takes as printed"""
+    batches: tuple[int, ...] = (40, 100, 200)
+    log_ratios: tuple[float, ...] = (20, 40, 60)
+    base: str = ""
+    """The problem of the paper that this one is or varies: what is claimed of that one is checked on it."""
+    steps: int = 200
+    """J"""
+    rounds: int | None = None
+    """T, where it is the problem's own; None: as asked for."""
+
+    @property
+    def horizon(self) -> int | None:
+        """The most rounds that there are; None: any number."""
+        if isinstance(self.source, World):
+            return self.source.horizon
+        return len(self.source.rows) if isinstance(self.source, Table) else self.source.count
+
+    def view(self, preset: PresetName) -> View:
+        """Return how a preset sees the contexts: only tables have several views."""
+        return "raw" if isinstance(self.source, World) else VIEWS[preset]
+
+    def world(self, view: View, *, constant: bool) -> World:
+        """Return the world; `constant` puts a 1 into every block of a table's contexts."""
+        if isinstance(self.source, World):
+            return self.source
+        return _table_world(self.source, view, constant)
+
+
+@cache
+def _table_world(source: Table | Dataset, view: View, constant: bool) -> TableWorld:
+    """Return the world, made once for all cells of a problem: a table is read and standardised once."""
+    return TableWorld(source if isinstance(source, Table) else source.table(), view, constant)

@@ -1,0 +1,106 @@
+"""Records in one small file, to be kept beside code: all that a report needs, and a digest of each original.
+
+    records.json.gz    {"format", "code", "worlds", "environments", "records", "digest"}
+
+A regret curve is thinned to the points that figures show, with the digest of the whole curve, so that equal runs are
+still known to be equal. log det Z is thinned likewise, and kept only at its end for all but the first run of a
+configuration, which is the one that figures show. A report from the file is the report from the folder, letter by
+letter.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rarely._core.errors import InvalidInput
+from rarely._core.saving.files import replacing
+from rarely._reproduce.records import Record
+from rarely._runs.sealed_json import DIGEST, Malformed, check_digest, read_json, sealed
+from rarely._runs.writing import writing
+
+FORMAT = "rarely records 1"
+PLAIN = ("id", "identity", "regret", "reward", "right", "seconds", "wall", "peak_memory")
+"""Fields that are kept as they are."""
+
+
+def publish(records: Sequence[Record], path: Path) -> int:
+    """Write the records of one report into one file, and return its size in bytes."""
+    if not records:
+        raise InvalidInput("there are no records to publish.")
+    worlds, environments = list[Any](), list[Any]()
+    first: dict[str, int] = {}
+    for record in records:
+        name = record.id.rpartition("/")[0]
+        first[name] = min(record.seed, first.get(name, record.seed))
+    content = {
+        "format": FORMAT,
+        "code": records[0].data["code"],
+        "records": [_compact(r, worlds, environments, r.seed == first[r.id.rpartition("/")[0]]) for r in records],
+        "worlds": worlds,
+        "environments": environments,
+    }
+    text = gzip.compress(json.dumps(sealed(content), separators=(",", ":")).encode(), 9, mtime=0)
+    with writing(path), replacing(path) as file:
+        file.write(text)
+    return len(text)
+
+
+def read_published(path: Path) -> list[Record]:
+    """Return the records of such a file, as a report reads them; raise InvalidInput if it was changed."""
+    try:
+        content = read_json(path)
+        if content.get("format") != FORMAT:
+            raise Malformed(f"format must be {FORMAT}; it is {content.get('format')!r}")
+        check_digest(content)
+        return [_expanded(record, content) for record in content["records"]]
+    except Malformed as error:
+        raise InvalidInput(f"{path} is refused: {error}. Publish the records again, with rarely report.") from error
+    except (KeyError, IndexError, TypeError) as error:
+        raise InvalidInput(f"{path} is refused: it is not a file of published records ({error!r}).") from error
+
+
+def _place(value: Any, among: list[Any]) -> int:
+    """Return where a value is in a list, and add it at the end if it is not there."""
+    if value not in among:
+        among.append(value)
+    return among.index(value)
+
+
+def _compact(record: Record, worlds: list[Any], environments: list[Any], first: bool) -> dict[str, Any]:
+    data, updates = record.data, record.data["updates"]
+    asked = data["asked"]
+    world = {name: asked[name] for name in ("problem", "world", "reading", "rounds")}
+    at = updates["rounds"]
+    every = at == list(range(1, len(at) + 1))
+    return {name: data[name] for name in PLAIN} | {
+        "world": _place(world, worlds),
+        "environment": _place(data["environment"], environments),
+        "configuration": asked["configuration"],
+        "seed": asked["seed"],
+        "original": data[DIGEST],
+        "curve": record.curve_points[1].tolist(),
+        "curve_digest": record.curve_digest,
+        "updates": updates | {"rounds": len(at) if every else at, "log_det": updates["log_det"] if first else []},
+        "log_det": record.log_det_points.tolist() if first else [data["log_det"][0], data["log_det"][-1]],
+    }
+
+
+def _expanded(kept: dict[str, Any], content: dict[str, Any]) -> Record:
+    asked = content["worlds"][kept["world"]] | {"configuration": kept["configuration"], "seed": kept["seed"]}
+    rounds = kept["updates"]["rounds"]
+    updates = kept["updates"] | {"rounds": list(range(1, rounds + 1)) if isinstance(rounds, int) else rounds}
+    data = {name: kept[name] for name in PLAIN} | {
+        "code": content["code"],
+        "asked": asked,
+        "environment": content["environments"][kept["environment"]],
+        "curve_points": kept["curve"],
+        "curve_digest": kept["curve_digest"],
+        "updates": updates,
+        "log_det": kept["log_det"],
+        DIGEST: kept["original"],
+    }
+    return Record(data)

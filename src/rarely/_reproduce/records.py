@@ -1,0 +1,127 @@
+"""One recorded run of an experiment: everything that tables, figures and claims are made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property, partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from rarely._core.types import Array
+from rarely._reproduce.config import Configuration
+from rarely._runs import store
+from rarely._runs.play import Played
+from rarely._runs.provenance import describe, peak_memory
+from rarely._runs.record import MixedRecords, PolicyRecord, Stored
+
+CURVE_POINTS, LOG_DET_POINTS = 40, 60
+"""Of curves, and of log det Z, that figures show."""
+PER_VIEW = ("dim", "view", "constant", "context_scale")
+"""What differs between the views of one world."""
+Found = store.Found["Record"]
+
+
+class Record(PolicyRecord):
+    """What is known of a finished cell."""
+
+    kind: ClassVar[str] = "reproduction"
+    sources: ClassVar = ("_core", "worlds", "_runs/play.py", "_reproduce/config.py", "_reproduce/cells.py")
+    advice: ClassVar[str] = "Run reproduce again to play its cell anew, or remove the file"
+
+    @classmethod
+    def check_together(cls, records: Sequence[Self], planned: Iterable[dict[str, Any]]) -> None:
+        """Raise MixedRecords for records of two codes, or of two problems with one name."""
+        planned = list(planned)
+        codes = {record.code for record in records} | ({cls.fingerprint()} if planned else set())
+        if len(codes) > 1:
+            raise MixedRecords(
+                f"it holds, or would hold, records of {len(codes)} versions of the code ({', '.join(sorted(codes))}), "
+                "whose numbers may differ. Ask for all of its cells with --replace, or use another --out."
+            )
+        known: dict[str, tuple[Any, ...]] = {}
+        for asked in (*(record.asked for record in records), *planned):
+            world = {name: value for name, value in asked["world"].items() if name not in PER_VIEW}
+            own = (asked["problem"], world, asked["rounds"])
+            name = asked["problem"]["name"]
+            if known.setdefault(name, own) != own:
+                raise MixedRecords(
+                    f"it would hold two problems called {name}: other data, settings or lengths "
+                    f"(T = {known[name][2]} and {asked['rounds']}). Keep them in folders of their own."
+                )
+
+    base = Stored(str, "asked", "problem", "base")
+    """The problem of the paper that it is or varies."""
+    reading = Stored(str, "asked", "reading")
+    """A preset, or for a linear configuration a view."""
+    form = Stored(str, "environment", "form")
+    """Which loops decided and trained."""
+    updates = Stored(list[int], "updates", "rounds")
+    """The rounds after which a new version came into use."""
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        return Configuration(**self.asked["configuration"])
+
+    @cached_property
+    def curve(self) -> Array:
+        """Cumulative pseudo-regret after each round, (T,)."""
+        return np.array(self.data["curve"], np.float64)
+
+    @cached_property
+    def curve_points(self) -> tuple[Array, Array]:
+        """About CURVE_POINTS rounds, and the cumulative pseudo-regret at each: as much as a figure shows."""
+        at = np.unique(np.linspace(1, self.rounds, CURVE_POINTS).astype(int))
+        kept = self.data.get("curve_points")
+        return at, np.array(kept, np.float64) if kept is not None else self.curve[at - 1]
+
+    @cached_property
+    def curve_digest(self) -> str:
+        """A hash of the whole curve: runs with the same one chose alike."""
+        known = self.data.get("curve_digest")
+        return known or hashlib.sha256(json.dumps(self.data["curve"]).encode()).hexdigest()[:16]
+
+    @property
+    def versions(self) -> int:
+        """The number of versions that decided: one more than there were updates."""
+        return len(self.updates) + 1
+
+    @property
+    def log_dets(self) -> Array:
+        """(round, log det Z − log det λI) in rows."""
+        return np.array(self.data["log_det"], np.float64)
+
+    @property
+    def log_det_points(self) -> Array:
+        """The same, thinned to about LOG_DET_POINTS rows, with the last."""
+        every = self.log_dets
+        return np.concatenate([every[:-1][:: max(1, len(every) // LOG_DET_POINTS)], every[-1:]])
+
+
+Store = partial(store.Store[Record], record_type=Record)
+"""The records of one folder of experiments."""
+
+
+def content_of(played: Played, cause: str, wall: float) -> dict[str, Any]:
+    """Return the content of a record; `cause` is why updates came when they came, `wall` the cell's seconds."""
+    updates = played.policy.updates
+    return {
+        "regret": float(played.regrets.sum()),
+        "curve": [round(float(r), 4) for r in np.cumsum(played.regrets)],
+        "reward": played.reward,
+        "right": played.right,
+        "updates": {
+            "cause": cause,
+            "rounds": [u.round for u in updates if u.accepted],
+            "log_det": [round(u.log_det, 4) for u in updates if u.accepted],
+            "attempts": sum(u.attempts for u in updates),
+            "rejected": [[u.round, u.reason] for u in updates if not u.accepted],
+        },
+        "log_det": [[t, round(value, 4)] for t, value in played.log_dets],
+        "seconds": {"selecting": played.selecting.seconds, "training": played.training.seconds},
+        "wall": {"selecting": played.selecting.wall, "training": played.training.wall, "cell": wall},
+        "peak_memory": peak_memory(),
+        "environment": describe(),
+    }

@@ -1,0 +1,287 @@
+"""The figures, drawn from results alone.
+
+All are narrow enough for a phone, where they are as wide as the screen, and stand side by side elsewhere.
+
+box        total regret of every configuration: solid line median, dashed line mean, whiskers from the least to the
+           most (log for cosine); the runs themselves where there are few
+scatter    regret against processor time, 5 runs picked at random
+curves     mean regret against rounds, 95 % bands, a tick under the axis at every update of one run
+logdet     growth of log det Z in one run, a dot at every batch's end
+frontier   regret against the number of updates, a figure for each preset with all problems
+growth     the B that each scheme needs against T
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, get_args
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from rarely._pages.figures import COLOURS, DASHES, MARKERS, NAMES, plain_numbers, plain_text
+from rarely._pages.svg import INK
+from rarely._reproduce.catalogue import GROWTH
+from rarely._reproduce.config import Kind
+from rarely._reproduce.report.results import Comparison, Series, needed
+from rarely._runs.statistics import mean, t_quantile
+
+WIDTH = 5.2
+MIN_RUNS_FOR_BOX = 5
+"""Fewer runs are shown one by one: quartiles and intervals of so few say little."""
+MAX_TICKS = 400
+"""Ticks that can still be distinguished; more updates are drawn as one line."""
+MAX_DOTS = 60
+"""Ends of batches shown of a run; of more, every second, third and so on."""
+
+
+def figures(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]]:
+    """Return the figures by name, each as a function that draws it."""
+    plain = [c for c in comparisons if c.problem not in GROWTH]
+    out: dict[str, Callable[[], Figure]] = {}
+    for c in plain:
+        for name, draw in (("box", box), ("scatter", scatter), ("curves", curves), ("logdet", log_det)):
+            out[f"{c.problem}-{c.preset}-{name}"] = partial(draw, c)
+    for preset in dict.fromkeys(c.preset for c in plain):
+        out[f"frontier-{preset}"] = partial(frontier, [c for c in plain if c.preset == preset])
+    lengths = [c for c in comparisons if c.problem in GROWTH]
+    for preset in dict.fromkeys(c.preset for c in lengths):
+        out[f"growth-{preset}"] = partial(growth, [c for c in lengths if c.preset == preset])
+    return out
+
+
+def box(comparison: Comparison) -> Figure:
+    """Draw the paper's box plot; of few runs, the runs themselves with their mean."""
+    series = list(comparison.series.values())
+    figure = Figure(figsize=(WIDTH, 1.0 + 0.21 * len(series)))
+    axes = figure.add_subplot()
+    few = max(len(s.runs) for s in series) < MIN_RUNS_FOR_BOX
+    if few:
+        for row, s in enumerate(series, 1):
+            axes.plot(s.regrets, [row] * len(s.runs), MARKERS[s.kind], color=COLOURS[s.kind], ms=4, alpha=0.75, mew=0)
+            axes.plot([s.regret.value] * 2, [row - 0.35, row + 0.35], color=INK, lw=1.1, ls=(0, (2.5, 1.5)))
+    else:
+        _draw_boxes(axes, series)
+    axes.set_yticks(range(1, len(series) + 1), [f"{s.label}  ({len(s.runs)})" for s in series], fontsize=7.5)
+    axes.set_ylim(len(series) + 0.6, 0.4)
+    if comparison.base == "cosine" and min(min(s.regrets) for s in series) > 0:
+        axes.set_xscale("log")
+        plain_numbers(axes.xaxis)
+    lines = "a dot a run, dashed line mean" if few else "solid line median, dashed line mean"
+    figure.supxlabel(f"total regret (number of runs in brackets; {lines})", fontsize=8)
+    axes.set_title(_title(comparison))
+    return figure
+
+
+def _draw_boxes(axes: Axes, series: Sequence[Series]) -> None:
+    parts = axes.boxplot(
+        [s.regrets for s in series],
+        orientation="horizontal",
+        whis=(0, 100),
+        showmeans=True,
+        meanline=True,
+        widths=0.62,
+        patch_artist=True,
+        medianprops={"color": INK, "linewidth": 1.4},
+        meanprops={"color": INK, "linewidth": 1.1, "linestyle": (0, (2.5, 1.5))},
+    )
+    for patch, s in zip(parts["boxes"], series, strict=True):
+        patch.set(facecolor=COLOURS[s.kind], alpha=0.3 if s.kind == "neuralucb" else 0.55)
+
+
+def scatter(comparison: Comparison) -> Figure:
+    """Draw the paper's scatter plot: 5 runs picked at random, or all if there are fewer."""
+    seeds = comparison.seeds
+    chosen = set(np.random.default_rng(5).permutation(seeds)[:5].tolist())
+    figure = Figure(figsize=(WIDTH, 3.9))
+    axes = figure.add_subplot()
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    for kind in kinds:
+        points = [
+            (record.seconds, record.regret)
+            for series in comparison.of_kind(kind)
+            for seed, record in series.runs.items()
+            if seed in chosen
+        ]
+        if points:
+            x, y = zip(*points, strict=True)
+            axes.scatter(x, y, s=22, marker=MARKERS[kind], color=COLOURS[kind], alpha=0.75, label=NAMES[kind], lw=0)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    plain_numbers(axes.xaxis, axes.yaxis)
+    axes.set_xlabel("processor time of the run, s")
+    axes.set_ylabel("total regret")
+    figure.legend(loc="outside lower center", ncols=3, fontsize=7.5)
+    some = f": {len(chosen)} of {len(seeds)} runs, picked at random" if len(chosen) < len(seeds) else ""
+    axes.set_title(_title(comparison) + some, fontsize=9)
+    return figure
+
+
+def curves(comparison: Comparison) -> Figure:
+    """Draw mean regret against rounds with 95 % bands, and below when each configuration updated."""
+    shown = _representative(comparison)
+    figure = Figure(figsize=(WIDTH, 3.9 + 0.16 * len(shown)))
+    axes, rug = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 0.3 + 0.16 * len(shown)])
+    for row, (series, dash) in enumerate(shown):
+        rounds, every = series.curves()
+        centre = every.mean(axis=0)
+        style: dict[str, Any] = {"color": COLOURS[series.kind], "linestyle": dash}
+        axes.plot(rounds, centre, label=series.label, lw=1.4, **style)
+        if len(every) > 2:  # the band of two runs would fill the page
+            half = t_quantile(len(every) - 1) * every.std(axis=0, ddof=1) / np.sqrt(len(every))
+            axes.fill_between(rounds, centre - half, centre + half, color=COLOURS[series.kind], alpha=0.08, lw=0)
+        update_ticks(rug, next(iter(series.runs.values())).updates, row, COLOURS[series.kind])
+    axes.set_yscale("symlog", linthresh=max(1.0, 0.02 * axes.get_ylim()[1]))
+    axes.set_ylim(bottom=0)
+    plain_numbers(axes.yaxis)
+    axes.set_ylabel("mean regret so far, 95 % band")
+    rug.set_yticks(range(len(shown)), [s.label for s, _ in shown], fontsize=6.5)
+    rug.set_ylim(len(shown) - 0.5, -0.5)
+    rug.grid(visible=False)
+    rug.set_xlabel("round (a tick: an update, first run)")
+    axes.set_title(_title(comparison))
+    figure.legend(loc="outside lower center", ncols=2, fontsize=7)
+    return figure
+
+
+def update_ticks(rug: Axes, updates: Sequence[int], row: int, colour: str) -> None:
+    """Draw a tick at every update, in one row."""
+    if len(updates) > MAX_TICKS:
+        rug.plot([updates[0], updates[-1]], [row, row], color=colour, lw=4, solid_capstyle="butt", alpha=0.6)
+    else:
+        # One path with gaps: a marker for each tick would make the file ten times larger.
+        at, ends = np.repeat(np.array(updates, float), 3), np.tile([row - 0.35, row + 0.35, np.nan], len(updates))
+        at[2::3] = np.nan
+        rug.plot(at, ends, color=colour, lw=0.5)
+
+
+def log_det(comparison: Comparison) -> Figure:
+    """Draw log det Z of one run with a dot at every batch's end, and its growth in each batch."""
+    figure = Figure(figsize=(WIDTH, 4.0))
+    whole, each = figure.subplots(1, 2)
+    for series, dash in _representative(comparison):
+        if series.kind in ("linucb", "linucb-intercept"):
+            continue
+        record = next(iter(series.runs.values()))
+        colour = COLOURS[series.kind]
+        whole.plot(*record.log_det_points.T, lw=1.0, color=colour, linestyle=dash)
+        ends = np.array([[0, 0.0], *zip(record.updates, record.data["updates"]["log_det"], strict=True)])
+        label = f"{series.label}: {len(record.updates)} updates"
+        grown = np.stack([ends[1:, 0], np.diff(ends[:, 1])])[:, :: max(1, len(ends) // MAX_DOTS)]
+        each.plot(*grown, lw=0.8, color=colour, linestyle=dash, label=label)
+        if series.kind != "neuralucb":
+            whole.plot(*ends[1 :: max(1, len(ends) // MAX_DOTS)].T, ".", color=colour, ms=3.5)
+    for axes in (whole, each):
+        axes.set_xlabel("round", fontsize=8)
+        axes.tick_params(labelsize=7)
+    each.set_yscale("log")
+    plain_numbers(each.yaxis)
+    whole.set_title("log det Z − log det λI", fontsize=8)
+    each.set_title("its growth in each batch, first run", fontsize=8)
+    figure.suptitle(_title(comparison), fontsize=9.5)
+    if each.lines:
+        figure.legend(loc="outside lower center", ncols=2, fontsize=7)
+    return figure
+
+
+def frontier(comparisons: Sequence[Comparison]) -> Figure:
+    """Draw regret against the number of versions in one preset, a panel for each problem."""
+    columns = min(2, len(comparisons))
+    rows = -(-len(comparisons) // columns)
+    figure = Figure(figsize=(WIDTH, 0.8 + 2.2 * rows))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[len(comparisons) :]:
+        axes.set_visible(False)
+    for axes, comparison in zip(grid.flat, comparisons, strict=False):
+        _panel(axes, comparison)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("mean total regret", fontsize=8)
+    present = {series.kind for c in comparisons for series in c.series.values()}
+    handles = [
+        Line2D([], [], color=COLOURS[kind], marker=MARKERS[kind], lw=0, label=NAMES[kind])
+        for kind in NAMES
+        if kind in present
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=7.5, columnspacing=1.0)
+    return figure
+
+
+def _panel(axes: Axes, comparison: Comparison) -> None:
+    series = list(comparison.series.values())
+    low, high = _room(series)
+    for s in series:
+        mark: dict[str, Any] = {"color": COLOURS[s.kind], "marker": MARKERS[s.kind], "alpha": 0.8}
+        estimate, at = s.regret, s.updates + 1
+        if len(s.runs) >= MIN_RUNS_FOR_BOX:
+            # A whisker that reaches below 0 must leave the panel, not end inside it.
+            below = estimate.value - max(estimate.low, low / 10)
+            axes.errorbar(
+                [at], [estimate.value], yerr=[[below], [estimate.high - estimate.value]], ms=4, lw=0.8, **mark
+            )
+        else:
+            axes.plot([at], [estimate.value], ms=4.5, lw=0, **mark)
+            axes.plot([at] * len(s.runs), s.regrets, ".", ms=2.5, color=COLOURS[s.kind], alpha=0.6, mew=0)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    plain_numbers(axes.xaxis, axes.yaxis)
+    axes.tick_params(labelsize=7)
+    axes.set_xlabel("versions (updates + 1)", fontsize=8)
+    axes.set_title(_title(comparison), fontsize=9)
+
+
+def _room(series: Sequence[Series]) -> tuple[float, float]:
+    """Return an axis that shows the means, single runs where they are few, and the whiskers above 0."""
+    ends = [r for s in series if len(s.runs) < MIN_RUNS_FOR_BOX for r in s.regrets] + [s.regret.value for s in series]
+    ends += [end for s in series if len(s.runs) >= MIN_RUNS_FOR_BOX for end in (s.regret.low, s.regret.high)]
+    seen = [end for end in ends if end > 0] or [1.0]
+    return 0.85 * max(min(seen), 0.1 * min(s.regret.value or 1.0 for s in series)), 1.15 * max(seen)
+
+
+def growth(comparisons: Sequence[Comparison]) -> Figure:
+    """Draw the B that each scheme needs at every length: runs as dots, geometric means as lines."""
+    figure = Figure(figsize=(WIDTH, 3.6))
+    axes = figure.add_subplot()
+    lengths = {c.rounds: found for c in comparisons if (found := needed(c))}
+    t = np.array([*lengths])
+    for kind in ("fixed", "adaptive"):
+        every = [[*found[kind].values()] for found in lengths.values()]
+        for rounds, batches in zip(lengths, every, strict=True):
+            axes.plot([rounds] * len(batches), batches, MARKERS[kind], color=COLOURS[kind], ms=3, alpha=0.35, mew=0)
+        centres = [np.exp(mean(np.log(batches).tolist()).value) for batches in every]
+        axes.plot(t, centres, color=COLOURS[kind], lw=1.4, label=NAMES[kind])
+    if lengths:
+        start = float(np.exp(np.mean(np.log([*lengths[t[0]]["fixed"].values()]))))
+        axes.plot(t, start * np.sqrt(t / t[0]), color=INK, lw=0.8, ls=":", label="order √T")
+        axes.plot(t, start * np.log(t) / np.log(t[0]), color=INK, lw=0.8, ls="--", label="order log T")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    plain_numbers(axes.xaxis, axes.yaxis)
+    axes.set_xlabel("rounds T")
+    axes.set_ylabel("batches that a scheme needs")
+    axes.set_title(f"quadratic, {comparisons[0].preset}")
+    figure.legend(loc="outside lower center", ncols=4, fontsize=7.5)
+    return figure
+
+
+def _representative(comparison: Comparison) -> list[tuple[Series, Any]]:
+    """Choose few enough lines to distinguish, with their dashes: the best LinUCB, the middle log q."""
+    ratios = sorted({s.configuration.log_ratio or 0.0 for s in comparison.of_kind("adaptive")})
+    middle = ratios[len(ratios) // 2] if ratios else None
+    seen: dict[Kind, int] = {}
+    out = []
+    for series in comparison.series.values():
+        fair = series.name.endswith("-fair")
+        if fair or (series.kind == "adaptive" and series.configuration.log_ratio != middle):
+            continue
+        place = seen.setdefault(series.kind, 0)
+        seen[series.kind] += 1
+        out.append((series, DASHES[place % len(DASHES)]))
+    return out
+
+
+def _title(comparison: Comparison) -> str:
+    return f"{plain_text(comparison.problem)}, {comparison.preset}"

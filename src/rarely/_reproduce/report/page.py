@@ -1,0 +1,204 @@
+"""The report: everything that can be said from the records, as files in one folder.
+
+DIR/report.html  DIR/claims.json  DIR/summary.csv  DIR/figures/*.svg
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from rarely._core.errors import RarelyError
+from rarely._pages.figures import drawn
+from rarely._pages.page import render
+from rarely._pages.svg import inline
+from rarely._reproduce.catalogue import GROWTH
+from rarely._reproduce.published import publish, read_published
+from rarely._reproduce.records import Found, Record, Store
+from rarely._reproduce.report import tables
+from rarely._reproduce.report.claims import PRINTED_ROUNDS, Judged
+from rarely._reproduce.report.figures import figures
+from rarely._reproduce.report.paper_claims import judge
+from rarely._reproduce.report.results import NEURAL, Comparison, as_csv, compare, overhead
+from rarely._runs.record import Refusal, describe_records
+from rarely._runs.writing import make_folder, write_text
+
+PRINTED_RUNS = 10
+"""How many runs of each configuration the paper has."""
+CAPTIONS = {
+    "box": "Total regret of every configuration.",
+    "scatter": "Regret against processor time.",
+    "curves": "Mean regret so far; ticks show when one run updated.",
+    "logdet": "How log det Z grew, and how much in each batch.",
+    "frontier": "Regret against the number of updates, every configuration, with intervals over runs; "
+    "single runs as dots where there are few.",
+    "growth": "The B that each scheme needs for at most 25 % more regret than the finest grid of 256.",
+}
+
+
+class NothingToReport(RarelyError):
+    """There are no records."""
+
+
+class Report(NamedTuple):
+    """A written report, and the records that it rests on."""
+
+    path: Path
+    """The HTML file."""
+    judged: list[Judged]
+    refused: list[Refusal]
+    """Files that are not records, or were changed; the report leaves them out."""
+    records: int
+
+
+def write_report(
+    out: Path,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    published: Path | None = None,
+    publish_to: Path | None = None,
+) -> Report:
+    """Draw and write everything from the records in `out`, or from a file of published ones.
+
+    `progress` receives how many figures of how many are drawn. `publish_to` is a file for the records in compact form.
+    """
+    found = _found(out, published)
+    make_folder(out / "figures")
+    if publish_to is not None:
+        publish(found.records, publish_to)
+    comparisons = compare(found.records)
+    judged = judge(comparisons)
+    claims = {
+        "claims": [claim.describe() for claim in judged],
+        "machines": sorted({record.machine for record in found.records}),
+        "code": found.records[0].data["code"],
+        "refused": {file.path.relative_to(out).as_posix(): file.reason for file in found.refused},
+    }
+    write_text(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False))
+    write_text(out / "summary.csv", as_csv(comparisons))
+    pictures: dict[str, str] = {}
+    to_draw = figures(comparisons)
+    for name, draw in to_draw.items():
+        pictures[name] = drawn(draw)
+        write_text(out / "figures" / f"{name}.svg", pictures[name])
+        progress(len(pictures), len(to_draw))
+    for stale in (out / "figures").glob("*.svg"):
+        if stale.stem not in pictures:
+            stale.unlink()
+    page = render_page(found.records, comparisons, judged, pictures, found.warnings(out, "report"))
+    write_text(out / "report.html", page)
+    return Report(out / "report.html", judged, found.refused, len(found.records))
+
+
+def write_markdown(out: Path, path: Path, published: Path | None = None) -> None:
+    """Write claims and tables as Markdown, from the records in `out` or in a file of published ones."""
+    found = _found(out, published)
+    comparisons = compare(found.records)
+    write_text(path, render_markdown(found.records, comparisons, judge(comparisons), found.warnings(out, "report")))
+
+
+def _found(out: Path, published: Path | None) -> Found:
+    if published is not None:
+        return Found(read_published(published), [])
+    found = Store(out).examine()
+    if not compare(found.records):
+        refused = "".join(f"\n{file}" for file in found.refused)
+        raise NothingToReport(
+            f"{out / 'records'} holds no records to report; run: rarely reproduce --out {out}.{refused}"
+        )
+    return found
+
+
+def render_page(
+    records: Sequence[Record],
+    comparisons: Sequence[Comparison],
+    judged: Sequence[Judged],
+    pictures: dict[str, str],
+    warnings: Sequence[str] = (),
+) -> str:
+    """Return the report as one HTML file; `warnings` are about the records."""
+    plain = [c for c in comparisons if c.problem not in GROWTH]
+    problems = [(name, list(group)) for name, group in groupby(plain, key=lambda c: c.problem)]
+    rows = tables.claims(judged)
+    presets = list(rows[0][2]) if rows else []
+    contents = [("run", "What was run"), *([("claims", "The claims")] if judged else [])]
+    contents += [(f"p-{name}", name) for name, _ in problems]
+    contents += [("deviations", "Deviations"), ("evidence", "Evidence")] if judged else []
+    return render(
+        "rarely._reproduce.report",
+        "report.html",
+        contents=contents,
+        paper=any(c.base for c in comparisons),
+        sentences=tables.sentences(comparisons, judged) if judged else [],
+        warnings=[*_shortfalls(plain), *warnings],
+        overview=[_figure(pictures, name) for name in pictures if name.startswith(("frontier-", "growth-"))],
+        what_was_run=tables.what_was_run(comparisons),
+        provenance=describe_records(records, "one configuration on one run each"),
+        overhead=overhead(records),
+        run_presets={c.preset for c in comparisons},
+        judged=judged,
+        rows=rows,
+        presets=presets,
+        tallies=[f"{p}: {tables.tally([j for j in judged if j.preset == p])}" for p in presets],
+        problems=problems,
+        notes=_notes,
+        figures=lambda c: [_figure(pictures, f"{c.problem}-{c.preset}-{kind}") for kind in list(CAPTIONS)[:4]],
+        tables=tables,
+    )
+
+
+def _shortfalls(comparisons: Sequence[Comparison]) -> list[str]:
+    """Say in what the runs fall short of the paper's."""
+    out = []
+    if any(c.rounds != PRINTED_ROUNDS and c.base and c.base == c.problem for c in comparisons):
+        lengths = ", ".join(str(n) for n in sorted({c.rounds for c in comparisons}))
+        out.append(f"These runs have T = {lengths} rounds; the paper's have {PRINTED_ROUNDS}.")
+    sequential = [len(c.series[NEURAL].runs) if NEURAL in c.series else 0 for c in comparisons if c.base]
+    if sequential and min(sequential) < PRINTED_RUNS:
+        few = " to ".join(str(n) for n in sorted({min(sequential), max(sequential)}))
+        out.append(
+            f"Sequential NeuralUCB, with which most claims compare, has {few} runs "
+            f"of a problem here; the paper's has {PRINTED_RUNS}."
+        )
+    return out
+
+
+def _notes(c: Comparison) -> list[str]:
+    notes = []
+    adaptive = c.of_kind("adaptive")
+    for i, a in enumerate(adaptive):
+        twins = [b.label for b in adaptive[i + 1 :] if c.same_runs(a, b)]
+        if twins and not any(c.same_runs(before, a) for before in adaptive[:i]):
+            notes.append(
+                f"{a.label} and {', '.join(twins)} are the same runs: the trigger needs fewer versions than B."
+            )
+    records = [record for series in c.series.values() for record in series.runs.values()]
+    if retried := sum(max(0, r.data["updates"]["attempts"] - len(r.updates)) for r in records):
+        notes.append(f"Trainings were repeated with a smaller step {retried} times.")
+    if rejected := sum(series.rejected for series in c.series.values()):
+        notes.append(f"{rejected} updates failed training's own check; the version in use was kept.")
+    return notes
+
+
+def _figure(pictures: dict[str, str], name: str) -> tuple[str, str]:
+    caption = next(CAPTIONS[part] for part in (name.rsplit("-", 1)[-1], name.split("-")[0]) if part in CAPTIONS)
+    return inline(pictures[name], f"{name}: {caption}"), caption
+
+
+def render_markdown(
+    records: Sequence[Record], comparisons: Sequence[Comparison], judged: Sequence[Judged], warnings: Sequence[str] = ()
+) -> str:
+    """Return what was run, the claims, and a table for each problem and preset."""
+    return render(
+        "rarely._reproduce.report",
+        "report.md",
+        records=records,
+        machines=sorted({record.machine for record in records}),
+        hours=sum(record.seconds for record in records) / 3600,
+        comparisons=comparisons,
+        judged=judged,
+        warnings=warnings,
+        tables=tables,
+    )

@@ -1,0 +1,251 @@
+"""Records grouped for comparison: what the tables, figures and claims read.
+
+series       all runs of one configuration; of LinUCB's 16 pairs (λ, β) two series are made:
+             *best*, the pair with the lowest mean regret over these very runs, as the paper reports it,
+             and *fair*, the pair that was fixed beforehand
+comparison   all series of one problem in one preset
+needed       the B that each scheme needs at one length T: for a fixed grid the smallest one whose regret is within a
+             slack of the finest grid's; for the adaptive scheme, which has no budget there, the number of versions
+             that the largest such log q led to
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rarely._core.policies.options import PresetName
+from rarely._core.types import Array
+from rarely._reproduce.catalogue import FAIR, PROBLEMS
+from rarely._reproduce.config import PRESETS, VIEWS, Configuration, Kind
+from rarely._reproduce.records import Record
+from rarely._runs.statistics import IntervalEstimate, mean, ratios
+
+BEST_LINEAR, NEURAL = "linucb-best", "neuralucb"
+BATCHED: tuple[Kind, ...] = ("fixed", "adaptive", "default")
+"""Kinds of batched configurations, in the order of tables."""
+SLACK = 1.25
+"""What "almost", "around" and "slightly" leave open: a factor."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """All runs of one configuration."""
+
+    name: str
+    label: str
+    kind: Kind
+    configuration: Configuration
+    runs: dict[int, Record]
+    """By seed."""
+
+    @property
+    def regrets(self) -> list[float]:
+        return [record.regret for record in self.runs.values()]
+
+    @property
+    def regret(self) -> IntervalEstimate:
+        return mean(self.regrets)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the total regret over runs; NaN for one run."""
+        return float(np.std(self.regrets, ddof=1)) if len(self.runs) > 1 else math.nan
+
+    @property
+    def updates(self) -> float:
+        return self.mean_of(lambda record: len(record.updates))
+
+    @property
+    def seconds(self) -> float:
+        return self.mean_of(lambda record: record.seconds)
+
+    def mean_of(self, value: Callable[[Record], float]) -> float:
+        """Return the mean over runs of some number of a record."""
+        return float(np.mean([value(record) for record in self.runs.values()]))
+
+    @property
+    def rejected(self) -> int:
+        """How many updates failed training's own check, over all runs."""
+        return sum(len(record.data["updates"]["rejected"]) for record in self.runs.values())
+
+    def curves(self) -> tuple[Array, Array]:
+        """Return the rounds that figures show, (m,), and the regret so far at each, (runs, m)."""
+        points = [record.curve_points for record in self.runs.values()]
+        return points[0][0], np.stack([values for _, values in points])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One problem in one preset."""
+
+    problem: str
+    base: str
+    preset: PresetName
+    rounds: int
+    series: dict[str, Series] = field(default_factory=dict)
+
+    def of_kind(self, kind: Kind) -> list[Series]:
+        return [series for series in self.series.values() if series.kind == kind]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({seed for series in self.series.values() for seed in series.runs})
+
+    def paired(self, name: str, a: Series, b: Series) -> tuple[list[float], list[float]]:
+        """Return a number of every run that both have; `seconds` only of runs on one machine with one compiled form."""
+        pairs = [(a.runs[seed], b.runs[seed]) for seed in sorted(a.runs.keys() & b.runs.keys())]
+        if name == "seconds":
+            pairs = [(x, y) for x, y in pairs if (x.machine, x.form) == (y.machine, y.form)]
+        return [getattr(x, name) for x, _ in pairs], [getattr(y, name) for _, y in pairs]
+
+    def same_runs(self, a: Series, b: Series) -> bool:
+        """Return whether both chose the same arms in every run that both have."""
+        own, other = self.paired("regret", a, b)
+        if not own or own != other:
+            return False
+        own, other = self.paired("curve_digest", a, b)
+        return own == other
+
+
+def compare(records: Iterable[Record]) -> list[Comparison]:
+    """Group records by problem and preset, in the catalogue's order."""
+    problems: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        problems[record.problem].append(record)
+    comparisons = []
+    order = list(PROBLEMS)
+    for problem in sorted(problems, key=lambda name: order.index(name) if name in order else len(order)):
+        its_records = problems[problem]
+        first = its_records[0]
+        table = first.data["asked"]["world"].get("view") is not None
+        played = {record.reading for record in its_records}
+        views = {preset: VIEWS[preset] if table else "raw" for preset in PRESETS}
+        # If only LinUCB was played, each view belongs to the first preset that uses it.
+        linear = {view: preset for preset, view in reversed(views.items()) if view in played}
+        for preset in [p for p in PRESETS if p in played] or sorted(linear.values(), key=PRESETS.index):
+            mine = [r for r in its_records if r.reading == (views[preset] if r.configuration.linear else preset)]
+            series = {s.name: s for s in _series(mine)}
+            comparisons.append(Comparison(problem, first.base, preset, first.rounds, series))
+    return comparisons
+
+
+def overhead(records: Iterable[Record]) -> float:
+    """Return the cells' time beyond that of their policies, as a share of the latter."""
+    walls = [record.data["wall"] for record in records]
+    policies = sum(float(wall["selecting"] + wall["training"]) for wall in walls)
+    return sum(float(wall["cell"]) for wall in walls) / policies - 1
+
+
+def _series(records: Sequence[Record]) -> list[Series]:
+    runs: dict[Configuration, dict[int, Record]] = defaultdict(dict)
+    for record in sorted(records, key=lambda record: record.seed):
+        runs[record.configuration][record.seed] = record
+    out = []
+    kinds: tuple[Kind, ...] = ("linucb", "linucb-intercept")
+    for kind in kinds:
+        out += _linear(kind, {c: of for c, of in runs.items() if c.kind == kind})
+    if sequential := runs.get(Configuration("neuralucb")):
+        out.append(Series(NEURAL, "NeuralUCB", "neuralucb", Configuration("neuralucb"), sequential))
+    batched = sorted(
+        (c for c in runs if c.batched or c.kind == "default"),
+        key=lambda c: (BATCHED.index(c.kind), c.batches or 0, c.log_ratio or 0.0),
+    )
+    for c in batched:
+        ratio = "" if c.log_ratio is None else f", log q={c.log_ratio:g}"
+        out.append(Series(c.id, f"{c.kind} B={c.batches}{ratio}", c.kind, c, runs[c]))
+    return out
+
+
+def _linear(kind: Kind, runs: dict[Configuration, dict[int, Record]]) -> list[Series]:
+    if not runs:
+        return []
+    # Pairs compete on the runs that all of them have: an interrupted experiment must not decide which is best.
+    common = set.intersection(*(set(of) for of in runs.values()))
+    name = "LinUCB" if kind == "linucb" else "LinUCB + 1"
+    out = []
+    if common:
+        best = min(runs, key=lambda c: np.mean([runs[c][seed].regret for seed in sorted(common)]))
+        among = f"best of {len(runs)}" if len(runs) > 1 else "the one pair run"
+        out.append(Series(f"{kind}-best", f"{name}, {among}", kind, best, runs[best]))
+    fair = Configuration(kind, ridge=FAIR[0], beta=FAIR[1])
+    if fair in runs and len(runs) > 1:
+        out.append(Series(f"{kind}-fair", f"{name}, λ = β = {FAIR[0]:g}", kind, fair, runs[fair]))
+    return out
+
+
+def needed(comparison: Comparison) -> dict[str, dict[int, int]] | None:
+    """Return the B that each scheme needs, by seed; None if no run has both schemes and the finest grid."""
+    fixed = sorted(comparison.of_kind("fixed"), key=lambda s: s.configuration.batches or 0)
+    adaptive = sorted(comparison.of_kind("adaptive"), key=lambda s: -(s.configuration.log_ratio or 0.0))
+    if not fixed or not adaptive:
+        return None
+    seeds = sorted(set.intersection(*(set(series.runs) for series in (*fixed, *adaptive))))
+    enough = {seed: SLACK * fixed[-1].runs[seed].regret for seed in seeds}
+    found = {
+        kind: {seed: _first([one.runs[seed] for one in series], enough[seed]) for seed in seeds}
+        for kind, series in (("fixed", fixed), ("adaptive", adaptive))
+    }
+    return found if seeds else None
+
+
+def _first(from_few_to_many: Sequence[Record], enough: float) -> int:
+    """Return the versions of the coarsest run with at most this regret, or of the finest one."""
+    return next((run.versions for run in from_few_to_many if run.regret <= enough), from_few_to_many[-1].versions)
+
+
+def rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return one row for each configuration of a problem in one preset."""
+    return [_row(comparison, series) for series in comparison.series.values()]
+
+
+def as_csv(comparisons: Iterable[Comparison]) -> str:
+    """Return all rows as CSV; a number that does not exist is left empty."""
+    every = [row for comparison in comparisons for row in rows(comparison)]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(every[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in every)
+    return text.getvalue()
+
+
+def _row(comparison: Comparison, series: Series) -> dict[str, Any]:
+    regret = series.regret
+    sequential = comparison.series.get(NEURAL)
+    speed = ratios(*comparison.paired("seconds", sequential, series)).interval().value if sequential else None
+    return {
+        "problem": comparison.problem,
+        "preset": comparison.preset,
+        "configuration": series.name,
+        "label": series.label,
+        "ridge": series.configuration.ridge,
+        "beta": series.configuration.beta,
+        "runs": len(series.runs),
+        "rounds": comparison.rounds,
+        "regret_mean": regret.value,
+        "regret_sd": series.deviation,
+        "regret_low": regret.low,
+        "regret_high": regret.high,
+        "best_arm_share": series.mean_of(lambda record: record.data["right"]),
+        "updates": series.updates,
+        "rejected_updates": series.rejected,
+        "seconds": series.seconds,
+        "seconds_selecting": series.mean_of(lambda record: record.data["seconds"]["selecting"]),
+        "seconds_training": series.mean_of(lambda record: record.data["seconds"]["training"]),
+        "times_faster_than_neuralucb": speed,
+        "log_det": series.mean_of(lambda record: record.log_dets[-1, 1]),
+        "peak_memory_bytes": max(int(record.data["peak_memory"]) for record in series.runs.values()),
+    }
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else ""
+    return "" if value is None else value

@@ -1,0 +1,225 @@
+"""What the report says: its headline, the tables as text for HTML and Markdown, and explanations."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from rarely._core.policies.options import PresetName
+from rarely._pages.grid import Grid, listed
+from rarely._reproduce.catalogue import GROWTH, SECOND_READINGS
+from rarely._reproduce.config import PRESETS
+from rarely._reproduce.report.claims import Decided, Judged, Verdict
+from rarely._reproduce.report.results import NEURAL, Comparison, rows
+from rarely._runs.statistics import CONFIDENCE
+
+WITH_INTERCEPT = "LinUCB + 1, best"
+MARKS: dict[Verdict, str] = {
+    "holds": "✓ holds",
+    "does not hold": "✗ does not hold",
+    "inconclusive": "? inconclusive",
+    "not applicable": "– not applicable",
+}
+
+
+def sentences(comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> list[str]:
+    """Return the headline: what was run, how many claims hold, which do in every preset, and what was unexpected."""
+    own = [j for j in judged if not j.second_reading] or judged
+    presets = list(dict.fromkeys(j.preset for j in own))
+    return [
+        _played(comparisons, presets),
+        _tallies(own, presets),
+        _common(own, presets, "holds", "hold"),
+        _common(own, presets, "does not hold", "do not hold"),
+        _surprise(own),
+    ]
+
+
+def _played(comparisons: Sequence[Comparison], presets: Sequence[str]) -> str:
+    lengths = sorted(c.rounds for c in comparisons if c.problem in GROWTH)
+    problems = [c.problem for c in comparisons if c.problem not in (*GROWTH, *SECOND_READINGS)]
+    problems = list(dict.fromkeys(problems))
+    again = [c for c in comparisons if c.problem in SECOND_READINGS]
+    if lengths:
+        problems.append(f"quadratic at lengths from {lengths[0]} to {lengths[-1]}")
+    runs = sorted({len(c.series[NEURAL].runs) for c in comparisons if NEURAL in c.series}) or [0]
+    many = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
+    played = [f"{listed(problems)} in {listed(presets)}"] if problems else []
+    if again:
+        others, where = (list(dict.fromkeys(getattr(c, name) for c in again)) for name in ("problem", "preset"))
+        played.append(f"the second reading{'s' if len(others) > 1 else ''} {listed(others)} in {listed(where)}")
+    return f"Played: {'; '.join(played)}; {many} runs of NeuralUCB."
+
+
+def _tallies(judged: Sequence[Judged], presets: Sequence[str]) -> str:
+    parts = []
+    for preset in presets:
+        mine = [j for j in judged if j.preset == preset and j.claim.kind == "claim"]
+        verdicts: tuple[Verdict, ...] = ("holds", "does not hold", "inconclusive")
+        held, failed, undecided = ([j.verdict for j in mine].count(verdict) for verdict in verdicts)
+        ties = sum(j.tie for j in mine)
+        because = f" ({ties} of them because of a tie)" if ties else ""
+        counts = f"{held} of {len(mine)} hold, {failed} do not, and {undecided} are inconclusive"
+        parts.append(f"with preset {preset} {counts}{because}")
+    return f"Of the paper's claims, {'; '.join(parts)}."
+
+
+def _common(judged: Sequence[Judged], presets: Sequence[str], verdict: Verdict, verb: str) -> str:
+    """Name the claims with one verdict in every preset that was played."""
+    names: dict[str, list[Judged]] = {}
+    for j in judged:
+        if j.claim.kind == "claim":
+            names.setdefault(j.claim.id, []).append(j)
+    found = [of[0].claim for of in names.values() if {j.verdict for j in of} == {verdict}]
+    every = "in every reading" if len(presets) > 1 else f"in {presets[0]}"
+    if not found:
+        return f"No claim is shown to {verb.replace('do not', 'not')} {every}."
+    return f"These {verb} {every}: {'; '.join(f'{claim.short} ({claim.id})' for claim in found)}."
+
+
+def _surprise(judged: Sequence[Judged]) -> str:
+    """Say what an intercept does to LinUCB on cosine; elsewhere which sizes are larger than claimed."""
+    parts = []
+    for j in judged:
+        estimate = j.checks[0].estimate if j.checks else None
+        if j.claim.kind == "finding" and j.verdict != "inconclusive" and estimate is not None:
+            interval = f"[{estimate.low:.2g}, {estimate.high:.2g}]"
+            parts.append(f"{estimate.value:.2g} times NeuralUCB's {interval} in {j.preset}")
+    if parts:
+        return (
+            "Unexpected: with a constant in its contexts, LinUCB's regret on cosine is "
+            f"{listed(parts)}, so that “almost 10 times worse” is about the missing intercept."
+        )
+    larger = [j for j in judged if any("more than claimed" in each.note for each in j.counted)]
+    if larger:
+        return f"Unexpected: {listed(list(dict.fromkeys(j.claim.short for j in larger)))}: more than claimed."
+    return "Unexpected: nothing that these runs can show."
+
+
+def what_was_run(comparisons: Sequence[Comparison]) -> Grid:
+    body = []
+    for c in comparisons:
+        sequential = len(c.series[NEURAL].runs) if NEURAL in c.series else 0
+        body.append([c.problem, c.preset, str(c.rounds), str(len(c.seeds)), str(sequential), str(len(c.series))])
+    return Grid(["problem", "preset", "rounds T", "runs", "runs of NeuralUCB", "series"], body, numbers=2)
+
+
+def results(c: Comparison) -> Grid:
+    """Return the table of every configuration of a problem in one preset."""
+    body = []
+    for row in rows(c):
+        pair = f" (λ {row['ridge']:g}, β {row['beta']:g})" if row["configuration"].endswith("-best") else ""
+        sd = "" if math.isnan(row["regret_sd"]) else f" ± {row['regret_sd']:.0f}"
+        faster = row["times_faster_than_neuralucb"]
+        body.append(
+            [
+                row["label"] + pair,
+                str(row["runs"]),
+                f"{row['regret_mean']:.0f}{sd}",
+                f"{100 * row['best_arm_share']:.0f} %",
+                f"{row['updates']:.0f}",
+                seconds(row["seconds_selecting"]),
+                seconds(row["seconds_training"]),
+                f"{faster:.3g}×" if faster and math.isfinite(faster) else "—",
+                f"{row['log_det']:.0f}",
+                f"{row['peak_memory_bytes'] / 2**20:.0f}",
+            ]
+        )
+    head = ["configuration", "runs", "regret ± sd", "best arm", "updates", "selecting, s", "training, s"]
+    return Grid([*head, "faster than NeuralUCB", "log det", "MiB"], body, numbers=1)
+
+
+def claims(judged: Sequence[Judged]) -> list[tuple[str, str, dict[PresetName, Judged | None]]]:
+    """Return for each claim on each problem its name, what it says, and what came of it in every preset judged."""
+    presets = [preset for preset in PRESETS if any(j.preset == preset for j in judged)]
+    found: dict[tuple[str, str], dict[PresetName, Judged | None]] = {}
+    rows = []
+    for j in judged:
+        if (j.claim.id, j.problem) not in found:
+            name = j.claim.id if j.problem in ("all", j.claim.id.rsplit("-", 1)[0]) else f"{j.claim.id} ({j.problem})"
+            found[j.claim.id, j.problem] = dict.fromkeys(presets)
+            rows.append((name, j.claim.says, found[j.claim.id, j.problem]))
+        found[j.claim.id, j.problem][j.preset] = j
+    return rows
+
+
+def claims_grid(judged: Sequence[Judged]) -> Grid:
+    rows = claims(judged)
+    presets = list(rows[0][2]) if rows else []
+    body = [[name, says, *(f"{mark(j)}: {behind(j)}" if j else "—" for j in by.values())] for name, says, by in rows]
+    return Grid(["claim", "the paper, in other words", *presets], body, numbers=len(presets) + 2)
+
+
+def mark(one: Judged) -> str:
+    """Return the verdict in a word, with T if it is not the paper's; a figure is called a figure."""
+    word = "figure" if one.claim.kind == "figure" else MARKS[one.verdict]
+    return word if one.of_paper_length else f"{word} at T = {one.rounds}"
+
+
+def behind(one: Judged) -> str:
+    """Return the numbers behind a verdict in few words, and what would decide an inconclusive one."""
+    return "; ".join(filter(None, (_numbers(one), one.outlook)))
+
+
+def _numbers(one: Judged) -> str:
+    """Return the one comparison, or how many checks hold."""
+    counted = one.counted
+    if not counted:
+        return "no check applies" if one.checks else "not run"
+    if len(counted) == 1:
+        beside = [each for each in one.checks if WITH_INTERCEPT in each.check.what and each.estimate]
+        few = "; with an intercept ".join(number(each) for each in (*counted, *beside[: one.claim.kind == "claim"]))
+        return few + (", more than claimed" if "more than claimed" in counted[0].note else "") + _uncounted(one)
+    counts = Counter(each.verdict for each in counted)
+    others = [f"{counts['does not hold']} fail"] if counts["does not hold"] else []
+    return ", ".join([f"{counts['holds']} of {len(counted)} checks hold", *others]) + _uncounted(one)
+
+
+def _uncounted(one: Judged) -> str:
+    """Say how many of the checks beside a claim that holds do hold, if not all."""
+    beside = [each.verdict for each in one.checks if not each.check.counts and each.check.applies]
+    held = beside.count("holds")
+    shown = one.claim.kind == "claim" and one.verdict == "holds" and held < len(beside)
+    return f"; of {len(beside)} not counted {held} hold" if shown else ""
+
+
+def tally(judged: Sequence[Judged]) -> str:
+    """Count the paper's claims by verdict; those on second readings apart."""
+    claimed = [j for j in judged if j.claim.kind == "claim"]
+    again = [j for j in claimed if j.second_reading]
+    if again and len(again) < len(claimed):
+        return f"{tally([j for j in claimed if not j.second_reading])}; on second readings {tally(again)}"
+    counts = Counter(j.verdict for j in claimed)
+    words: dict[Verdict, str] = {"holds": "hold", "does not hold": "do not hold", "inconclusive": "are inconclusive"}
+    if ties := sum(j.tie for j in claimed):
+        words["inconclusive"] += f" ({ties} of them {'a tie' if ties == 1 else 'ties'})"
+    return f"of {len(claimed)} claims " + ", ".join(f"{counts[v]} {word}" for v, word in words.items() if counts[v])
+
+
+def number(one: Decided) -> str:
+    """Return a number with the interval that decided, and its confidence if it is not 95 %."""
+    estimate = one.estimate
+    if estimate is None or not estimate.runs:
+        return "no runs"
+    if math.isnan(estimate.value):
+        return "undefined, because a value is 0"
+    if estimate.runs == 1:
+        return f"{estimate.value:.4g} (1 run)"
+    wider = "" if math.isclose(one.confidence, CONFIDENCE) else f" ({percent(one.confidence)})"
+    return f"{estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]{wider}"
+
+
+def percent(confidence: float) -> str:
+    """Return a confidence near 1 with enough digits to distinguish it from 1.
+
+    >>> percent(0.95), percent(1 - 2 * 0.025 / 27)
+    ('95 %', '99.81 %')
+    """
+    digits = max(0, 1 - math.floor(math.log10(100 * (1 - confidence)))) if confidence < 1 else 0
+    return f"{100 * confidence:.{digits}f}".rstrip("0").rstrip(".") + " %"
+
+
+def seconds(value: float) -> str:
+    """Return seconds with two digits after the point where they are few."""
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}"

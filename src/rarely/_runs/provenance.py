@@ -1,0 +1,85 @@
+"""What a result was made on, and by which code."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+import rarely
+from rarely._core import native
+
+
+@cache
+def machine() -> str:
+    """Return the processor, and how many of its cores can be used."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = info.read_text(encoding="utf-8").splitlines()
+        cpu = next((line.split(":")[1].strip() for line in lines if "model name" in line), cpu)
+    return f"{cpu}, {cores()} cores"
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use; in a container at most its quota."""
+    return native._cores()
+
+
+def describe() -> dict[str, str]:
+    """Return the machine and the versions that matter."""
+    return {
+        "machine": machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "rarely": rarely.__version__,
+        "passes": "compiled" if native.available() else "numpy",
+        "form": native.form(),
+    }
+
+
+def reset_peak_memory() -> None:
+    """Start a new peak where the system allows it, on Linux."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process held since the reset, or since its start if there was none."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    if sys.platform == "win32":
+        return _windows_peak_memory()
+    import resource  # not there on Windows
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+class _MemoryCounters(ctypes.Structure):
+    """PROCESS_MEMORY_COUNTERS of the Windows API, up to the field that is read."""
+
+    _fields_ = (
+        *(("size", ctypes.c_uint32), ("page_faults", ctypes.c_uint32), ("peak_working_set", ctypes.c_size_t)),
+        ("others", ctypes.c_size_t * 7),
+    )
+
+
+def _windows_peak_memory() -> int:
+    kernel = ctypes.CDLL("kernel32")
+    kernel.GetCurrentProcess.restype = ctypes.c_void_p
+    kernel.K32GetProcessMemoryInfo.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]
+    counters = _MemoryCounters(size=ctypes.sizeof(_MemoryCounters))
+    if not kernel.K32GetProcessMemoryInfo(kernel.GetCurrentProcess(), ctypes.byref(counters), counters.size):
+        raise OSError("Windows does not say how much memory this process uses")
+    return int(counters.peak_working_set)

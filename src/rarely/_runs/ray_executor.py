@@ -1,0 +1,145 @@
+"""Cells played by Ray: in a Ray that starts and ends with the run on this machine, or on a cluster.
+
+A cluster needs this package installed on every machine, and no data: what cells share travels with them, once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from rarely._core.errors import RarelyError
+from rarely._runs.cell import Cell, Result, play_cell
+from rarely._runs.executor import ONE_THREAD
+from rarely._runs.provenance import cores
+
+CELLS_PER_CORE = 3
+"""Cells handed to Ray for each core: none waits for the next, and thousands do not flood the scheduler."""
+SECONDS_TO_ANSWER = 10.0
+"""How long a cluster may take to answer."""
+RETRIES = 3
+"""How often a cell is played again after its process was killed."""
+OPTIONS = {"log_to_driver": False, "logging_level": logging.ERROR, "runtime_env": {"env_vars": ONE_THREAD}}
+
+
+@dataclass(frozen=True)
+class RayExecutor:
+    """Processes of Ray, each with one BLAS thread."""
+
+    jobs: int | None = None
+    """Cells played at a time; None: one for each core that there is."""
+    address: str | None = None
+    """Of a cluster: `auto`, `host:port` or `ray://host:port`; None: a Ray that starts and ends with the run."""
+
+    def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
+        if not cells:
+            return
+        with _connected(self.jobs, self.address) as ray:
+            play = ray.remote(num_cpus=1, max_retries=RETRIES)(_play)
+            sent, playing = dict[int, Any](), dict[Any, str]()
+            for cell in cells:
+                while len(playing) >= self._room(ray):
+                    yield from _ended(ray, playing)
+                key = id(getattr(cell, cell.shared_field)) if cell.shared_field else 0
+                if key not in sent:
+                    sent[key] = _send(ray, cell)
+                if isinstance(sent[key], Exception):
+                    yield Result(cell.id, None, _say(sent[key]))
+                else:
+                    playing[play.remote(cell.with_shared(None), sent[key])] = cell.id
+            while playing:
+                yield from _ended(ray, playing)
+
+    def _room(self, ray: Any) -> int:
+        if self.jobs is not None and self.address is not None:
+            return self.jobs  # all that bounds our share of a cluster
+        # Asked for again each time: a cluster may grow.
+        return CELLS_PER_CORE * max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+@contextmanager
+def _connected(jobs: int | None, address: str | None) -> Iterator[Any]:
+    """Yield Ray, ready to play, and let it go however the run ends."""
+    try:
+        ray: Any = import_module("ray")
+    except ModuleNotFoundError as error:
+        raise RarelyError("the ray engine needs Ray: pip install 'rarely[ray]'.") from error
+    if ray.is_initialized():
+        raise RarelyError("Ray is in use in this process already; call ray.shutdown() first.")
+    # By itself Ray plays a cell that was killed for want of memory again for ever.
+    os.environ.setdefault("RAY_task_oom_retries", str(RETRIES))
+    try:
+        if address is None:
+            _start(ray, jobs or cores())
+        else:
+            _join(ray, address)
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _start(ray: Any, jobs: int) -> None:
+    """Start a Ray that only this machine can reach."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # On Linux Ray replaces a node address of 127.0.0.1 by the machine's own and listens to the world. With its
+    # switch for systems without clusters it stays on loopback.
+    constants: Any = import_module("ray._private.ray_constants")
+    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        # "local": RAY_ADDRESS in the environment must not lead elsewhere.
+        ray.init("local", num_cpus=jobs, include_dashboard=False, _node_ip_address="127.0.0.1", **OPTIONS)
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+    if (node := ray.util.get_node_ip_address()) not in ("127.0.0.1", "::1"):
+        raise RarelyError(f"Ray {ray.__version__} listens at {node}, not on loopback alone; use the local engine.")
+
+
+def _join(ray: Any, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        if host and "/" not in address:  # of a machine that does not answer Ray says nothing for minutes
+            socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
+        ray.init(address, **OPTIONS)
+    except (OSError, ImportError, ValueError) as error:
+        raise RarelyError(f"Ray at {address} cannot be joined: {error}") from error
+
+
+def _send(ray: Any, cell: Cell) -> Any:
+    """Return what a cell shares with others as an object of Ray's store, or the error why it cannot be there."""
+    try:
+        return ray.put(cell.portable())
+    except Exception as error:
+        return error
+
+
+def _play(cell: Cell, shared: Any) -> Result:
+    whole: Cell = cell.with_shared(shared)
+    return play_cell(whole)
+
+
+def _ended(ray: Any, playing: dict[Any, str]) -> Iterator[Result]:
+    """Wait for a cell, and yield its result."""
+    for ref in ray.wait(list(playing))[0]:
+        yield _outcome(ray, ref, playing.pop(ref))
+
+
+def _outcome(ray: Any, ref: Any, name: str) -> Result:
+    try:
+        result: Result = ray.get(ref)
+        return result
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
+        return Result(name, None, "every process that played it was killed; is there enough memory?")
+    except ray.exceptions.RayTaskError as error:
+        return Result(name, None, str(error).strip().rpartition("\n")[2])  # the last line of a traceback
+    except ray.exceptions.RayError as error:
+        return Result(name, None, _say(error))
+
+
+def _say(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"  # of Ray's pages the first line

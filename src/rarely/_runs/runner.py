@@ -1,0 +1,68 @@
+"""Cells in, records out: play what has no record yet, and keep each record as it comes.
+
+A run can be stopped at any moment, by Ctrl-C or by a kill: the same call continues with the cells that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rarely._runs.cell import Result
+from rarely._runs.executor import Executor
+from rarely._runs.record import Refusal
+from rarely._runs.store import AnyCell, Store
+from rarely._runs.writing import lock_folder, make_folder
+
+
+def run_cells(
+    cells: Sequence[AnyCell],
+    store: Store[Any],
+    executor: Executor,
+    *,
+    replace: bool = False,
+    refused: Callable[[Sequence[Refusal]], None] = lambda files: None,
+    started: Callable[[Sequence[AnyCell]], None] = lambda todo: None,
+    finished: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Play every cell that has no record in the store, and return the results of those that failed.
+
+    `replace` removes records of these cells that other code made or that answer another question; without it, mixed
+    records raise MixedRecords before anything is changed. One process at a time may write to a folder: the others get
+    FolderBusy. `refused` is called with files that are not records or were changed, `started` with the cells to be
+    played, `finished` with the result of each.
+    """
+    failures, folder = list[Result](), store.folder.parent
+    make_folder(folder)
+    with lock_folder(folder):
+        todo = store.missing(cells, replace=replace, refused=refused)
+        started(todo)
+        for result in _kept(todo, store, executor):
+            if result.record is None:
+                failures.append(result)
+            finished(result)
+    return failures
+
+
+def iterate_cells(cells: Sequence[AnyCell], executor: Executor, store: Store[Any] | None = None) -> Iterator[Result]:
+    """Yield a result for every cell: first those on record, then the others as they end; without a store, all."""
+    if store is None:
+        yield from executor(cells) if cells else ()
+        return
+    make_folder(store.folder.parent)
+    with lock_folder(store.folder.parent):
+        todo = store.missing(cells)
+        left, on_record = {cell.id for cell in todo}, {record.id: record for record in store.find().records}
+        yield from (Result(cell.id, on_record[cell.id]) for cell in cells if cell.id not in left)
+        yield from _kept(todo, store, executor)
+
+
+def _kept(todo: Sequence[AnyCell], store: Store[Any], executor: Executor) -> Iterator[Result]:
+    for result in executor(todo) if todo else ():
+        if result.record is None:
+            yield result
+        elif result.record.code == result.record.fingerprint():
+            store.write(result.record)
+            yield result
+        else:  # a machine of a cluster may have another version installed
+            yield Result(result.id, None, "it was played by another version of the code; install the same everywhere")

@@ -1,0 +1,191 @@
+"""The records of one folder, a file for each finished cell.
+
+    DIR/records/ID.json.gz      where ID is the cell's readable name, a/b/seed3
+
+A record is written whole or not at all. One that was changed or damaged is refused, and only its own cell is lost.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from rarely._core.saving.files import replacing
+from rarely._runs.cell import Cell
+from rarely._runs.record import BrokenRecord, MixedRecords, Record, Refusal, check_id, identity
+from rarely._runs.sealed_json import Malformed, read_json, reason_of, sealed
+from rarely._runs.writing import writing
+
+SUFFIX = ".json.gz"
+ASIDE = ".refused"
+"""The suffix of a refused record once its cell is played again."""
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+AnyCell = TypeVar("AnyCell", bound=Cell)
+
+
+@dataclass(frozen=True)
+class Found(Generic[AnyRecord]):
+    """The records of a folder, and the files that are refused."""
+
+    records: list[AnyRecord]
+    refused: list[Refusal]
+
+    def warnings(self, out: Path, page: str) -> list[str]:
+        """Say how many files are refused, which and why, if any: what a page from the records in `out` must show."""
+        if not self.refused:
+            return []
+        each = "; ".join(f"{file.path.relative_to(out).as_posix()} ({file.reason})" for file in self.refused)
+        were, it = ("1 file was", "it") if len(self.refused) == 1 else (f"{len(self.refused)} files were", "them")
+        return [f"{were} refused, and this {page} leaves {it} out: {each}."]
+
+
+class Store(Generic[AnyRecord]):
+    """The records of one folder, all of one type."""
+
+    def __init__(self, folder: Path, record_type: type[AnyRecord]) -> None:
+        self.folder, self.record_type = folder / "records", record_type
+
+    def path(self, cell_id: str) -> Path:
+        """Return where a cell's record is, or will be."""
+        check_id(cell_id)
+        return self.folder / f"{cell_id}{SUFFIX}"
+
+    def write(self, record: Record) -> None:
+        """Keep a record with its digest, whole or not at all."""
+        path = self.path(record.id)
+        text = json.dumps(sealed(record.data), separators=(",", ":"), allow_nan=False)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as file:
+                file.write(gzip.compress(text.encode(), mtime=0))
+
+    def find(self) -> Found[AnyRecord]:
+        """Return all records in the order of their names, and the files that are refused."""
+        paths, folders = self._files()
+        found = Found[AnyRecord]([], folders)
+        for path in paths:
+            try:
+                found.records.append(self._read(path))
+            except Malformed as error:
+                found.refused.append(Refusal(path, str(error), self.record_type.advice))
+        return found
+
+    def examine(self) -> Found[AnyRecord]:
+        """Return the same, or raise MixedRecords if the records do not belong together."""
+        found = self.find()
+        self._check_together(found.records, [])
+        return found
+
+    def read(self) -> list[AnyRecord]:
+        """Return all records, or raise BrokenRecord if one is refused."""
+        found = self.examine()
+        if found.refused:
+            raise BrokenRecord(str(found.refused[0]))
+        return found.records
+
+    def missing(
+        self,
+        cells: Iterable[AnyCell],
+        *,
+        replace: bool = False,
+        refused: Callable[[Sequence[Refusal]], None] = lambda files: None,
+    ) -> list[AnyCell]:
+        """Return the cells without a record; raise before anything is changed where records would be mixed.
+
+        With `replace`, records of these cells that other code made or that answer another question are removed, and
+        their cells are missing. A refused file of one of these cells is put aside under another name, and its cell is
+        missing. `refused` hears of all refused files; those of other cells are never touched.
+        """
+        asked = {cell.id: (cell, cell.describe()) for cell in cells}
+        code, found = self.record_type.fingerprint(), self.find()
+        fitting, misfits = list[AnyRecord](), list[AnyRecord]()
+        for record in found.records:
+            own = asked.get(record.id)
+            same = own is None or (record.data["code"] == code and record.data["identity"] == identity(own[1]))
+            (fitting if same else misfits).append(record)
+        if misfits and not replace:
+            first = misfits[0]
+            raise MixedRecords(
+                f"{self.folder} holds {len(misfits)} records made by other code or with other settings; {first.id}: "
+                f"{_difference(first.data, asked[first.id][1], code)}. Use another --out, or --replace to play them "
+                "again."
+            )
+        self._check_together(fitting, [description for _, description in asked.values()])
+        if found.refused:
+            refused(found.refused)
+        places = {self.path(name) for name in asked}
+        for file in found.refused:
+            if file.path in places:
+                _put_aside(file.path)
+        for record in misfits:
+            self.path(record.id).unlink()
+        done = {record.id for record in fitting}
+        return [cell for name, (cell, _) in asked.items() if name not in done]
+
+    def _check_together(self, records: Sequence[AnyRecord], planned: Iterable[dict[str, Any]]) -> None:
+        try:
+            self.record_type.check_together(records, planned)
+        except MixedRecords as error:
+            raise MixedRecords(f"{self.folder}: {error}") from None
+
+    def _files(self) -> tuple[list[Path], list[Refusal]]:
+        """Return the files that should be records, and the folders that cannot be looked into."""
+        paths, refused = list[Path](), list[Refusal]()
+
+        def refuse(error: OSError) -> None:
+            advice = "Allow its reading, or remove the folder"
+            refused.append(Refusal(Path(error.filename), f"it cannot be read ({reason_of(error)})", advice))
+
+        for folder, folders, files in os.walk(self.folder, onerror=refuse if self.folder.exists() else None):
+            paths += [Path(folder, name) for name in (*folders, *files) if name.endswith(SUFFIX)]
+            for path in (Path(folder, name) for name in folders if not name.endswith(SUFFIX)):
+                if path.is_symlink():
+                    advice = "Move the folder to where the link is, or remove the link"
+                    refused.append(Refusal(path, "it is a link to a folder, which is not followed", advice))
+        return sorted(paths), refused
+
+    def _read(self, path: Path) -> AnyRecord:
+        record = self.record_type.read(read_json(path))
+        if path != self.path(record.id):
+            raise Malformed(f"it is the record of {record.id}, which belongs at {self.path(record.id)}")
+        return record
+
+
+def kind_of(folder: Path) -> str | None:
+    """Return the kind of the records in a folder, as the first that can be read tells it; None without any."""
+    for path in sorted((folder / "records").rglob(f"*{SUFFIX}")):
+        try:
+            return str(read_json(path).get("kind"))
+        except Malformed:
+            continue
+    return None
+
+
+def _put_aside(path: Path) -> None:
+    """Rename a refused file to a free name: somebody may still want it."""
+    number, aside = 1, path.with_name(f"{path.name}{ASIDE}")
+    while os.path.lexists(aside):
+        number += 1
+        aside = path.with_name(f"{path.name}{ASIDE}{number}")
+    path.rename(aside)
+
+
+def _difference(data: dict[str, Any], asked: dict[str, Any], code: str) -> str:
+    on_record, wanted = _flat(data["asked"]), _flat(asked)
+    for name in sorted(on_record.keys() | wanted.keys()):
+        if on_record.get(name) != wanted.get(name):
+            return f"{name} is {on_record.get(name)} on record, {wanted.get(name)} is asked for"
+    return f"code {data['code']} made it, this is {code}"
+
+
+def _flat(nested: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in nested.items():
+        flat |= {f"{name} {key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+    return flat

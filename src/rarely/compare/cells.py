@@ -1,0 +1,253 @@
+"""What is played: every policy on every problem with every budget, on several seeds.
+
+comparison   what is asked for: problems, policies, budgets, seeds, rounds
+cell         one policy on one run of one problem with one budget: what is played, recorded and resumed
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rarely._core.errors import InvalidInput, RarelyError, check_whole
+from rarely._runs import cell as runs
+from rarely._runs.cell import Result
+from rarely._runs.executor import executor_of
+from rarely._runs.record import Refusal
+from rarely._runs.runner import run_cells
+from rarely.compare.contestant import play
+from rarely.compare.policies import NAME, POLICIES, Entry, UnavailablePolicy, find_policy
+from rarely.compare.problems import Problem, expand, find_problem
+from rarely.compare.records import Record, Store, content_of
+from rarely.compare.rivals import RIVALS
+from rarely.worlds import DataUnavailable, Rounds
+
+SELECTING, TRAINING = 1.5e-3, 4e-5
+"""Seconds a round, and seconds an update and a round, of a neural policy on some machine: only ratios matter."""
+
+
+@dataclass(frozen=True)
+class Cell(runs.Cell):
+    """One policy on one run of one problem with one budget.
+
+    >>> Cell("cosine", "linucb@fixed", 20, seed=3, rounds=1000).id
+    'cosine/linucb@fixed/B20/seed3'
+    """
+
+    record_type: ClassVar[type[Record]] = Record
+
+    problem: str
+    policy: str
+    batches: int | None
+    """B; None is T."""
+    seed: int
+    rounds: int
+    source: str = ""
+    """`NAME=module:factory`, if it is a user's policy."""
+    path: str = ""
+    """The CSV file, where the problem is one, the column of its class, and columns that are left out."""
+    label: str | None = None
+    ignore: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"{self.problem}/{self.policy}/B{self.batches or 'T'}/seed{self.seed}"
+
+    def found_problem(self) -> Problem:
+        return find_problem(self.path or self.problem, self.label, self.ignore)
+
+    def found_policy(self) -> Entry:
+        return find_policy(self.source or self.policy)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "problem": self.found_problem().describe(),
+            "policy": {"name": self.policy, "text": self.found_policy().text},
+            "batches": self.batches,
+            "seed": self.seed,
+            "rounds": self.rounds,
+        }
+
+    def play(self) -> dict[str, Any]:
+        start = time.perf_counter()
+        problem, batches = self.found_problem(), self.batches or self.rounds
+        rounds = _rounds(self.path or self.problem, self.label, self.ignore, self.seed, self.rounds)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # budgets that end early and the like; the record has the updates
+            contestant = self.found_policy().make(problem.task(self.rounds, batches, self.seed))
+            played = play(contestant, rounds, batches, problem.delays(self.seed, self.rounds))
+        return content_of(problem.family, rounds, played, time.perf_counter() - start)
+
+    def work(self) -> float:
+        if self.policy.startswith(("uniform", "lin", *RIVALS)):
+            return SELECTING * self.rounds / 2
+        return SELECTING * self.rounds + TRAINING * self.rounds * (self.batches or self.rounds)
+
+
+@lru_cache(maxsize=4)
+def _rounds(name: str, label: str | None, ignore: tuple[str, ...], seed: int, count: int) -> Rounds:
+    """Return the rounds of a run, drawn once for several policies."""
+    return find_problem(name, label, ignore).rounds(seed, count)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is asked for.
+
+    Parameters
+    ----------
+    problems
+        Names of problems or of sets of them (`paper`, `gallery`, `plain`, `sklearn`, `showdown`, `all`).
+    policies
+        Names of policies, or `module:factory` of your own.
+    budgets
+        Values of B; None is T.
+    seeds
+        How many runs of each, with seeds from `first_seed` on.
+    rounds
+        T; for a table at most its rows.
+    label
+        The column of a CSV file that holds the class.
+    ignore
+        Columns of a CSV file to leave out, such as an id.
+    first_seed
+        The seed of the first run.
+
+    Examples
+    --------
+    >>> cells, skipped = Comparison(["needle"], ["linucb", "linucb@fixed"], [5, None], seeds=1, rounds=50).plan()
+    >>> [cell.id for cell in cells]
+    ['needle/linucb/B5/seed0', 'needle/linucb@fixed/B5/seed0', 'needle/linucb/BT/seed0']
+    """
+
+    problems: list[str]
+    policies: list[str]
+    budgets: list[int | None]
+    seeds: int = 10
+    rounds: int = 1000
+    label: str | None = None
+    ignore: tuple[str, ...] = ()
+    first_seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("seeds", self.seeds, 1)
+        check_whole("rounds", self.rounds, 2)
+        for batches in self.budgets:
+            if batches is not None:
+                check_whole("a budget B", batches, 1)
+        if not (self.problems and self.policies and self.budgets):
+            raise InvalidInput("a comparison needs at least one problem, one policy and one budget.")
+
+    def plan(self) -> tuple[list[Cell], list[str]]:
+        """Return every cell, run by run, so that an interruption leaves whole runs; and why some are skipped."""
+        skipped: list[str] = []
+        problems = self._problems(skipped)
+        policies = self._policies(skipped)
+        cells: dict[str, Cell] = {}
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        for seed, (path, problem), batches, (source, entry) in itertools.product(
+            seeds, problems.items(), dict.fromkeys(self.budgets), policies.items()
+        ):
+            rounds = problem.length(self.rounds)
+            if batches is not None and batches >= rounds:
+                sentence = f"B = {batches} is left out on {problem.name}, which has T = {rounds}: T is for every round."
+                skipped += [] if sentence in skipped else [sentence]
+                continue
+            if entry.fixed_arms and not problem.fixed_arms:
+                sentence = f"policies for fixed arms are left out on {problem.name}, whose arms change with the round."
+                skipped += [] if sentence in skipped else [sentence]
+                continue
+            name = entry.model if batches is None else entry.name
+            csv = path if path.partition("+")[0].endswith(".csv") else ""
+            own = "" if entry.name in POLICIES else source
+            table = (csv, self.label, self.ignore) if csv else ()
+            cell = Cell(problem.name, name, batches, seed, rounds, own, *table)
+            cells.setdefault(cell.id, cell)
+        if not cells:
+            raise InvalidInput(f"nothing is left to play. {' '.join(skipped)}".strip())
+        return list(cells.values()), skipped
+
+    def _problems(self, skipped: list[str]) -> dict[str, Problem]:
+        found: dict[str, Problem] = {}
+        for name in expand(self.problems):
+            try:
+                problem = find_problem(name, self.label, self.ignore)
+            except InvalidInput:
+                raise
+            except (DataUnavailable, RarelyError) as error:
+                skipped.append(f"{name} is skipped: {error}")
+                continue
+            if any(other.name == problem.name for other in found.values()):
+                raise InvalidInput(f"two problems are called {problem.name}; rename one of the files.")
+            if not NAME.fullmatch(problem.name.partition("+")[0]):
+                raise InvalidInput(f"a file's name must be letters, digits, '.', '_' or '-'; got {problem.name!r}.")
+            found[name] = problem
+        return found
+
+    def _policies(self, skipped: list[str]) -> dict[str, Entry]:
+        found: dict[str, Entry] = {}
+        for name in dict.fromkeys(one for given in self.policies for one in (POLICIES if given == "all" else [given])):
+            try:
+                entry = find_policy(name)
+            except UnavailablePolicy as error:
+                if name in self.policies:
+                    raise
+                skipped.append(f"{name} is skipped: {error}")
+                continue
+            if any(other.name == entry.name for other in found.values()):
+                raise InvalidInput(f"two policies are called {entry.name}; name one: NAME=module:factory.")
+            found[name] = entry
+        return found
+
+
+def compare(
+    comparison: Comparison,
+    out: str | Path,
+    *,
+    jobs: int = 1,
+    replace: bool = False,
+    planned: Callable[[Sequence[Cell], Sequence[Cell], Sequence[str], Sequence[Refusal]], None] = lambda *_: None,
+    finished: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Play every cell that has no record in `out` yet, and return the results of those that failed.
+
+    Parameters
+    ----------
+    comparison
+        What is asked for.
+    out
+        The folder for records.
+    jobs
+        Processes to play in.
+    replace
+        Whether to play again what other code has played.
+    planned, finished
+        Called with all cells, those to be played, why some problems or policies are skipped, and the files that are
+        refused; and with what came of each cell.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> asked = Comparison(["needle"], ["linucb"], [5], seeds=1, rounds=30)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     failed = compare(asked, folder)
+    >>> failed
+    []
+    """
+    cells, skipped = comparison.plan()
+    refused: list[Refusal] = []
+    return run_cells(
+        cells,
+        Store(Path(out)),
+        executor_of(jobs),
+        replace=replace,
+        refused=refused.extend,
+        started=lambda todo: planned(cells, todo, skipped, refused),
+        finished=finished,
+    )

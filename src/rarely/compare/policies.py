@@ -1,0 +1,380 @@
+"""Policies by name: the library's, adapters of other packages, and your own as `module:factory`.
+
+neuralucb, linucb, …           a model of the library under `Paced`
+neuralucb@fixed                the same under another schedule: fixed, geometric, loglog, trigger
+uniform                        any arm with the same probability
+ucb1, elimination, thompson,   rivals where arms are the same in every round, under `Paced`, @fixed, @geometric or
+thompson-beta                  @loglog; left out elsewhere
+NAME=module:factory            your own: factory(task) gives a contestant
+
+Of other packages, where they are installed; all update at rounds T(b/B)²:
+
+forest, boosting, lightgbm     a regressor of rewards with ε-greedy choice, ε = 0.1
+NAME-bootstrap                 ten of them, each trained on a resample; one of the ten decides a round
+vowpal                         Vowpal Wabbit, --cb_explore_adf with ε = 0.1 and its other defaults
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from rarely._core.errors import InvalidInput, RarelyError
+from rarely._core.policies import BatchNeuralUCB, LinTS, LinUCB, NeuralEpsilonGreedy, NeuralLinear, NeuralTS, Policy
+from rarely._core.schedules import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, LogLogGrid, Paced, Schedule
+from rarely._core.types import Array
+from rarely.compare.contestant import Contestant, Task
+from rarely.compare.rivals import RIVALS, PlainContestant
+from rarely.theory.kernel_ucb import KernelUCB
+
+DEVIATIONS = 1.96
+"""Of a normal distribution, that hold 95 % of it."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
+"""A name that is a folder on every system."""
+EPSILON = 0.1
+MEMBERS = 10
+FEWEST_REWARDS = 2
+"""A regressor needs that many; with fewer, version 0 stays in use."""
+Exploration = Literal["epsilon", "bootstrap"]
+MakePolicy = Callable[[Task, Schedule], Policy]
+
+
+class UnavailablePolicy(RarelyError):
+    """A policy needs a package that is not installed."""
+
+
+class UniformContestant:
+    """Any arm with the same probability, and never an update."""
+
+    def __init__(self, task: Task) -> None:
+        self._generator = np.random.default_rng((task.seed, 0, 5))
+
+    def select(self, contexts: Array) -> int:
+        return int(self._generator.integers(len(contexts)))
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Ignore the reward."""
+
+    def due(self, round: int) -> bool:
+        return False
+
+    def update(self) -> None:
+        """Learn nothing."""
+
+
+class LibraryContestant:
+    """A policy of the library, with the rewards of a batch observed in one call."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._rounds: list[int] = []
+        self._rewards: list[float] = []
+        self._noise: float | None = None
+        self._decision: Any = None
+
+    def select(self, contexts: Array) -> int:
+        self._decision = self.policy.select(contexts)
+        return int(self._decision.arm)
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Keep the reward for the update that follows."""
+        self._rounds.append(round)
+        self._rewards.append(reward)
+
+    def due(self, round: int) -> bool:
+        return self.policy.due
+
+    def update(self) -> None:
+        self.policy.observe(rounds=self._rounds, rewards=self._rewards)
+        self._rounds, self._rewards = [], []
+        record = self.policy.update()
+        if record.accepted:
+            self._noise = record.noise
+
+    def interval(self, contexts: Array, arm: int) -> tuple[float, float] | None:
+        """Return mean ± 1.96·√(noise² + bonus²), once the policy has estimated the noise."""
+        if self._noise is None:
+            return None
+        mean, bonus = float(self._decision.means[arm]), float(self._decision.bonuses[arm])
+        half = DEVIATIONS * math.hypot(self._noise, bonus)
+        return mean - half, mean + half
+
+
+def _of(kind: Callable[..., Policy], **settings: Any) -> MakePolicy:
+    def make(task: Task, schedule: Schedule) -> Policy:
+        return kind(task.dim, schedule=schedule, context_scale=task.context_scale, seed=task.seed, **settings)
+
+    return make
+
+
+MODELS: dict[str, MakePolicy] = {
+    "neuralucb": _of(BatchNeuralUCB),
+    "neuralts": _of(NeuralTS),
+    "neurallinear": _of(NeuralLinear),
+    "neuralepsilon": _of(NeuralEpsilonGreedy),
+    "greedy": _of(BatchNeuralUCB, beta=0.0),
+    "linucb": _of(LinUCB),
+    "lints": _of(LinTS),
+    "kernelucb": _of(KernelUCB),
+}
+"""Each with its defaults; `greedy` is the default policy without bonuses."""
+GRIDS: dict[str, Callable[[int, int], Schedule]] = {
+    "paced": Paced,
+    "fixed": FixedGrid,
+    "geometric": GeometricGrid,
+    "loglog": LogLogGrid,
+}
+SCHEDULES = (*GRIDS, "trigger")
+
+
+def _grid(name: str, task: Task) -> Schedule:
+    """Return a schedule by name; with B = T all are an update after every round."""
+    return EveryRound() if task.sequential else GRIDS[name](task.horizon, task.batches)
+
+
+def _rival(rival: str, name: str, task: Task) -> PlainContestant:
+    return RIVALS[rival](task, _grid(name, task))
+
+
+def _under(model: str, name: str, task: Task) -> LibraryContestant:
+    """Return a model under a schedule."""
+    if task.sequential or name in GRIDS:
+        schedule = _grid(name, task)
+    else:
+        # log q is a B-th of what log det Z grows by over the contexts of another run, without any reward.
+        assert task.pilot is not None
+        pilot = MODELS[model](task, DeterminantTrigger(log_ratio=math.inf))
+        pilot.select(task.pilot())
+        schedule = DeterminantTrigger(task.horizon, task.batches, max(float(pilot.log_det), 1e-9) / task.batches)
+    return LibraryContestant(MODELS[model](task, schedule))
+
+
+class OnSquares:
+    """A contestant that is due at the rounds T(b/B)², and then until it was updated: late rewards may hold that up.
+
+    >>> contestant = OnSquares(Task(arms=2, dim=1, horizon=9, batches=3, seed=0))
+    >>> contestant.due(1), contestant.due(2), contestant.update(), contestant.due(3), contestant.due(4)
+    (True, True, None, False, True)
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._ends = tuple(range(1, task.horizon)) if task.sequential else task.squares
+        self._passed = self._made = 0
+
+    def due(self, round: int) -> bool:
+        """Return whether an end has passed since the last update."""
+        self._passed = bisect_right(self._ends, round)
+        return self._passed > self._made
+
+    def update(self) -> None:
+        self._made = self._passed
+
+
+class RegressorContestant(OnSquares):
+    """Any regressor with `fit` and `predict`; version 0 chooses uniformly."""
+
+    def __init__(self, task: Task, regressor: str, exploration: Exploration) -> None:
+        super().__init__(task)
+        module, name, settings = REGRESSORS[regressor]
+        self._regressor = partial(getattr(import_module(module), name), **settings)
+        self._exploration = exploration
+        self._generator = np.random.default_rng((task.seed, 0, 6))
+        self._rows: list[Array] = []
+        self._rewards: list[float] = []
+        self._models: list[Any] = []
+
+    def select(self, contexts: Array) -> int:
+        """Return the best arm of one model; with ε-greedy, sometimes any."""
+        explores = self._exploration == "epsilon" and self._generator.random() < EPSILON
+        if not self._models or explores:
+            return int(self._generator.integers(len(contexts)))
+        model = self._models[self._generator.integers(len(self._models))]
+        return int(np.argmax(model.predict(self._task.features(contexts))))
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        self._rows.append(self._task.features(contexts)[arm])
+        self._rewards.append(reward)
+
+    def update(self) -> None:
+        """Fit again, to all that was observed or to resamples of it."""
+        super().update()
+        rows, rewards = np.array(self._rows), np.array(self._rewards)
+        if len(rows) < FEWEST_REWARDS:
+            return
+        self._models = []
+        for member in range(1 if self._exploration == "epsilon" else MEMBERS):
+            drawn = np.arange(len(rows))
+            if self._exploration == "bootstrap":
+                drawn = self._generator.integers(len(rows), size=len(rows))
+            self._models.append(self._regressor(random_state=self._task.seed + member).fit(rows[drawn], rewards[drawn]))
+
+
+class VowpalContestant(OnSquares):
+    """Vowpal Wabbit, one pass over the rewards of each batch."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        vowpal = import_module("vowpalwabbit")
+        self._generator = np.random.default_rng((task.seed, 0, 7))
+        self._workspace = vowpal.Workspace(
+            f"--cb_explore_adf --epsilon {EPSILON} --quiet --random_seed {task.seed % 2**31}"
+        )
+        self._waiting: list[list[str]] = []
+        self._chances: dict[int, float] = {}
+        self._round = 0
+
+    def select(self, contexts: Array) -> int:
+        """Return an arm drawn from the probabilities that it predicts."""
+        chances = np.array(self._workspace.predict(_lines(contexts)), np.float64)
+        arm = int(self._generator.choice(len(contexts), p=chances / chances.sum()))
+        self._round += 1
+        self._chances[self._round] = float(chances[arm])
+        return arm
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Keep the round as an example: its cost is the negative reward."""
+        lines = _lines(contexts)
+        lines[arm] = f"0:{-reward:.9g}:{max(self._chances.pop(round), 1e-6):.9g} {lines[arm]}"
+        self._waiting.append(lines)
+
+    def update(self) -> None:
+        """Learn from each new example once."""
+        super().update()
+        for lines in self._waiting:
+            self._workspace.learn(lines)
+        self._waiting = []
+
+
+def _lines(contexts: Array) -> list[str]:
+    """Return a line of Vowpal Wabbit's text format for each arm, without zeros."""
+    return ["|x " + " ".join(f"{i}:{row[i]:.7g}" for i in np.flatnonzero(row)) for row in contexts]
+
+
+REGRESSORS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "forest": ("sklearn.ensemble", "ExtraTreesRegressor", {"n_estimators": 50, "min_samples_leaf": 2}),
+    "boosting": ("sklearn.ensemble", "HistGradientBoostingRegressor", {"max_iter": 50, "min_samples_leaf": 5}),
+    "lightgbm": (
+        "lightgbm",
+        "LGBMRegressor",
+        {"n_estimators": 50, "min_child_samples": 5, "n_jobs": 1, "verbosity": -1, "deterministic": True},
+    ),
+}
+"""The module, the class and the settings of each."""
+EXPLORATIONS: dict[str, Exploration] = {"": "epsilon", "-bootstrap": "bootstrap"}
+ADAPTERS: dict[str, tuple[Callable[[Task], Contestant], str]] = {
+    **{
+        name + suffix: (partial(RegressorContestant, regressor=name, exploration=kind), module.partition(".")[0])
+        for name, (module, _, _) in REGRESSORS.items()
+        for suffix, kind in EXPLORATIONS.items()
+    },
+    "vowpal": (VowpalContestant, "vowpalwabbit"),
+}
+"""How each policy is made, and the package that it needs."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A policy that can be made for any task."""
+
+    name: str
+    make: Callable[[Task], Contestant]
+    model: str
+    """The policy of which this is a schedule: with B = T both are the same."""
+    text: str = ""
+    """A hash of the source of a user's policy: an edited policy is another one."""
+    package: str = ""
+    """What must be installed."""
+    fixed_arms: bool = False
+    """Whether it plays only where arms are the same in every round."""
+
+
+def _named(model: str, schedule: str) -> str:
+    return model if schedule == "paced" else f"{model}@{schedule}"
+
+
+POLICIES: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        Entry("uniform", UniformContestant, "uniform"),
+        *(
+            Entry(_named(model, schedule), partial(_under, model, schedule), model)
+            for model in MODELS
+            for schedule in SCHEDULES
+        ),
+        *(
+            Entry(_named(rival, schedule), partial(_rival, rival, schedule), rival, fixed_arms=True)
+            for rival in RIVALS
+            for schedule in GRIDS
+        ),
+        *(Entry(name, make, name, package=package) for name, (make, package) in ADAPTERS.items()),
+    )
+}
+"""Every policy that comes with the package, by name."""
+
+
+def find_policy(given: str) -> Entry:
+    """Return a policy by its name, or your own as `module:factory` or `NAME=module:factory`.
+
+    >>> find_policy("linucb@fixed").model
+    'linucb'
+    """
+    if (entry := POLICIES.get(given)) is not None:
+        try:
+            if entry.package:
+                import_module(entry.package)
+        except ImportError as error:
+            installed = {"sklearn": "scikit-learn"}.get(entry.package, entry.package)
+            raise UnavailablePolicy(
+                f"{given} needs {installed}, which is not installed: pip install {installed}."
+            ) from error
+        return entry
+    name, equals, source = given.rpartition("=")
+    if ":" not in source:
+        raise InvalidInput(
+            f"no policy is called {given!r}; there are {', '.join([*MODELS, *RIVALS, 'uniform', *ADAPTERS])}, each "
+            f"model also with @{', @'.join(SCHEDULES[1:])}, and your own as module:factory."
+        )
+    return _own(name if equals else source.replace(":", "."), source)
+
+
+def _own(name: str, source: str) -> Entry:
+    if not NAME.fullmatch(name) or name in POLICIES:
+        raise InvalidInput(
+            f"a policy's name must be letters, digits, '.', '_' or '-', and not one of the suite's; got {name!r}. "
+            "Name it: --policy NAME=module:factory."
+        )
+    module_name, _, factory_name = source.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # unlike `python file.py`, a command has no folder on the path
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise InvalidInput(f"--policy {source}: the module {module_name} cannot be imported: {error}.") from error
+    factory = getattr(module, factory_name, None)
+    if not callable(factory):
+        raise InvalidInput(f"--policy {source}: {module_name} has no function or class {factory_name!r}.")
+    file = Path(module.__file__ or "")
+    text = hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else "unknown"
+    return Entry(name, partial(_made, factory, source), name, text)
+
+
+def _made(factory: Callable[[Task], object], source: str, task: Task) -> Contestant:
+    made = factory(task)
+    lacking = [method for method in ("select", "observe", "due", "update") if not callable(getattr(made, method, None))]
+    if lacking:
+        raise InvalidInput(f"{source} must give an object with select, observe, due and update; it lacks {lacking[0]}.")
+    assert isinstance(made, Contestant)
+    return made

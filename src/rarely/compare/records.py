@@ -1,0 +1,236 @@
+"""Recorded runs of a comparison, sealed, so that they can be packed, submitted and merged.
+
+    DIR/records/PROBLEM/POLICY/B20/seed3.json.gz     as they are played
+    records.jsonl.gz                                 packed for submission, a record in each line
+
+A record says which rounds were played (a digest of what every arm would have paid), so that only records of the same
+rounds are compared, whoever made them and with whatever version.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from rarely._core.saving.files import replacing
+from rarely._runs import store
+from rarely._runs.provenance import describe
+from rarely._runs.record import MixedRecords, PolicyRecord, Refusal, Stored, identity
+from rarely._runs.sealed_json import LARGEST_FILE, Malformed, reason_of, sealed
+from rarely._runs.writing import writing
+from rarely.compare.contestant import Played
+from rarely.worlds import Rounds
+
+CURVE_POINTS = 20
+"""About as many points of a regret curve are on record."""
+Found = store.Found["Record"]
+
+
+class Record(PolicyRecord):
+    """What is known of a finished cell.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.compare import Comparison, compare, read_records
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> record = read_records(folder).records[0]
+    >>> record.id, record.problem, record.policy
+    ('cosine/linucb/B5/seed0', 'cosine', 'linucb')
+    """
+
+    kind: ClassVar[str] = "comparison"
+    sources: ClassVar[tuple[str, ...]] = (
+        *("_core", "theory", "worlds"),
+        *("compare/contestant.py", "compare/problems.py", "compare/policies.py", "compare/rivals.py"),
+    )
+    advice: ClassVar[str] = "Run compare again to play its cell anew, or remove the file"
+
+    @classmethod
+    def check_together(cls, records: Sequence[Self], planned: Iterable[dict[str, Any]] = ()) -> None:
+        """Raise MixedRecords unless one problem is one world of one length, and one policy one piece of code."""
+        worlds: dict[str, tuple[int, str]] = {}
+        codes: dict[str, tuple[str, str]] = {}
+        questions = [(record.code, record.asked) for record in records]
+        questions += [(cls.fingerprint(), asked) for asked in planned]
+        for code, asked in questions:
+            problem, policy = asked["problem"]["name"], asked["policy"]["name"]
+            world = asked["rounds"], identity(asked["problem"])
+            if worlds.setdefault(problem, world) != world:
+                lengths = sorted({worlds[problem][0], asked["rounds"]})
+                raise MixedRecords(
+                    f"there would be two problems called {problem}: other data or settings, or other lengths "
+                    f"(T = {' and '.join(map(str, lengths))}). Keep them in folders of their own."
+                )
+            own = code, asked["policy"]["text"]
+            if codes.setdefault(policy, own) != own:
+                raise MixedRecords(
+                    f"there would be records of {policy} made by two versions of the code. Use another folder, name "
+                    "one of them (--policy NAME=module:factory), or play them again with --replace."
+                )
+        played: dict[tuple[str, int], str] = {}
+        for record in records:
+            digest = record.data["rounds_digest"]
+            if played.setdefault((record.problem, record.seed), digest) != digest:
+                raise MixedRecords(
+                    f"{record.id} was played on other rounds than another record of {record.problem}, seed "
+                    f"{record.seed}; their regrets do not compare. Play both with one version of rarely."
+                )
+
+    family = Stored(str, "family")
+    """The variant, or the set that the problem belongs to."""
+    policy = Stored(str, "asked", "policy", "name")
+    uniform = Stored(float, "uniform")
+    """The expected regret of uniform play on the same rounds."""
+    covered = Stored(tuple[int, int], "covered")
+    """Rewards within the policy's own 95 % intervals, and how many intervals it gave."""
+
+    @property
+    def batches(self) -> int | None:
+        """B; None is T."""
+        batches: int | None = self.asked["batches"]
+        return batches
+
+
+Store = partial(store.Store[Record], record_type=Record)
+"""The records of one folder of a comparison."""
+
+
+def content_of(family: str, rounds: Rounds, played: Played, wall: float) -> dict[str, Any]:
+    """Return the content of the record of a run; `wall` is the cell's seconds."""
+    best = rounds.means.max(axis=1)
+    curve = np.cumsum(played.regrets)
+    at = np.unique(np.linspace(1, len(curve), min(CURVE_POINTS, len(curve))).round().astype(int))
+    return {
+        "family": family,
+        "rounds_digest": _digest_of_rounds(rounds),
+        "regret": float(curve[-1]),
+        "uniform": float((best - rounds.means.mean(axis=1)).sum()),
+        "worst": float((best - rounds.means.min(axis=1)).sum()),
+        "reward": played.reward,
+        "curve": [[int(t), round(float(curve[t - 1]), 4)] for t in at],
+        "updates": played.updates,
+        "covered": list(played.covered),
+        "seconds": {"selecting": played.selecting.seconds, "training": played.training.seconds},
+        "wall": wall,
+        "environment": describe(),
+    }
+
+
+def _digest_of_rounds(rounds: Rounds) -> str:
+    """Return a hash of what was played, in single precision: the last bits of another machine do not matter."""
+    parts = (rounds.contexts, rounds.means, rounds.rewards)
+    return hashlib.sha256(b"".join((np.float32(part) + np.float32(0)).tobytes() for part in parts)).hexdigest()[:16]
+
+
+def read_records(folder: str | Path) -> Found:
+    """Return all records of a folder in the order of their names, and the files that are refused.
+
+    Raises `MixedRecords` if records of one problem are of other rounds, or those of one policy of other code.
+
+    Parameters
+    ----------
+    folder
+        A folder that `rarely compare` wrote, or a file of packed records.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.compare import Comparison, compare, read_records
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> found = read_records(folder)
+    >>> [record.id for record in found.records], found.refused
+    (['cosine/linucb/B5/seed0', 'cosine/uniform/B5/seed0'], [])
+    """
+    found = _found(Path(folder))
+    Record.check_together(found.records)
+    return found
+
+
+def _found(folder: Path) -> Found:
+    return _unpacked(folder) if folder.is_file() else Store(folder).find()
+
+
+def _unpacked(path: Path) -> Found:
+    """Return the records of a packed file; a damaged line is refused, and the others are read."""
+    found = Found([], [])
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            lines = file.read(LARGEST_FILE).splitlines()
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise MixedRecords(f"{path} is not a file of packed records: {reason_of(error)}.") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            data = json.loads(line)
+            if not isinstance(data, dict):
+                raise Malformed("it is not a JSON object")
+            found.records.append(Record.read(data))
+        except (ValueError, RecursionError) as error:
+            found.refused.append(Refusal(path / f"line {number}", reason_of(error), Record.advice))
+    return found
+
+
+def pack(folder: Path, path: Path) -> int:
+    """Write all records of a folder into one file for submission, and return how many there are."""
+    records = read_records(folder).records
+    lines = "".join(json.dumps(sealed(record.data), separators=(",", ":")) + "\n" for record in records)
+    with writing(path), replacing(path) as file:
+        file.write(gzip.compress(lines.encode(), mtime=0))
+    return len(records)
+
+
+def merge(folders: Sequence[str | Path], out: str | Path) -> Found:
+    """Copy the records of several folders into one, and return all that it then holds, and the files refused.
+
+    Raises `MixedRecords`, and copies nothing, if two records of one cell differ, or records do not compare.
+
+    Parameters
+    ----------
+    folders
+        Folders that `rarely compare` wrote, on this machine or on others, or files of packed records.
+    out
+        The folder that gets a copy of every record; it may hold records already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.compare import Comparison, compare, merge
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> found = merge([folder], tempfile.mkdtemp())
+    >>> len(found.records), found.refused
+    (2, [])
+    """
+    out = Path(out)
+    present = Store(out).find()
+    records = {record.id: record for record in present.records}
+    refused = [*present.refused]
+    for folder in map(Path, folders):
+        if not (folder.is_file() or (folder / "records").is_dir()):
+            raise MixedRecords(f"{folder} has no records; name a folder or a packed file that rarely compare wrote.")
+        found = _found(folder)
+        refused += found.refused
+        for record in found.records:
+            known = records.setdefault(record.id, record)
+            if known.regret != record.regret:
+                raise MixedRecords(
+                    f"two records of {record.id} differ (regret {known.regret:g} and {record.regret:g}); leave one "
+                    "folder out, or name the policies apart."
+                )
+    merged = Found(sorted(records.values(), key=lambda record: record.id), refused)
+    Record.check_together(merged.records)
+    with_record = {record.id for record in present.records}
+    for record in merged.records:
+        if record.id not in with_record:
+            Store(out).write(record)
+    return merged

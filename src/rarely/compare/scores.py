@@ -1,0 +1,278 @@
+"""From records to a leaderboard.
+
+    R    total regret of a run
+    S    the smallest mean regret of a sequential policy (B = T) on the problem, of those with the most runs
+    U    the mean expected regret of uniform play on the problem
+    n    normalised regret (R − S)/(U − S): 0 is the best sequential policy, 1 is uniform play
+
+A policy's score with a budget B is the mean over problems of its mean n. The area under its frontier is the mean of n
+over log B, by trapezoids over the finite budgets. Intervals are Student's, over problems.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rarely._runs.statistics import IntervalEstimate, differences, mean
+from rarely.compare.problems import FAMILIES
+from rarely.compare.records import Record
+
+Runs = dict[int, Record]
+"""The records of a policy with a budget on a problem, by seed."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is 0 and what is 1 on a problem."""
+
+    zero: float
+    one: float
+    best: str
+    """The policy that is 0."""
+    batches: int | None
+    """Its budget; None is T. A number where no sequential run is on record: then the largest budget serves."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether the best policy is better than uniform play."""
+        return self.one > self.zero
+
+    def __call__(self, regret: float) -> float:
+        return (regret - self.zero) / (self.one - self.zero)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A policy's line of the leaderboard.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.compare import Comparison, compare, leaderboard, read_records
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> row = leaderboard(read_records(folder).records).rows[0]
+    >>> row.policy, row.problems
+    ('linucb', 1)
+    """
+
+    policy: str
+    area: IntervalEstimate
+    """Mean normalised regret over log B."""
+    scores: dict[int | None, IntervalEstimate]
+    """Normalised regret with each budget."""
+    beats: IntervalEstimate
+    """How often it has less regret than another policy on the same run with the same budget; ties are half."""
+    wins: int
+    """Comparisons (problem, budget, other policy) in which the interval of the paired difference lies below 0."""
+    ties: int
+    losses: int
+    seconds: float
+    """Processor seconds for 1000 rounds, in the mean over problems and finite budgets."""
+    coverage: float | None
+    """Share of rewards within the policy's own 95 % intervals."""
+    problems: int
+    """Problems on which it was played with every budget."""
+
+
+class Results:
+    """Records by problem, policy and budget."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._runs: dict[tuple[str, str, int | None], Runs] = {}
+        self.family: dict[str, str] = {}
+        self.rounds: dict[str, int] = {}
+        for record in records:
+            self._runs.setdefault((record.problem, record.policy, record.batches), {})[record.seed] = record
+            self.family[record.problem] = record.family
+            self.rounds[record.problem] = record.rounds
+        places = {family: place for place, family in enumerate(FAMILIES)}
+        self.problems = sorted(self.family, key=lambda name: (places.get(self.family[name], len(places)), name))
+        self.policies = sorted({policy for _, policy, _ in self._runs})
+
+    def runs(self, problem: str, policy: str, batches: int | None) -> Runs:
+        """Return the runs; with B = T those of the policy under any schedule, which are the same."""
+        model = policy.partition("@")[0] if batches is None else policy
+        return self._runs.get((problem, model, batches), {})
+
+    def budgets(self, problem: str | None = None) -> list[int | None]:
+        """Return the budgets on record, rising; T is last."""
+        found = {batches for name, _, batches in self._runs if problem in (None, name)}
+        return sorted(found, key=lambda batches: batches or math.inf)
+
+    def finite(self, problem: str | None = None) -> list[int]:
+        return [batches for batches in self.budgets(problem) if batches is not None]
+
+    def regret(self, problem: str, policy: str, batches: int | None) -> IntervalEstimate:
+        return mean([record.regret for record in self.runs(problem, policy, batches).values()])
+
+    @cached_property
+    def scales(self) -> dict[str, Scale]:
+        """What is 0 and 1 on each problem."""
+        return {problem: self._scale(problem) for problem in self.problems}
+
+    def _scale(self, problem: str) -> Scale:
+        batches = self.budgets(problem)[-1]
+        counts = {
+            policy: len(runs)
+            for policy in self.policies
+            if policy != "uniform" and (runs := self._runs.get((problem, policy, batches)))
+        }
+        # A policy with fewer runs may have been lucky, so it is not a yardstick for others.
+        most = max(counts.values(), default=0)
+        means = {policy: self.regret(problem, policy, batches).value for policy in counts if counts[policy] == most}
+        every = [
+            record.uniform for (name, _, _), runs in self._runs.items() if name == problem for record in runs.values()
+        ]
+        one = float(np.mean(every))
+        if not means:
+            return Scale(one, one, "none", batches)
+        best = min(means, key=lambda policy: means[policy])
+        return Scale(means[best], one, best, batches)
+
+    @cached_property
+    def scaled(self) -> list[str]:
+        """The problems whose regrets can be normalised."""
+        return [problem for problem in self.problems if self.scales[problem].usable]
+
+    def normalised(self, problem: str, policy: str, batches: int | None) -> float | None:
+        """Return the mean normalised regret over seeds; None without runs."""
+        runs = self.runs(problem, policy, batches)
+        return self.scales[problem](self.regret(problem, policy, batches).value) if runs else None
+
+    def area(self, problem: str, policy: str) -> float | None:
+        """Return the mean normalised regret over log B; None where a budget of the problem is missing."""
+        budgets = self.finite(problem)
+        values = [self.normalised(problem, policy, batches) for batches in budgets]
+        known = [value for value in values if value is not None]
+        return area_under(budgets, known) if budgets and len(known) == len(budgets) else None
+
+    def complete(self, policy: str) -> list[str]:
+        """Return the problems on which a policy was played with every finite budget."""
+        return [problem for problem in self.scaled if self.area(problem, policy) is not None]
+
+
+def area_under(budgets: Sequence[int], values: Sequence[float]) -> float:
+    """Return the mean of values over log B, by trapezoids; of one budget its value.
+
+    >>> round(area_under([10, 100, 1000], [1.0, 0.5, 0.0]), 6)
+    0.5
+    """
+    if len(budgets) == 1:
+        return float(values[0])
+    logs = np.log(np.array(budgets, np.float64))
+    heights = np.array(values, np.float64)
+    return float(((heights[1:] + heights[:-1]) / 2 * np.diff(logs)).sum() / (logs[-1] - logs[0]))
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """All rows, the best first; policies that were not played everywhere are last.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.compare import Comparison, compare, leaderboard, read_records
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> board = leaderboard(read_records(folder).records)
+    >>> [row.policy for row in board.rows], board.unscaled
+    (['linucb', 'uniform'], [])
+    """
+
+    rows: list[Row]
+    results: Results
+
+    @property
+    def unscaled(self) -> list[str]:
+        """Problems that are left out: no policy beats uniform play with the largest budget."""
+        return [problem for problem in self.results.problems if problem not in self.results.scaled]
+
+
+def leaderboard(records: Iterable[Record]) -> Leaderboard:
+    """Score every policy that has any finite budget, and sort them by the area under their frontiers.
+
+    Parameters
+    ----------
+    records
+        Records that belong together, as `read_records` gives them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely.compare import Comparison, compare, leaderboard, read_records
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
+    >>> [row.policy for row in leaderboard(read_records(folder).records).rows]
+    ['linucb', 'uniform']
+    """
+    results = Results(records)
+    rows = [row for policy in results.policies if (row := _row(results, policy)) is not None]
+    return Leaderboard(sorted(rows, key=lambda row: (-row.problems, row.area.value)), results)
+
+
+def _row(results: Results, policy: str) -> Row | None:
+    problems = results.complete(policy)
+    if not problems:
+        return None
+    areas = [area for problem in problems if (area := results.area(problem, policy)) is not None]
+    scores = {}
+    for batches in results.budgets():
+        values = [value for problem in problems if (value := results.normalised(problem, policy, batches)) is not None]
+        if values:
+            scores[batches] = mean(values)
+    wins, ties, losses = _counts(results, policy, problems)
+    finite = [
+        record
+        for problem in problems
+        for batches in results.finite(problem)
+        for record in results.runs(problem, policy, batches).values()
+    ]
+    inside, asked = (sum(record.covered[i] for record in finite) for i in (0, 1))
+    return Row(
+        policy,
+        mean(areas),
+        scores,
+        mean([share for problem in problems if (share := win_share(results, problem, policy)) is not None]),
+        wins,
+        ties,
+        losses,
+        float(np.mean([1000 * record.seconds / record.rounds for record in finite])),
+        inside / asked if asked else None,
+        len(problems),
+    )
+
+
+def _paired(results: Results, problem: str, policy: str) -> Iterator[tuple[list[float], list[float]]]:
+    """Yield regrets on the same runs with the same budget: of the policy, and of each other one."""
+    for batches in results.finite(problem):
+        own = results.runs(problem, policy, batches)
+        for other in results.policies:
+            theirs = results.runs(problem, other, batches)
+            seeds = sorted(own.keys() & theirs.keys())
+            if other != policy and seeds:
+                yield [own[seed].regret for seed in seeds], [theirs[seed].regret for seed in seeds]
+
+
+def win_share(results: Results, problem: str, policy: str) -> float | None:
+    """Return how often a policy has less regret than another on the same run; ties are half. None without others."""
+    shares = [
+        np.mean([0.5 if a == b else float(a < b) for a, b in zip(own, theirs, strict=True)])
+        for own, theirs in _paired(results, problem, policy)
+    ]
+    return float(np.mean(shares)) if shares else None
+
+
+def _counts(results: Results, policy: str, problems: Sequence[str]) -> tuple[int, int, int]:
+    wins = ties = losses = 0
+    for problem in problems:
+        for own, theirs in _paired(results, problem, policy):
+            gap = differences(own, theirs).interval()
+            wins, losses = wins + (gap.high < 0), losses + (gap.low > 0)
+            ties += not (gap.high < 0 or gap.low > 0)
+    return wins, ties, losses

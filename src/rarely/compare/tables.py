@@ -1,0 +1,156 @@
+"""The tables of the leaderboard's page and of its Markdown form, as text, and how to read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rarely._pages.grid import Grid
+from rarely._runs.record import describe_records
+from rarely._runs.statistics import IntervalEstimate
+from rarely.compare.records import Record
+from rarely.compare.scores import Leaderboard, Row
+
+NONE = "—"
+NOMINAL = 0.95
+"""The share of rewards that a policy's own intervals should cover."""
+FAMILY_NAMES = {
+    "paper": "paper",
+    "gallery": "gallery",
+    "sklearn": "tables",
+    "showdown": "showdown",
+    "own": "own tables",
+    "drift": "drift",
+    "delay": "delay",
+}
+"""Families of problems, as the page calls them."""
+
+
+def budget(batches: int | None) -> str:
+    """Return `B = 20`, or `B = T`."""
+    return f"B = {batches or 'T'}"
+
+
+def interval(estimate: IntervalEstimate | None, digits: int = 2) -> str:
+    """Return a value with its interval, if it has one.
+
+    >>> interval(IntervalEstimate(0.25, 0.2, 0.3, 5))
+    '0.25 [0.20, 0.30]'
+    """
+    if estimate is None or math.isnan(estimate.value):
+        return NONE
+    value = f"{_signed(estimate.value, digits)}"
+    if not math.isfinite(estimate.low):
+        return value
+    return f"{value} [{_signed(estimate.low, digits)}, {_signed(estimate.high, digits)}]"
+
+
+def _signed(value: float, digits: int) -> str:
+    text = f"{value:.{digits}f}"
+    return text.replace("-", "−") if float(text) else text.replace("-", "")
+
+
+def ranking(board: Leaderboard) -> Grid:
+    """Return the leaderboard."""
+    budgets = board.results.budgets()
+    head = ["policy", "area [95 %]", *map(budget, budgets), "beats others [95 %]", "won / tied / lost"]
+    head += ["s / 1000 rounds", "covered", "problems"]
+    body = []
+    for place, row in enumerate(board.rows, 1):
+        beats = row.beats
+        shown = IntervalEstimate(100 * beats.value, max(0.0, 100 * beats.low), min(100.0, 100 * beats.high), beats.runs)
+        body.append(
+            [
+                f"{place}. {row.policy}",
+                interval(row.area),
+                *(_signed(score.value, 2) if (score := row.scores.get(b)) else NONE for b in budgets),
+                interval(shown, 0) if not math.isnan(beats.value) else NONE,
+                f"{row.wins} / {row.ties} / {row.losses}",
+                f"{row.seconds:.2g}",
+                NONE if row.coverage is None else f"{100 * row.coverage:.0f} %",
+                str(row.problems),
+            ]
+        )
+    return Grid(head, body, 1)
+
+
+def of_problem(board: Leaderboard, problem: str) -> Grid:
+    """Return the mean regret of every policy on one problem, with intervals over seeds."""
+    results = board.results
+    budgets = results.budgets(problem)
+    body = []
+    for row in board.rows:
+        runs = [results.runs(problem, row.policy, batches) for batches in budgets]
+        if any(runs):
+            cells = [
+                interval(_not_negative(results.regret(problem, row.policy, b)), 1) if r else NONE
+                for b, r in zip(budgets, runs, strict=True)
+            ]
+            body.append([row.policy, *cells])
+    return Grid(["policy", *map(budget, budgets)], body, 1)
+
+
+def _not_negative(estimate: IntervalEstimate) -> IntervalEstimate:
+    """Cut an interval at 0: no regret is below, whatever Student's interval says."""
+    return replace(estimate, low=max(0.0, estimate.low)) if math.isfinite(estimate.low) else estimate
+
+
+def scales(board: Leaderboard) -> Grid:
+    """Return what is 0 and 1 on each problem."""
+    results = board.results
+    body = []
+    for problem in results.problems:
+        scale = results.scales[problem]
+        seeds = len(
+            {
+                seed
+                for policy in results.policies
+                for b in results.budgets()
+                for seed in results.runs(problem, policy, b)
+            }
+        )
+        who = f"{scale.best}, {budget(scale.batches)}"
+        body.append([problem, str(results.rounds[problem]), str(seeds), f"{scale.zero:.1f}", who, f"{scale.one:.1f}"])
+    return Grid(["problem", "T", "seeds", "regret that is 0", "of", "regret that is 1"], body, 1)
+
+
+def provenance(records: Sequence[Record]) -> str:
+    """Say how much was played, where and by which versions."""
+    return describe_records(records, "one policy on one run with one budget each")
+
+
+def profile(board: Leaderboard, row: Row) -> list[tuple[str, float | None]]:
+    """Return a policy's strengths from 0 to 1: 1 is as good as the best sequential one, the fastest, 95 % covered."""
+    results = board.results
+    shown: list[tuple[str, float | None]] = []
+    for family, name in FAMILY_NAMES.items():
+        mine = [problem for problem in results.scaled if results.family[problem] == family]
+        areas = [area for problem in mine if (area := results.area(problem, row.policy)) is not None]
+        if mine:
+            shown.append((name, _goodness(float(np.mean(areas))) if areas else None))
+    finite = results.finite()
+    for batches in dict.fromkeys((finite[0], finite[-1])):
+        score = row.scores.get(batches)
+        shown.append((f"B = {batches}", None if score is None else _goodness(score.value)))
+    shown.append(("speed", _speed(board, row)))
+    if any(one.coverage is not None for one in board.rows):
+        shown.append(
+            ("calibration", None if row.coverage is None else 1 - min(1.0, abs(row.coverage - NOMINAL) / 0.45))
+        )
+    return shown
+
+
+def _goodness(normalised: float) -> float:
+    return 1 - min(max(normalised, 0.0), 1.0)
+
+
+def _speed(board: Leaderboard, row: Row) -> float:
+    """Return 1 for the fastest that learns and 0 for the slowest, by the logarithm of seconds."""
+    others = [one.seconds for one in board.rows if one.policy != "uniform" and one.seconds > 0]
+    if not others or row.seconds <= 0 or max(others) <= min(others):
+        return 1.0
+    share = math.log(max(others) / row.seconds) / math.log(max(others) / min(others))
+    return min(max(share, 0.0), 1.0)

@@ -1,1 +1,0 @@
-"""Z of a sketch: some of the features stand for all."""

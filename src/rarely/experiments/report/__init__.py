@@ -1,1 +1,0 @@
-"""Tables, figures, verdicts and the page, all computed from records."""

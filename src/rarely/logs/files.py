@@ -1,0 +1,265 @@
+"""A log in the forms that other programs read: CSV, Parquet, and the dictionary of Open Bandit Pipeline.
+
+A table has one row a round and these columns. A cell is empty where no reward is in, no arm was available, or the
+probability of an arm that was not chosen is unknown:
+
+    round  version  arm  reward  propensity
+    probability_k                k = 0 … K−1
+    row_j                        j = 0 … r−1, where rows were recorded
+    context_k_j                  j = 0 … d−1, of arm k
+
+Numbers keep all their digits, so what is read back is what was written.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from typing import Any
+
+import numpy as np
+
+from rarely._core.inputs.contexts import read_real
+from rarely._core.saving.files import path_of
+from rarely._core.types import Arrays, Decision
+from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
+from rarely.logs.tables import InvalidLog, NamedRows, import_pyarrow, is_missing, open_csv, open_parquet
+
+WHOLE = ("round", "version", "arm")
+"""The columns of whole numbers."""
+LARGEST_WHOLE = np.iinfo(np.int64).max
+
+
+def write_csv(log: DecisionLog, path: str | os.PathLike[str]) -> None:
+    """Write a log as a table; `read_csv` is the inverse.
+
+    Parameters
+    ----------
+    log
+        The log.
+    path
+        Where to write it; an existing file is replaced.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from rarely import Uniform
+    >>> log, policy = DecisionLog(), Uniform(dim=1, seed=0)
+    >>> log.record([[0.1], [3.0]], policy.select([[0.1], [3.0]]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_csv(log, folder + "/log.csv")
+    ...     print(pathlib.Path(folder, "log.csv").read_text())
+    round,version,arm,reward,propensity,probability_0,probability_1,context_0_0,context_1_0
+    1,0,1,,0.5,0.5,0.5,0.1,3.0
+    <BLANKLINE>
+    """
+    columns = _columns_of(log)
+    with open(path_of(path), "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        # tolist gives Python's own floats, whose text has every digit.
+        for row in zip(*(values.tolist() for values in columns.values()), strict=True):
+            writer.writerow("" if value != value else value for value in row)
+
+
+def read_csv(path: str | os.PathLike[str]) -> DecisionLog:
+    """Read a log from a table that `write_csv` wrote, or another program with the same columns.
+
+    Any other table of past rounds is read by `DecisionLog.from_frame`.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely import Uniform
+    >>> log, policy = DecisionLog(), Uniform(dim=1, seed=0)
+    >>> log.record([[0.1], [3.0]], policy.select([[0.1], [3.0]]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_csv(log, folder + "/log.csv")
+    ...     read_csv(folder + "/log.csv")
+    <DecisionLog: 1 rounds, 1 rewards missing>
+    """
+    return _log_of(open_csv(path))
+
+
+def write_parquet(log: DecisionLog, path: str | os.PathLike[str]) -> None:
+    """Write the same table as Parquet, with nulls for empty cells; needs `pip install 'rarely[parquet]'`.
+
+    Parameters
+    ----------
+    log
+        The log.
+    path
+        Where to write it; an existing file is replaced.
+
+    Examples
+    --------
+    >>> write_parquet(DecisionLog(), "log.parquet")  # doctest: +SKIP
+    """
+    arrow, parquet = import_pyarrow()
+    columns = {name: arrow.array(values, mask=values != values) for name, values in _columns_of(log).items()}
+    parquet.write_table(arrow.table(columns), path_of(path))
+
+
+def read_parquet(path: str | os.PathLike[str]) -> DecisionLog:
+    """Read a log from what `write_parquet` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Examples
+    --------
+    >>> read_parquet("log.parquet")  # doctest: +SKIP
+    """
+    return _log_of(open_parquet(path))
+
+
+def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, Any]:
+    """Return the rounds whose rewards are in, as Open Bandit Pipeline's `bandit_feedback`.
+
+    Its rounds are those of `log.observed`; make an `action_dist` of Open Bandit Pipeline on the same rounds.
+
+    Parameters
+    ----------
+    log
+        The decisions and their rewards.
+    expected_reward
+        (n, K) for each round of the log, if it is known.
+
+    Returns
+    -------
+    dict
+        `context` has (n, r) recorded rows or, without them, the arms' contexts side by side, (n, K·d), 0 where an arm
+        is absent. `action_context` is one-hot, (K, K): here contexts belong to an arm in a round, in that library to an
+        arm for ever. `position` is 0 everywhere, because one arm is shown. `pscore` (n,) and `pi_b` (n, K, 1) are the
+        probabilities of the chosen arm and of every arm; `pi_b` is None if some are unknown.
+
+    Examples
+    --------
+    >>> from rarely import Uniform
+    >>> log, policy = DecisionLog(), Uniform(dim=2, seed=0)
+    >>> decision = policy.select([[1.0, 2.0], [3.0, 4.0]])
+    >>> log.record([[1.0, 2.0], [3.0, 4.0]], decision, rows=[7.0])
+    >>> log.observe(decision, 1.5)
+    >>> feedback = bandit_feedback(log)
+    >>> feedback["context"], feedback["action"], feedback["pscore"], feedback["pi_b"].shape
+    (array([[7.]]), array([1]), array([0.5]), (1, 2, 1))
+    """
+    check_log(log)
+    places = log.observed
+    probabilities, rows = probabilities_of(log, places), log.rows
+    n, arms = probabilities.shape
+    if rows is None:
+        rows = np.where(log.present[..., None], log.contexts, 0.0).reshape(len(log), -1)
+    if expected_reward is not None:
+        expected_reward = read_real(expected_reward, "expected_reward", InvalidLog)
+        if expected_reward.shape != log.present.shape:
+            raise InvalidLog(
+                f"expected_reward must have shape {log.present.shape}, a number for each arm of each round of the log; "
+                f"got {expected_reward.shape}."
+            )
+        expected_reward = expected_reward[places]
+    return {
+        "n_rounds": n,
+        "n_actions": arms,
+        "context": rows[places],
+        "action_context": np.eye(arms, dtype=int),
+        "action": log.arms[places],
+        "position": np.zeros(n, int),
+        "reward": log.rewards[places],
+        "expected_reward": expected_reward,
+        "pscore": log.propensities[places],
+        "pi_b": None if np.isnan(probabilities).any() else probabilities[:, :, None],
+    }
+
+
+def _columns_of(log: DecisionLog) -> Arrays:
+    """Return the table, NaN where a cell is empty."""
+    check_log(log)
+    contexts = log.contexts
+    if len(log) and (np.isnan(log.propensities).any() or not contexts.shape[2]):
+        raise InvalidLog(
+            "only a log of decisions, with their contexts and probabilities, can be written; this one was read from a "
+            "table without them."
+        )
+    whole = zip(WHOLE, (log.rounds, log.versions, log.arms), strict=True)
+    columns: Arrays = {**dict(whole), "reward": log.rewards, "propensity": log.propensities}
+    probabilities = np.where(log.present, log.probabilities, np.nan)
+    columns |= {f"probability_{k}": probabilities[:, k] for k in range(probabilities.shape[1])}
+    if log.rows is not None:
+        columns |= {f"row_{j}": column for j, column in enumerate(log.rows.T)}
+    return columns | {
+        f"context_{k}_{j}": contexts[:, k, j] for k in range(contexts.shape[1]) for j in range(contexts.shape[2])
+    }
+
+
+def _log_of(table: NamedRows) -> DecisionLog:
+    """Return the log of a table; every check of `record` and `observe` is made again."""
+    count = {kind: sum(name.startswith(kind) for name in table.header) for kind in ("probability_", "row_", "context_")}
+    arms, width = count["probability_"], count["row_"]
+    dim = count["context_"] // max(arms, 1)
+    names = {
+        "probabilities": [f"probability_{k}" for k in range(arms)],
+        "rows": [f"row_{j}" for j in range(width)],
+        "contexts": [f"context_{k}_{j}" for k in range(arms) for j in range(dim)],
+    }
+    wanted = {*WHOLE, "reward", "propensity"}.union(*names.values())
+    if wanted != set(table.header):
+        odd = sorted(wanted ^ set(table.header))[0]
+        raise InvalidLog(
+            "a table must have the columns round, version, arm, reward, propensity, probability_k, row_j if any, and "
+            f"context_k_j for every arm k; {odd} is {'missing' if odd in wanted else 'not one of them'}."
+        )
+    columns = _numbers_of(table)
+    if not len(columns["round"]):
+        return DecisionLog()
+    probabilities, rows, contexts = (
+        np.column_stack([columns["round"], *(columns[name] for name in group)])[:, 1:] for group in names.values()
+    )
+    contexts = contexts.reshape(-1, arms, dim)
+    absent = np.isnan(probabilities) & np.isnan(contexts).all(axis=2)
+    blank = np.where(absent, np.nan, 0.0)
+    decision = Decision(
+        columns["arm"], blank, blank, columns["version"], columns["round"], np.where(absent, 0.0, probabilities)
+    )
+    log = DecisionLog()
+    log._record(contexts, decision, rows if width else None, unknown=True)
+    if (bad := np.flatnonzero(log.propensities != columns["propensity"])).size:
+        raise InvalidLog(
+            "propensity must be the probability of the chosen arm in every row of a table; in that of round "
+            f"{log.rounds[bad[0]]} they are {columns['propensity'][bad[0]]} and {log.propensities[bad[0]]}."
+        )
+    known = ~np.isnan(columns["reward"])
+    log.observe(rounds=columns["round"][known], rewards=columns["reward"][known])
+    return log
+
+
+def _numbers_of(table: NamedRows) -> Arrays:
+    cells: list[list[Any]] = [[] for _ in table.header]
+    for number, line in table.lines:
+        for name, cell, column in zip(table.header, line, cells, strict=True):
+            column.append(_number(cell, name, f"{table.unit} {number} of {table.name}"))
+    kinds = (np.int64 if name in WHOLE else np.float64 for name in table.header)
+    return {name: np.array(column, kind) for name, column, kind in zip(table.header, cells, kinds, strict=True)}
+
+
+def _number(cell: Any, name: str, where: str) -> int | float:
+    try:
+        if name in WHOLE:
+            whole = int(cell) if isinstance(cell, str) else cell
+            if isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) <= LARGEST_WHOLE:
+                return whole
+        elif is_missing(cell):
+            return np.nan
+        elif isinstance(cell, str | int | float):
+            return float(cell)
+    except ValueError:
+        pass
+    kind = "a whole number" if name in WHOLE else "a number or empty"
+    raise InvalidLog(f"{name} in {where} must be {kind}; got {cell!r}.")

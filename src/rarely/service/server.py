@@ -1,0 +1,120 @@
+"""The server: from a storage string and an address to a running service."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import sys
+from collections.abc import Callable
+from typing import TypedDict, Unpack
+
+import uvicorn
+
+from rarely import InvalidInput
+from rarely.service.access import KeyFile, is_loopback
+from rarely.service.app import create_app
+from rarely.service.writer import Limits
+
+SWITCH_INTERVAL = 0.001
+"""Seconds after which writer and event loop yield to each other; Python's default of 5 ms would add latency."""
+GC_THRESHOLDS = (50_000, 20, 50)
+"""With Python's defaults the garbage collector took a tenth of the service's time, to visit objects of requests that
+reference counts free anyway."""
+MAX_CONNECTIONS = 4000
+"""With more connections uvicorn answers 503 without reading the request."""
+
+
+class AnnouncingServer(uvicorn.Server):
+    """A server that announces its address, with the actual port, as soon as it listens."""
+
+    announce: Callable[[str], None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self.announce is not None:
+            host = self.config.host
+            port = self.servers[0].sockets[0].getsockname()[1]
+            self.announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+
+class Options(TypedDict, total=False):
+    """The arguments of `create_app` besides the storage."""
+
+    keys: KeyFile | None
+    limits: Limits | None
+    automatic: bool
+    read_only: bool
+
+
+def configured(
+    storage: str, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[Options]
+) -> AnnouncingServer:
+    """Return a server that is ready to run, with all studies open.
+
+    Raises
+    ------
+    InvalidInput
+        If other machines could reach it without a key.
+    BrokenStudy
+        If a study is damaged.
+    """
+    keys, limits = options.get("keys"), options.get("limits") or Limits()
+    if keys is None and not is_loopback(host):
+        raise InvalidInput(
+            f"{host} can be reached from other machines, so API keys are needed. Make one: rarely keys add keys.json "
+            "NAME --scope decide, then rarely serve … --keys keys.json."
+        )
+    if keys is not None and not keys.all():
+        raise InvalidInput(f"{keys.path} has no API keys. Make one: rarely keys add {keys.path} NAME --scope decide.")
+    app = create_app(storage, **options)
+    app.state.studies.start()  # before uvicorn, which would show a traceback for a damaged study
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nothing here depends on the client's address or scheme
+        lifespan="on",
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(limits.grace),
+        limit_concurrency=MAX_CONNECTIONS,
+    )
+    return AnnouncingServer(config)
+
+
+def serve(
+    storage: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    announce: Callable[[str], None] | None = None,
+    **options: Unpack[Options],
+) -> bool:
+    """Serve until a signal arrives, and return whether the service could start.
+
+    Parameters
+    ----------
+    storage
+        The argument of `create_app`.
+    host, port
+        The address to listen at; port 0 for any free port.
+    announce
+        Called with the address once the service listens; not called if it cannot.
+    **options
+        The other arguments of `create_app`.
+
+    Examples
+    --------
+    >>> serve("sqlite:///trial.db", port=8000)  # doctest: +SKIP
+    True
+    """
+    server = configured(storage, host=host, port=port, **options)
+    server.announce = announce
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    gc.collect()
+    gc.freeze()  # objects that live as long as the service need no further visits
+    gc.set_threshold(*GC_THRESHOLDS)
+    server.run()
+    return server.started

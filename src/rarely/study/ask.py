@@ -1,0 +1,152 @@
+"""From questions to answers: recorded ones are answered as before, new ones are decided together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rarely import Decision, RarelyError
+from rarely._core.types import Array
+from rarely.study.decisions import Answer, Question, answer_of
+from rarely.study.errors import StudyConflict
+from rarely.study.events import Event, next_event, packed
+from rarely.study.session import Session
+from rarely.study.storage import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Questions of one stage that were decided together, and what they were decided with."""
+
+    questions: Sequence[Question]
+    decision: Decision
+    version: int
+    stage: str
+    first: int
+    """The number of their first event."""
+    draws: int
+    """Uniform numbers that the policy's generator had drawn before."""
+    drew: bool
+    """Whether each decision drew one more."""
+    shadow: Array | None = None
+    """(n, K): probabilities of the shadow version."""
+    shadow_of: int | None = None
+    """The event that holds the shadow version."""
+
+    def events(self, study: str, last: tuple[int, str, int], now: int, actor: str, reason: str) -> list[Event]:
+        """Return the events after `last`, each signed by the actor of its question, or by `actor`."""
+        events: list[Event] = []
+        columns = [self.decision.means, self.decision.bonuses, self.decision.probabilities]
+        columns += [] if self.shadow is None else [self.shadow]
+        for i, question in enumerate(self.questions):
+            here, arm = np.flatnonzero(question.present), int(self.decision.arms[i])
+            content = {
+                "arm": arm,
+                "arms": len(question.present),
+                "block": self.first,
+                "draws": self.draws + i * self.drew,
+                "drew": self.drew,
+                "present": None if len(here) == len(question.present) else here.tolist(),
+                "probability": float(self.decision.probabilities[i, arm]),
+                "request": question.hash,
+                "round": int(self.decision.rounds[i]),
+                "shadow": None if self.shadow is None else self.shadow_of,
+                "shape": list(question.numbers.shape),
+                "stage": self.stage,
+                "version": self.version,
+            }
+            data = packed(question.numbers, *(column[i, here] for column in columns))
+            signed = {"actor": question.actor or actor, "reason": reason}
+            event = next_event(study, last, "decide", now, content, ref=question.id, data=data, **signed)
+            last = (event.seq, event.hash, event.time)
+            events.append(event)
+        return events
+
+
+def decide(session: Session, tables: Tables, questions: Sequence[Any], fields: dict[str, str]) -> list[Any]:
+    """Return an answer or an error for each question; an error given as a question keeps its place."""
+    arms = session.settings.arms
+    answers: dict[str, Answer | RarelyError] = {}
+    hashes: dict[str, str] = {}
+    fresh: dict[str, Question] = {}
+    ids = dict.fromkeys(question.id for question in questions if isinstance(question, Question))
+    known = tables.decisions(session.row.study, list(ids))
+    for question in questions:
+        if isinstance(question, RarelyError) or question.id in hashes:
+            continue
+        event = known.get(question.id)
+        if event is None:
+            fresh[question.id], hashes[question.id] = question, question.hash
+        else:
+            content = event.content
+            answers[question.id], hashes[question.id] = answer_of(event, arms, content), content["request"]
+    events: list[Event] = []
+    answers |= _decide_new(session, tables, list(fresh.values()), fields, events)
+    tables.append(session.row.study, events)
+    found: list[Any] = []
+    free: list[int] = []
+    for place, question in enumerate(questions):
+        if isinstance(question, RarelyError):
+            found.append(question)
+        elif hashes[question.id] == question.hash:
+            found.append(answers[question.id])
+        else:
+            found.append(
+                StudyConflict(
+                    f"decision {question.id!r} was requested before with other contexts or other arms. The same "
+                    "request gets the same answer; a new request needs a new id."
+                )
+            )
+            # An id whose question was refused is still free, also for another question of the same group.
+            free += [place] if isinstance(answers[question.id], RarelyError) else []
+    if free:
+        for place, answer in zip(free, decide(session, tables, [questions[i] for i in free], fields), strict=True):
+            found[place] = answer
+    return found
+
+
+def _decide_new(
+    session: Session, tables: Tables, questions: list[Question], fields: dict[str, str], events: list[Event]
+) -> dict[str, Answer | RarelyError]:
+    """Add the events of new decisions to `events`; return answers, or why the policy refuses, by id."""
+    answers: dict[str, Answer | RarelyError] = {}
+    for stage, part in session.live.blocks(questions):
+        try:
+            shadow = _shadow_probabilities(session, tables, stage, part)
+            decision, drew = session.live.decide(stage, part)
+        except RarelyError as error:
+            if len(questions) == 1:
+                return {part[0].id: error}
+            # A question that the policy refuses must not affect the others, nor the rounds at which stages change.
+            for question in questions[len(events) :]:
+                answers |= _decide_new(session, tables, [question], fields, events)
+            return answers
+        before, names = session.position, session.settings.arms
+        block = Block(
+            part,
+            decision,
+            version=before.version,
+            stage=session.settings.stages[stage].name,
+            first=before.seq + 1,
+            draws=before.draws,
+            drew=drew,
+            shadow=shadow,
+            shadow_of=None if shadow is None else before.shadow,
+        )
+        made = block.events(session.name, before.last, session.now(), **fields)
+        answers |= {question.id: answer_of(event, names) for question, event in zip(part, made, strict=True)}
+        session.position = before.after_block(made[-1], int(decision.rounds[-1]), before.draws + drew * len(part))
+        events += made
+    return answers
+
+
+def _shadow_probabilities(session: Session, tables: Tables, stage: int, questions: list[Question]) -> Array | None:
+    """Return the probabilities of the shadow version, if any; a failure of it must not change the answer."""
+    with suppress(Exception):
+        shadow = session.shadow(tables)
+        return None if shadow is None else shadow.probabilities(stage, questions)
+    return None

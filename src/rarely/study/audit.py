@@ -1,0 +1,546 @@
+"""What an open study says about itself: status, verification, replay, logs, registration, backup and diagnosis.
+
+Nothing here writes to the record.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import sqlite3
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from rarely import Decision, Policy, RarelyError
+from rarely._core.saving.files import replacing
+from rarely._core.types import Array
+from rarely.logs import DecisionLog
+from rarely.study.decisions import Record, block_of, record_of
+from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
+from rarely.study.events import GENESIS, Event, canonical, digest, flaw_of
+from rarely.study.session import LivePolicy, Session
+from rarely.study.storage import VersionRow, loses_writes, open_storage
+from rarely.study.storage.postgresql import PostgresqlStorage
+from rarely.study.storage.sqlite import SqliteConnection, SqliteStorage
+from rarely.study.tell import Accounts, accounts_of, settled
+from rarely.study.trial import stage_at
+from rarely.study.versions import Job, environment, same_environment, train, version_row
+
+TRAININGS = ("version", "rejected", "candidate")
+"""Kinds of events that hold the result of a training."""
+REGISTRATION = "rarely-registration"
+MIN_DISK = 2**30
+"""Bytes of free disk space below which `diagnose` warns."""
+SERVER_SETTINGS = {"fsync": "on", "full_page_writes": "on"}
+"""Settings of a PostgreSQL server without which a power cut may lose what was answered."""
+
+
+class Finding(NamedTuple):
+    """What an examination found about a topic; `advice` says what to do, where something can be done."""
+
+    topic: str
+    status: Literal["ok", "note", "problem"]
+    says: str
+    advice: str = ""
+
+
+# --- status
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of a study, as `Study.status` returns it.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-status", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> status = study.status()
+    >>> status.decisions, status.version, status.due
+    (1, 0, True)
+    """
+
+    name: str
+    events: int
+    head: str
+    """The hash of the last event: note it elsewhere, and `verify` can tell whether the end was cut off."""
+    time: int
+    """The time of the last event, in microseconds since 1970 (UTC)."""
+    decisions: int
+    version: int
+    """The version in use."""
+    versions: int
+    """Published versions."""
+    budget: int
+    """The maximal number of versions."""
+    due: bool
+    """Whether the schedule has ended the batch."""
+    log_det: float
+    stage: str
+    pinned: bool
+    candidate: int | None
+    """The event of a version that awaits approval."""
+    shadow: int | None
+    """The event of the version that is scored beside the one in use."""
+    trainer: str
+    """Who holds the lease for training; "" for nobody."""
+    rewards: Accounts
+
+    def describe(self) -> dict[str, Any]:
+        """Return the status as JSON."""
+        return asdict(self)
+
+
+def status_of(session: Session) -> Status:
+    """Return the state of the record and of the policy."""
+    with session.writing() as tables:
+        position, policy = session.position, session.live.policy
+        lease = tables.lease(session.row.study)
+        return Status(
+            name=session.name,
+            events=position.seq,
+            head=position.head,
+            time=position.time,
+            decisions=position.rounds,
+            version=position.version,
+            versions=position.versions,
+            budget=session.row.budget,
+            due=policy.due,
+            log_det=policy.log_det,
+            stage=session.settings.stages[stage_at(session.settings.stages, position.rounds + 1)[0]].name,
+            pinned=position.pinned,
+            candidate=position.candidate,
+            shadow=position.shadow,
+            trainer=lease.holder if lease is not None and lease.expires > session.now() else "",
+            rewards=accounts_of(session, tables),
+        )
+
+
+# --- verification
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of `Study.verify`.
+
+    Examples
+    --------
+    >>> Verification(events=3, head="5f2c", bad=4, flaw="event 4 is missing").whole
+    False
+    """
+
+    events: int
+    """Events that were checked, beginning with the first."""
+    head: str
+    """The hash of the last of them."""
+    bad: int | None
+    """The first wrong event; None if the record is intact."""
+    flaw: str
+    """What is wrong with it; "" if nothing is."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.flaw
+
+
+def verify(session: Session, head: str | None = None, seq: int | None = None) -> Verification:
+    """Check every row; with `head`, also that the event `seq` with this hash is still on record."""
+    study = session.row.study
+    with session.reading() as tables:
+        last, rows = tables.last_seq(study), tables.versions(study)
+    previous, checked, noted = GENESIS, 0, ""
+    published: list[tuple[int, dict[str, Any]]] = []
+    for event in session.events(0, last):
+        flaw = flaw_of(session.name, event, checked + 1, previous)
+        if not flaw and (event.seq == 1) != (event.kind == "create"):
+            flaw = f"event {event.seq} is a {event.kind!r}, but only the first is a 'create'"
+        if not flaw and event.kind in ("create", *TRAININGS):
+            with session.reading() as tables:
+                try:
+                    session.snapshot(tables, event)
+                except BrokenStudy as error:
+                    flaw = str(error)
+        if flaw:
+            return Verification(checked, previous, checked + 1, flaw)
+        if event.kind in ("create", "version"):
+            published.append((event.seq, event.content))
+        previous, checked = event.hash, event.seq
+        noted = event.hash if seq in (None, event.seq) else noted
+    if checked < last or not checked:
+        return Verification(checked, previous, checked + 1, f"event {checked + 1} is missing")
+    flaw = _version_flaw([row for row in rows if row.seq <= last], published)
+    if not flaw and head not in (None, noted):
+        flaw = "the noted hash is not on record any more: the end of the record was cut off or rewritten"
+    return Verification(checked, previous, checked + 1 if flaw else None, flaw)
+
+
+def _version_flaw(rows: list[VersionRow], published: list[tuple[int, dict[str, Any]]]) -> str:
+    """Return how the table of versions contradicts the events; "" if it does not."""
+    expected: list[VersionRow] = []
+    for seq, content in published:
+        parent = None if content["parent"] is None else expected[content["parent"]]
+        expected.append(version_row(content, seq, parent))
+    for known, right in zip(rows, expected, strict=False):
+        if known != right:
+            return f"version {right.number} has another row than event {right.seq} published"
+    if len(rows) != len(expected):
+        return f"there are {len(rows)} versions, but the events published {len(expected)}"
+    return ""
+
+
+# --- replay
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A version, or a rejected or dismissed attempt, that was trained again.
+
+    Examples
+    --------
+    >>> Training(seq=9, kind="version", fingerprint="5f2c", recorded="5f2c", same_environment=True).equal
+    True
+    """
+
+    seq: int
+    kind: str
+    fingerprint: str
+    """The fingerprint of the policy that the replay made."""
+    recorded: str
+    """The fingerprint of the policy on record."""
+    same_environment: bool
+
+    @property
+    def equal(self) -> bool:
+        """Whether the replay made the same policy."""
+        return self.fingerprint == self.recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The result of `Study.replay`.
+
+    Examples
+    --------
+    >>> Replay(decisions=20, other_arms=(12,), largest_difference=0.5, trainings=()).equal
+    False
+    """
+
+    decisions: int
+    other_arms: tuple[int, ...]
+    """Events of decisions for which the replay chose another arm."""
+    largest_difference: float
+    """The largest difference between a recorded and a repeated probability."""
+    trainings: tuple[Training, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether versions of this environment have equal hashes, and decisions the same arms."""
+        hashes = all(training.equal for training in self.trainings if training.same_environment)
+        return hashes and not self.other_arms
+
+
+def replay(session: Session) -> Replay:
+    """Train every version and make every decision again, from version 0 on.
+
+    Within one environment hashes must be equal. In another one the last digits differ, so the arms must be equal
+    except for ties, and the differences of probabilities say how close it was.
+    """
+    player = _Player(session)
+    for block in _blocks(session.events(0, session.last_seq())):
+        player.play(block)
+    return Replay(player.decisions, tuple(player.other), player.largest, tuple(player.trainings))
+
+
+class _Player:
+    """A replay in progress, and what it has found so far."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._here = session, environment()
+        with session.reading() as tables:
+            self._live = LivePolicy(session.load(tables, 1), session.settings)
+            specials = tables.specials(session.row.study)
+        self._cuts = {event.content["cut"] for event in specials if event.kind in TRAININGS}
+        self._origin = 1
+        self._jobs: dict[int, tuple[Policy, int]] = {}
+        self.decisions, self.largest = 0, 0.0
+        self.other: list[int] = []
+        self.trainings: list[Training] = []
+
+    def play(self, block: list[Event]) -> None:
+        first = block[0]
+        if first.kind == "decide":
+            self._decide([record_of(event, self._session.settings.arms) for event in block])
+        elif first.kind == "cut" and first.seq in self._cuts:
+            # A training knows the policy as of its cut, and the rewards that were settled by then.
+            self._jobs[first.seq] = (copy.deepcopy(self._live.bare()), self._origin)
+        elif first.kind in TRAININGS and first.content["snapshot"] == first.seq:
+            self._train(first)
+        if first.kind in ("version", "rejected", "rollback"):
+            self._resume(first.content, first.seq)
+
+    def _decide(self, records: list[Record]) -> None:
+        """Decide a block again, compare, and continue with the arms on record."""
+        live, state = self._live, self._live.state
+        stage, questions = next(live.blocks([record.question for record in records]))
+        decision, _ = live.decide(stage, questions)
+        live.put_back(state)
+        live.follow_records(records)
+        for i, record in enumerate(records):
+            made = decision.probabilities[i, : len(record.present)][record.present]
+            self.largest = max(self.largest, float(np.abs(made - record.probabilities).max()))
+            if int(decision.arms[i]) != record.answer.index:
+                self.other.append(record.answer.seq)
+        self.decisions += len(records)
+
+    def _train(self, event: Event) -> None:
+        content, session = event.content, self._session
+        policy, start = self._jobs.pop(content["cut"])
+        found = settled(session, start, content["cut"])
+        rounds, rewards = tuple(round for round, _ in found), tuple(reward for _, reward in found)
+        job = Job(session.name, content["token"], 0, content["cut"], policy, rounds, rewards, content["force"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the original training has warned already
+            fingerprint = train(job).fingerprint
+        same = same_environment(self._here, content["environment"])
+        self.trainings.append(Training(event.seq, event.kind, fingerprint, content["fingerprint"], same))
+
+    def _resume(self, content: dict[str, Any], seq: int) -> None:
+        """Continue from the snapshot on record, which was compared with the replay's."""
+        with self._session.reading() as tables:
+            self._live = LivePolicy(self._session.load(tables, content["snapshot"]), self._session.settings)
+        self._live.follow(self._session.events(content["cut"], seq - 1))
+        self._origin = content["cut"]
+
+
+def _blocks(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Yield decisions that were made together as one block, and every other event alone."""
+    keyed = ((event.content["block"] if event.kind == "decide" else -event.seq, event) for event in events)
+    for _, group in groupby(keyed, lambda pair: pair[0]):
+        yield [event for _, event in group]
+
+
+# --- logs
+
+
+def records(session: Session, last: int | None = None) -> Iterator[Record]:
+    """Yield the recorded decisions in order, up to an event."""
+    for event in session.events(0, session.last_seq() if last is None else last):
+        if event.kind == "decide":
+            yield record_of(event, session.settings.arms)
+
+
+def shadow_log(session: Session, seq: int) -> tuple[DecisionLog, Array]:
+    """Return the decisions beside which a version was scored, and its (n, K) probabilities."""
+    last = session.last_seq()
+    found = [record for record in records(session, last) if record.shadow_of == seq and record.shadow is not None]
+    chances = np.zeros((len(found), max((len(record.present) for record in found), default=0)))
+    for i, record in enumerate(found):
+        assert record.shadow is not None
+        chances[i, : len(record.present)] = record.padded(record.shadow, 0.0)
+    return log_of(session, found, last), chances
+
+
+def log_of(session: Session, found: Iterable[Record], last: int) -> DecisionLog:
+    """Return contexts, arms, probabilities, versions and rewards of decisions, as of an event."""
+    log, rounds = DecisionLog(), set()
+    for record in found:
+        contexts, _ = block_of([record.question], session.settings)
+        shared = None if session.settings.blocks is None else record.question.numbers
+        answer, chances = record.answer, record.padded(record.probabilities, 0.0)
+        means, bonuses = (record.padded(values, np.nan) for values in (record.means, record.bonuses))
+        decision = Decision(answer.index, means, bonuses, answer.version, answer.round, chances)
+        log.record(np.asarray(contexts[0]), decision, rows=shared)
+        rounds.add(answer.round)
+    rewards = {round: reward for round, reward in settled(session, 0, last) if round in rounds}
+    if rewards:
+        log.observe(rounds=list(rewards), rewards=list(rewards.values()))
+    return log
+
+
+# --- registration
+
+
+def registration_of(session: Session) -> dict[str, Any]:
+    """Return what was fixed before the first decision: settings, schedule, seed and hashes, with a digest of all."""
+    with session.reading() as tables:
+        first = tables.event(session.row.study, 1)
+    assert first is not None
+    known = first.content
+    content = {
+        "kind": REGISTRATION,
+        "study": session.name,
+        "created": first.time,
+        "settings": known["study"],
+        "policy": known["policy"],
+        "policy_settings": known["settings"],
+        "schedule": known["settings"].get("schedule"),
+        "seed": known["settings"].get("seed"),
+        "budget": session.row.budget,
+        "version_0": {"fingerprint": known["fingerprint"], "sha256": known["sha256"]},
+        "environment": known["environment"],
+        "first_event": first.hash,
+    }
+    return content | {"digest": digest(canonical(content))}
+
+
+def write_registration(session: Session, path: str | os.PathLike[str]) -> str:
+    """Write the registration to a file, and return its digest."""
+    content = registration_of(session)
+    with replacing(path) as file:
+        file.write((json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True) + "\n").encode())
+    return str(content["digest"])
+
+
+def check_registration(session: Session, path: str | os.PathLike[str]) -> None:
+    """Raise `InvalidStudy` if this is not the study that was registered in a file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+        known = content.pop("digest")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise InvalidStudy(f"{os.fspath(path)} must be a registration of a study ({error!r}).") from error
+    if content.get("kind") != REGISTRATION or digest(canonical(content)) != known:
+        raise InvalidStudy(f"{os.fspath(path)} was changed after it was written: its digest differs.")
+    for name, value in registration_of(session).items():
+        if name != "digest" and content.get(name) != value:
+            raise InvalidStudy(
+                f"study {session.name!r} is not the one registered in {os.fspath(path)}: {name} differs."
+            )
+
+
+# --- backup
+
+
+def back_up(session: Session, path: str) -> None:
+    """Copy the database to a new SQLite file, and check that the copy has all events of the study."""
+    session.check()
+    if os.path.lexists(path):
+        raise InvalidStorage(f"{path} exists already; a backup needs a new name, such as one with the date.")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise InvalidStorage(f"the folder of {path} does not exist. Create it first.")
+    with session.reading() as tables:
+        known = tables.event(session.row.study, tables.last_seq(session.row.study))
+    temporary = f"{path}.part"
+    try:
+        session.storage.backup(temporary)
+        copied = open_storage(f"sqlite:///{temporary}?shared=1")
+        try:
+            with copied.reading() as tables:
+                found = tables.event(session.row.study, 0 if known is None else known.seq)
+        finally:
+            copied.close()
+        if known is None or found != known:
+            raise StudyError(f"the backup {path} lacks events of study {session.name!r}; it was removed.")
+        os.rename(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+# --- diagnosis
+
+
+def diagnose(session: Session) -> Iterator[Finding]:
+    """Examine the database, the record and what awaits a person."""
+    storage = session.storage
+    if isinstance(storage, SqliteStorage):
+        yield from _sqlite(storage.connection)
+    elif isinstance(storage, PostgresqlStorage):
+        yield from _postgresql(storage)
+    verification = verify(session)
+    if not verification.whole:
+        yield Finding("record", "problem", verification.flaw, "Nothing is served from a damaged record: use a backup.")
+        return
+    yield Finding("record", "ok", f"{verification.events} events, the chain is whole")
+    try:
+        status = status_of(session)
+    except RarelyError as error:
+        yield Finding("policy", "problem", str(error), "Use a backup.")
+        return
+    yield from _state(session, status)
+    yield _rewards(session, status)
+
+
+def _sqlite(connection: SqliteConnection) -> Iterator[Finding]:
+    says = f"SQLite {sqlite3.sqlite_version}"
+    if connection.path == ":memory:":
+        yield Finding("storage", "note", f"{says} in memory", "Nothing survives the end of the process.")
+        return
+    if loses_writes(sqlite3.sqlite_version_info):
+        mode = "a rollback journal" if not connection.exclusive else "one exclusive connection"
+        says += f", which may lose committed writes of two connections in WAL mode; {mode} is used instead"
+        advice = "Use SQLite 3.51.3 or later, or PostgreSQL, to let several processes use the study."
+        yield Finding("storage", "note", says, advice)
+    else:
+        yield Finding("storage", "ok", says)
+    with connection.lock:
+        journal, synchronous = (connection.execute(f"PRAGMA {name}")[0][0] for name in ("journal_mode", "synchronous"))
+    durable = synchronous >= 2 and journal in ("wal", "delete")
+    yield Finding("durability", "ok" if durable else "problem", f"journal {journal}, synchronous {synchronous}")
+    free = shutil.disk_usage(os.path.dirname(connection.path)).free
+    says = f"{free / 2**30:.1f} GiB free"
+    if free < MIN_DISK:
+        yield Finding("disk", "note", says, "Free some space: with a full disk decisions are refused.")
+    else:
+        yield Finding("disk", "ok", says)
+
+
+def _postgresql(storage: PostgresqlStorage) -> Iterator[Finding]:
+    with storage.reading():
+        version = storage.execute("SHOW server_version")[0][0]
+        found = {name: storage.execute(f"SHOW {name}")[0][0] for name in SERVER_SETTINGS}
+    yield Finding("storage", "ok", f"PostgreSQL {version}")
+    wrong = [f"{name} = {value}" for name, value in found.items() if value != SERVER_SETTINGS[name]]
+    if wrong:
+        advice = "A power cut may lose what was answered: set them to on in postgresql.conf."
+        yield Finding("durability", "problem", ", ".join(wrong), advice)
+    else:
+        yield Finding("durability", "ok", ", ".join(f"{name} = {value}" for name, value in found.items()))
+
+
+def _state(session: Session, status: Status) -> Iterator[Finding]:
+    yield Finding("policy", "ok", f"version {status.version} of at most {status.budget}, {status.decisions} decisions")
+    ahead = status.time - session.wall_clock()
+    if ahead > 1_000_000:
+        advice = "The clock was set back. Correct it: waiting windows are frozen until it has caught up."
+        yield Finding(
+            "clock", "problem", f"the last event is {ahead / 1e6:.0f} s ahead of this machine's clock", advice
+        )
+    if status.candidate is not None:
+        yield Finding(
+            "approval", "note", f"the candidate of event {status.candidate} awaits approval", "Approve or dismiss it."
+        )
+    if status.due and not status.trainer and not status.pinned and status.versions < status.budget:
+        yield Finding(
+            "update", "note", "the schedule has ended the batch", "Train the next version: rarely study update."
+        )
+    if status.trainer:
+        yield Finding("update", "ok", f"{status.trainer} is training")
+
+
+def _rewards(session: Session, status: Status) -> Finding:
+    rewards = status.rewards
+    says = (
+        f"{rewards.received} received = {rewards.used} used + {rewards.pending} pending + {rewards.late} late + "
+        f"{rewards.quarantined} in quarantine"
+    )
+    with session.reading() as tables:
+        counted = session.position.with_deliveries(tables.delivered(session.row.study, status.events))
+    if not rewards.balanced or counted.received != rewards.received or dict(counted.quarantine) != rewards.quarantine:
+        return Finding("rewards", "problem", says, "The counts must agree: report this as a defect.")
+    if 10 * (rewards.quarantined + rewards.late) > rewards.received > 0:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in rewards.quarantine.items())
+        advice = f"More than a tenth does not count ({reasons or 'late'}): check ids, range and waiting window."
+        return Finding("rewards", "note", says, advice)
+    return Finding("rewards", "ok", says)

@@ -1,0 +1,247 @@
+"""Rewards: delivered at least once, counted exactly once.
+
+    received = used + pending + late + quarantined
+
+A delivery is identified by a decision id and a key; repeating it changes nothing. What becomes of a new delivery
+depends on the record alone, and so does which rewards a version may learn from: the cut is an event of the record, and
+a waiting window has closed if it ended before the time of the event at the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+from rarely import InvalidReward
+from rarely._core.inputs.history import read_rewards
+from rarely.study.errors import StudyConflict
+from rarely.study.events import Event, Kind, check_id, check_text
+from rarely.study.session import Session
+from rarely.study.settings import RewardRule
+from rarely.study.storage import CHUNK, Tables
+
+Status = Literal["accepted", "duplicate", "late", "quarantined", "spooled"]
+_STATUS: dict[str, Status] = {"reward": "accepted", "late reward": "late", "quarantine": "quarantined"}
+
+
+class Tell(NamedTuple):
+    """A reward to be recorded; see `Study.tell`.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study, Tell
+    >>> study = Study.create("memory://example-tells", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
+    >>> [receipt.status for receipt in study.tell_many([Tell("visit-1", 1.0), Tell("visit-2", 0.0)])]
+    ['accepted', 'quarantined']
+    """
+
+    id: str
+    reward: Any
+    key: str | None = None
+    actor: str = ""
+    """Who reports the reward; if empty, the actor of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a reward.
+
+    Examples
+    --------
+    >>> Receipt("visit-9", "quarantined", "unknown decision", seq=7).describe()
+    {'id': 'visit-9', 'status': 'quarantined', 'reason': 'unknown decision', 'seq': 7}
+    """
+
+    id: str
+    status: Status
+    reason: str
+    """Why it is late or in quarantine."""
+    seq: int
+    """The number of its event; for a duplicate, that of the first delivery."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the receipt as JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A reward that was checked."""
+
+    id: str
+    value: float
+    key: str
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Where all rewards are.
+
+    Examples
+    --------
+    >>> Accounts(received=4, used=2, pending=1, late=0, quarantined=1, quarantine={"out of range": 1}).balanced
+    True
+    """
+
+    received: int
+    used: int
+    """Counted in a training."""
+    pending: int
+    """Accepted, and waiting for the next training or the end of their window."""
+    late: int
+    quarantined: int
+    quarantine: dict[str, int]
+    """Quarantined rewards by reason."""
+
+    @property
+    def balanced(self) -> bool:
+        """Whether received = used + pending + late + quarantined."""
+        return self.received == self.used + self.pending + self.late + self.quarantined
+
+
+# --- receiving
+
+
+def read_tell(tell: Tell) -> Delivery:
+    """Check a reward; a delivery without a key is identified by its value."""
+    id = check_id(tell.id)
+    if isinstance(tell.reward, list | tuple):
+        raise InvalidReward(f"reward must be one finite number; got {tell.reward!r}.")
+    value = float(read_rewards(tell.reward, 1)[0]) + 0.0  # −0 is 0
+    key = f"={value!r}" if tell.key is None else f"#{check_id(tell.key, 'a key')}"
+    return Delivery(id, value, key, check_text(tell.actor, "actor"))
+
+
+def receive(session: Session, tables: Tables, deliveries: Sequence[Any], fields: dict[str, str]) -> list[Any]:
+    """Return a receipt or an error for each delivery; an error given as a delivery keeps its place."""
+    study, rule = session.row.study, session.settings.rewards
+    ids = list(dict.fromkeys(each.id for each in deliveries if isinstance(each, Delivery)))
+    decisions, earlier = tables.decisions(study, ids), tables.deliveries(study, ids)
+    events: list[Event] = []
+    found: list[Any] = []
+    for each in deliveries:
+        judged = each
+        if isinstance(each, Delivery):
+            judged = judge(rule, each, decisions.get(each.id), earlier[each.id], session.now())
+        if isinstance(judged, tuple):
+            kind, why, body = judged
+            signed = fields | {"actor": each.actor or fields["actor"]}
+            event = session.next_event(kind, body, ref=each.id, key=each.key, why=why, **signed)
+            events.append(event)
+            earlier[each.id].append(event)
+            judged = Receipt(each.id, _STATUS[kind], why, event.seq)
+        found.append(judged)
+    tables.append(study, events)
+    return found
+
+
+def judge(
+    rule: RewardRule, delivery: Delivery, decision: Event | None, earlier: Sequence[Event], now: int
+) -> Receipt | StudyConflict | tuple[Kind, str, dict[str, Any]]:
+    """Return the receipt of a recorded delivery, or kind, reason and body of the event that a new one becomes.
+
+    `decision` is the decision that the delivery is about, if it is on record, and `earlier` its earlier deliveries. A
+    conflict is returned if the key was used for another reward.
+    """
+    for event in earlier:
+        if event.key == delivery.key:
+            known = event.content["reward"]
+            if known == delivery.value:
+                return Receipt(delivery.id, "duplicate", event.why, event.seq)
+            return StudyConflict(
+                f"key {delivery.key[1:]!r} of decision {delivery.id!r} was used for reward {known}; got "
+                f"{delivery.value}. Use another key for another reward."
+            )
+    body: dict[str, Any] = {"reward": delivery.value}
+    if decision is None:
+        return "quarantine", "unknown decision", body
+    body |= {"decided": decision.seq, "round": decision.content["round"]}
+    if not rule.contains(delivery.value):
+        return "quarantine", "out of range", body
+    if rule.window is not None and now > decision.time + rule.window:
+        return "late reward", "", body
+    if rule.aggregation == "first" and any(event.kind == "reward" for event in earlier):
+        return "quarantine", "already rewarded", body
+    return "reward", "", body
+
+
+# --- rewards that a training may use
+
+
+Pairs = list[tuple[int, float]]
+"""Rounds and rewards."""
+Reader = Callable[[Tables, int, RewardRule, int, int], Pairs]
+"""Reads the rewards of a study after one event, up to and including another."""
+
+
+def closed_until(tables: Tables, study: int, rule: RewardRule, cut: int) -> int:
+    """Return the last event whose waiting window has closed at the cut."""
+    event = tables.event(study, cut)
+    if rule.window is None or event is None:
+        return 0
+    return tables.last_until(study, event.time - rule.window - 1, cut)
+
+
+def spans_of(tables: Tables, study: int, rule: RewardRule, start: int, cut: int) -> list[tuple[Reader, int, int]]:
+    """Return how and between which events to read the rewards that `settled` returns."""
+    before, closed = (closed_until(tables, study, rule, at) for at in (start, cut))
+    spans: list[tuple[Reader, int, int]] = [(_first_rewards, start, cut)]
+    if rule.aggregation != "first":
+        spans = [(_joined_rewards, before, closed)]
+    return spans if rule.default is None else [*spans, (_default_rewards, before, closed)]
+
+
+def settled(session: Session, start: int, cut: int) -> Pairs:
+    """Return the (round, reward) pairs that a policy with the cut `start` must learn to reach the cut `cut`.
+
+    They come from short reads between which others may decide: what a cut has settled never changes.
+    """
+    study, rule = session.row.study, session.settings.rewards
+    with session.reading() as tables:
+        spans = spans_of(tables, study, rule, start, cut)
+    found: Pairs = []
+    for read, begin, end in spans:
+        for first in range(begin, end, CHUNK):
+            with session.reading() as tables:
+                found += read(tables, study, rule, first, min(first + CHUNK, end))
+    return found
+
+
+def _first_rewards(tables: Tables, study: int, rule: RewardRule, first: int, last: int) -> Pairs:
+    contents = (event.content for event in tables.of_kind(study, "reward", first, last))
+    return [(content["round"], content["reward"]) for content in contents]
+
+
+def _joined_rewards(tables: Tables, study: int, rule: RewardRule, first: int, last: int) -> Pairs:
+    found = tables.rewards_of(study, first, last)
+    return [(round, rewards[-1] if rule.aggregation == "last" else sum(rewards)) for round, rewards in found]
+
+
+def _default_rewards(tables: Tables, study: int, rule: RewardRule, first: int, last: int) -> Pairs:
+    assert rule.default is not None
+    return [(round, float(rule.default)) for round in tables.unrewarded(study, first, last)]
+
+
+def accounts_of(session: Session, tables: Tables) -> Accounts:
+    """Count all rewards at the session's position."""
+    position, rule, study = session.position, session.settings.rewards, session.row.study
+    learned = position.learned
+    if session.used is None or session.used[0] != learned:
+        if rule.aggregation == "first":
+            count = tables.rewards_until(study, learned)
+        else:
+            count = tables.rewards_decided_until(study, closed_until(tables, study, rule, learned))
+        session.used = (learned, count)
+    used, quarantine = session.used[1], dict(position.quarantine)
+    return Accounts(
+        received=position.received,
+        used=used,
+        pending=position.accepted - used,
+        late=position.late,
+        quarantined=sum(quarantine.values()),
+        quarantine=quarantine,
+    )

@@ -1,0 +1,452 @@
+"""The versions of a study: created, trained, published, approved, rolled back.
+
+    begin    under a lease with a fencing token: the cut, the policy as of the cut, the rewards that are settled
+    train    anywhere, also in another process; needs no database
+    finish   repeats what was decided since the cut, and publishes in one transaction
+
+The lease keeps two trainers from doing the same work. It is not what keeps versions apart: a trainer whose lease has
+expired may still be training. Every lease has a higher token than the one before it, and a version is published only
+with the highest, by the transaction that also writes its row.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import signal
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rarely import Policy, RarelyError, build_info
+from rarely._core.code_digest import code_digest
+from rarely._core.errors import shown
+from rarely.study.errors import (
+    ApprovalNeeded,
+    BrokenStudy,
+    InvalidStudy,
+    StaleTrainer,
+    StudyBusy,
+    StudyError,
+    StudyExists,
+    StudyFull,
+    StudyPinned,
+)
+from rarely.study.events import Event, Kind, Position, canonical, next_event
+from rarely.study.session import Clock, LivePolicy, Session, from_bytes, sha256_of, to_bytes
+from rarely.study.settings import StudySettings
+from rarely.study.storage import Lease, Storage, Tables, VersionRow
+from rarely.study.tell import settled
+from rarely.study.trial import check_updates, stage_at
+
+UNLIMITED = 2**31 - 1
+"""The budget of a policy whose schedule has no limit."""
+LEASE = 3600.0
+"""Seconds that a trainer has before another one may begin."""
+FEW_DECISIONS = 64
+"""A new version is published once fewer decisions than this are missing; others wait while it repeats them."""
+MAX_CATCH_UPS = 20
+"""How often a new version catches up with current decisions before the others must wait."""
+NICENESS = 10
+"""Added to the niceness of a training process, so that decisions come first."""
+_DECISIVE = ("rarely", "code", "numpy", "machine", "loops", "blas")
+"""What the last digits depend on; the versions of Python and of the system do not matter."""
+_TRAINED = ("cut", "environment", "fingerprint", "force", "parent", "record", "settings", "token")
+"""What the event of a trained version takes from `Trained`."""
+
+
+def environment() -> dict[str, str]:
+    """Return the versions and the code that compute here: bits are promised within one environment."""
+    info = build_info()
+    known = {name: str(getattr(info, name)) for name in ("rarely", "python", "numpy", "platform", "machine")}
+    blas = f"{info.blas.name} {info.blas.version} {info.blas.kernel}".strip()
+    return known | {"code": code_digest("_core"), "loops": info.form, "blas": blas}
+
+
+def same_environment(one: dict[str, str], other: dict[str, str]) -> bool:
+    """Return whether two environments promise the same bits."""
+    return all(one.get(name) == other.get(name) for name in _DECISIVE)
+
+
+# --- version 0
+
+
+def create(
+    storage: Storage, name: str, policy: Policy, settings: StudySettings, *, actor: str, reason: str, clock: Clock
+) -> None:
+    """Write the first event and version 0 of a new study, unless the same study exists."""
+    content, snapshot = _first_content(name, policy, settings)
+    batches: int | None = getattr(policy.schedule, "batches", None)
+    with storage.writing(name) as tables:
+        row = tables.study(name)
+        if row is not None:
+            known = tables.event(row.study, 1)
+            if known is None or _identity(known.content) != _identity(content):
+                raise StudyExists(
+                    f"{storage.url} already has a study called {name!r}, with other settings. Open it with Study.open, "
+                    "or choose another name."
+                )
+            return
+        row = tables.add_study(name, UNLIMITED if batches is None else batches)
+        last = Position().last
+        event = next_event(name, last, "create", round(clock() * 1e6), content, actor=actor, reason=reason)
+        tables.append(row.study, [event])
+        tables.add_snapshot(row.study, 1, content["sha256"], snapshot)
+        tables.add_version(row, version_row(content, 1, None))
+
+
+def _first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dict[str, Any], bytes]:
+    """Return the body of the first event, and the snapshot of version 0."""
+    if not isinstance(policy, Policy):
+        raise InvalidStudy(f"policy must be a policy of rarely, such as BatchNeuralUCB(…); got {shown(policy)}.")
+    if policy.round or policy.version:
+        raise InvalidStudy(
+            f"policy must have decided nothing yet; this one has made {policy.round} rounds. Make a new one, with "
+            "from_log if there are earlier data."
+        )
+    if settings.blocks is not None and settings.blocks.dim != policy.dim:
+        raise InvalidStudy(
+            f"blocks make contexts of {settings.blocks.dim} numbers, but the policy takes {policy.dim}. Make the "
+            "policy with **blocks.settings, or dim=blocks.dim."
+        )
+    check_updates(policy.schedule, settings.stages)
+    try:
+        snapshot = to_bytes(policy)
+        kept = from_bytes(name, snapshot)
+    except RarelyError as error:
+        raise InvalidStudy(f"the policy of a study must be one that can be saved and loaded: {error}") from error
+    return {
+        "cut": 1,
+        "dim": policy.dim,
+        "environment": environment(),
+        "fingerprint": kept.fingerprint(),
+        "number": 0,
+        "parent": None,
+        "policy": type(policy).__name__,
+        "settings": policy.settings(),
+        "sha256": sha256_of(snapshot),
+        "snapshot": 1,
+        "study": settings.describe(),
+    }, snapshot
+
+
+def _identity(content: dict[str, Any]) -> str:
+    """Return what must be equal for two calls of `create` to mean the same study."""
+    return canonical({name: content[name] for name in ("study", "policy", "settings")})
+
+
+def version_row(content: dict[str, Any], seq: int, parent: VersionRow | None) -> VersionRow:
+    """Return the row of a version, given the body of its event."""
+    return VersionRow(
+        content["number"],
+        content["parent"],
+        1 if parent is None else parent.cut + 1,
+        content["cut"],
+        seq,
+        content["snapshot"],
+        content["sha256"],
+        content["fingerprint"],
+        canonical(content["settings"]),
+        canonical(content["settings"].get("seed")),
+        canonical(content["environment"]),
+    )
+
+
+# --- training
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that a training needs; it can be pickled.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-job", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.tell(study.ask([[1.0], [2.0]]).id, 1.0)
+    >>> job = study.begin_update()
+    >>> job.study, job.parent, job.rewards
+    ('colours', 0, (1.0,))
+    """
+
+    study: str
+    token: int
+    """The fencing token of the lease."""
+    parent: int
+    """The version in use at the cut."""
+    cut: int
+    """The last event that the version knows."""
+    policy: Policy
+    rounds: tuple[int, ...]
+    rewards: tuple[float, ...]
+    force: bool
+    """Whether it is trained even if no reward came since the last update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """The result of a training; it can be pickled.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study, train
+    >>> study = Study.create("memory://example-trained", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.tell(study.ask([[1.0], [2.0]]).id, 1.0)
+    >>> trained = train(study.begin_update())
+    >>> trained.accepted, trained.record["samples"]
+    (True, 1)
+    """
+
+    study: str
+    token: int
+    parent: int
+    cut: int
+    force: bool
+    accepted: bool
+    snapshot: bytes
+    fingerprint: str
+    record: dict[str, Any]
+    """The policy's `UpdateRecord` as JSON."""
+    settings: dict[str, Any]
+    environment: dict[str, str]
+
+
+def train(job: Job) -> Trained:
+    """Train the next version. The job's policy is used up.
+
+    Parameters
+    ----------
+    job
+        The value that `Study.begin_update` returned.
+
+    Raises
+    ------
+    NothingToLearn
+        If no reward came since the last update, none is due and `force` is not set.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study, train
+    >>> study = Study.create("memory://example-train", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> _ = study.tell(study.ask([[1.0], [2.0]]).id, 1.0)
+    >>> trained = train(study.begin_update())  # in another process, say: both can be pickled
+    >>> study.finish_update(trained)
+    'version'
+    """
+    policy = job.policy
+    if job.rounds:
+        policy.observe(rounds=np.array(job.rounds), rewards=np.array(job.rewards))
+    record = policy.update(force=job.force)
+    return Trained(
+        job.study,
+        job.token,
+        job.parent,
+        job.cut,
+        job.force,
+        record.accepted,
+        to_bytes(policy),
+        policy.fingerprint(),
+        record.describe(),
+        policy.settings(),
+        environment(),
+    )
+
+
+def train_process() -> None:
+    """Train in a separate process: read a pickled job from stdin, write the pickled result or error to stdout.
+
+    Unpickling runs code, so only the process that made the job may start this one.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends this process
+    with suppress(AttributeError, OSError):
+        os.nice(NICENESS)
+    found: Trained | RarelyError
+    try:
+        found = train(pickle.load(sys.stdin.buffer))
+    except RarelyError as error:
+        found = error
+    pickle.dump(found, sys.stdout.buffer, protocol=5)
+    sys.stdout.buffer.flush()
+
+
+# --- leases
+
+
+def holder_name() -> str:
+    """Return the name of this process for a lease."""
+    return f"{socket.gethostname()}/{os.getpid()}"
+
+
+def _has_died(holder: str) -> bool:
+    """Return whether a holder was a process of this machine that has ended; False if in doubt.
+
+    Taking over the lease of a living process would do no harm: its token would no longer be the latest.
+    """
+    host, _, number = holder.rpartition("/")
+    if os.name != "posix" or host != socket.gethostname() or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)  # signal 0 only checks that the process exists
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+def _take_lease(session: Session, tables: Tables, seconds: float, holder: str) -> int:
+    lease, now = tables.lease(session.row.study), session.now()
+    if lease is not None and lease.expires > now and not _has_died(lease.holder):
+        raise StudyBusy(
+            f"{lease.holder} is training the next version; its lease ends in {(lease.expires - now) / 1e6:.0f} "
+            "seconds. Wait for it. If that process has died on another machine, try again when the lease has ended."
+        )
+    token = 1 if lease is None else lease.token + 1
+    tables.add_lease(session.row.study, Lease(token, holder, now, now + round(seconds * 1e6)))
+    return token
+
+
+def release(session: Session, token: int) -> None:
+    """End the lease early, if it is still the latest."""
+    with session.writing() as tables:
+        lease = tables.lease(session.row.study)
+        if lease is not None and lease.token == token and lease.expires > session.now():
+            _end_lease(session, tables, token)
+
+
+def _end_lease(session: Session, tables: Tables, token: int) -> None:
+    tables.add_lease(session.row.study, Lease(token + 1, "", session.now(), session.now()))
+
+
+# --- updates
+
+
+def begin(session: Session, *, force: bool, lease: float, holder: str, actor: str, reason: str) -> Job:
+    """Take the lease, and cut the record here."""
+    with session.writing() as tables:
+        position = session.position
+        check_open(session)
+        token = _take_lease(session, tables, lease, holder)
+        cut = session.append(tables, "cut", {"token": token, "holder": holder}, actor=actor, reason=reason).seq
+        policy = copy.deepcopy(session.live.bare())
+    try:
+        found = settled(session, position.cut, cut)
+    except BaseException:
+        release(session, token)
+        raise
+    rounds, rewards = zip(*found, strict=True) if found else ((), ())
+    return Job(session.name, token, position.version, cut, policy, tuple(rounds), tuple(rewards), force)
+
+
+def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> str:
+    """Record a trained version, and return its kind: "version", "candidate" or "rejected"."""
+    try:
+        live = LivePolicy(from_bytes(session.name, trained.snapshot), session.settings)
+    except BrokenStudy as error:
+        raise StudyError(f"the trained version cannot be loaded, so it is not published: {error}") from error
+    done = _catch_up(session, live, trained.cut)
+    try:
+        return _publish(session, trained, live, done, actor=actor, reason=reason)
+    except StaleTrainer:
+        release(session, trained.token)  # it can never be finished, and must not keep others from training
+        raise
+
+
+def _catch_up(session: Session, live: LivePolicy, cut: int) -> int:
+    """Let a new version repeat decisions while the old one still decides; return the last event it knows then."""
+    done = cut
+    for _ in range(MAX_CATCH_UPS):
+        last = session.last_seq()
+        events = list(session.events(done, last))
+        live.follow(events)
+        done = last
+        if len(events) < FEW_DECISIONS:
+            break
+    return done
+
+
+def _publish(session: Session, trained: Trained, live: LivePolicy, done: int, *, actor: str, reason: str) -> str:
+    """Write the event, snapshot and row of a trained version, which knows the events up to `done`."""
+    study = session.row.study
+    with session.writing() as tables:
+        check_open(session)
+        _check_current(session, tables, trained)
+        last, stages = session.position.seq, session.settings.stages
+        stage = stages[stage_at(stages, session.position.rounds + 1)[0]]
+        kind: Kind = "rejected" if not trained.accepted else "candidate" if stage.approval else "version"
+        content: dict[str, Any] = {name: getattr(trained, name) for name in _TRAINED}
+        content |= {"sha256": sha256_of(trained.snapshot), "snapshot": last + 1}
+        if kind == "version":
+            content["number"] = session.position.versions
+        event = session.append(tables, kind, content, actor=actor, reason=reason)
+        tables.add_snapshot(study, event.seq, content["sha256"], trained.snapshot)
+        if kind == "version":
+            add_version(session, tables, content, event.seq)
+        if kind != "candidate":
+            live.follow(tables.between(study, done, last))
+            session.install(live)
+        _end_lease(session, tables, trained.token)
+    return kind
+
+
+def check_open(session: Session, *, approving: bool = False) -> None:
+    """Refuse an update, or the approval of a candidate, while no version may be published."""
+    position, budget = session.position, session.row.budget
+    if position.pinned:
+        raise StudyPinned(f"version {position.version} of study {session.name!r} is pinned; call unpin first.")
+    if position.candidate is not None and not approving:
+        raise ApprovalNeeded(
+            f"the candidate of event {position.candidate} awaits a decision: call approve or dismiss first."
+        )
+    if position.versions >= budget:
+        raise StudyFull(
+            f"study {session.name!r} has published all {budget} versions of its budget; version {position.version} "
+            "keeps deciding."
+        )
+
+
+def _check_current(session: Session, tables: Tables, trained: Trained) -> None:
+    """Refuse a training that was overtaken by another one or by a rollback."""
+    lease = tables.lease(session.row.study)
+    if lease is None or lease.token != trained.token:
+        raise StaleTrainer(
+            f"the lease of this training (token {trained.token}) was taken over by {lease and lease.holder!r} "
+            f"(token {lease and lease.token}), so its version is not published. Begin a new update."
+        )
+    if session.position.version != trained.parent:
+        raise StaleTrainer(
+            f"this training began from version {trained.parent}, but version {session.position.version} is in use "
+            "now. Begin a new update."
+        )
+
+
+def add_version(session: Session, tables: Tables, content: dict[str, Any], seq: int) -> None:
+    """Write the row of a version; the database refuses one beyond the budget."""
+    tables.add_version(session.row, version_row(content, seq, tables.version(session.row.study, content["parent"])))
+
+
+# --- snapshots
+
+
+def candidate_of(session: Session, tables: Tables) -> tuple[int, Event]:
+    """Return the event of the version that awaits approval, and its number."""
+    seq = session.position.candidate
+    event = None if seq is None else tables.event(session.row.study, seq)
+    if seq is None or event is None:
+        raise ApprovalNeeded(f"study {session.name!r} has no candidate that awaits approval; call update first.")
+    return seq, event
+
+
+def followed(session: Session, tables: Tables, seq: int, cut: int) -> LivePolicy:
+    """Return the policy of a snapshot after all decisions since its cut."""
+    live = LivePolicy(session.load(tables, seq), session.settings)
+    live.follow(tables.between(session.row.study, cut, session.position.seq))
+    return live

@@ -1,0 +1,612 @@
+"""What every policy promises."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rarely import (
+    AtRounds,
+    Budget,
+    BudgetSpent,
+    ConflictingReward,
+    Decision,
+    DeterminantTrigger,
+    EveryRound,
+    FixedGrid,
+    InvalidContexts,
+    InvalidInput,
+    InvalidReward,
+    NothingToLearn,
+    NothingToLearnWarning,
+    OnDemand,
+    Policy,
+    Schedule,
+    StaleUpdate,
+    UnknownRound,
+    UpdateDue,
+    load,
+)
+from rarely._core.errors import shown
+from rarely._core.types import Array, IntArray
+from rarely.testing.promises import (
+    check_promises,
+    ensure,
+    ensure_close,
+    ensure_equal,
+    ensure_raises,
+    names_of,
+    rewards_of,
+)
+
+HORIZON, ARMS = 24, 3
+"""Rounds of a life, and arms of a round."""
+DRAWS = 1000
+"""Draws by which probabilities are compared with frequencies."""
+CHANCE = 1e-4
+"""How seldom a fair sample may be called unfair."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A way to make a policy under any schedule, and a seed for contexts."""
+
+    make: Callable[[Schedule], Policy]
+    seed: int
+    dim: int
+
+    def policy(self, schedule: Schedule | None = None) -> Policy:
+        return self.make(FixedGrid(HORIZON, 4) if schedule is None else schedule)
+
+    def lived(self, rounds: int = 9, schedule: Schedule | None = None) -> Policy:
+        """Return a policy that has decided some rounds, with every update made at once."""
+        policy = self.policy(schedule)
+        if rounds:
+            _play(policy, self.contexts()[:rounds])
+        return policy
+
+    def contexts(self, stream: int = 0, rounds: int = HORIZON, arms: int = ARMS) -> Array:
+        """Return contexts, (rounds, arms, d); each stream has its own."""
+        rng = np.random.default_rng((self.seed, stream))
+        return rng.normal(size=(rounds, arms, self.dim))
+
+
+def _play(policy: Policy, contexts: Array, block: int | None = None) -> list[int]:
+    """Decide all rounds, one by one or in blocks, with an update whenever one is due, and return the arms."""
+    arms: list[int] = []
+    while len(arms) < len(contexts):
+        t = len(arms)
+        decision = policy.select(contexts[t] if block is None else contexts[t : t + block], until_due=block is not None)
+        rows = contexts[t + np.arange(len(decision.arms)), decision.arms]
+        policy.observe(decision, rewards_of(rows)[0] if block is None else rewards_of(rows))
+        arms += decision.arms.tolist()
+        if policy.due:
+            policy.update()
+    return arms
+
+
+def _runs(policy: Policy) -> bool:
+    """Return whether bonuses follow every round of a batch."""
+    return policy._state.frozen.uses_running
+
+
+def _draws(policy: Policy) -> bool:
+    """Return whether arms are drawn."""
+    return policy._state.frozen.rule.draws
+
+
+def _same_decision(found: Decision, expected: Decision, when: str, rtol: float = 0.0) -> None:
+    """Raise `AssertionError` unless both decisions are alike; with rtol 0, bit for bit."""
+    ensure_equal(found.arms, expected.arms, f"the arms {when}")
+    for name in ("means", "bonuses", "probabilities"):
+        ensure_close(getattr(found, name), getattr(expected, name), f"{name} {when}", rtol=rtol, atol=rtol)
+
+
+def _same_future(case: _Case, one: Policy, other: Policy, when: str, rounds: int = 7) -> None:
+    """Raise `AssertionError` unless both policies decide and learn alike from now on, bit for bit."""
+    future = case.contexts(7)
+    for t in range(rounds):
+        decisions = [each.select(future[t]) for each in (one, other)]
+        _same_decision(decisions[1], decisions[0], f"{when}, {t} rounds later")
+        for each, decision in zip((one, other), decisions, strict=True):
+            each.observe(decision, rewards_of(future[t, decision.arms])[0])
+            if each.due:
+                each.update()
+    ensure_equal(other.fingerprint(), one.fingerprint(), f"the fingerprint {when}, {rounds} rounds later")
+
+
+def check_policy(make: Callable[[Schedule], Policy], *, seed: int = 0, only: str | None = None) -> None:
+    """Check that a policy keeps its promises; raise `AssertionError` for a broken one.
+
+    Parameters
+    ----------
+    make
+        Returns a new policy under the schedule that it is given, the same at every call: give it a seed.
+    seed
+        From which contexts are drawn.
+    only
+        One of `POLICY_PROMISES`; None checks all of them.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.testing import check_policy
+    >>> check_policy(lambda schedule: LinUCB(dim=2, schedule=schedule, seed=0), only="score_is_pure")
+    """
+    policy = make(OnDemand())
+    check_promises(_Promises(make, seed, policy.dim), type(policy).__name__, only, f" (seed={seed})")
+
+
+# --- decisions
+
+
+class _Promises(_Case):
+    def make_gives_the_same_policy(self) -> None:
+        """`make` gives a `Policy` with the schedule it was given, the same at every call."""
+        policy = self.policy()
+        ensure(isinstance(policy, Policy), f"make(schedule) returned {policy!r}")
+        ensure_equal(policy.schedule.horizon, HORIZON, "the schedule's horizon")
+        ensure_equal(self.policy().fingerprint(), policy.fingerprint(), "the fingerprint of a second make(schedule)")
+
+    def a_decision_says_what_was_weighed(self) -> None:
+        """A decision has arm, means, bonuses, version and round, with a leading axis where rounds have one."""
+        policy, contexts = self.policy(), self.contexts()
+        one, many = policy.select(contexts[0]), policy.select(contexts[1:4])
+        ensure(isinstance(one.arm, int), f"the arm of one round is {one.arm!r}")
+        ensure_equal((one.means.shape, one.bonuses.shape), ((ARMS,), (ARMS,)), "shapes of means and bonuses")
+        ensure_equal((one.version, one.round), (0, 1), "version and round of the first decision")
+        shapes = many.means.shape, many.bonuses.shape, np.shape(many.arm), np.shape(many.version)
+        ensure_equal(shapes, ((3, ARMS), (3, ARMS), (3,), (3,)), "shapes of means, bonuses, arms and versions")
+        ensure_equal(many.rounds.tolist(), [2, 3, 4], "the rounds of a block")
+        ensure_equal(policy.round, 4, "policy.round")
+
+    def a_decision_slices_into_decisions(self) -> None:
+        """A block's decision can be sliced and indexed; a single one cannot."""
+        many = self.policy().select(self.contexts()[:5])
+        ensure_equal(len(many), 5, "the length of five decisions")
+        ensure_equal((many[2].arm, many[2].round), (int(many.arms[2]), 3), "arm and round of many[2]")
+        ensure_equal(many[1:3].rounds.tolist(), [2, 3], "the rounds of many[1:3]")
+        ensure_equal(many[np.array([4, 0])].rounds.tolist(), [5, 1], "the rounds of many[[4, 0]]")
+        with ensure_raises(TypeError, "len of a single decision"):
+            len(many[0])
+        with ensure_raises(TypeError, "an index into a single decision"):
+            many[0][0]
+
+    def score_is_pure(self) -> None:
+        """`score` and `probabilities` change nothing."""
+        policy, contexts = self.lived(), self.contexts()
+        before = policy.fingerprint()
+        policy.score(contexts[3])
+        policy.score(contexts)
+        policy.probabilities(contexts[3])
+        ensure_equal(policy.fingerprint(), before, "the fingerprint after score and probabilities")
+
+    def score_is_what_select_reports(self) -> None:
+        """`score` gives the means and bonuses of the decision that follows."""
+        policy, contexts = self.lived(), self.contexts()
+        scores, decision = policy.score(contexts[10]), policy.select(contexts[10])
+        ensure_equal(scores.means, decision.means, "means")
+        ensure_equal(scores.bonuses, decision.bonuses, "bonuses")
+
+    def select_twice_gives_the_same_arms(self) -> None:
+        """Inside a batch the same contexts get the same means, and the same arm and bonuses where these are frozen."""
+        policy, contexts = self.lived(5, AtRounds([5])), self.contexts()[7]
+        ensure_equal(policy.version, 1, "the version after the update of round 5")
+        decisions = [policy.select(contexts) for _ in range(4)]
+        for i, (before, after) in enumerate(pairwise(decisions)):
+            ensure_equal(after.means, before.means, f"means of call {i + 2}")
+            if _runs(policy):
+                chosen = int(before.arms[0])
+                ensure(after.bonuses[chosen] < before.bonuses[chosen], "the bonus of a chosen arm must fall")
+                continue
+            ensure_equal(after.bonuses, before.bonuses, f"bonuses of call {i + 2}")
+            ensure_equal(after.probabilities, before.probabilities, f"probabilities of call {i + 2}")
+            ensure(_draws(policy) or after.arm == before.arm, f"call {i + 2} chose arm {after.arm} after {before.arm}")
+        ensure_equal([decision.round for decision in decisions], [6, 7, 8, 9], "the rounds")
+
+    def blocks_are_single_rounds(self) -> None:
+        """n rounds in one call are decided and learned from as n calls do, but for rounding."""
+        contexts = self.contexts(2)
+        singly, together = self.policy(), self.policy()
+        ensure_equal(_play(together, contexts, block=7), _play(singly, contexts), "the arms of rounds in blocks")
+        ensure_equal(together.version, singly.version, "the version")
+        ensure_close(together.log_det, singly.log_det, "log_det", rtol=1e-8)
+        means, bonuses = together.score(contexts[0])
+        ensure_close(means, singly.score(contexts[0]).means, "means", rtol=1e-6, atol=1e-6)
+        ensure_close(bonuses, singly.score(contexts[0]).bonuses, "bonuses", rtol=1e-6, atol=1e-9)
+
+    def only_available_arms_are_chosen(self) -> None:
+        """An arm that the mask leaves out is not chosen, and has NaN for mean and bonus."""
+        policy, mask = self.policy(), np.array([[False, True, False], [True, False, True]])
+        decision = policy.select(self.contexts()[:2], mask)
+        ensure(mask[[0, 1], decision.arms], f"arms {decision.arms} were chosen with the mask {mask.tolist()}")
+        ensure(np.isnan(decision.means[~mask]) & np.isnan(decision.bonuses[~mask]), "absent arms must have NaN")
+        ensure(np.isfinite(decision.means[mask]), "available arms must have finite means")
+        ensure_equal(decision.probabilities[~mask], np.zeros(3), "the probabilities of absent arms")
+
+    def fewer_arms_are_a_padded_block(self) -> None:
+        """A list of rounds with different numbers of arms is decided as the padded block with a mask."""
+        contexts = self.contexts()[:3]
+        mask = np.array([[True, True, False], [True, True, True], [True, False, False]])
+        ragged, padded = self.policy(), self.policy()
+        one = ragged.select([contexts[0, :2], contexts[1], contexts[2, :1]])
+        other = padded.select(np.where(mask[:, :, None], contexts, np.nan), mask)
+        _same_decision(one, other, "of the list")
+        ensure_equal(ragged.log_det, padded.log_det, "log_det")
+
+    def one_arm_is_ordinary(self) -> None:
+        """Rounds with one arm choose it, and are learned from."""
+        policy = self.policy()
+        ensure_equal(_play(policy, self.contexts(arms=1)), [0] * HORIZON, "the arms")
+        ensure(policy.version > 0, "no update was made in 24 rounds of one arm")
+
+    def probabilities_are_those_of_the_decision(self) -> None:
+        """`probabilities` gives what the arm of the next decision is drawn from; they sum to 1."""
+        policy, contexts = self.lived(), self.contexts()
+        rounds = 1 if _runs(policy) else 4
+        chances = policy.probabilities(contexts[10 : 10 + rounds])
+        decision = policy.select(contexts[10 : 10 + rounds])
+        ensure_equal(decision.probabilities, chances, "the decision's probabilities")
+        ensure_close(chances.sum(axis=1), np.ones(rounds), "the sum of the probabilities", rtol=1e-12)
+        ensure(np.asarray(decision.propensity) > 0, f"an arm of probability 0 was chosen: {decision.propensity}")
+        one = policy.probabilities(contexts[14], mask=[True, False, True])
+        ensure_equal((one.shape, float(one[1])), ((ARMS,), 0.0), "shape, and the probability of an absent arm")
+        ensure_close(one.sum(), 1.0, "the sum of the probabilities under a mask")
+
+    def arms_come_as_often_as_they_should(self) -> None:
+        """Arms are drawn with the probabilities of the decision, one draw after another; or one arm has all of it."""
+        policy = self.lived(9, AtRounds([4, 8, 10**6]))
+        if not _draws(policy):
+            decision = policy.select(self.contexts(7))
+            ensure_equal(np.asarray(decision.propensity), np.ones(HORIZON), "the probabilities of the chosen arms")
+            return
+        decision = policy.select(np.repeat(self.contexts(7)[:1], DRAWS, axis=0))
+        chances = decision.probabilities
+        means, spread = chances.sum(axis=0), np.sqrt((chances * (1 - chances)).sum(axis=0))
+        counts = np.bincount(decision.arms, minlength=ARMS)
+        # A Gaussian lies beyond 4.5 deviations with probability 7e-6.
+        ensure(np.abs(counts - means) <= 4.5 * spread + 1e-9, f"arms came {counts} times in {DRAWS} draws, not {means}")
+        if not _runs(policy):
+            statistic, bound = unfairness(decision.arms, chances[0])
+            ensure(statistic <= bound, f"χ² of {DRAWS} draws with the probabilities {chances[0]} is {statistic:.1f}")
+
+    def nothing_is_learned_inside_a_batch(self) -> None:
+        """Rewards change nothing until `update`, and neither do rounds, but for bonuses that follow them."""
+        policy, contexts = self.lived(4, AtRounds([4, 20])), self.contexts()
+        before = policy.score(contexts[8])
+        policy.observe(policy.select(contexts[4:14]), 100.0 + np.arange(10.0))
+        after = policy.score(contexts[8])
+        ensure_equal(after.means, before.means, "means inside the batch")
+        if _runs(policy):
+            ensure(after.bonuses <= before.bonuses * (1 + 1e-9), "bonuses must not grow inside a batch")
+        else:
+            ensure_equal(after.bonuses, before.bonuses, "bonuses inside the batch")
+        policy.update()
+        learned = policy.score(contexts[8]).means
+        ensure(not np.array_equal(learned, before.means), "an update with ten rewards changed no mean")
+
+    def rewards_may_come_in_any_order(self) -> None:
+        """Rewards that come late, partly, out of order, by decision, by id or by round give the same policy."""
+        contexts = self.contexts()
+        policies = [self.policy(AtRounds([6])) for _ in range(4)]
+        decisions = [policy.select(contexts[:6]) for policy in policies]
+        values, keep = rewards_of(contexts[np.arange(6), decisions[0].arms]), np.array([0, 2, 3, 5])
+        policies[0].observe(decisions[0][keep], values[keep])
+        for i in (5, 0, 3, 2):
+            policies[1].observe(decisions[1][i], values[i])
+        policies[2].observe(rounds=[4, 1], rewards=values[[3, 0]])
+        policies[2].observe(rounds=np.array([3, 6]), rewards=values[[2, 5]])
+        policies[3].observe(ids=[decisions[3][int(i)].id for i in keep[::-1]], rewards=values[keep[::-1]])
+        for policy in policies:
+            ensure_equal(policy.missing, 2, "missing")
+            record = policy.update()
+            ensure_equal((record.samples, record.missing), (4, 2), "samples and missing of the record")
+        means = policies[0].score(contexts).means
+        for policy, how in zip(policies[1:], ("one by one", "by round", "by id"), strict=True):
+            ensure_equal(policy.score(contexts).means, means, f"means with rewards {how}")
+
+    def a_late_reward_enters_at_the_next_update(self) -> None:
+        """A reward that comes after its batch is learned from at the next update."""
+        policy, contexts = self.policy(AtRounds([4, 8])), self.contexts()
+        first = policy.select(contexts[:4])
+        policy.observe(first[:3], [0.1, 0.2, 0.3])
+        ensure_equal(policy.update().samples, 3, "samples of the first update")
+        second = policy.select(contexts[4:8])
+        policy.observe(first[3], 5.0)
+        policy.observe(second, [0.4, 0.5, 0.6, 0.7])
+        ensure_equal((policy.update().samples, policy.missing), (8, 0), "samples of the second update, and missing")
+
+    def rewards_that_never_come_are_ordinary(self) -> None:
+        """A due update without a new reward is skipped with a warning, and spends no version."""
+        policy, contexts = self.policy(FixedGrid(8, 3)), self.contexts()
+        for t in range(8):
+            policy.select(contexts[t])
+            before = policy.score(contexts[0]).means
+            if policy.due:
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    record = policy.update()
+                warned = any(issubclass(each.category, NothingToLearnWarning) for each in caught)
+                ensure(warned, "an update without a reward must give a NothingToLearnWarning")
+                found = record.accepted, record.version, policy.due
+                ensure_equal(found, (False, 0, False), "accepted, version and due")
+                ensure(record.reason, "the record must say why no version followed")
+                ensure_equal(policy.score(contexts[0]).means, before, "means after the skipped update")
+        ensure_equal((policy.missing, len(policy.updates)), (8, 2), "missing, and updates on record")
+
+    def an_update_with_nothing_to_learn_from_is_refused(self) -> None:
+        """An update that is not due raises `NothingToLearn` without a new reward, unless it is forced."""
+        policy = self.policy()
+        _refused(policy, NothingToLearn, policy.update)
+        decision = policy.select(self.contexts()[:2])
+        policy.observe(decision, [0.0, 1.0])
+        policy.update()
+        policy.observe(decision, [0.0, 1.0])
+        _refused(policy, NothingToLearn, policy.update)
+        ensure_equal(policy.update(force=True).version, 2, "the version after update(force=True)")
+
+    def a_reward_told_twice_is_ignored(self) -> None:
+        """A value that is recorded already is ignored, and another one for the same round is refused."""
+        policy = self.policy()
+        decision = policy.select(self.contexts()[:2])
+        policy.observe(decision[0], 1.0)
+        twice = [1.0, 4.0]
+        _refused(policy, ConflictingReward, policy.observe, rounds=[2, 2], rewards=twice)
+        policy.observe(rounds=[2, 2], rewards=[2.0, 2.0])
+        before = policy.fingerprint()
+        policy.observe(decision, [1.0, 2.0])
+        ensure_equal(policy.fingerprint(), before, "the fingerprint after the same rewards again")
+        _refused(policy, ConflictingReward, policy.observe, decision, [1.0, 3.0])
+        _refused(policy, ConflictingReward, policy.observe, rounds=[1, 1], rewards=twice)
+
+    def errors_change_nothing(self) -> None:
+        """Bad contexts and rewards raise typed errors, and leave the policy as it was."""
+        policy, x = self.lived(8), self.contexts()[0]
+        decision = policy.select(self.contexts()[:2])
+        wider, holed, endless = np.hstack((x, x)), x.copy(), x.copy()
+        holed[1, 0], endless[0, -1] = np.nan, np.inf
+        shapes = ((policy.dim,), (1, 1, 1, policy.dim), (0, policy.dim), (0, ARMS, policy.dim))
+        broken: list[Any] = [
+            holed,
+            endless,
+            wider,
+            "contexts",
+            [],
+            [x, wider],
+            [x, holed],
+            *map(np.zeros, shapes),
+        ]
+        for bad in broken:
+            _refused(policy, InvalidContexts, policy.select, bad)
+        _refused(policy, InvalidContexts, policy.score, holed)
+        for mask in ([True, True], [1, 1, 0], [False] * ARMS):
+            _refused(policy, InvalidContexts, policy.select, x, mask)
+        _refused(policy, InvalidContexts, policy.select, [x, x[:2]], [[True] * ARMS] * 2)
+        for rewards in ([1.0, np.nan], [1.0, -np.inf], 1.0, "much"):
+            _refused(policy, InvalidReward, policy.observe, decision, rewards)
+        for rounds, values in ((0, 1.0), ([1, 99], [1.0, 1.0]), (1.5, 1.0)):
+            _refused(policy, UnknownRound, policy.observe, rounds=rounds, rewards=values)
+        _refused(policy, InvalidInput, policy.observe, rewards=1.0)
+
+    def the_budget_is_kept(self) -> None:
+        """Under a schedule of B batches there are at most B − 1 updates; one more is refused and changes nothing."""
+        kinds: tuple[Callable[[int], Schedule], ...] = (
+            partial(FixedGrid, 12),
+            lambda batches: DeterminantTrigger(12, batches, 0.01),
+            partial(Budget, EveryRound()),
+        )
+        for kind, batches in product(kinds, (1, 2, 5, 40)):
+            policy = self.policy(schedule := kind(batches))
+            _play(policy, self.contexts()[:12], block=12)
+            counts = f"{policy.version} versions and {len(policy.updates)} updates under {schedule}"
+            ensure(policy.version < batches and len(policy.updates) < batches, counts)
+            if policy.version == batches - 1:
+                ensure(not policy.due, f"an update must not be due when the budget is spent: {schedule}")
+                _refused(policy, BudgetSpent, policy.update)
+
+    def more_batches_than_rounds_are_ordinary(self) -> None:
+        """A grid of more batches than rounds has a version for each round, and a horizon is not the end."""
+        policy = self.lived(5, FixedGrid(5, 50))
+        ensure_equal(policy.version, 4, "the version after five rounds")
+        later = self.lived(12, FixedGrid(8, 2))
+        ensure_equal((later.round, later.version), (12, 1), "round and version beyond the horizon")
+
+    def an_early_update_spends_a_version(self) -> None:
+        """An update before it is due is made, and counts."""
+        policy, contexts = self.policy(FixedGrid(HORIZON, 3)), self.contexts()
+        policy.observe(policy.select(contexts[:2]), [0.0, 1.0])
+        ensure_equal((policy.due, policy.update().version), (False, 1), "due, and the version of an early update")
+        policy.observe(policy.select(contexts[2:8]), np.arange(6.0))
+        ensure(policy.due, "the grid's update must be due all the same")
+        policy.update()
+        policy.select(contexts[8:])
+        ensure(not policy.due, "no update may be due when the budget is spent")
+
+    def due_latches(self) -> None:
+        """`due` stays true until `update`, and a late update does not shift the schedule."""
+        policy, contexts = self.policy(FixedGrid(24, 6)), self.contexts()
+        policy.select(contexts[:4])
+        ensure(policy.due, "an update must be due after round 4")
+        policy.select(contexts[4])
+        ensure(policy.due, "an update must still be due after round 5")
+        policy.observe(policy.select(contexts[5:11]), np.arange(6.0))
+        ensure(policy.due, "rewards are not an update")
+        policy.update()
+        ensure(not policy.due, "an update must not be due after an update")
+        policy.select(contexts[11])
+        ensure(policy.due, "the next update must be due after round 12")
+
+    def until_due_stops_with_the_round_that_ends_the_batch(self) -> None:
+        """With `until_due` rounds are decided up to the end of the batch, and refused when it has ended."""
+        policy, contexts = self.policy(FixedGrid(24, 4)), self.contexts()
+        ensure_equal(len(policy.select(contexts, until_due=True)), 6, "rounds decided until an update was due")
+        _refused(policy, UpdateDue, policy.select, contexts, until_due=True)
+        policy.observe(rounds=np.arange(1, 7), rewards=np.arange(6.0))
+        policy.update()
+        ensure_equal(len(policy.select(contexts[:3], until_due=True)), 3, "rounds decided of three")
+        ensure(not policy.due, "no update may be due after nine rounds")
+        ensure_equal(len(policy.select(contexts, until_due=True)), 3, "rounds left in the batch")
+
+    def history_and_updates_say_what_happened(self) -> None:
+        """The history has each chosen context, arm and version, the updates their rounds; both are read-only."""
+        policy, contexts = self.policy(FixedGrid(HORIZON, 4)), self.contexts()
+        arms, history = _play(policy, contexts), policy.history
+        ensure_equal(history.arms.tolist(), arms, "the arms on record")
+        ensure_equal(history.contexts, contexts[np.arange(HORIZON), arms], "the contexts on record")
+        ensure_equal(history.rewards, rewards_of(history.contexts), "the rewards on record")
+        ensure_equal(history.versions, np.repeat([0, 1, 2, 3], 6), "the versions on record")
+        ensure_equal([(u.round, u.version) for u in policy.updates], [(6, 1), (12, 2), (18, 3)], "rounds and versions")
+        ensure(all(u.accepted and not u.reason for u in policy.updates), "ordinary updates must be accepted")
+        with ensure_raises(ValueError, "writing into the history"):
+            history.rewards[0] = 1.0
+
+    def log_det_grows_with_every_round(self) -> None:
+        """`log_det` is larger after every round, unless the round changed the scale of contexts."""
+        policy, contexts = self.policy(), self.contexts()
+        for t in range(8):
+            before = policy.log_det
+            policy.observe(policy.select(contexts[t]), float(t))
+            grown = policy.log_det > before or policy._state.frozen.learner.follows
+            ensure(grown, f"log_det was {before} before round {t + 1} and is {policy.log_det}")
+            if policy.due:
+                policy.update()
+
+    def an_update_elsewhere_is_an_update_at_once(self) -> None:
+        """A job that is prepared, pickled, run and adopted makes the policy that `update` makes, once."""
+        elsewhere, at_once = (self.lived(9, OnDemand(batches=4)) for _ in range(2))
+        before = elsewhere.fingerprint()
+        job = pickle.loads(pickle.dumps(elsewhere.prepare_update()))
+        ensure_equal(elsewhere.fingerprint(), before, "the fingerprint after prepare_update")
+        result = pickle.loads(pickle.dumps(job.run()))
+        record, expected = elsewhere.adopt(result), at_once.update()
+        ensure_equal((record.version, record.samples), (expected.version, expected.samples), "version and samples")
+        ensure_equal(elsewhere.fingerprint(), at_once.fingerprint(), "the fingerprint after adopt")
+        _refused(elsewhere, StaleUpdate, elsewhere.adopt, result)
+        _same_future(self, at_once, elsewhere, "after adopt", rounds=3)
+
+    def a_budget_can_be_extended(self) -> None:
+        """`extend_budget` allows as many more versions, with the reason on record, and changes no decision."""
+        policy, contexts = self.lived(6, Budget(EveryRound(), 2)), self.contexts()
+        ensure_equal((policy.version, policy.versions_left), (1, 0), "version and versions_left")
+        policy.observe(policy.select(contexts[6]), 0.5)
+        _refused(policy, BudgetSpent, policy.update)
+        _refused(policy, InvalidInput, policy.extend_budget, 1, reason=" ")
+        before = policy.score(contexts[8])
+        policy.extend_budget(2, reason="two more")
+        ensure_equal(policy.versions_left, 2, "versions_left after extend_budget(2)")
+        ensure_equal(policy.events[-1].reason, "two more", "the reason on record")
+        ensure_equal(policy.score(contexts[8]).bonuses, before.bonuses, "bonuses after extend_budget")
+        ensure_equal((policy.update().version, policy.versions_left), (2, 1), "version and versions_left afterwards")
+
+    def compaction_changes_no_decision(self) -> None:
+        """`compact` changes no score, and no decision or update afterwards, but for rounding."""
+        whole, compacted = (self.lived(15, OnDemand()) for _ in range(2))
+        for policy in (whole, compacted):
+            policy.update()
+            policy.observe(policy.select(self.contexts(3)[:3]), [0.1, 0.2, 0.3])
+        dropped = compacted.compact()
+        ensure_equal(len(compacted.history), len(whole.history) - dropped, "rows left after compact")
+        ensure_equal(compacted.round, whole.round, "round")
+        contexts = self.contexts(4)
+        for part in (slice(0, 4), slice(4, 8)):
+            decisions = [policy.select(contexts[part]) for policy in (whole, compacted)]
+            _same_decision(decisions[1], decisions[0], f"after {dropped} rounds were dropped", rtol=1e-8)
+            for policy, decision in zip((whole, compacted), decisions, strict=True):
+                policy.observe(decision, rewards_of(contexts[part][np.arange(4), decision.arms]))
+                policy.update()
+        expected = whole.score(contexts[9]).means
+        ensure_close(compacted.score(contexts[9]).means, expected, "means after two more updates", rtol=1e-8, atol=1e-8)
+
+    def settings_rebuild_it(self) -> None:
+        """`type(policy)(**policy.settings())` makes the policy as it began, and so does `get_params`."""
+        policy, kind = self.policy(), type(self.policy())
+        given: dict[str, Any] = policy.settings() | _function(policy)
+        make: Any = kind
+        for arguments in (given, policy.get_params()):
+            ensure_equal(make(**arguments).fingerprint(), policy.fingerprint(), "the fingerprint of a policy made anew")
+        _play(policy, self.contexts()[:7])
+        ensure_equal(policy.settings(), self.policy().settings(), "settings() after seven rounds")
+
+    def files_and_copies_resume_bit_for_bit(self) -> None:
+        """A policy that is saved and loaded, copied or pickled in mid-batch has the same future, bit for bit."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "policy.rarely"
+            ways: dict[str, Callable[[Policy], Policy]] = {
+                "save and load": lambda one: _saved_and_loaded(one, path),
+                "copy.copy": copy.copy,
+                "copy.deepcopy": copy.deepcopy,
+                "pickle": lambda one: pickle.loads(pickle.dumps(one)),
+            }
+            for rounds in (0, 3, 6, 7, 15):
+                policy = self.lived(rounds)
+                for how, way in ways.items() if rounds == 7 else [*ways.items()][:1]:
+                    when = f"after {how} in round {rounds}"
+                    one, before = copy.deepcopy(policy), policy.fingerprint()
+                    again = way(policy)
+                    ensure(type(again) is type(policy), f"{how} made a {type(again).__name__}")
+                    ensure_equal(again.fingerprint(), before, f"the fingerprint {when}")
+                    ensure_equal(policy.fingerprint(), before, f"the original's fingerprint {when}")
+                    ensure_equal((again.updates, again.schedule), (policy.updates, policy.schedule), f"records {when}")
+                    _same_future(self, one, again, when)
+                    ensure_equal(policy.fingerprint(), before, f"the original's fingerprint {when} and seven rounds")
+
+    def a_batch_that_has_ended_is_due_after_a_file(self) -> None:
+        """`due` survives a file."""
+        policy = self.policy(FixedGrid(HORIZON, 4))
+        policy.select(self.contexts()[:7])
+        with tempfile.TemporaryDirectory() as folder:
+            again = _saved_and_loaded(policy, Path(folder) / "policy.rarely")
+        ensure(again.due, "due was true before save and is false after load")
+        _refused(again, UpdateDue, again.select, self.contexts(), until_due=True)
+
+
+def unfairness(arms: IntArray, chances: Array) -> tuple[float, float]:
+    """Return χ² of drawn arms, and the bound that a fair sample exceeds with probability `CHANCE` at most.
+
+    >>> unfairness(np.array([0, 0, 1, 1]), np.array([0.5, 0.5, 0.0]))[0]
+    0.0
+    """
+    possible = np.flatnonzero(chances > 0)
+    expected = len(arms) * chances[possible]
+    counts = np.bincount(arms, minlength=len(chances))
+    ensure(counts.sum() == counts[possible].sum(), "an arm of probability 0 was drawn")
+    statistic = float(np.sum(np.square(counts[possible] - expected) / expected))
+    freedom, x = len(possible) - 1, -math.log(CHANCE)
+    # Laurent and Massart (2000): P(χ² ≥ d + 2√(dx) + 2x) ≤ exp(−x).
+    return statistic, freedom + 2 * math.sqrt(freedom * x) + 2 * x if freedom else 1e-9
+
+
+def _refused(policy: Policy, error: type[Exception], call: Callable[..., Any], *args: Any, **named: Any) -> None:
+    """Raise `AssertionError` unless the call raises this error and leaves the policy as it was."""
+    given, before = shown((*args, named), length=200), policy.fingerprint()
+    what = f"{call.__name__} of {given} in round {policy.round}"
+    with ensure_raises(error, what):
+        call(*args, **named)
+    ensure_equal(policy.fingerprint(), before, f"the fingerprint after {what}")
+
+
+def _saved_and_loaded(policy: Policy, path: Path) -> Policy:
+    policy.save(path)
+    loaded: Policy = load(path, **_function(policy))
+    return loaded
+
+
+def _function(policy: Policy) -> dict[str, Any]:
+    """Return the beta of a policy that was made with a function, which neither JSON nor a file can hold."""
+    beta = policy.get_params().get("beta")
+    return {"beta": beta} if callable(beta) and not hasattr(beta, "describe") else {}
+
+
+POLICY_PROMISES = names_of(_Promises)
+"""The names of the promises that `check_policy` checks."""

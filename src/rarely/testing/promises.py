@@ -1,0 +1,101 @@
+"""Promises: methods whose docstrings state them, and which raise `AssertionError` where a subject breaks them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from rarely import InvalidInput
+from rarely._core.errors import shown
+from rarely._core.saving.fields import Fields
+from rarely._core.types import Array
+
+
+def names_of(promises: type) -> tuple[str, ...]:
+    """Return the names of a class's promises, which are all its own methods."""
+    return tuple(name for name in vars(promises) if not name.startswith("_"))
+
+
+def check_promises(case: Any, subject: str, only: str | None, where: str) -> None:
+    """Check every promise, or one of them; `where` says how to repeat the check.
+
+    >>> class OfNumbers(int):
+    ...     def is_small(self):
+    ...         '''A number is below 10.'''
+    ...         ensure(self < 10, f"got {self}")
+    >>> check_promises(OfNumbers(12), "the number", None, "")
+    Traceback (most recent call last):
+    AssertionError: the number breaks the promise is_small: A number is below 10. In this check: got 12.
+    """
+    names = names_of(type(case))
+    if only is not None and only not in names:
+        raise InvalidInput(f"only must be one of {', '.join(names)}; got {only!r}.")
+    for name in names if only is None else (only,):
+        check = getattr(case, name)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # promises are about results, and small problems warn
+                check()
+        except Exception as error:
+            came = error if isinstance(error, AssertionError) else f"{type(error).__name__} was raised: {error}"
+            sentence = f"{subject} breaks the promise {name}: {' '.join((check.__doc__ or '').split())}"
+            raise AssertionError(f"{sentence} In this check: {came}{where}.") from error
+
+
+def ensure(holds: Any, otherwise: str) -> None:
+    """Raise `AssertionError` with this sentence unless all of it holds; `python -O` does not leave it out."""
+    if not np.all(holds):
+        raise AssertionError(otherwise)
+
+
+def ensure_equal(found: Any, expected: Any, what: str) -> None:
+    """Raise `AssertionError` unless both are equal, arrays number by number, NaN to NaN."""
+    if isinstance(found, np.ndarray) or isinstance(expected, np.ndarray):
+        same = np.array_equal(found, expected, equal_nan=True)
+    else:
+        same = bool(found == expected)
+    ensure(same, f"{what} must be {_in_full(expected)}; got {_in_full(found)}")
+
+
+def ensure_close(found: Any, expected: Any, what: str, *, rtol: float = 1e-9, atol: float = 0.0) -> None:
+    """Raise `AssertionError` unless both are equal but for rounding, NaN to NaN."""
+    same = np.shape(found) == np.shape(expected) and np.allclose(found, expected, rtol, atol, equal_nan=True)
+    ensure(same, f"{what} must be {_in_full(expected)}, to a relative {rtol:g}; got {_in_full(found)}")
+
+
+@contextmanager
+def ensure_raises(kind: type[Exception], what: str) -> Iterator[None]:
+    """Raise `AssertionError` unless the block raises this error."""
+    came = "nothing"
+    try:
+        yield
+    except kind:
+        return
+    except Exception as error:
+        came = f"{type(error).__name__}: {error}"
+    raise AssertionError(f"{what} must raise {kind.__name__}; it raised {came}")
+
+
+def _in_full(value: Any) -> str:
+    """Return a value as a message shows it, an array by its numbers."""
+    return shown(value.tolist() if isinstance(value, np.ndarray) else value, length=200)
+
+
+def rewards_of(contexts: Array) -> Array:
+    """Return the rewards of chosen contexts, (n, d): a fixed function, with a little noise that is one, too."""
+    return np.asarray(np.sin(contexts.sum(axis=1)) + 0.1 * np.cos(100 * contexts[:, 0]))
+
+
+class _Saved(Protocol):
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]: ...
+
+
+def through_json(one: _Saved, what: str) -> Fields:
+    """Return what something saves, as it is read from a file."""
+    numbers, arrays = one.state()
+    return Fields(what, json.loads(json.dumps(numbers)), {name: array.copy() for name, array in arrays.items()})

@@ -1,0 +1,116 @@
+"""Arms that return are judged by rewards of their own, and no other arm is touched."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rarely
+from rarely import BatchNeuralUCB, FixedGrid, NeuralTS, OnDemand, Paced
+from rarely._core.policies.own_evidence import OTHER_ARMS, OWN_REWARDS, WIDER, OwnEvidence
+
+
+def played(policy, stream, rewards, rounds=None):
+    """The arms of a life: rewards[t, k] of each choice, an update whenever it is due."""
+    arms = []
+    while policy.round < (rounds or len(stream)):
+        decision = policy.select(stream[policy.round], until_due=False)
+        policy.observe(decision, rewards[policy.round - 1, decision.arm])
+        arms.append(decision.arm)
+        if policy.due and policy.versions_left:
+            policy.update()
+    return arms
+
+
+def plain(arms, rounds):
+    return np.broadcast_to(np.eye(arms), (rounds, arms, arms))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_bad_draw_is_not_the_end_of_a_risky_arm(seed):
+    """0.4 for sure against 1 with probability 0.6: an arm without noise says nothing about the noise of another."""
+    rng = np.random.default_rng([seed, 30])
+    risky = (rng.random(300) < 0.6).astype(float)
+    risky[:3] = 0.0
+    rewards = np.column_stack((np.full(300, 0.4), risky))
+    arms = played(BatchNeuralUCB(2, Paced(300, 10), hidden=16, seed=seed), plain(2, 300), rewards)
+    assert np.mean(arms[150:]) > 0.8
+
+
+def test_contexts_that_do_not_return_are_never_looked_up():
+    rng = np.random.default_rng(0)
+    policy = BatchNeuralUCB(3, FixedGrid(40, 4), hidden=8, seed=0)
+    policy.select(rng.normal(size=(4, 3)))
+    assert policy._state.frozen.own is not None
+    policy.select(rng.normal(size=(4, 3)))
+    assert policy._state.frozen.own is None
+
+
+@pytest.mark.parametrize("kind", [NeuralTS, lambda *a, **k: BatchNeuralUCB(*a, beta=0.5, **k)])
+def test_a_given_radius_and_other_rules_are_left_alone(kind):
+    assert kind(3, OnDemand(), hidden=8, seed=0)._state.frozen.own is None
+
+
+@given(
+    arms=st.integers(2, 6),
+    sizes=st.lists(st.integers(1, 8), min_size=1, max_size=5),
+    shared=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_sums_indices_files_and_blocks(arms, sizes, shared, seed, tmp_path_factory):
+    rng = np.random.default_rng(seed)
+    contexts = rng.normal(size=(arms, 3)) if shared else np.eye(arms)
+    policy = BatchNeuralUCB(contexts.shape[1], OnDemand(horizon=200), hidden=8, seed=0)
+    chosen, paid = [], []
+    for size in sizes:
+        singly, block = copy.deepcopy(policy), np.broadcast_to(contexts, (size, *contexts.shape))
+        decision = policy.select(block)
+        assert [int(singly.select(contexts).arm) for _ in range(size)] == decision.arm.tolist()
+        rewards = rng.normal(size=size)
+        policy.observe(decision, rewards)
+        policy.update()
+        chosen += decision.arm.tolist()
+        paid += rewards.tolist()
+    own = policy._state.frozen.own
+    places = [own.places[row.tobytes()] for row in contexts]
+    for arm, place in enumerate(places):
+        mine = np.array(paid)[np.array(chosen) == arm]
+        assert own.chosen[place] == own.count[place] == len(mine)
+        if len(mine):
+            np.testing.assert_allclose(
+                [own.mean[place], own.squares[place]], [mine.mean(), mine.var() * len(mine)], atol=1e-12
+            )
+    if own.decides:
+        np.testing.assert_allclose(
+            policy.score(contexts).means, np.where(own.count > 0, own.mean, policy.score(contexts).means)[places]
+        )
+    path = tmp_path_factory.mktemp("own") / "policy.rarely"
+    policy.save(path)
+    assert rarely.load(path).fingerprint() == policy.fingerprint()
+    assert rarely.load(path).select(contexts).arm == policy.select(contexts).arm
+
+
+def test_the_index_is_the_one_that_is_written_down():
+    own = OwnEvidence.start(2)
+    for arm in (0, 1, 1, 1):
+        own = own.after(np.eye(2), arm)
+    own = own.after_update(
+        np.eye(2)[[0, 1, 1]], np.array([2.0, 0.0, 1.0]), np.zeros(3), spread=0.8, horizon=100, disjoint=True
+    )
+    means, bonuses = own.judged(np.eye(2), np.zeros(2), np.zeros(2), explores=True)
+    assert means.tolist() == [2.0, 0.5]
+    other = (0.5 + OTHER_ARMS * 0.64) / (1 + OTHER_ARMS)
+    expected = np.sqrt(OWN_REWARDS * other / OWN_REWARDS) * (1 + WIDER / 2) * np.sqrt(np.log(100 / 2))
+    assert bonuses[0] == pytest.approx(expected)
+    noise = np.sqrt((0.5 + OWN_REWARDS * 0.64) / (1 + OWN_REWARDS))
+    assert bonuses[1] == pytest.approx(noise * (1 + WIDER / 4) * np.sqrt(np.log(100 / 6) / 3))
+    assert own.judged(np.eye(2), np.zeros(2), np.ones(2), explores=False)[1].tolist() == [0.0, 0.0]
+
+
+def test_an_arm_without_rewards_is_tried():
+    own = OwnEvidence.start(3).after(np.eye(3), 0)
+    own = own.after_update(np.eye(3)[:1], np.array([5.0]), np.zeros(1), spread=1.0, horizon=100, disjoint=True)
+    means, bonuses = own.judged(np.eye(3), np.zeros(3), np.full(3, 0.1), explores=True)
+    assert np.argmax(means + bonuses) == 1

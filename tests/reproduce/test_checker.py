@@ -1,0 +1,161 @@
+"""Each kind of check on made-up runs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab_records import runs
+from rarely._reproduce.report.claims import ClaimChecker, decide
+from rarely._reproduce.report.results import compare
+
+NEURAL = {"kind": "neuralucb"}
+FIXED = {"kind": "fixed", "batches": 40}
+
+
+def checker(*records):
+    return ClaimChecker(compare([r for some in records for r in some])[0])
+
+
+def decided(check):
+    return decide([check])[1][0]
+
+
+def verdict(check):
+    return decided(check).verdict
+
+
+def test_wide_intervals_are_not_judged_by_their_middle():
+    wide = checker(runs([400, 900, 3000], **FIXED), runs([100, 101, 99], **NEURAL))
+    over = decided(wide.at_least(8, "regret", "fixed-B40", "neuralucb"))
+    under = decided(wide.at_most(12, "regret", "fixed-B40", "neuralucb"))
+    assert 8 < over.estimate.value < 12
+    assert over.verdict == under.verdict == "inconclusive"
+    near = checker(runs([80, 120, 100], **FIXED), runs([100, 101, 99], **NEURAL))
+    assert verdict(near.alike("fixed-B40", "neuralucb")) == "inconclusive"
+
+
+def test_the_ratio_of_mean_regrets_stands_beside_that_of_the_runs():
+    both = checker(runs([30, 40, 50, 300], **FIXED), runs([60, 60, 60, 60], **NEURAL))
+    one = decided(both.at_most(2, "regret", "fixed-B40", "neuralucb"))
+    assert one.estimate.value == pytest.approx(1.086, abs=1e-3)
+    assert "ratio of the means 1.75" in one.note
+
+
+@pytest.mark.parametrize("quantity", ["versions", "time"])
+def test_what_cannot_be_at_so_few_rounds_is_not_asked(quantity):
+    both = checker(
+        runs([10, 20], **FIXED, rounds=300, updates=39), runs([10, 20], **NEURAL, rounds=300, updates=299, seconds=9)
+    )
+    check = both.at_least(8, quantity, "neuralucb", "fixed-B40")
+    assert (verdict(check), check.applies) == ("not applicable", False)
+    assert "not applicable" in check.note
+
+
+@pytest.mark.parametrize(
+    ("updates", "told"), [(248, "holds"), (249, "holds"), (250, "does not hold"), (251, "does not hold")]
+)
+def test_counts_are_compared_as_counts_and_a_tie_is_at_least_as_much(updates, told):
+    """2000 versions are 8 times 250, though exp(log 2000 − log 250) is less than 8."""
+    many = runs([1, 2, 3], **NEURAL, rounds=2000, updates=1999)
+    few = runs([1, 2, 3], kind="adaptive", batches=300, log_ratio=20.0, rounds=2000, updates=updates)
+    assert verdict(checker(many, few).at_least(8, "versions", "neuralucb", "adaptive-B300-logq20")) == told
+
+
+@given(st.integers(2, 10), st.integers(1, 40), st.integers(-3, 3))
+def test_any_tie_of_counts_is_told_exactly(factor, versions, more):
+    count = factor * versions + more
+    if count < 2:
+        return
+    many = runs([1, 2], **NEURAL, rounds=500, updates=count - 1)
+    few = runs([1, 2], kind="adaptive", batches=200, log_ratio=20.0, rounds=500, updates=versions - 1)
+    check = checker(many, few).at_least(factor, "versions", "neuralucb", "adaptive-B200-logq20")
+    assert verdict(check) == ("holds" if more >= 0 else "does not hold")
+
+
+def test_wide_intervals_tell_nothing():
+    wide = checker(runs([10, 500, 90], **NEURAL), runs([400, 20, 100], **FIXED))
+    assert verdict(wide.beats("fixed-B40", "neuralucb")) == "inconclusive"
+    assert verdict(wide.at_most(2, "regret", "fixed-B40", "neuralucb")) == "inconclusive"
+
+
+def test_pairs_by_seed_tell_what_means_do_not():
+    regrets = [10.0, 500.0, 90.0, 1000.0]
+    both = checker(runs([r - 2 for r in regrets], **FIXED), runs(regrets, **NEURAL))
+    assert verdict(both.beats("fixed-B40", "neuralucb")) == "holds"
+
+
+@pytest.mark.parametrize(
+    ("factor", "told"), [(0.99, "holds"), (1.05, "holds"), (1.2, "does not hold"), (0.8, "does not hold")]
+)
+def test_alike_is_an_interval_within_ten_percent(factor, told):
+    base = [100.0, 200.0, 300.0]
+    both = checker(runs([factor * r for r in base], **FIXED), runs(base, **NEURAL))
+    assert verdict(both.alike("fixed-B40", "neuralucb")) == told
+
+
+@pytest.mark.parametrize(
+    ("factor", "told", "side"),
+    [
+        (7.9, "does not hold", "less than claimed"),
+        (8.1, "holds", ""),
+        (12.4, "holds", ""),
+        (12.6, "does not hold", "more than claimed"),
+    ],
+)
+def test_a_size_is_missed_on_both_sides(factor, told, side):
+    base = [100.0, 200.0, 300.0]
+    both = checker(runs([factor * r for r in base], **FIXED), runs(base, **NEURAL))
+    one = decided(both.around(10, "regret", "fixed-B40", "neuralucb"))
+    assert one.verdict == told
+    assert side in one.note
+
+
+def test_a_configuration_that_was_not_run_is_named():
+    one = decided(checker(runs([1, 2], **NEURAL)).beats("neuralucb", "fixed-B40"))
+    assert one.verdict == "inconclusive"
+    assert "fixed-B40" in one.note
+
+
+def test_the_same_runs_are_said_to_be_the_same_and_are_not_asked_which_is_better():
+    first = runs([10, 20], kind="adaptive", batches=40, log_ratio=20.0)
+    second = runs([10, 20], kind="adaptive", batches=100, log_ratio=20.0)
+    check = checker(first, second).beats("adaptive-B100-logq20", "adaptive-B40-logq20")
+    assert "same decisions" in check.note
+    assert verdict(check) == "not applicable"
+
+
+@pytest.mark.parametrize("fact", ["machine", "form"])
+def test_times_are_compared_on_one_machine_and_with_one_compiled_form_only(fact):
+    slow, fast = runs([1, 1, 1], **NEURAL), runs([1, 1, 1], **FIXED)
+    for other in slow[1:]:
+        other.data["environment"][fact] = "another"
+    one = decided(checker(slow, fast).at_least(1, "time", "neuralucb", "fixed-B40"))
+    assert one.estimate.runs == 1
+    assert one.verdict == "inconclusive"
+
+
+def test_a_policy_that_never_updated_has_one_version():
+    never = runs([10, 20], kind="adaptive", batches=40, log_ratio=20.0, updates=0)
+    both = checker(never, runs([10, 20], **NEURAL, updates=59))
+    one = decided(both.at_least(8, "versions", "neuralucb", "adaptive-B40-logq20"))
+    assert (one.estimate.value, one.verdict) == (60 - 8, "holds")
+    assert "60 times fewer" in one.note
+
+
+@pytest.mark.parametrize(
+    ("problem", "name", "named"),
+    [
+        ("cosine", "fixed-B40", True),
+        ("cosine", "adaptive-B40-logq60", True),
+        ("cosine", "fixed-B100", False),
+        ("mushroom", "adaptive-B250-logq30", True),
+        ("mushroom", "adaptive-B250-logq20", False),
+        ("mushroom", "fixed-B100", False),
+        ("magic", "adaptive-B100-logq70", True),
+        ("magic", "linucb-best", True),
+    ],
+)
+def test_values_that_the_paper_does_not_name_do_not_count(problem, name, named):
+    one = checker(runs([1, 2], **NEURAL, problem=problem))
+    assert one.named(name) is named
+    assert one.beats(name, "neuralucb").counts is named
