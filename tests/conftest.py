@@ -3,11 +3,19 @@
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long an example takes depends on the machine and on whatever else runs on it. Every run draws other examples, so
-# few of them a run find in time what many would find at once; EXAMPLES=100 draws many, as the workflows do.
-settings.register_profile("any machine", deadline=None, max_examples=int(os.environ.get("EXAMPLES", "10")))
+# How long an example takes depends on the machine and on whatever else runs on it. `make test` draws the same few
+# examples every time, so that a change alone turns it red; EXAMPLES=100 draws many new ones, as the workflows do.
+FEW = 10
+EXAMPLES = int(os.environ.get("EXAMPLES", FEW))
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=EXAMPLES,
+    derandomize=EXAMPLES <= FEW,
+)
 settings.load_profile("any machine")
 
 
@@ -23,12 +31,9 @@ def postgresql():
     server.stop()
 
 
-@pytest.fixture
-def sketched_figures(monkeypatch):
-    """Figures without their pictures for printing, which take half of a report's time."""
-
-    def save(figure, path):
-        figure.savefig(path, metadata={"Date": None})
-        return path
-
-    monkeypatch.setattr("rarely.experiments.report.plots._save", save)
+@pytest.fixture(scope="module")
+def sketched_figures():
+    """Reports with empty figures, for tests that are about something else: drawing takes most of a report's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rarely._reproduce.report.page.drawn", lambda draw: '<svg viewBox="0 0 9 9"></svg>')
+        yield
