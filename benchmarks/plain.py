@@ -2,6 +2,7 @@
 
 python benchmarks/plain.py --seeds 20 --jobs 16                        # all plain arms, T = 2000, B = 20
 python benchmarks/plain.py --worlds plain gallery --batches 20 40      # the gallery too; rivals where arms are fixed
+python benchmarks/plain.py --worlds drifting magic+drift --memory none 50 200   # beside memories that are set
 python benchmarks/plain.py --worlds safe-or-risky --policies neuralucb neuralucb@loglog thompson --first-seed 0
 
 Worlds and policies have the names of `rarely compare`. A row has the mean regret of each policy, and in brackets its
@@ -23,7 +24,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from rarely import BatchNeuralUCB, Paced, Window
 from rarely.compare import POLICIES, find_problem
+from rarely.compare.contestant import Task
 from rarely.compare.contestant import play as play_contestant
 from rarely.compare.policies import LibraryContestant
 from rarely.compare.problems import expand
@@ -34,12 +37,24 @@ WAYS = ("neuralucb", "linucb", "ucb1", "elimination", "thompson", "thompson-beta
 TASK = ("world", "policy", "rounds", "batches", "seed")
 
 
+def make(policy: str, task: Task, batches: int) -> Any:
+    """A policy of `rarely compare`, or the default with a memory that is set: "neuralucb+50", "neuralucb+none"."""
+    _, _, memory = policy.partition("+")
+    if not memory:
+        return POLICIES[policy].make(task)
+    forgetting, schedule = None if memory == "none" else Window(int(memory)), Paced(task.horizon, batches)
+    scale = task.context_scale
+    return LibraryContestant(
+        BatchNeuralUCB(task.dim, schedule, context_scale=scale, forgetting=forgetting, seed=task.seed)
+    )
+
+
 def play(name: str, policy: str, count: int, batches: int, seed: int) -> dict[str, Any]:
     """One run."""
     warnings.simplefilter("ignore")
     began, problem = time.process_time(), find_problem(name)
     rounds = problem.rounds(seed, count)
-    contestant = POLICIES[policy].make(problem.task(count, batches, seed))
+    contestant = make(policy, problem.task(count, batches, seed), batches)
     if isinstance(contestant, LibraryContestant):  # a batch in one call is faster, and the same
         regrets = rounds.regrets(play_batches(contestant.policy, rounds.contexts, rounds.rewards))
         updates = contestant.policy.version
@@ -77,6 +92,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", nargs="+", default=["plain"], help="names of problems or sets: plain, gallery, …")
     parser.add_argument("--policies", nargs="+", default=list(WAYS), choices=list(POLICIES), metavar="POLICY")
+    parser.add_argument(
+        "--memory", nargs="+", default=[], help="also the default with these: none, or rounds of a window"
+    )
     parser.add_argument("--batches", nargs="+", type=int, default=[20])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seeds", type=int, default=20)
@@ -85,15 +103,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/plain.jsonl"))
     given = parser.parse_args()
     problems = [find_problem(name) for name in expand(given.worlds)]
+    policies = [*given.policies, *(f"neuralucb+{memory}" for memory in given.memory)]
     tasks = [
         (problem.name, policy, problem.length(given.rounds), batches, seed)
         for seed in range(given.first_seed, given.first_seed + given.seeds)
-        for policy in given.policies
+        for policy in policies
         for problem in problems
         for batches in given.batches
-        if problem.fixed_arms or not POLICIES[policy].fixed_arms
+        if policy not in POLICIES or problem.fixed_arms or not POLICIES[policy].fixed_arms
     ]
-    show(play_all(play, tasks, TASK, given.out, given.jobs), given.policies)
+    show(play_all(play, tasks, TASK, given.out, given.jobs), policies)
 
 
 if __name__ == "__main__":

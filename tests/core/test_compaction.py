@@ -305,7 +305,7 @@ def test_the_default_limits():
 
 
 def test_a_spread_that_a_radius_asks_for_survives():
-    beta = NoiseRadius(0.1, spread_factor=0.5, untried=3.0)
+    beta = NoiseRadius(0.1, relative=0.5, untried=3.0)
     policy, whole = (MAKERS["tuned"](OnDemand(), forgetting=Window(15), beta=beta) for _ in range(2))
     for day in range(4):
         for each in (policy, whole):

@@ -210,6 +210,16 @@ def test_a_radius_notices_repetition():
     assert beta(best_known) == pytest.approx(2.0 * 0.1)
 
 
+def test_many_arms_without_a_common_column_are_explored_more():
+    now = {"round": 9, "features": 8, "log_det": 1.0, "ridge": 1.0, "noise": 0.1, "norm": 0.5}
+    few, many, shared = (
+        NoiseRadius(0.02)(VersionStats(**now, arms=arms, disjoint=disjoint))
+        for arms, disjoint in ((9, True), (27, True), (27, False))
+    )
+    assert few == shared == pytest.approx(0.02 * 0.6)
+    assert many == pytest.approx(9 * few)
+
+
 UNTRIED = NoiseRadius(0.02, relative=0.1, untried=3.0)
 
 

@@ -120,7 +120,7 @@ class NothingToLearnWarning(UserWarning):
 
 
 class ForgettingWarning(UserWarning):
-    """`Limits.history` is reached, and rounds are dropped that the policy would have learned from."""
+    """Rounds are no longer learned from: `Limits.history` is reached, or the world has changed."""
 
 
 class ApproximationWarning(UserWarning):

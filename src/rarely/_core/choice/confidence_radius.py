@@ -43,6 +43,8 @@ class VersionStats:
     """The same in the first batch, before anything was learned."""
     disjoint: bool = False
     """Whether the arms offered to the version before share no column: none says anything about another."""
+    arms: float = 0.0
+    """Arms that a round offered to the version before, in the mean."""
     last: bool = False
     """Whether the budget allows no version after this one."""
 
@@ -96,6 +98,10 @@ class TheoremRadius:
         return float((ridge + t * now.depth) * undone * math.sqrt(t / ridge))
 
 
+FEW_ARMS = 9
+"""Arms without a common column up to which `factor` is what it says."""
+MOST = 2.0
+"""The largest part of the noise that β is."""
 UNTRIED_ROUNDS = 6
 """Arms are untried while no more is known about them than from fewer rounds than this, …"""
 UNTRIED_PART = 0.25
@@ -107,7 +113,7 @@ UNTRIED_PART = 0.25
 class NoiseRadius:
     """β in units of the noise, and of the other part of Theorem 1's radius, both estimated.
 
-        β = f·max(ν̂, spread_factor·s) + norm_factor·√λ·Ŝ        f = relative/√v̄, but from factor to most
+        β = f·max(ν̂, relative·s) + factor·√λ·Ŝ        f = relative/√v̄, but from factor to 2
 
         ν̂   the standard deviation of rewards around held-out predictions
         s   the largest standard deviation that the rewards have had: ν̂ of a few arms says little about the others
@@ -116,10 +122,11 @@ class NoiseRadius:
 
     A policy that meets new arms all the time knows all of them about equally well, and needs little β. A policy that
     repeats a few arms needs more, or it never finds out that others are better. `relative` tells them apart: an arm
-    known as well as the best known ones gets a bonus of that part of the noise, and an arm with 100 times their
-    variance 10 times as much. Without it f is `factor`.
+    known as well as the best known ones gets a bonus of that part of the noise, which is never thought to be less than
+    that part of the spread, and an arm with 100 times their variance 10 times as much. Without it f is `factor`.
 
-    `untried` is for arms that share no column, as those of `ArmBlocks`: what other arms paid says nothing about them.
+    With K > 9 arms that share no column `factor` counts (K/9)² times: each is known from one round in K, and pays
+    in one of K. `untried` is for such arms too, as those of `ArmBlocks`: what other arms paid says nothing about them.
     While they have hardly been tried, β is at least what gives the least known ones a bonus of `untried`·s. With t
     rounds in Z, as much is known about an arm of variance v as t·v̄/v rounds of the arms known best would tell.
     "Hardly" means fewer than 6 rounds, and √v above a quarter of what it was at first.
@@ -131,23 +138,20 @@ class NoiseRadius:
     Examples
     --------
     >>> now = VersionStats(round=9, features=8, log_det=1.0, ridge=0.25, noise=50.0, norm=10.0)
-    >>> NoiseRadius(0.02)(now), NoiseRadius(0.02, norm_factor=0.1)(now)
-    (1.0, 1.5)
+    >>> NoiseRadius(0.02)(now)
+    1.1
     >>> from dataclasses import replace
     >>> NoiseRadius(0.02, relative=0.1)(replace(now, chosen=0.25, least_known=0.5))
-    20.0
+    20.1
     """
 
     factor: float
-    norm_factor: float = 0.0
-    exploit_last: bool = False
     relative: float = 0.0
-    spread_factor: float = 0.0
     untried: float = 0.0
-    most: float = 2.0
+    exploit_last: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("factor", "norm_factor", "relative", "spread_factor", "untried", "most"):
+        for name in ("factor", "relative", "untried"):
             check_not_negative(f"NoiseRadius.{name}", getattr(self, name))
         check_flag("NoiseRadius.exploit_last", self.exploit_last)
 
@@ -160,13 +164,14 @@ class NoiseRadius:
             )
         if now.last and self.exploit_last:
             return 0.0
-        factor, curiosity = self.factor, 0.0
-        scale = max(now.noise, self.spread_factor * now.spread)
+        least = self.factor * (max(now.arms / FEW_ARMS, 1.0) ** 2 if now.disjoint else 1.0)
+        factor, curiosity = least, 0.0
+        scale = max(now.noise, self.relative * now.spread)
         if now.chosen and now.least_known:
-            factor = max(factor, min(self.relative / now.chosen, self.most))
+            factor = max(factor, min(self.relative / now.chosen, MOST))
             if _hardly_tried(now.chosen, now.least_known, now):
                 curiosity = self.untried / now.least_known * now.spread
-        return max(factor * scale + self.norm_factor * math.sqrt(now.ridge) * now.norm, curiosity)
+        return max(factor * scale + least * math.sqrt(now.ridge) * now.norm, curiosity)
 
 
 def _hardly_tried(chosen: float, least_known: float, now: VersionStats) -> bool:

@@ -81,6 +81,11 @@ class Discount:
 Forgetting = Window | Discount
 
 
+def is_automatic(forgetting: Any) -> bool:
+    """Return whether a policy that tunes itself chooses what it remembers."""
+    return isinstance(forgetting, str) and forgetting == "auto"
+
+
 def check_forgetting(forgetting: Any) -> None:
     """Raise InvalidInput unless it is a Window, a Discount or None."""
     if forgetting is not None and not isinstance(forgetting, Window | Discount):

@@ -37,7 +37,7 @@ from rarely._core.errors import (
 )
 from rarely._core.growable_array import all_finite, all_true, appended, shallow
 from rarely._core.inputs.contexts import read_real, read_whole
-from rarely._core.inputs.forgetting import Forgetting
+from rarely._core.inputs.forgetting import Forgetting, describe_forgetting, forgetting_from
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays, BoolArray, Decision, IntArray
 
@@ -323,6 +323,12 @@ class History:
             return None
         return self.forgetting.weights((self.total - 1 - self.rows).astype(np.float64))
 
+    def with_forgetting(self, forgetting: Forgetting | None) -> History:
+        """Return the same rounds and rewards, counted by another memory."""
+        other = shallow(self)
+        other.forgetting = forgetting
+        return other
+
     def contexts_since(self, round: int) -> Array:
         """Return the contexts of the rounds after this one, (n, d), none of which was dropped."""
         return self._contexts[self._length - (self.rounds - round) : self._length]
@@ -563,7 +569,8 @@ class History:
         arrays |= {"arrivals": _read_only(self._arrivals[: self._arrived]), "propensities": self.propensities}
         arrays |= {"means": self.means, "bonuses": self.bonuses}
         arrays |= {"kept.old": self._kept.old}
-        numbers = {"logged": self.logged, "lives": [list(life) for life in self._lives]}
+        forgetting = describe_forgetting(self.forgetting)
+        numbers = {"logged": self.logged, "forgetting": forgetting, "lives": [list(life) for life in self._lives]}
         return numbers | {"kept": self._kept.describe()}, arrays
 
     def restored(self, saved: Fields) -> History:
@@ -577,7 +584,7 @@ class History:
             columns = [saved.array(name, (rows,), missing=True) for name in ("propensities", "means", "bonuses")]
             arrivals = saved.array("arrivals", (None,), "int", least=0, most=rows - 1)
             other = shallow(self)
-            other.logged = saved.whole("logged")
+            other.logged, other.forgetting = saved.whole("logged"), forgetting_from(saved.value("forgetting"))
             other._lives = tuple((row, life) for row, life in saved.listed("lives"))
             other._append(contexts, arms, versions, np.stack(columns, axis=1))
             other._record(arrivals, rewards[arrivals])

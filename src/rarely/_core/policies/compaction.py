@@ -100,7 +100,7 @@ def _fixed(state: PolicyState) -> BoolArray:
 def _spare(state: PolicyState) -> BoolArray:
     """Return rows that neither training nor Z needs, and whose rewards are in or would not count."""
     history = state.history
-    if history.forgetting is not None:
+    if history.forgetting is not None and not state.frozen.learner.chooses_memory:
         rounds = max((record.round for record in state.updates if record.accepted), default=0)
         ages = history.logged + rounds - 1 - history.rows
         return np.asarray((ages >= 0) & (history.forgetting.weights(np.maximum(ages, 0.0)) == 0))

@@ -17,6 +17,7 @@ from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.model.features import Factors
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import NO_TRAINING, TrainingReport
+from rarely._core.training.memory import Recall
 from rarely._core.training.tuning import training_rows
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, BoolArray, IntArray
@@ -164,6 +165,13 @@ class Learner(ABC):
         return self
 
     # --- rows of the history
+
+    chooses_memory: bool = False
+    """Whether `recall` may choose; rows that are forgotten now may then count again."""
+
+    def recall(self, history: History, new: int) -> Recall:
+        """Return what of the history to learn from next; the last `new` rewards arrived since the last update."""
+        return Recall(history.forgetting)
 
     @property
     def rebuilds(self) -> bool:

@@ -22,10 +22,10 @@ from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, with_exploration
 from rarely._core.covariance import Kind, in_bytes
 from rarely._core.errors import InvalidInput, TooExpensive, check_choice
-from rarely._core.inputs.forgetting import Discount, Forgetting
+from rarely._core.inputs.forgetting import Discount, Forgetting, is_automatic
 from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely._core.model.network import Network
-from rarely._core.policies.neural_learner import NeuralLearner
+from rarely._core.policies.neural_learner import TRAINING_ROWS, NeuralLearner
 from rarely._core.policies.options import (
     DEFAULT_HISTORY,
     DEFAULT_OPERATIONS,
@@ -46,12 +46,10 @@ from rarely._core.training.gradient_descent import Precision, TrainingPlan
 from rarely._core.training.tuning import Tuning, Validation
 from rarely._core.types import Array
 
-TRAINING_ROWS = 10_000
-"""Samples that an update of a policy that tunes itself trains on, at most."""
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
 TUNED_HIDDEN = 200
-TUNED_BETA = NoiseRadius(0.02, norm_factor=0.02, exploit_last=True, relative=0.1, spread_factor=0.1, untried=3.0)
+TUNED_BETA = NoiseRadius(0.02, relative=0.1, untried=3.0, exploit_last=True)
 """m and β where it does."""
 SAMPLED_BETA = replace(TUNED_BETA, exploit_last=False)
 """A policy that is chosen for its probabilities keeps them above 0 to the end."""
@@ -97,7 +95,9 @@ class BatchNeuralUCB(Policy):
     exploration
         A `Mixture`, which gives every arm a share of all rounds and therefore a probability above 0.
     forgetting
-        A `Window` or a `Discount`, for worlds that change.
+        For worlds that change: a `Window` or a `Discount`; None never forgets. With "auto", a policy that tunes itself
+        asks at each update whether old rounds still predict the newest rewards, and records what it remembers and why;
+        other policies do not forget.
     ties
         "lowest" arm, or "random".
     limits
@@ -135,7 +135,7 @@ class BatchNeuralUCB(Policy):
         preset: PresetName | Preset = "practical",
         context_scale: Affine | None = None,
         exploration: Mixture | None = None,
-        forgetting: Forgetting | None = None,
+        forgetting: Forgetting | Literal["auto"] | None = "auto",
         within_batch: WithinBatch | None = None,
         ties: Ties = "lowest",
         seed: Seed = None,
@@ -168,6 +168,7 @@ class BatchNeuralUCB(Policy):
             **self._defaults(tuned=tuned, hidden=hidden, beta=beta, within_batch=within_batch),
         }
         settled = _settled_limits(limits_from(limits), preset, scale.affine.arms, tuned=tuned)
+        given: Any = None if is_automatic(forgetting) else forgetting
         source = seeded(seed)
         super().__init__(
             self._make_learner(scale, Tuning() if tuned else None, settled, source.generator),
@@ -178,7 +179,7 @@ class BatchNeuralUCB(Policy):
             chooser=with_exploration(self._rule(ties), exploration),
             seed=source,
             limits=settled,
-            forgetting=forgetting,
+            forgetting=given,
             within_batch=self._settings["within_batch"],
         )
 
@@ -224,6 +225,7 @@ class BatchNeuralUCB(Policy):
             scale=scale,
             rewards=RewardScale(),
             tuning=tuning,
+            chooses_memory=tuning is not None and is_automatic(given["forgetting"]),
             plan=TrainingPlan(
                 *(given["ridge"], steps, training.step_size),
                 *(preset.optimiser, precision, training.warm_start),
@@ -362,7 +364,7 @@ def _settled_limits(limits: Limits, preset: Preset, arms: int | None, *, tuned: 
     return limits.settled(history=DEFAULT_HISTORY if tuned else None, operations=operations, arms=arms)
 
 
-def _check_together(ties: Ties, forgetting: Forgetting | None, preset: Preset) -> None:
+def _check_together(ties: Ties, forgetting: Forgetting | Literal["auto"] | None, preset: Preset) -> None:
     check_choice("ties", ties, Ties)
     if isinstance(forgetting, Discount) and (preset.biases or preset.optimiser == "sgd"):
         raise InvalidInput(

@@ -36,14 +36,15 @@ import numpy as np
 from rarely._core.choice.confidence_radius import VersionStats
 from rarely._core.covariance import Covariance, Widths
 from rarely._core.inputs.arm_blocks import Crossed
-from rarely._core.inputs.history import History
+from rarely._core.inputs.history import History, Samples
 from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely._core.model.features import Factors
 from rarely._core.model.network import Network, Weights
 from rarely._core.model.shared_row import SharedRow
 from rarely._core.policies.learner import FitResult, ScaledLearner, TrainingSet
 from rarely._core.saving.fields import DType, Fields
-from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, train
+from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, descend_to, objective_of, train
+from rarely._core.training.memory import Newest, Recall, recall
 from rarely._core.training.sgd import train_singly
 from rarely._core.training.tuning import STEP_GRID, Tuning, training_rows, tune
 from rarely._core.training.watch import UNWATCHED, Watch
@@ -52,6 +53,8 @@ from rarely._core.types import Array, Arrays, BoolArray, IntArray
 MOST_COLUMNS = 2000
 """Numbers in a scaled context up to which the d² sums of a linear part are kept."""
 RIDGES = np.geomspace(1e-2, 1e4, 25)
+TRAINING_ROWS = 10_000
+"""Samples that a training that tunes itself uses, at most."""
 DOUBTS = 3.0
 """Standard errors that are taken off the network's share."""
 BLOCK = 4096
@@ -237,6 +240,8 @@ class NeuralLearner(ScaledLearner):
     """Samples that an update trains on, at most; None: all of them."""
     linear: LinearPart | None = None
     """Learned from all samples where there are more than that; the network then learns what it leaves."""
+    chooses_memory: bool = False
+    """Whether it chooses itself how much of the past it learns from."""
     lowest: float | None = None
     """The smallest reward ever learned from, where it tunes itself: no mean is below it."""
 
@@ -309,6 +314,27 @@ class NeuralLearner(ScaledLearner):
         basis = self._basis(learner) if rebuilt else None
         report = replace(outcome.report, trained=None if count == history.counted else count)
         return FitResult(learner, outcome.reason, basis, rescaled, report)
+
+    def recall(self, history: History, new: int) -> Recall:
+        if not self.chooses_memory or self.tuning is None or not self.tuning.turn:
+            return super().recall(history, new)
+        samples = history.with_forgetting(None).samples()
+        if len(samples.rows) > TRAINING_ROWS:
+            samples = samples.some(np.arange(len(samples.rows) - TRAINING_ROWS, len(samples.rows)))
+        predicted = self.assess(samples.contexts)[0]
+        newest = Newest(samples, predicted, self.scale(samples.contexts), new)
+        return recall(newest, history.forgetting, history.largest_spread**2, self._forecast)
+
+    def _forecast(self, samples: Samples, contexts: Array) -> Array | None:
+        """Return what a network with this path and length predicts that is trained on these samples alone."""
+        scale = RewardScale.fit(samples.rewards) if self.standardise_rewards else RewardScale()
+        rewards = (samples.rewards - scale.center) / scale.spread
+        objective = objective_of(self.network, self.initial, self.scale(samples.contexts), rewards, self.plan)
+        reached = descend_to(objective, (self.steps,)).reached
+        if not reached:
+            return None
+        values = self.network.values(reached[-1], self.scale(contexts))
+        return self._plausible(scale.center + scale.spread * values)
 
     @property
     def _trainer(self) -> Trainer:

@@ -114,17 +114,8 @@ class OwnEvidence:
         own = (self.count * self.mean + usual)[found] / (self.count + 1)[found]
         young = self.count[found] <= FEW_REWARDS
         gains = (np.square(rewards - predicted) - np.square(rewards - own))[young]
-        count, mean, squares = self.count.copy(), self.mean.copy(), self.squares.copy()
-        for place, reward in zip(found, rewards, strict=True):
-            count[place] += 1
-            step = reward - mean[place]
-            mean[place] += step / count[place]
-            squares[place] += step * (reward - mean[place])
         return replace(
-            self,
-            count=count,
-            mean=mean,
-            squares=squares,
+            self._with_rewards(found, rewards),
             spread=spread,
             horizon=horizon,
             learned=self.learned + len(rewards),
@@ -132,6 +123,23 @@ class OwnEvidence:
             compared=self.compared + len(gains),
             disjoint=disjoint,
         )
+
+    def recounted(self, chosen: Array, contexts: Array, rewards: Array) -> OwnEvidence:
+        """Return the value for a policy that remembers only these choices and rewards."""
+        arms = len(self.places)
+        before, found = self._found(chosen), self._found(contexts)  # −1 for a context of a log
+        counts = np.bincount(before[before >= 0], minlength=arms)
+        empty = replace(self, chosen=counts, count=np.zeros(arms), mean=np.zeros(arms), squares=np.zeros(arms))
+        return empty._with_rewards(found[found >= 0], rewards[found >= 0])
+
+    def _with_rewards(self, found: IntArray, rewards: Array) -> OwnEvidence:
+        count, mean, squares = self.count.copy(), self.mean.copy(), self.squares.copy()
+        for place, reward in zip(found, rewards, strict=True):
+            count[place] += 1
+            step = reward - mean[place]
+            mean[place] += step / count[place]
+            squares[place] += step * (reward - mean[place])
+        return replace(self, count=count, mean=mean, squares=squares)
 
     def judged(self, rows: Array, means: Array, bonuses: Array, *, explores: bool) -> tuple[Array, Array]:
         """Return means and bonuses of these contexts, those of the model replaced for arms with their own rewards."""

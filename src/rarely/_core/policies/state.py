@@ -26,7 +26,7 @@ from rarely._core.schedules import NEVER, Budget, Schedule
 from rarely._core.types import Array, IntArray
 
 WithinBatch = Literal["frozen", "running"]
-EventKind = Literal["budget", "covariance", "compaction", "limit"]
+EventKind = Literal["budget", "covariance", "compaction", "limit", "memory"]
 TINY_VARIANCE = 1e-30
 """Stands in for a variance of 0 whose logarithm is taken."""
 
@@ -366,8 +366,8 @@ class UpdateRecord:
     """Standard deviation of held-out rewards around their predictions, in reward units, where it is estimated."""
     coverage: float | None = None
     """Of the rewards of the version before: how many lay within 1.96·√(noise² + bonus²) of their mean, as both were
-    when it decided. A calibrated policy has about 0.95. Much less in several updates is a sign that the world changes:
-    use `forgetting`."""
+    when it decided. A calibrated policy has about 0.95. Much less in several updates is a sign that the world changes;
+    `memory` says what the policy made of it."""
 
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
@@ -392,6 +392,8 @@ class UpdateRecord:
     loops: str = ""
     """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained.
     Not part of `Policy.fingerprint`."""
+    memory: str = ""
+    """What a policy that chooses its own memory learns from since this update, and why; "" where nothing changed."""
     early: str = ""
     """What `update(seconds=…)` left undone when the time was over, and after how many steps; "" where nothing was."""
 
@@ -411,7 +413,7 @@ def read_records(saved: Fields) -> tuple[UpdateRecord, ...]:
         for name in ("steps", "trained"):
             table.column(name, "whole", least=0, null=True)
         table.column("accepted", "flag")
-        for name in ("reason", "covariance", "tuning", "due", "loops", "early"):
+        for name in ("reason", "covariance", "tuning", "due", "loops", "memory", "early"):
             table.column(name, "text")
         for name in ("log_det", "beta"):
             table.column(name, "number")

@@ -31,6 +31,7 @@ from rarely._core.errors import (
     TrainingRejected,
     WrongUpdate,
 )
+from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.model.features import Factors
 from rarely._core.policies.compaction import compacted_after_update, limit_sentence
@@ -41,6 +42,7 @@ from rarely._core.policies.state import ArmStats, FrozenPolicy, PolicyState, Upd
 from rarely._core.policies.update_warnings import announce
 from rarely._core.saving import archive
 from rarely._core.training.gradient_descent import NO_TRAINING, TRAINING_NUMBERS
+from rarely._core.training.memory import Recall
 from rarely._core.training.watch import TRAINED, UNWATCHED, Progress, Watch
 from rarely._core.types import Array
 
@@ -59,8 +61,10 @@ class Cut:
     version: int
     updates: int
     """Updates on record."""
+    learned: int
+    """Rewards that were in at the last update, logged ones included,"""
     arrived: int
-    """Rewards that were in, logged ones included,"""
+    """and now,"""
     samples: int
     """those to learn from,"""
     missing: int
@@ -96,6 +100,8 @@ class UpdateResult:
     """The learner whose features Z is rebuilt with."""
     covariance: Covariance | None = None
     """Z of the rounds before the cut with those features, not frozen yet."""
+    memory: Recall | None = None
+    """What it learned from; None where nothing was learned."""
 
     @property
     def accepted(self) -> bool:
@@ -156,23 +162,27 @@ class UpdateJob:
 
     def _run(self, watch: Watch) -> UpdateResult:
         watch.announce(0.0, "training")
-        fit = self.learner.learn(self.history, watch)
+        memory = self.learner.recall(self.history, self.cut.arrived - self.cut.learned)
+        history = self.history.with_forgetting(memory.forgetting)
+        fit = self.learner.learn(history, watch)
         if watch.early:
             fit = replace(fit, report=replace(fit.report, early=watch.early))
-        basis = None if fit.reason else self._basis(fit)
+        basis = None if fit.reason else self._basis(fit, memory.forgetting)
         covariance = None
         if basis is not None:
             watch.announce(TRAINED, "covariance")
-            contexts, weights = self.history.remembered()
+            contexts, weights = history.remembered()
             covariance = self.factory.build(
                 basis.features, basis.widths, contexts, weights, arms=self.arms, ahead=self.ahead
             )
         watch.announce(1.0, "done")
-        return UpdateResult(self.cut, fit, basis, covariance)
+        same = memory.forgetting == self.history.forgetting
+        cut = self.cut if same else replace(self.cut, samples=history.counted)
+        return UpdateResult(cut, fit, basis, covariance, memory)
 
-    def _basis(self, fit: FitResult) -> Learner | None:
+    def _basis(self, fit: FitResult, memory: Forgetting | None) -> Learner | None:
         """Return the learner whose features Z must be rebuilt with; None if no rebuild is needed."""
-        if self.history.forgetting is not None:
+        if memory is not None or self.history.forgetting is not None:
             return fit.learner
         if fit.basis is None and self.cut.digest and isinstance(self.learner, ScaledLearner) and self.learner.follows:
             # By then the scale, and Z with it, will have followed the rounds decided meanwhile.
@@ -241,6 +251,7 @@ def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
         round=rounds,
         version=clock.version,
         updates=len(state.updates),
+        learned=state.learned,
         arrived=history.arrived,
         samples=history.counted,
         missing=history.missing,
@@ -301,6 +312,8 @@ def _concluded(
 ) -> tuple[PolicyState, UpdateRecord]:
     """Return the state after an update; rounds and rewards since its cut stay as they are."""
     cut, fit, history = result.cut, result.fit, state.history
+    if result.memory is not None and not fit.reason:
+        history = history.with_forgetting(result.memory.forgetting)
     frozen, version, learned, base = state.frozen, state.clock.version, state.learned, cut.log_det
     if not fit.reason:
         version, learned = version + 1, cut.arrived
@@ -315,7 +328,7 @@ def _concluded(
             elif covariance.exact != cut.exact:  # log det is that of another form
                 base = covariance.log_det
         radius = _radius(beta, state, learner, covariance, version)
-        own = _own_evidence(state, cut.arrived)
+        own = _own_evidence(state, cut.arrived, history)
         frozen = FrozenPolicy(learner, covariance, radius, frozen.rule, frozen.within_batch, own)
     clock = state.clock.restarted(cut.round, base, version)
     clock = clock.replayed(history.rounds, frozen.covariance.log_det)
@@ -326,6 +339,9 @@ def _concluded(
         state.most_arms,
     )
     record = _record_of(after, fit, cut, _coverage(state), due, state.arm_stats)
+    if result.memory is not None and result.memory.why and not fit.reason:
+        record = replace(record, memory=result.memory.why)
+        after = after.with_event("memory", result.memory.why)
     return noted(state, after.with_update(record), factory, history.rounds), record
 
 
@@ -375,7 +391,7 @@ def start_from_log(
         learned=history.arrived,
         lost=history.total - covariance.rounds,
     )
-    cut = Cut(0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.exact, "")
+    cut = Cut(0, 0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.exact, "")
     record = _record_of(after, fit, cut)
     announce(replace(state, history=history), after, record, trained=True)
     return after.with_update(record)
@@ -434,17 +450,18 @@ def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covari
             least_known=least_known[-1] if least_known else None,
             first_least_known=least_known[0] if least_known else None,
             disjoint=state.arm_stats.disjoint and state.arm_stats.arms > state.arm_stats.rounds,  # not one arm alone
+            arms=state.arm_stats.arms / max(state.arm_stats.rounds, 1),
         )
     return radius_at(beta, stats)
 
 
-def _own_evidence(state: PolicyState, arrived: int) -> OwnEvidence | None:
+def _own_evidence(state: PolicyState, arrived: int, history: History) -> OwnEvidence | None:
     """Return what the rewards up to an update say about single arms, where arms return."""
-    own, history, budget = state.frozen.own, state.history, state.clock.budget
+    own, budget = state.frozen.own, state.clock.budget
     if own is None:
         return None
     contexts, rewards = (rows[: arrived - state.learned] for rows in history.arrived_since(state.learned))
-    return own.after_update(
+    own = own.after_update(
         contexts,
         rewards,
         state.frozen.learner.assess(contexts)[0],
@@ -452,6 +469,9 @@ def _own_evidence(state: PolicyState, arrived: int) -> OwnEvidence | None:
         horizon=budget.horizon or 2 * history.rounds,
         disjoint=state.arm_stats.disjoint,
     )
+    if history.forgetting == state.history.forgetting is None:
+        return own
+    return own.recounted(history.remembered()[0], *history.samples()[1:3])
 
 
 def _deviations(state: PolicyState) -> tuple[list[float], list[float]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rarely._core.errors import OutlierWarning, RejectedWarning, ScheduleWarning
+from rarely._core.errors import ForgettingWarning, OutlierWarning, RejectedWarning, ScheduleWarning
 from rarely._core.inputs.history import History
 from rarely._core.policies.state import BatchClock, PolicyState, UpdateRecord
 from rarely._core.types import Array, IntArray
@@ -43,6 +43,14 @@ def announce(before: PolicyState, after: PolicyState, record: UpdateRecord, *, t
         said.append(_of_rejection(record))
     if trained and _due_for_outliers(before):
         said += _of_outliers(before)
+    if record.memory and all(event.kind != "memory" for event in before.events):
+        said.append(
+            (
+                ForgettingWarning,
+                f"the world seems to change: {record.memory}. The policy learns from those from now on, asks again at "
+                "every update, and records what it remembers in updates[-1].memory. forgetting=None never forgets.",
+            )
+        )
     for category, text in said:
         warnings.warn(text, category, stacklevel=4)
 

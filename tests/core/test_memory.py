@@ -1,0 +1,165 @@
+"""A policy that tunes itself forgets where the world changes, and nowhere else."""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+
+from rarely import BatchNeuralUCB, Discount, ForgettingWarning, InvalidInput, Paced, Window, load
+from rarely._core.inputs.history import Samples
+from rarely._core.training.memory import FEWEST_BEFORE, FEWEST_NEW, Newest, recall
+from rarely.worlds import GALLERY
+from rarely.worlds.gallery import Drifting
+
+ROUNDS = 400
+
+
+def line(samples, contexts):
+    """A straight line in place of the network."""
+    return contexts @ np.linalg.lstsq(samples.contexts, samples.rewards, rcond=None)[0]
+
+
+def newest_of(turns, count=200, new=40, noise=0.1, seed=0):
+    """Rewards that are linear in the context, their slope multiplied by −1 at the rounds in `turns`."""
+    generator = np.random.default_rng(seed)
+    contexts = generator.normal(size=(count, 2))
+    signs = np.prod([np.where(np.arange(count) < turn, 1.0, -1.0) for turn in turns], axis=0) * np.ones(count)
+    rewards = signs * contexts[:, 0] + noise * generator.normal(size=count)
+    samples = Samples(np.arange(count), contexts, rewards, None)
+    before = samples.some(np.arange(count - new))
+    return Newest(samples, line(before, contexts), contexts, new)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_world_that_stands_still_is_remembered_whole(seed):
+    assert recall(newest_of([], seed=seed), None, 1.0, line).forgetting is None
+
+
+def test_a_world_that_has_turned_is_remembered_from_there_on():
+    found = recall(newest_of([120]), None, 1.0, line)
+    assert isinstance(found.forgetting, Window)
+    assert found.forgetting.rounds <= 40
+    assert "predict the newest 40 rewards" in found.why
+    assert "all rounds with" in found.why
+
+
+def test_a_longer_memory_returns_once_it_predicts_better():
+    noisy = newest_of([], noise=1.0, seed=3)
+    short = Newest(
+        noisy.samples, line(noisy.samples.some(np.arange(150, 160)), noisy.samples.contexts), noisy.scaled, 40
+    )
+    assert recall(short, Window(10), 1.0, line).forgetting != Window(10)
+
+
+def test_the_network_has_the_last_word():
+    assert recall(newest_of([120]), None, 1.0, lambda samples, contexts: np.full(len(contexts), 9.0)).forgetting is None
+    assert recall(newest_of([120]), None, 1.0, lambda samples, contexts: None).forgetting is None
+
+
+def test_next_to_nothing_is_not_worth_forgetting_for():
+    assert recall(newest_of([120]), None, 100.0, line).forgetting is None
+
+
+def test_too_few_rewards_decide_nothing():
+    few = newest_of([30], count=FEWEST_BEFORE + FEWEST_NEW - 1, new=5)
+    assert recall(few, None, 1.0, line) == (None, "")
+
+
+def test_wide_contexts_are_judged_by_their_predictions_alone():
+    newest = newest_of([120])
+    wide = Newest(newest.samples, newest.predicted, np.zeros((200, 1000)), 40)
+    assert wide.regressors.shape == (200, 2)
+    assert isinstance(recall(wide, None, 1.0, line).forgetting, Window)
+
+
+def played(rounds, policy, count=ROUNDS):
+    for t in range(count):
+        decision = policy.select(rounds.contexts[t])
+        policy.observe(decision, rounds.rewards[t][decision.arm])
+        if policy.due:
+            policy.update()
+    return policy
+
+
+def small(dim, **settings):
+    return BatchNeuralUCB(dim, Paced(horizon=ROUNDS, batches=16), hidden=16, seed=0, **settings)
+
+
+@pytest.fixture(scope="module")
+def turning():
+    return Drifting(period=ROUNDS).rounds(5, ROUNDS)
+
+
+@pytest.fixture(scope="module")
+def adapted(turning):
+    with pytest.warns(ForgettingWarning, match="the world seems to change") as said:
+        policy = played(turning, small(2))
+    assert sum(issubclass(one.category, ForgettingWarning) for one in said) == 1
+    return policy
+
+
+def regret(rounds, policy):
+    arms = policy.history.arms
+    return float((rounds.means.max(axis=1) - rounds.means[np.arange(len(arms)), arms]).sum())
+
+
+def test_a_turning_world_is_followed_and_on_record(turning, adapted):
+    assert regret(turning, adapted) < 0.5 * regret(turning, played(turning, small(2, forgetting=None)))
+    changes = [record for record in adapted.updates if record.memory]
+    assert changes
+    assert [event.detail for event in adapted.events if event.kind == "memory"] == [u.memory for u in changes]
+    last = adapted.updates[-1]
+    assert last.samples < last.round
+    assert last.lost == last.round - last.samples
+    assert len(adapted.history.rewards) == ROUNDS  # what is forgotten now may count again
+
+
+def test_saved_and_loaded_it_remembers_the_same(tmp_path, turning, adapted):
+    adapted.save(tmp_path / "policy.rarely")
+    other = load(tmp_path / "policy.rarely")
+    assert other.fingerprint() == adapted.fingerprint()
+    assert isinstance(other.history.forgetting, Window)
+    decisions = [policy.select(turning.contexts[:20]) for policy in (copy.deepcopy(adapted), other)]
+    np.testing.assert_array_equal(*(decision.arms for decision in decisions))
+
+
+def test_an_update_made_elsewhere_chooses_the_same(turning):
+    at_once = elsewhere = small(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ForgettingWarning)
+        at_once, elsewhere = played(turning, small(2), 150), small(2)
+        for t in range(150):
+            decision = elsewhere.select(turning.contexts[t])
+            elsewhere.observe(decision, turning.rewards[t][decision.arm])
+            if elsewhere.due:
+                elsewhere.adopt(elsewhere.prepare_update().run())
+    assert elsewhere.history.forgetting == at_once.history.forgetting
+    np.testing.assert_array_equal(elsewhere.history.arms, at_once.history.arms)
+
+
+def test_arms_that_return_are_judged_by_what_is_remembered():
+    world = GALLERY["gaussian-arms"]
+    before, after = world.rounds(1, 200), world.rounds(1, 200)
+    policy = small(before.contexts.shape[-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ForgettingWarning)
+        for t in range(ROUNDS):
+            rounds, sign = (before, 1.0) if t < 200 else (after, -1.0)
+            decision = policy.select(rounds.contexts[t % 200])
+            policy.observe(decision, 5 * sign * rounds.rewards[t % 200][decision.arm])
+            if policy.due:
+                policy.update()
+    own, memory = policy._state.frozen.own, policy.history.forgetting
+    assert isinstance(memory, Window)
+    assert own.chosen.sum() < ROUNDS
+    assert own.count.sum() <= memory.rounds
+
+
+def test_what_is_given_is_kept(turning):
+    for forgetting in (None, Window(50), Discount(0.99)):
+        policy = played(turning, small(2, forgetting=forgetting), 150)
+        assert policy.history.forgetting == forgetting
+        assert not any(record.memory for record in policy.updates)
+    with pytest.raises(InvalidInput, match="forgetting must be"):
+        small(2, forgetting="always")
