@@ -1,6 +1,8 @@
 import csv
+import datetime
 import importlib
 import importlib.util
+import json
 
 import numpy as np
 import pytest
@@ -96,8 +98,8 @@ def test_columns_that_do_not_sound_like_features_are_remarked_upon_and_can_be_ig
     path = written(tmp_path / "log.csv", lines)
     with pytest.warns(ContextsWarning, match="Column (userId|propensity)"):
         log = DecisionLog.from_frame(path, arm="page")
-    assert [remark.split()[1] for remark in log.remarks] == ["userId", "propensity"]
-    assert "ignore it (--ignore propensity)" in log.remarks[1]
+    assert [str(remark).split()[1] for remark in log.remarks] == ["userId", "propensity"]
+    assert "ignore it (--ignore propensity)" in str(log.remarks[1])
     assert DecisionLog.from_frame(path, arm="page", context=["age", "propensity"]).remarks == ()
     left = DecisionLog.from_frame(path, arm="page", ignore=["userId", "propensity"])
     assert (left.names, left.remarks) == (("age", "idle"), ())
@@ -129,7 +131,7 @@ def test_a_log_without_a_single_reward_has_none(tmp_path):
         (["b", "1"], {"arm": "b"}, "no column left for the context"),
         (["a,b", "1,x", "1,y", "1,z"], {"arm": "b", "arm_count": 2}, "3 arms were chosen, more than the 2"),
         (["a,b", "1,"], {"arm": "b", "arm_count": 2}, "line 2: b must not be ''"),
-        (["a,t", "1,null", "2,null"], {"round": "t"}, "line 2: t must not be 'null'"),
+        (["a,t", "1,null", "2,null"], {"round": "t"}, "lines 2, 3: t must not be 'null'"),
         (["a,t", "1,1", "2,1", "3,2"], {"round": "t"}, "round 1 has 2, round 2 has 1"),
         (["a,t", "1,1", "2,1"], {"round": "t", "arm_count": 3}, "the rounds have 2 arms; got arm_count=3"),
         (["a,t", "1,1", "2,2"], {"round": "t"}, "arms must be a whole number of at least 2; got 1"),
@@ -154,14 +156,16 @@ def test_an_arm_may_be_called_none_and_the_log_says_so(tmp_path):
     with pytest.warns(ContextsWarning, match="no arm is known"):
         log = DecisionLog.from_frame(written(tmp_path / "log.csv", ["a,b", "1,None", "2,mail"]), arm="b")
     assert log.arm_names == ("None", "mail")
-    assert log.remarks == ("'None' in column b is taken for an arm; drop its rows if it means that no arm is known.",)
+    assert tuple(map(str, log.remarks)) == (
+        "'None' in column b is taken for an arm; drop its rows if it means that no arm is known: line 2.",
+    )
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(InvalidLog, match=r"missing\.csv cannot be read"):
         DecisionLog.from_frame(tmp_path / "missing.csv", arm_count=2)
     (tmp_path / "bytes.csv").write_bytes(b"a,b\n\xff,1\n")
-    with pytest.raises(InvalidLog, match="not a CSV file in UTF-8"):
+    with pytest.raises(InvalidLog, match="not a text file in UTF-8"):
         DecisionLog.from_frame(tmp_path / "bytes.csv", arm_count=2)
 
 
@@ -376,3 +380,102 @@ def test_what_is_written_is_read(rows, seed, tmp_path_factory):
     same = DecisionLog.from_arrays(None, chosen, rewards, rows=rows, arm_count=3)
     np.testing.assert_array_equal(log.rows, same.rows)
     np.testing.assert_array_equal(log.known_rewards()[2], same.known_rewards()[2])
+
+
+def visits(**changes):
+    return {
+        "visit": ["a", "b", "c", "d"],
+        "when": ["2024-01-01", "2024-01-02T10:00", "2024-01-03", "2024-01-04"],
+        "age": [20, 30, 40, 50],
+        "page": ["news", "deals", "news", "deals"],
+        "paid": [1.0, 0.0, None, 2.0],
+    } | changes
+
+
+NAMED = {"arm": "page", "reward": "paid", "id": "visit", "time": "when"}
+
+
+def test_rows_out_of_order_are_sorted_and_repeated_ones_dropped_on_record():
+    frame = {name: [values[i] for i in (2, 0, 1, 0, 3)] for name, values in visits().items()}
+    with pytest.warns(ContextsWarning) as warned:
+        log = DecisionLog.from_frame(frame, **NAMED)
+    plain = DecisionLog.from_frame(visits(), **NAMED)
+    np.testing.assert_array_equal(log.rows, plain.rows)
+    np.testing.assert_array_equal(log.rewards, plain.rewards)
+    assert [(remark.kind, remark.rows) for remark in log.remarks] == [
+        ("duplicate", (3,)),
+        ("order", (1,)),
+        ("gap", (0,)),
+    ]
+    assert [str(each.message) for each in warned] == [
+        "1 rows repeat an earlier one with the same visit and are dropped: row 3.",
+        "Rows are put in the order of when; 1 had an earlier one than the row before: row 1.",
+    ]
+    assert [(remark.kind, remark.rows) for remark in plain.remarks] == [("gap", (2,))]
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "says"),
+    [
+        ({"visit": ["a", "b", "a", "a"]}, {}, "other values: rows 2, 3; the first has that of row 0"),
+        ({"visit": ["a", None, "c", ""]}, {}, "rows 1, 3: visit must not be None"),
+        ({"when": ["2024-01-01", "soon", "", "2024-01-04"]}, {}, "rows 1, 2: when must not be 'soon'"),
+        ({"age": [20, "x", None, "y"]}, {}, "age has 'x' in rows 1, 2, 3"),
+        ({}, {"time": "then"}, "has no column 'then'"),
+        ({"page": ["a", "a", "b", "b"]}, {"round": "page", "arm": None}, "the column page is the id"),
+    ],
+)
+def test_gaps_and_conflicts_are_refused_with_their_rows(changes, options, says):
+    with pytest.raises(InvalidLog, match=says):
+        DecisionLog.from_frame(visits(**changes), **(NAMED | options))
+
+
+def test_times_may_be_numbers_dates_or_moments():
+    day = datetime.date(2024, 1, 1)
+    for times in ([3, 1.5, 2, 9], [day.replace(day=i) for i in (3, 1, 2, 9)], ["3", "1", "2", "9"]):
+        with pytest.warns(ContextsWarning, match="order of when"):
+            log = DecisionLog.from_frame(visits(when=times), **NAMED)
+        assert log.rows[:, 0].tolist() == [30, 40, 20, 50]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "ndjson", "json"])
+def test_a_list_of_dicts_and_json_lines_are_tables(ending, tmp_path):
+    records = [dict(zip(visits(), row, strict=True)) for row in zip(*visits().values(), strict=True)]
+    del records[2]["paid"]
+    path = tmp_path / f"log.{ending}"
+    path.write_text("\n\n".join(map(json.dumps, records)), encoding="utf-8")
+    for source in (records, path):
+        log = DecisionLog.from_frame(source, **NAMED)
+        np.testing.assert_array_equal(log.rewards, [1, 0, np.nan, 2])
+    assert log.remarks[0].rows == (5,)  # every second line of the file is blank
+    path.write_text('{"a": 1}\n[1]\n', encoding="utf-8")
+    with pytest.raises(InvalidLog, match="line 2: one JSON object is expected"):
+        DecisionLog.from_frame(path, arm="a")
+
+
+class OneHot:
+    """An encoder of a column of text, as an adapter of another library would be."""
+
+    names = ("city=Oslo", "city=Rome")
+
+    def transform(self, frame):
+        return [[city == "Oslo", city == "Rome"] for city in frame["city"]]
+
+
+@pytest.mark.filterwarnings("ignore::rarely.ContextsWarning")
+def test_an_encoder_makes_the_context_of_text(tmp_path):
+    frame = visits(city=["Rome", "Oslo", "Rome", "Rome"], when=[2, 1, 3, 4])
+    with pytest.raises(InvalidLog, match=r"city has 'Rome' in rows 0, 1, 2, 3.*give a fitted encoder="):
+        DecisionLog.from_frame(frame, **NAMED)
+    rows = [",".join("" if cell is None else str(cell) for cell in row) for row in zip(*frame.values(), strict=True)]
+    path = written(tmp_path / "log.csv", [",".join(frame), *rows])
+    for source in (frame, Frame(frame), path):
+        log = DecisionLog.from_frame(source, encoder=OneHot(), **NAMED)
+        assert (log.names, log.rows.tolist()) == (OneHot.names, [[1, 0], [0, 1], [0, 1], [0, 1]])
+    with pytest.raises(InvalidInput, match="context must be None"):
+        DecisionLog.from_frame(frame, encoder=OneHot(), context=["city"], **NAMED)
+    with pytest.raises(InvalidLog, match="has no column 'x'"):
+        DecisionLog.from_frame(frame, encoder=OneHot(), arm="x")
+    OneHot.transform = lambda self, frame: [[1.0]]
+    with pytest.raises(InvalidLog, match="a row of numbers for each of 4"):
+        DecisionLog.from_frame(frame, encoder=OneHot(), **NAMED)

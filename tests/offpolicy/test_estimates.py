@@ -20,7 +20,7 @@ from rarely.offpolicy import (
     dr,
     ips,
     snips,
-    write_csv,
+    write_log,
 )
 from rarely.offpolicy.models import stages
 
@@ -416,7 +416,7 @@ def test_a_model_that_is_none_is_refused(model, message):
 @pytest.mark.parametrize("log", [None, np.ones((3, 2))], ids=["nothing", "an array"])
 def test_what_is_no_log_is_refused(log, tmp_path):
     calls = [lambda each=each: each(log, [0]) for each in (ips, snips, dr)]
-    calls += [lambda: difference(log, [0], [1]), lambda: write_csv(log, tmp_path / "log"), lambda: bandit_feedback(log)]
+    calls += [lambda: difference(log, [0], [1]), lambda: write_log(log, tmp_path / "log"), lambda: bandit_feedback(log)]
     for call in calls:
         with pytest.raises(InvalidLog, match="log must be a DecisionLog; got"):
             call()

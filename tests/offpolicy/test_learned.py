@@ -5,7 +5,7 @@ import pytest
 
 import rarely
 from rarely import AtRounds, BatchNeuralUCB, LinUCB, Mixture, RejectedWarning, Uniform
-from rarely.offpolicy import DecisionLog, difference, dr, ips, read_csv, snips, write_csv
+from rarely.offpolicy import DecisionLog, difference, dr, ips, read_log, snips, write_log
 from rarely.offpolicy.sample import rounds_learned_from
 
 SETTINGS = {"dim": 2, "schedule": AtRounds([60, 90]), "exploration": Mixture(0.5), "seed": 0}
@@ -145,8 +145,8 @@ def test_a_saved_policy_and_a_written_log_still_know_each_other(tmp_path):
     log = play(policy, repeated(60, 1), seed=2)
     policy.update()
     policy.save(tmp_path / "policy.rarely")
-    write_csv(log, tmp_path / "log.csv")
-    again, written = rarely.load(tmp_path / "policy.rarely"), read_csv(tmp_path / "log.csv")
+    write_log(log, tmp_path / "log.csv")
+    again, written = rarely.load(tmp_path / "policy.rarely"), read_log(tmp_path / "log.csv")
     assert rounds_learned_from(again, written, written.observed) == 60
 
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rarely._cli import app
-from rarely.offpolicy import read_csv
+from rarely.offpolicy import read_log
 
 
 def call(*arguments, input=None, code=0):
@@ -45,7 +45,7 @@ def test_the_four_verbs(storage, tmp_path):
     assert "equal" in call("replay", storage)
     assert "chain is whole" in call("doctor", storage)
     call("export", storage, tmp_path / "log.csv")
-    log = read_csv(tmp_path / "log.csv")
+    log = read_log(tmp_path / "log.csv")
     assert (len(log), log.missing) == (111, 1)
     call("backup", storage, tmp_path / "copy.db")
     assert json.loads(call("status", f"sqlite:///{tmp_path}/copy.db", "--json")) == status

@@ -1,4 +1,4 @@
-"""The command line: reproduce · report · compare · plan · study · serve · keys · data · doctor.
+"""The command line: reproduce · report · compare · plan · evaluate · study · serve · keys · data · doctor.
 
 It is the only package that prints. What takes long to import (Matplotlib) is imported by the command
 that needs it, after its first line.
@@ -15,6 +15,7 @@ from rarely._cli.compare import compare_command
 from rarely._cli.console import console
 from rarely._cli.data import data_command
 from rarely._cli.doctor import doctor_command
+from rarely._cli.evaluate import evaluate_command
 from rarely._cli.plan import plan_command
 from rarely._cli.report import report_command
 from rarely._cli.reproduce import reproduce_command
@@ -51,6 +52,7 @@ app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
 app.command("compare")(compare_command)
 app.command("plan")(plan_command)
+app.command("evaluate")(evaluate_command)
 app.add_typer(study_app)
 app.command("serve")(serve_command)
 app.add_typer(keys_app)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from rarely._cli.console import Jobs, console, error_console, guarded_by, say_loops
+from rarely._cli.console import Jobs, console, guarded_by, say_loops
+from rarely._cli.log_file import (
+    Arm,
+    Features,
+    IdColumn,
+    Ignore,
+    LogFile,
+    Reward,
+    RoundColumn,
+    TimeColumn,
+    read_log_file,
+)
 from rarely._cli.progress import show_stages
-from rarely._core.errors import ContextsWarning, InvalidInput
+from rarely._core.errors import InvalidInput
 from rarely._reproduce.catalogue import find_problem
 from rarely._runs.provenance import cores
 from rarely._runs.writing import check_folder
@@ -21,20 +31,8 @@ from rarely.planning.planner import MAX_ROUNDS
 from rarely.planning.simulate import Maker, PolicyName
 from rarely.worlds import World
 
-LogOption = Annotated[
-    Path | None, typer.Argument(help="A CSV of past rounds whose first line names the columns; or --world.")
-]
 WorldOption = Annotated[
     str | None, typer.Option(help="A world of the laboratory instead: cosine, magic, sklearn:digits, …")
-]
-FeaturesOption = Annotated[
-    str | None, typer.Option(help="Columns of features, as a,b,c; without it all that are not named otherwise.")
-]
-IgnoreOption = Annotated[
-    str | None, typer.Option(help="Columns to leave out, as id,time: what a policy cannot know beforehand.")
-]
-RoundColumnOption = Annotated[
-    str | None, typer.Option("--round", help="The column that numbers rounds, where each arm has its own row.")
 ]
 NoiseOption = Annotated[
     float | None, typer.Option(min=0.0, help="Standard deviation of a reward; by default as the log suggests.")
@@ -55,15 +53,17 @@ ShowOption = Annotated[
     "Interrupted. The plan is not finished; the runs that are finished are saved, and the same command resumes."
 )
 def plan_command(
-    log: LogOption = None,
+    log: LogFile = None,
     world: WorldOption = None,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds T to plan for.")] = MAX_ROUNDS,
     arms: Annotated[int | None, typer.Option(min=1, help="Arms K, where the log does not tell.")] = None,
-    features: FeaturesOption = None,
-    ignore: IgnoreOption = None,
-    arm: Annotated[str | None, typer.Option(help="The column with the chosen arm.")] = None,
-    reward: Annotated[str | None, typer.Option(help="The column with the reward, empty where unknown.")] = None,
-    round_column: RoundColumnOption = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    arm: Arm = None,
+    reward: Reward = None,
+    round_column: RoundColumn = None,
+    id_column: IdColumn = None,
+    time_column: TimeColumn = None,
     noise: NoiseOption = None,
     policy: PolicyOption = "neural",
     hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units (neural 64, default 200).")] = None,
@@ -91,6 +91,7 @@ def plan_command(
     - `rarely plan log.csv --features age,hour,score --arm page --reward minutes` — some columns
     - `rarely plan log.csv --ignore id,time --arm page --reward minutes` — all columns but some
     - `rarely plan offers.csv --round visit --reward paid` — each arm with its own row
+    - `rarely plan decisions.dsjson` — a log of Vowpal Wabbit, or of Open Bandit
     - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of the laboratory
     - `rarely plan --show plan/plan.json` — what an earlier plan said
     """
@@ -103,7 +104,8 @@ def plan_command(
     settings = {name: value for name, value in given.items() if value is not None}
     Maker(policy, settings)  # refused now rather than after a long file is read
     counts = None if batches is None else _whole_numbers("--batches", batches, 2, min(horizon, max_rounds) - 1)
-    source = _source(log, world, arms, features, ignore, arm, reward, round_column)
+    columns = {"arm_count": arms, "context": features, "ignore": ignore, "arm": arm, "reward": reward}
+    source = _source(log, world, columns | {"round": round_column, "id": id_column, "time": time_column})
     with show_stages("reading") as stages:
         made = plan(
             source,
@@ -126,42 +128,18 @@ def plan_command(
     console.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
 
 
-def _source(
-    log: Path | None,
-    world: str | None,
-    arms: int | None,
-    features: str | None,
-    ignore: str | None,
-    arm: str | None,
-    reward: str | None,
-    round_column: str | None,
-) -> DecisionLog | World:
+def _source(log: Path | None, world: str | None, columns: dict[str, Any]) -> DecisionLog | World:
     """Return what to plan from, and print how it was read."""
     if (log is None) == (world is None):
         raise InvalidInput("a plan needs one thing to plan from: a file, rarely plan log.csv, or --world cosine.")
-    if log is None:
-        assert world is not None
-        if {arms, features, ignore, arm, reward, round_column} != {None}:
-            raise InvalidInput(
-                "--arms, --features, --ignore, --arm, --reward and --round are for a log; a world has its own."
-            )
-        return find_problem(world).world("standard", constant=True)
-    names, left_out = (
-        None if given is None else [name.strip() for name in given.split(",")] for given in (features, ignore)
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ContextsWarning)  # printed below
-        read = DecisionLog.from_frame(
-            log, arm_count=arms, context=names, arm=arm, reward=reward, round=round_column, ignore=left_out or ()
+    if log is not None:
+        return read_log_file(log, columns)
+    assert world is not None
+    if set(columns.values()) != {None}:
+        raise InvalidInput(
+            "--arms, --features, --ignore, --arm, --reward, --round, --id and --time are for a log; a world has none."
         )
-    rewards = len(read.known_rewards()[2])
-    console.print(
-        f"{escape(str(log))}: {len(read)} rounds, {read.arm_count} arms, {rewards or 'no'} rewards, "
-        f"{len(read.names)} features: {escape(', '.join(read.names))}"
-    )
-    for remark in read.remarks:
-        error_console.print(f"[yellow]warning:[/yellow] {escape(remark)}")
-    return read
+    return find_problem(world).world("standard", constant=True)
 
 
 def _whole_numbers(name: str, given: str, least: int, most: int) -> list[int]:

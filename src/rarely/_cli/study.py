@@ -281,21 +281,20 @@ def replay_command(storage: Storage, name: Name = None) -> None:
         raise typer.Exit(1)
 
 
-@command("export", "sqlite:///trial.db log.csv — `rarely.logs.read_csv` reads it")
+@command("export", "sqlite:///trial.db log.csv — `rarely.logs.read_log` reads it")
 def export_command(
     storage: Storage,
     out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")],
     name: Name = None,
 ) -> None:
     """Write decisions, probabilities and rewards as a table for off-policy estimates."""
-    from rarely.logs import write_csv, write_parquet
+    from rarely.logs import write_log
 
-    writers = {".csv": write_csv, ".parquet": write_parquet}
-    if out.suffix not in writers:
+    if out.suffix not in (".csv", ".parquet"):
         raise InvalidInput(f"export writes .csv or .parquet; got {out.name}.")
     with opened(storage, name, lazy=True) as study:
         log = study.log()
-    writers[out.suffix](log, out)
+    write_log(log, out)
     console.print(escape(f"{len(log)} decisions, {log.missing} rewards missing: {out}"))
 
 

@@ -38,7 +38,16 @@ from rarely._core.growable_array import GrowableArray
 from rarely._core.inputs.contexts import OpenContexts, read_array, read_real, read_rounds, read_whole
 from rarely._core.inputs.history import LOGGED, fresh_rewards, read_rewards
 from rarely._core.types import Array, BoolArray, Decision, IntArray
-from rarely.logs.tables import Columns, InvalidLog, Role, may_be_propensity, open_table, read_columns, remarks_on_arms
+from rarely.logs.tables import (
+    Columns,
+    InvalidLog,
+    Remark,
+    Role,
+    may_be_propensity,
+    open_table,
+    read_columns,
+    remarks_on_arms,
+)
 
 UNKNOWN = -1
 """The place of a round that is not in the log, and the arm of a round whose arm is not known."""
@@ -58,7 +67,8 @@ class DecisionLog:
     arm_names
         Names of arms 0, 1, …, where they have names.
     remarks
-        What looked odd when the log was read from a table.
+        What looked odd when the log was read from a table, and what was put right: sentences, each a `Remark` with its
+        `kind` and its `rows`.
 
     Examples
     --------
@@ -77,7 +87,7 @@ class DecisionLog:
         self._table: Array | None = None  # (n, K) rewards, where some round has more than one
         self.names: tuple[str, ...] = ()
         self.arm_names: tuple[str, ...] = ()
-        self.remarks: tuple[str, ...] = ()
+        self.remarks: tuple[Remark, ...] = ()
 
     def __copy__(self) -> DecisionLog:
         # Of two logs on the same growing arrays only one could grow on.
@@ -179,7 +189,10 @@ class DecisionLog:
         probability: str | None = None,
         context: Sequence[str] | None = None,
         round: str | None = None,
+        id: str | None = None,
+        time: str | None = None,
         ignore: Sequence[str] = (),
+        encoder: Any = None,
         arm_count: int | None = None,
     ) -> DecisionLog:
         """Read a table of anybody's past rounds.
@@ -187,7 +200,8 @@ class DecisionLog:
         Parameters
         ----------
         frame
-            A frame of pandas, polars or pyarrow, a dict of columns, or the path of a CSV or Parquet file.
+            A frame of pandas, polars or pyarrow, a dict of columns, a list of dicts, or the path of a file: CSV,
+            Parquet or JSON lines.
         arm
             The column of the chosen arm. Arms are numbered in the order of their names, or of their numbers where they
             are whole ones; `arm_names` keeps the names.
@@ -200,16 +214,26 @@ class DecisionLog:
         round
             Where each arm has its own row: the column that numbers the rounds. Rows with the same entry are the arms of
             one round, and a reward stands in the row of the arm that was chosen.
+        id
+            A column that names the rounds. A row that repeats an earlier one is dropped; two rows with one id and
+            different values are an error.
+        time
+            The column of the times, numbers or dates: rows are put in their order.
         ignore
             Columns that are not read.
+        encoder
+            A fitted object whose `transform(frame)` makes the context, one row of numbers a round, for columns of
+            text, categories or gaps. It is given the frame; of a file, a dict of its columns. Its `names`, if any,
+            become those of the log.
         arm_count
             How many arms there are, if more than the table names, or if it does not say.
 
         Warns
         -----
         ContextsWarning
-            For each of `remarks`: columns that look like something else than a context, such as an unnamed probability,
-            and arms that look like a misspelling or like a missing entry.
+            For each of `remarks` but the missing rewards: columns that look like something else than a context, such as
+            an unnamed probability, arms that look like a misspelling or like a missing entry, repeated rows, and rows
+            out of order. Each has the rows that it is about.
 
         Examples
         --------
@@ -221,13 +245,16 @@ class DecisionLog:
         check_whole("arm_count", arm_count, 1, besides=(None,))
         table = open_table(frame)
         given: dict[Role, str | None] = {"arm": arm, "reward": reward, "probability": probability, "round": round}
+        given |= {"id": id, "time": time}
         roles = {role: name for role, name in given.items() if name is not None}
-        read = read_columns(table, context, ignore, roles)
+        read = read_columns(table, context, ignore, roles, encoder, frame)
         log = cls._of_arm_rows(table.name, read, arm_count) if round else cls._of_rows(table.name, read, arm_count)
         check_whole("arms", log.arm_count, 2)
-        log.names, log.remarks = read.names, tuple(_remarks(read, roles, guessed=context is None))
+        guessed = context is None and encoder is None
+        log.names, log.remarks = read.names, (*_remarks(read, roles, table.unit, guessed=guessed), *read.remarks)
         for remark in log.remarks:
-            warnings.warn(remark, ContextsWarning, stacklevel=2)
+            if remark.kind != "gap":
+                warnings.warn(str(remark), ContextsWarning, stacklevel=2)
         return log
 
     @classmethod
@@ -475,7 +502,7 @@ class DecisionLog:
         return None if rows is None else _read_rows(rows, count, wanted)
 
 
-def _remarks(read: Columns, roles: dict[Role, str], *, guessed: bool) -> Iterator[str]:
+def _remarks(read: Columns, roles: dict[Role, str], unit: str, *, guessed: bool) -> Iterator[Remark]:
     """Say what looks odd in a table; whether a column is part of the context only if that was guessed."""
     arms = None if "round" in roles else read.coded.get("arm")
     for name, column in zip(read.names, read.context.T, strict=True) if guessed else ():
@@ -485,12 +512,13 @@ def _remarks(read: Columns, roles: dict[Role, str], *, guessed: bool) -> Iterato
             why = "its name suggests something else"
         else:
             continue
-        yield (
+        yield Remark(
             f"Column {name} is taken for a part of the context, though {why}; ignore it (--ignore {name}) if a policy "
-            "could not know it before it decides."
+            "could not know it before it decides",
+            "column",
         )
     if arms is not None:
-        yield from remarks_on_arms(roles["arm"], arms)
+        yield from remarks_on_arms(roles["arm"], arms, read.rows, unit)
 
 
 def probabilities_of(log: DecisionLog, places: IntArray) -> Array:

@@ -1,4 +1,4 @@
-"""A log in the forms that other programs read: CSV, Parquet, and the dictionary of Open Bandit Pipeline.
+"""A log in the forms that other programs read and write: CSV, Parquet, and Open Bandit Pipeline's.
 
 A table has one row a round and these columns. A cell is empty where no reward is in, no arm was available, or the
 probability of an arm that was not chosen is unknown:
@@ -15,30 +15,41 @@ from __future__ import annotations
 
 import csv
 import os
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from rarely._core.inputs.contexts import read_real
 from rarely._core.saving.files import path_of
-from rarely._core.types import Arrays, Decision
+from rarely._core.types import Array, Arrays, Decision
 from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
-from rarely.logs.tables import InvalidLog, NamedRows, import_pyarrow, is_missing, open_csv, open_parquet
+from rarely.logs.tables import InvalidLog, NamedRows, import_pyarrow, is_missing, lines_of, open_table
+from rarely.logs.vowpal_wabbit import read_vowpal_wabbit
 
 WHOLE = ("round", "version", "arm")
 """The columns of whole numbers."""
+OPEN_BANDIT: dict[str, Any] = {
+    "arm": "item_id",
+    "reward": "click",
+    "probability": "propensity_score",
+    "time": "timestamp",
+}
+"""The columns of the Open Bandit Dataset by role."""
 LARGEST_WHOLE = np.iinfo(np.int64).max
 
 
-def write_csv(log: DecisionLog, path: str | os.PathLike[str]) -> None:
-    """Write a log as a table; `read_csv` is the inverse.
+def write_log(log: DecisionLog, path: str | os.PathLike[str]) -> None:
+    """Write a log as a table; `read_log` is the inverse.
 
     Parameters
     ----------
     log
         The log.
     path
-        Where to write it; an existing file is replaced.
+        Where to write it; an existing file is replaced. It becomes Parquet if the name ends in .parquet, which needs
+        `pip install 'rarely[parquet]'`, and CSV otherwise.
 
     Examples
     --------
@@ -47,14 +58,19 @@ def write_csv(log: DecisionLog, path: str | os.PathLike[str]) -> None:
     >>> log, policy = DecisionLog(), Uniform(dim=1, seed=0)
     >>> log.record([[0.1], [3.0]], policy.select([[0.1], [3.0]]))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_csv(log, folder + "/log.csv")
+    ...     write_log(log, folder + "/log.csv")
     ...     print(pathlib.Path(folder, "log.csv").read_text())
     round,version,arm,reward,propensity,probability_0,probability_1,context_0_0,context_1_0
     1,0,1,,0.5,0.5,0.5,0.1,3.0
     <BLANKLINE>
     """
-    columns = _columns_of(log)
-    with open(path_of(path), "w", newline="", encoding="utf-8") as file:
+    columns, name = _columns_of(log), path_of(path)
+    if name.endswith(".parquet"):
+        arrow, parquet = import_pyarrow()
+        table = {each: arrow.array(values, mask=values != values) for each, values in columns.items()}
+        parquet.write_table(arrow.table(table), name)
+        return
+    with open(name, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         # tolist gives Python's own floats, whose text has every digit.
@@ -62,62 +78,40 @@ def write_csv(log: DecisionLog, path: str | os.PathLike[str]) -> None:
             writer.writerow("" if value != value else value for value in row)
 
 
-def read_csv(path: str | os.PathLike[str]) -> DecisionLog:
-    """Read a log from a table that `write_csv` wrote, or another program with the same columns.
+def read_log(source: Any, **columns: Any) -> DecisionLog:
+    """Read a log in whichever form it is.
 
-    Any other table of past rounds is read by `DecisionLog.from_frame`.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from rarely import Uniform
-    >>> log, policy = DecisionLog(), Uniform(dim=1, seed=0)
-    >>> log.record([[0.1], [3.0]], policy.select([[0.1], [3.0]]))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_csv(log, folder + "/log.csv")
-    ...     read_csv(folder + "/log.csv")
-    <DecisionLog: 1 rounds, 1 rewards missing>
-    """
-    return _log_of(open_csv(path))
-
-
-def write_parquet(log: DecisionLog, path: str | os.PathLike[str]) -> None:
-    """Write the same table as Parquet, with nulls for empty cells; needs `pip install 'rarely[parquet]'`.
+    It is recognised: what `write_log` wrote; a file of Vowpal Wabbit, text of --cb and --cb_adf, JSON of --dsjson; the
+    `bandit_feedback` of Open Bandit Pipeline, and a table of the Open Bandit Dataset. Any other table is read by
+    `DecisionLog.from_frame`.
 
     Parameters
     ----------
-    log
-        The log.
-    path
-        Where to write it; an existing file is replaced.
+    source
+        A file or a frame, as in `DecisionLog.from_frame`, or a dictionary of Open Bandit Pipeline.
+    columns
+        As in `DecisionLog.from_frame`. If the arm, the reward or the round is named, it is any table. For a file of
+        Vowpal Wabbit `ignore` has namespaces or features.
 
     Examples
     --------
-    >>> write_parquet(DecisionLog(), "log.parquet")  # doctest: +SKIP
+    >>> read_log({"action": [1, 0], "reward": [1, 0], "pscore": [0.5, 0.25], "context": [[3.0], [4.0]]})
+    <DecisionLog: 2 rounds, 0 rewards missing>
     """
-    arrow, parquet = import_pyarrow()
-    columns = {name: arrow.array(values, mask=values != values) for name, values in _columns_of(log).items()}
-    parquet.write_table(arrow.table(columns), path_of(path))
-
-
-def read_parquet(path: str | os.PathLike[str]) -> DecisionLog:
-    """Read a log from what `write_parquet` wrote.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Examples
-    --------
-    >>> read_parquet("log.parquet")  # doctest: +SKIP
-    """
-    return _log_of(open_parquet(path))
+    given = {name: value for name, value in columns.items() if value is not None}
+    if {"arm", "reward", "round"} & given.keys():
+        return DecisionLog.from_frame(source, **given)
+    if isinstance(source, Mapping) and {"action", "reward", "context"} <= source.keys():
+        return _of_feedback(source)
+    if isinstance(source, str | os.PathLike) and not path_of(source).endswith(".parquet"):
+        first = next((line.strip() for _, line in lines_of(source) if line.strip()), "")
+        if re.match(r"""(shared\b[^|,]*|\d+:[^|,]*|'[^|,]*)?\||\{.*"_(label|multi)""", first):
+            return read_vowpal_wabbit(source, **given)
+    table = open_table(source)
+    if {*WHOLE, "propensity"} <= {*table.header}:
+        return _log_of(table)
+    known = {"encoder": UserFeatures(), **OPEN_BANDIT} if {*OPEN_BANDIT.values()} <= {*table.header} else {}
+    return DecisionLog.from_frame(source, **given, **known)
 
 
 def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, Any]:
@@ -177,6 +171,32 @@ def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, 
         "pscore": log.propensities[places],
         "pi_b": None if np.isnan(probabilities).any() else probabilities[:, :, None],
     }
+
+
+def _of_feedback(feedback: Mapping[str, Any]) -> DecisionLog:
+    """Return the log of a `bandit_feedback`; where it has several positions, a column for each joins the context."""
+    arms, rows = np.asarray(feedback["action"], np.int64), read_real(feedback["context"], "context", InvalidLog)
+    given = feedback.get("position")
+    places = np.zeros(len(arms), np.int64) if given is None else np.asarray(given, np.int64)
+    known: dict[str, Any] = {"propensities": feedback.get("pscore")}
+    if feedback.get("pi_b") is not None:
+        known = {"probabilities": np.asarray(feedback["pi_b"])[np.arange(len(arms)), :, places]}
+    rows = np.hstack([rows, np.eye(places.max() + 1)[places]]) if places.any() else rows
+    count = int(feedback.get("n_actions") or arms.max() + 1)
+    return DecisionLog.from_arrays(None, arms, feedback["reward"], rows=rows, arm_count=count, **known)
+
+
+class UserFeatures:
+    """Encode the Open Bandit Dataset: a column of 0 and 1 for each value of a user's feature, and each position."""
+
+    names: tuple[str, ...] = ()
+
+    def transform(self, frame: Mapping[str, Any]) -> Array:
+        """Return (n, r): 0 and 1."""
+        wanted = [name for name in frame if name == "position" or name.startswith("user_feature")]
+        values = {(name, value): None for name in wanted for value in frame[name]}
+        self.names = tuple(f"{name}={str(value).removesuffix('.0')}" for name, value in values)
+        return np.array([[each == value for each in frame[name]] for name, value in values], np.float64).T
 
 
 def _columns_of(log: DecisionLog) -> Arrays:

@@ -1,23 +1,26 @@
-"""Tables as anybody has them: one door for CSV files, Parquet files and frames, and their columns by role.
+"""Tables as anybody has them: one door for files and frames, and their columns by role.
 
-    CSV       text, read line by line: of a long file nothing is kept but 8 bytes for each entry that is wanted
-    Parquet   where pyarrow is installed
-    frames    of pandas, polars or pyarrow, a dict of columns, and whatever gives an Arrow stream
+    CSV          text, read line by line: of a long file nothing is kept but 8 bytes for each entry that is wanted
+    JSON lines   one object a line, in a file whose name ends in .jsonl, .ndjson or .json
+    Parquet      where pyarrow is installed
+    frames       of pandas, polars or pyarrow, a dict of columns, a list of dicts, and whatever gives an Arrow stream
 
-A field is text in a CSV file and a Python value elsewhere; the functions of this module take both. Errors name the
-table, and the line (of a file) or the row (of a frame, from 0 on) that is wrong.
+A field is text in a CSV file and a Python value elsewhere; the functions of this module take both. Errors and remarks
+name the table, and the line (of a file) or the row (of a frame, from 0 on) that they are about.
 """
 
 from __future__ import annotations
 
 import csv
 import difflib
+import json
 import math
 import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from typing import Any, Literal
 
 import numpy as np
@@ -37,10 +40,12 @@ SUSPICIOUS = {"reward", "rewards", "arm", "action", "propensity", "pscore", "pro
 FEW_ROWS, MANY_TIMES = 3, 10
 """The most rows of an arm that may be a misspelling, and how many times as many the median arm then has at least."""
 MAX_NAMED = 5
-"""Arms that a remark names."""
+"""Arms or rows that a sentence names."""
 
-Role = Literal["arm", "reward", "probability", "round"]
-CODED: tuple[Role, ...] = ("arm", "round")
+Faults = dict[str, dict[str, list[tuple[Any, int]]]]
+"""Fields that cannot be used: by kind and column, each with its row."""
+Role = Literal["arm", "reward", "probability", "round", "id", "time"]
+CODED: tuple[Role, ...] = ("arm", "round", "id")
 """Roles whose entries are names; the entries of the others are numbers."""
 
 
@@ -50,6 +55,35 @@ class InvalidLog(InvalidInput):
 
 class ParquetUnavailable(RarelyError, ImportError):
     """Parquet was asked for, and pyarrow is not installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A sentence about a table, with the lines of the file, or the rows of the frame, that it is about.
+
+    Examples
+    --------
+    >>> print(Remark("2 rewards are missing", "gap", (3, 5), "line"))
+    2 rewards are missing: lines 3, 5.
+    """
+
+    text: str
+    kind: Literal["column", "arm", "duplicate", "order", "gap"]
+    rows: tuple[int, ...] = ()
+    unit: str = "row"
+
+    def __str__(self) -> str:
+        return f"{self.text}: {listed(self.rows, self.unit)}." if self.rows else f"{self.text}."
+
+
+def listed(rows: Sequence[int], unit: str) -> str:
+    """Return the first of these rows by number.
+
+    >>> listed([3], "line"), listed(range(9), "row")
+    ('line 3', 'rows 0, 1, 2, 3, 4 and 4 more')
+    """
+    more = f" and {len(rows) - MAX_NAMED} more" if len(rows) > MAX_NAMED else ""
+    return f"{unit}{'s' if len(rows) > 1 else ''} {', '.join(str(row) for row in rows[:MAX_NAMED])}{more}"
 
 
 # --- fields
@@ -74,6 +108,21 @@ def finite_number(field: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def moment(field: Any) -> float | None:
+    """Return a time as a number: of a number itself, of a date or its ISO text the seconds since 1970, of UTC.
+
+    >>> moment("2024-01-01T00:00:00Z"), moment("7"), moment("soon")
+    (1704067200.0, 7.0, None)
+    """
+    if (number := finite_number(field)) is not None:
+        return number
+    try:
+        when = datetime.fromisoformat(field.isoformat() if isinstance(field, date) else str(field).strip())
+    except ValueError:
+        return None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
 def _name(field: Any) -> str:
     """Return a field as a name; frames turn whole numbers into floats where a column has gaps."""
     return str(int(field)) if isinstance(field, float) and field.is_integer() else str(field)
@@ -89,21 +138,27 @@ def read_lines(
 
     All lines have as many fields as the first. What cannot be read is raised as `error`.
     """
+    name, width = path_of(path), None
+    reader = csv.reader((line for _, line in lines_of(path, error)), delimiter=delimiter)
+    try:
+        for line in filter(None, reader):
+            width = width or len(line)
+            if len(line) != width:
+                raise error(f"{name}, line {reader.line_num}: {width} fields are expected; got {len(line)}.")
+            yield reader.line_num, [field.strip() for field in line]
+    except csv.Error as reason:
+        raise error(f"{name} is not a CSV file: {reason}.") from reason
+
+
+def lines_of(path: str | os.PathLike[str], error: type[InvalidInput] = InvalidLog) -> Iterator[tuple[int, str]]:
+    """Yield the number of each line of a text file, and its text; what cannot be read is raised as `error`."""
     name = path_of(path)
-    width = None
     try:
         # utf-8-sig: spreadsheets put a byte order mark in front of the first name.
         with open(name, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, delimiter=delimiter)
-            for line in reader:
-                if not line:
-                    continue
-                width = width or len(line)
-                if len(line) != width:
-                    raise error(f"{name}, line {reader.line_num}: {width} fields are expected; got {len(line)}.")
-                yield reader.line_num, [field.strip() for field in line]
-    except (UnicodeDecodeError, csv.Error) as reason:
-        raise error(f"{name} is not a CSV file in UTF-8: {reason}.") from reason
+            yield from enumerate(file, 1)
+    except UnicodeDecodeError as reason:
+        raise error(f"{name} is not a text file in UTF-8: {reason}.") from reason
     except OSError as reason:
         raise error(f"{name} cannot be read: {reason.strerror}.") from reason
 
@@ -134,19 +189,60 @@ def open_parquet(path: str | os.PathLike[str]) -> NamedRows:
     return _open_frame(parquet.read_table(name), name)
 
 
+def open_json_lines(path: str | os.PathLike[str]) -> NamedRows:
+    """Open a file of one JSON object a line."""
+    records, number = {}, 0
+    try:
+        for number, line in lines_of(path):
+            if line.strip():
+                records[number] = dict(json.loads(line))
+    except (json.JSONDecodeError, TypeError) as reason:
+        raise InvalidLog(f"{path_of(path)}, line {number}: one JSON object is expected; {reason}.") from None
+    return _open_records(path_of(path), records, "line")
+
+
+def _open_records(name: str, records: Mapping[int, Mapping[str, Any]], unit: Literal["line", "row"]) -> NamedRows:
+    """Open dicts by their numbers; a name that one of them lacks is a gap."""
+    header = list(dict.fromkeys(each for record in records.values() for each in record))
+    rows = ((number, [record.get(each) for each in header]) for number, record in records.items())
+    return NamedRows(name, header, rows, unit)
+
+
 def open_table(source: Any) -> NamedRows:
-    """Open a frame, or a file by its path: Parquet if its name ends so, CSV otherwise."""
+    """Open a frame, or a file by its path: Parquet or JSON lines if its name ends so, CSV otherwise."""
     if not isinstance(source, str | os.PathLike):
         return _open_frame(source, "the frame")
-    return open_parquet(source) if os.fspath(source).endswith(".parquet") else open_csv(source)
+    openers = {
+        ".parquet": open_parquet,
+        ".jsonl": open_json_lines,
+        ".ndjson": open_json_lines,
+        ".json": open_json_lines,
+    }
+    return openers.get(os.path.splitext(path_of(source))[1].lower(), open_csv)(source)
+
+
+def columns_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return the columns of a file by name, as numbers where a column has nothing else, None for a gap.
+
+    >>> columns_of(["age", "city"], [["20", "Rome"], ["", "Oslo"]])
+    {'age': [20.0, None], 'city': ['Rome', 'Oslo']}
+    """
+    columns = {}
+    for name, values in zip(header, zip(*rows, strict=True), strict=True):
+        known = [None if is_missing(value) else value for value in values]
+        numbers = [finite_number(value) for value in known]
+        columns[name] = numbers if numbers.count(None) == known.count(None) else known
+    return columns
 
 
 def _open_frame(frame: Any, name: str) -> NamedRows:
+    if isinstance(frame, list) and frame and all(isinstance(record, Mapping) for record in frame):
+        return _open_records(name, dict(enumerate(frame)), "row")
     if not isinstance(frame, Mapping) and not hasattr(frame, "columns"):
         if not hasattr(frame, "__arrow_c_stream__"):
             raise InvalidLog(
-                "a frame must be of pandas, polars or pyarrow, a dict of columns, or the path of a file; got "
-                f"{type(frame).__name__}."
+                "a frame must be of pandas, polars or pyarrow, a dict of columns, a list of dicts, or the path of a "
+                f"file; got {type(frame).__name__}."
             )
         frame = import_pyarrow()[0].table(frame)
     names = list(getattr(frame, "column_names", frame if isinstance(frame, Mapping) else frame.columns))
@@ -183,7 +279,7 @@ def import_pyarrow() -> tuple[Any, Any]:
         import pyarrow.parquet
     except ImportError:
         raise ParquetUnavailable(
-            "Parquet needs pyarrow: pip install 'rarely[parquet]'. write_csv and read_csv need nothing."
+            "Parquet needs pyarrow: pip install 'rarely[parquet]'. CSV files need nothing."
         ) from None
     return pyarrow, pyarrow.parquet
 
@@ -207,25 +303,33 @@ class Coded:
         return Coded(tuple(self.values[i] for i in order), place[self.codes])
 
 
-def remarks_on_arms(column: str, arms: Coded) -> Iterator[str]:
-    """Say which arms may be a missing entry, another arm in another spelling, or a misspelling.
+def remarks_on_arms(column: str, arms: Coded, rows: IntArray, unit: str) -> Iterator[Remark]:
+    """Say which arms may be a missing entry, another arm in another spelling, or a misspelling, and in which rows.
 
-    >>> list(remarks_on_arms("page", Coded(("news", "nwes"), np.array([0] * 30 + [1]))))[0][:60]
+    >>> arms = Coded(("news", "nwes"), np.array([0] * 30 + [1]))
+    >>> str(next(remarks_on_arms("page", arms, np.arange(31), "row")))[:60]
     "Few rows have these arms of column page, 'nwes' (1; 'news'?)"
     """
+    counts = np.bincount(arms.codes, minlength=len(arms.values))
+
+    def remark(text: str, names: Iterable[str]) -> Remark:
+        mine = np.isin(arms.codes, [arms.values.index(name) for name in names])
+        return Remark(text, "arm", tuple(rows[mine].tolist()), unit)
+
     for name in filter(is_name_like, arms.values):
-        yield f"{name!r} in column {column} is taken for an arm; drop its rows if it means that no arm is known."
+        said = f"{name!r} in column {column} is taken for an arm; drop its rows if it means that no arm is known"
+        yield remark(said, [name])
     spelled: dict[Any, str] = {}
     alike = set()
-    for name in arms.values:
+    for name in sorted(arms.values, key=lambda name: -counts[arms.values.index(name)]):
         number = finite_number(name)
         first = spelled.setdefault(
             " ".join(re.split(r"[\s_-]+", name.strip().lower())) if number is None else number, name
         )
         if first != name:
             alike |= {first, name}
-            yield f"{first!r} and {name!r} in column {column} are two arms; correct their rows if they should be one."
-    counts = np.bincount(arms.codes, minlength=len(arms.values))
+            said = f"{first!r} and {name!r} in column {column} are two arms; correct the rows if they should be one"
+            yield remark(said, [name])
     rare = np.flatnonzero((counts <= FEW_ROWS) & (MANY_TIMES * counts <= np.median(counts)))
     rare = rare[[arms.values[i] not in alike for i in rare]]
     if len(rare):
@@ -236,10 +340,11 @@ def remarks_on_arms(column: str, arms: Coded) -> Iterator[str]:
             for i, match in zip(rare, close, strict=False)
         )
         more = f" and {len(rare) - MAX_NAMED} more" if len(rare) > MAX_NAMED else ""
-        yield (
+        said = (
             f"Few rows have these arms of column {column}, {named}{more}, and each counts as one of the "
-            f"{len(counts)} arms; correct or drop the rows if it is misspelt."
+            f"{len(counts)} arms; correct or drop the rows if it is misspelt"
         )
+        yield remark(said, [arms.values[i] for i in rare])
 
 
 def may_be_propensity(column: Array, arms: IntArray) -> bool:
@@ -267,17 +372,40 @@ class Columns:
     context: Array
     """(rows, columns)."""
     numbers: dict[Role, Array]
-    """Rewards, NaN where unknown, and probabilities."""
+    """Rewards, NaN where unknown, probabilities and times."""
     coded: dict[Role, Coded]
-    """Arms and rounds."""
+    """Arms, rounds and ids."""
     suspicious: tuple[str, ...]
     """Context columns that the caller did not name, and whose names do not sound like one."""
+    rows: IntArray
+    """The number of each row: the line of a file, or the row of a frame."""
+    remarks: tuple[Remark, ...] = ()
+    """What was put right while reading, and which rewards are missing."""
+
+    def at(self, places: IntArray) -> Columns:
+        """Return the rows at these places, in their order."""
+        return replace(
+            self,
+            context=self.context[places],
+            numbers={role: column[places] for role, column in self.numbers.items()},
+            coded={role: Coded(codes.values, codes.codes[places]) for role, codes in self.coded.items()},
+            rows=self.rows[places],
+        )
 
 
 def read_columns(
-    table: NamedRows, context: Sequence[str] | None, ignore: Sequence[str], roles: dict[Role, str]
+    table: NamedRows,
+    context: Sequence[str] | None,
+    ignore: Sequence[str],
+    roles: dict[Role, str],
+    encoder: Any = None,
+    frame: Any = None,
 ) -> Columns:
-    """Read the columns with a role, and as context those named, or all others that are not ignored."""
+    """Read the columns with a role, and as context those named, or all others that are not ignored.
+
+    An encoder makes the context of the `frame`; of a file, whose columns only this function reads, of its columns.
+    Rows with an id that came before are dropped, and rows are brought in the order of time.
+    """
     for name, given in (("context", context), ("ignore", ignore)):
         if isinstance(given, str):
             raise InvalidInput(f"{name} must be a list of columns, such as [{given!r}]; got one text.")
@@ -288,14 +416,62 @@ def read_columns(
             raise InvalidInput(f"{role} must be the name of a column; got {shown(name)}.")
         if twice := [other for other, same in roles.items() if same == name and other != role]:
             raise InvalidLog(f"{table.name}: one column cannot be both {role} and {twice[0]}; got {name!r} for both.")
-    names = _context_columns(table, context, ignore, roles)
-    columns, numbers, coded = _read(table, names, roles)
+    names, encoded = _context_columns(table, context, ignore, roles, encoder), None
+    if encoder is not None:
+        if context is not None or not hasattr(encoder, "transform"):
+            raise InvalidInput(
+                "encoder must be fitted and have transform(frame), and knows its columns, so context must be None; got "
+                f"{shown(encoder)} and context={shown(context)}."
+            )
+        lines = list(table.lines)
+        table = replace(table, lines=iter(lines))
+        own = frame if hasattr(frame, "columns") else columns_of(table.header, [line for _, line in lines])
+        encoded = np.asarray(encoder.transform(own), np.float64)
+        if encoded.ndim != 2 or len(encoded) != len(lines):
+            raise InvalidLog(f"an encoder must return a row of numbers for each of {len(lines)}; got {encoded.shape}.")
+        names = []
+    columns, numbers, coded, rows = _read(table, names, roles)
     odd = tuple(name for name in names if context is None and SUSPICIOUS & set(_words(name)))
-    return Columns(tuple(names), np.column_stack(columns), numbers, coded, odd)
+    if encoded is not None:
+        names = [str(name) for name in getattr(encoder, "names", range(encoded.shape[1]))]
+    made = np.column_stack(columns) if encoded is None else encoded
+    return _tidied(table, Columns(tuple(names), made, numbers, coded, odd, rows), roles)
+
+
+def _tidied(table: NamedRows, read: Columns, roles: dict[Role, str]) -> Columns:
+    """Drop repeated rows, sort by time, and remark on both and on missing rewards; raise if one id has two contents."""
+    remarks, unit, column = [], table.unit, roles.get("id")
+    if column and "round" in roles:
+        raise InvalidLog(f"{table.name}: where each arm has its own row, the column {roles['round']} is the id.")
+    if column:
+        codes, places = read.coded["id"].codes, np.arange(len(read.rows))
+        first = np.unique(codes, return_index=True)[1][codes]
+        facts = np.column_stack([read.context, *read.numbers.values(), *(each.codes for each in read.coded.values())])
+        if len(other := np.flatnonzero(~np.isclose(facts, facts[first], 0, 0, equal_nan=True).all(axis=1))):
+            raise InvalidLog(
+                f"{table.name}: one {column} must be one round, but these rows have that of an earlier row and other "
+                f"values: {listed(read.rows[other].tolist(), unit)}; the first has that of {unit} "
+                f"{read.rows[first[other[0]]]}. Keep one row of each."
+            )
+        if len(again := read.rows[first != places]):
+            said = f"{len(again)} rows repeat an earlier one with the same {column} and are dropped"
+            remarks.append(Remark(said, "duplicate", tuple(again.tolist()), unit))
+            read = read.at(np.flatnonzero(first == places))
+    times = read.numbers.get("time", np.empty(0))
+    if (np.diff(times) < 0).any():
+        late = read.rows[1:][np.diff(times) < 0]
+        said = f"Rows are put in the order of {roles['time']}; {len(late)} had an earlier one than the row before"
+        remarks.append(Remark(said, "order", tuple(late.tolist()), unit))
+        read = read.at(np.argsort(times, kind="stable"))
+    rewards = read.numbers.get("reward", np.empty(0))
+    if "round" not in roles and np.isnan(rewards).any():
+        said = f"{np.isnan(rewards).sum()} of {len(rewards)} rewards are missing, and estimates leave them out"
+        remarks.append(Remark(said, "gap", tuple(sorted(read.rows[np.isnan(rewards)].tolist())), unit))
+    return replace(read, remarks=tuple(remarks))
 
 
 def _context_columns(
-    table: NamedRows, context: Sequence[str] | None, ignore: Sequence[str], roles: dict[Role, str]
+    table: NamedRows, context: Sequence[str] | None, ignore: Sequence[str], roles: dict[Role, str], encoder: Any
 ) -> list[str]:
     name, header = table.name, table.header
     if not header:
@@ -315,14 +491,14 @@ def _context_columns(
         raise InvalidLog(
             f"{name}: {both[0]!r} cannot be a context column and something else; leave it out of the context."
         )
-    if not context:
+    if not context and encoder is None:
         raise InvalidLog(f"{name} has no column left for the context; its columns are {', '.join(header)}.")
     return list(dict.fromkeys(context))
 
 
 def _read(
     table: NamedRows, names: list[str], roles: dict[Role, str]
-) -> tuple[list[Array], dict[Role, Array], dict[Role, Coded]]:
+) -> tuple[list[Array], dict[Role, Array], dict[Role, Coded], IntArray]:
     header = table.header
     places = [header.index(name) for name in names]
     columns = [array("d") for _ in names]
@@ -330,49 +506,59 @@ def _read(
     texts: dict[Role, tuple[int, dict[str, int], array[int]]] = {
         role: (header.index(name), {}, array("q")) for role, name in roles.items() if role in CODED
     }
-    wrong: dict[str, tuple[Any, int]] = {}
-    count = 0
+    faults: Faults = {"number": {}, "name": {}, "probability": {}}
+    rows = array("q")
+
+    def fault(kind: str, at: int) -> None:
+        faults[kind].setdefault(header[at], []).append((line[at], number))
+
     for number, line in table.lines:
-        count += 1
+        rows.append(number)
         for at, column in zip(places, columns, strict=True):
             if (value := finite_number(line[at])) is None:
-                wrong.setdefault(header[at], (line[at], number))
+                fault("number", at)
             column.append(math.nan if value is None else value)
         for role, (at, column) in numbers.items():
-            value = math.nan if role == "reward" and is_missing(line[at]) else finite_number(line[at])
-            if value is None:
-                wrong.setdefault(header[at], (line[at], number))
-            elif role == "probability" and not 0 < value <= 1:
-                raise InvalidLog(
-                    f"{table.name}, {table.unit} {number}: {header[at]}, the probability of the chosen arm, must be "
-                    f"above 0 and at most 1; got {line[at]}."
-                )
+            value = moment(line[at]) if role == "time" else finite_number(line[at])
+            if value is None and not (role == "reward" and is_missing(line[at])):
+                fault("name" if role == "time" else "number", at)
+            elif role == "probability" and not 0 < (value or 0) <= 1:
+                fault("probability", at)
             column.append(math.nan if value is None else value)
         for role, (at, codes, column_of_codes) in texts.items():
-            field = line[at]
-            if is_missing(field) and not (role == "arm" and is_name_like(field)):
-                raise InvalidLog(
-                    f"{table.name}, {table.unit} {number}: {header[at]} must not be {field!r}; drop the row."
-                )
-            column_of_codes.append(codes.setdefault(_name(field), len(codes)))
-    if wrong:
-        raise InvalidLog(_complaint(table, wrong, hint="reward" not in roles))
-    if not count:
+            if is_missing(line[at]) and not (role == "arm" and is_name_like(line[at])):
+                fault("name", at)
+            column_of_codes.append(codes.setdefault(_name(line[at]), len(codes)))
+    if not rows:
         raise InvalidLog(f"{table.name} has a header and no rows.")
+    _complain(table, faults, hint="reward" not in roles)
     coded = {role: Coded(tuple(codes), np.array(column, np.int64)) for role, (_, codes, column) in texts.items()}
-    return list(map(np.asarray, columns)), {role: np.asarray(column) for role, (_, column) in numbers.items()}, coded
+    values = {role: np.asarray(column) for role, (_, column) in numbers.items()}
+    return list(map(np.asarray, columns)), values, coded, np.array(rows, np.int64)
 
 
-def _complaint(table: NamedRows, wrong: dict[str, tuple[Any, int]], *, hint: bool) -> str:
-    found = ", ".join(f"{name} has {field!r} in {table.unit} {number}" for name, (field, number) in wrong.items())
-    blank = next((name for name, (field, _) in wrong.items() if is_missing(field)), None) if hint else None
-    guess = (
-        "" if blank is None else f" Is {blank} the reward, unknown there? Then say reward={blank!r} (--reward {blank})."
-    )
-    return (
-        f"{table.name}: context columns, rewards and probabilities must be finite numbers, but {found}.{guess} Name "
-        "the columns of the context, or those to ignore; code text as numbers, and fill in gaps or drop their rows."
-    )
+def _complain(table: NamedRows, faults: Faults, *, hint: bool) -> None:
+    """Raise InvalidLog for the first kind of field that cannot be used, with its columns and the rows of each."""
+
+    def where(found: list[tuple[Any, int]]) -> str:
+        return listed([number for _, number in found], table.unit)
+
+    for name, found in faults["probability"].items():
+        raise InvalidLog(
+            f"{table.name}, {where(found)}: {name}, the probability of the chosen arm, must be above 0 and at most 1; "
+            f"got {found[0][0]}."
+        )
+    for name, found in faults["name"].items():
+        raise InvalidLog(f"{table.name}, {where(found)}: {name} must not be {found[0][0]!r}; drop or correct the row.")
+    if wrong := faults["number"]:
+        said = ", ".join(f"{name} has {found[0][0]!r} in {where(found)}" for name, found in wrong.items())
+        empty = next((name for name, found in wrong.items() if is_missing(found[0][0])), None) if hint else None
+        guess = f" Is {empty} the reward, unknown there? Then say reward={empty!r} (--reward {empty})." if empty else ""
+        raise InvalidLog(
+            f"{table.name}: context columns, rewards and probabilities must be finite numbers, but {said}.{guess} Name "
+            "the columns of the context, or those to ignore; code text as numbers, or give a fitted encoder=; fill in "
+            "gaps or drop their rows."
+        )
 
 
 def _words(name: str) -> list[str]:

@@ -5,18 +5,18 @@ from rarely.logs import (
     InvalidLog,
     ParquetUnavailable,
     bandit_feedback,
-    read_csv,
-    read_parquet,
-    write_csv,
-    write_parquet,
+    read_log,
+    write_log,
 )
 from rarely.offpolicy.estimates import Estimate, difference, dr, ips, snips
+from rarely.offpolicy.evaluation import Evaluation, evaluate
 from rarely.offpolicy.models import Ridge
 from rarely.offpolicy.sample import InvalidTarget, NotIdentified
 
 __all__ = [
     "DecisionLog",
     "Estimate",
+    "Evaluation",
     "InvalidLog",
     "InvalidTarget",
     "NotIdentified",
@@ -25,10 +25,9 @@ __all__ = [
     "bandit_feedback",
     "difference",
     "dr",
+    "evaluate",
     "ips",
-    "read_csv",
-    "read_parquet",
+    "read_log",
     "snips",
-    "write_csv",
-    "write_parquet",
+    "write_log",
 ]

@@ -63,7 +63,7 @@ from rarely.offpolicy.intervals import (
     score,
     variance_share,
 )
-from rarely.offpolicy.models import Fit, Ridge, predictions
+from rarely.offpolicy.models import Fit, Ridge, reward_model
 from rarely.offpolicy.sample import Sample, Target
 
 Estimator = Literal["ips", "snips", "dr"]
@@ -351,8 +351,7 @@ def terms_of(estimator: Estimator, log: DecisionLog, samples: list[Sample], mode
     if not callable(model):
         q = _read_predictions(model, log)[first.places]
         return [_dr_terms(sample, q) for sample in samples]
-    present, contexts = log.present[first.places], log.contexts[first.places]
-    q = predictions(model, contexts, present, first.arms, first.rewards)[1:]
+    q = reward_model(log, model)[first.places][1:]
     return [_dr_terms(sample.later(), q) for sample in samples]
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from rarely._core.errors import InvalidInput, check_positive
 from rarely._core.inputs.contexts import read_real
-from rarely._core.types import Array, BoolArray, IntArray
+from rarely._core.types import Array
+from rarely.logs.decision_log import DecisionLog
 
 Predict = Callable[[Array], Array]
 """(M, d) contexts → (M,) expected rewards."""
@@ -54,28 +55,43 @@ class Ridge:
         return lambda rows: np.asarray(level + (rows - center) @ theta)
 
 
-def predictions(fit: Fit, contexts: Array, present: BoolArray, arms: IntArray, rewards: Array) -> Array:
-    """Return q, fitted anew whenever the earlier rounds have grown by half; 0 in the first round, which has none."""
-    chosen = contexts[np.arange(len(arms)), arms]
-    out = np.zeros(present.shape)
-    for start, end in stages(len(arms)):
-        there = present[start:end]
-        rows = contexts[start:end][there]
-        try:
-            given = fit(chosen[:start], rewards[:start])(rows)
-        except TypeError as reason:
-            raise InvalidInput(
-                "model must be a function fit(contexts, rewards) that returns a function predict(contexts), such as "
-                f"Ridge(); {reason}."
-            ) from reason
-        values = read_real(given, "predictions of a model", InvalidInput)
-        if values.shape != (len(rows),) or not np.isfinite(values).all():
-            raise InvalidInput(
-                f"a model must predict one finite reward for each context; for {len(rows)} contexts it gave "
-                f"{values.shape}{'' if np.isfinite(values).all() else ', not all finite'}."
-            )
-        out[start:end][there] = values
+def reward_model(log: DecisionLog, fit: Fit | None = None) -> Array:
+    """Return q, fitted anew whenever the earlier rounds have grown by half; 0 without a reward, and in the first round.
+
+    Where all arms share a row, each arm has a model of its own; until its first reward, that of all arms.
+    """
+    places, out = log.observed, np.zeros((len(log), log.arm_count))
+    arms, rewards, rows, contexts = log.arms[places], log.rewards[places], log.rows, log.contexts[places]
+    present = log.present[places]
+    for start, end in stages(len(places)):
+        here, there = places[start:end], present[start:end]
+        if contexts.shape[2] or rows is None:
+            chosen = contexts[np.arange(start), arms[:start]]
+            values = np.zeros(there.shape)
+            values[there] = _predicted(fit or Ridge(), chosen, rewards[:start], contexts[start:end][there])
+            out[here] = values
+            continue
+        for arm in range(log.arm_count):
+            mine = np.flatnonzero(arms[:start] == arm) if (arms[:start] == arm).any() else np.arange(start)
+            out[here, arm] = _predicted(fit or Ridge(), rows[places[mine]], rewards[mine], rows[here])
     return out
+
+
+def _predicted(fit: Fit, contexts: Array, rewards: Array, rows: Array) -> Array:
+    try:
+        given = fit(contexts, rewards)(rows)
+    except TypeError as reason:
+        raise InvalidInput(
+            "model must be a function fit(contexts, rewards) that returns a function predict(contexts), such as "
+            f"Ridge(); {reason}."
+        ) from reason
+    values = read_real(given, "predictions of a model", InvalidInput)
+    if values.shape != (len(rows),) or not np.isfinite(values).all():
+        raise InvalidInput(
+            f"a model must predict one finite reward for each context; for {len(rows)} contexts it gave "
+            f"{values.shape}{'' if np.isfinite(values).all() else ', not all finite'}."
+        )
+    return values
 
 
 def stages(rounds: int) -> Iterator[tuple[int, int]]:

@@ -152,7 +152,7 @@ def plan(
         notes=(
             *notes_on_rounds(played, horizon, rounds),
             *case.notes,
-            *(played.log.remarks if isinstance(played, LoggedRounds) else ()),
+            *(map(str, played.log.remarks) if isinstance(played, LoggedRounds) else ()),
             *notes_on_frontier(frontier),
             *notes_on_growth(growth, maker),
             note_on_policy(maker),

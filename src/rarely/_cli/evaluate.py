@@ -1,0 +1,83 @@
+"""`rarely evaluate`: what other policies would have earned in the rounds of a log."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from rarely import ArmBlocks, load
+from rarely._cli.console import console, guarded_by
+from rarely._cli.log_file import Arm, Features, IdColumn, Ignore, LogFile, Reward, TimeColumn, read_log_file
+from rarely._core.errors import InvalidInput
+from rarely.logs import DecisionLog
+from rarely.offpolicy import evaluate
+from rarely.offpolicy.estimates import Estimator
+
+Blocks = Annotated[
+    Path | None, typer.Option(help="JSON of the ArmBlocks that make the policy's contexts of a row: blocks.describe().")
+]
+Range = Annotated[
+    tuple[float, float] | None, typer.Option(help="Where rewards lie, as 0 5: intervals then hold with rare ones, too.")
+]
+
+
+@guarded_by("Interrupted. Nothing was written.")
+def evaluate_command(
+    log: LogFile = None,
+    arm: Arm = None,
+    reward: Reward = None,
+    probability: Annotated[str | None, typer.Option(help="The column with the chosen arm's probability.")] = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    id_column: IdColumn = None,
+    time_column: TimeColumn = None,
+    arms: Annotated[int | None, typer.Option(min=2, help="Arms K, if more than the log names.")] = None,
+    policy: Annotated[Path | None, typer.Option(help="A saved policy to judge as well.")] = None,
+    blocks: Blocks = None,
+    estimator: Annotated[Estimator | None, typer.Option(help="By default all three.")] = None,
+    level: Annotated[float, typer.Option(help="How often an interval is to hold the truth.")] = 0.95,
+    reward_range: Range = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Estimate from a log what each arm, all arms alike, the log's own rule and a saved policy would have earned.
+
+    Rewards are weighed by the probabilities with which the arms were drawn: IPS, SNIPS and doubly robust, each with an
+    interval, with the gain over the log's own rule, and with notes on what to know before trusting it.
+
+    **Examples**
+
+    - `rarely evaluate log.csv --arm offer --reward bought --probability p` — all other columns are features
+    - `rarely evaluate log.csv --arm offer --reward bought --probability p --id visit --time date` — checked and sorted
+    - `rarely evaluate log.parquet --arm offer --reward paid --probability p --features age,hour --json`
+    - `rarely evaluate live.csv --policy policy.rarely` — a log of write_log, and a policy for its contexts
+    - `rarely evaluate log.csv --arm page --reward read --probability p --policy policy.rarely --blocks arms.json`
+    - `rarely evaluate decisions.dsjson` — a log of Vowpal Wabbit; `obd/random/all/all.csv` of Open Bandit
+    """
+    if log is None:
+        raise InvalidInput(
+            "an evaluation needs a log: rarely evaluate log.csv --arm offer --reward bought --probability p"
+        )
+    columns: dict[str, Any] = {"arm": arm, "reward": reward, "probability": probability, "context": features}
+    columns |= {"ignore": ignore, "id": id_column, "time": time_column, "arm_count": arms}
+    past = read_log_file(log, columns, quiet=as_json)
+    remarks = [asdict(remark) for remark in past.remarks]
+    if blocks is not None:
+        past = _with_contexts(past, json.loads(blocks.read_text(encoding="utf-8")))
+    targets = {} if policy is None else {policy.name: load(policy)}
+    estimators = get_args(Estimator) if estimator is None else (estimator,)
+    made = evaluate(past, targets, estimators=estimators, level=level, reward_range=reward_range)
+    if as_json:
+        typer.echo(json.dumps({"rounds": len(past), "remarks": remarks, "estimates": made.describe()}))
+    else:
+        console.print(str(made), markup=False)
+
+
+def _with_contexts(log: DecisionLog, description: dict[str, Any]) -> DecisionLog:
+    """Return a log of rows with the contexts that the blocks make of them."""
+    blocks = replace(ArmBlocks.from_description(description.get("blocks", description)), columns=None)
+    known: dict[str, Any] = {"propensities": log.propensities, "arm_names": log.arm_names, "rows": log.rows}
+    return DecisionLog.from_arrays(blocks(log.rows), log.arms, log.rewards, **known)

@@ -1,0 +1,150 @@
+"""Logs of Vowpal Wabbit and Open Bandit, read as they are."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rarely.logs import DecisionLog, InvalidLog, bandit_feedback, read_log
+from rarely.offpolicy import evaluate, ips
+
+
+def written(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+CB = "1:2:0.4 | a c:0.5\n3:0.5:0.2 'tag |user b d\n4:-1.2:0.5 |user:2 b:3 |w d\n"
+ADF = """shared |u age:3 new
+0:-1:0.75 |i red
+|i blue price:2
+
+shared |u age:5
+|i red
+|i blue price:1
+2:0.5:0.25 |i green
+
+|i red
+|i blue
+"""
+
+
+def test_a_cb_log_has_rows_costs_become_rewards_and_namespaces_weigh(tmp_path):
+    log = read_log(written(tmp_path / "log.txt", CB), arm_count=5)
+    assert (log.names, log.arm_count) == (("a", "c", "user^b", "user^d", "w^d"), 5)
+    np.testing.assert_array_equal(log.rows, [[1, 0.5, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 6, 0, 1]])
+    assert (log.arms.tolist(), log.rewards.tolist()) == ([0, 2, 3], [-2.0, -0.5, 1.2])
+    assert log.propensities.tolist() == [0.4, 0.2, 0.5]
+    assert read_log(tmp_path / "log.txt", ignore=["user"]).names == ("a", "c", "w^d")
+
+
+def test_an_adf_log_has_contexts_of_what_is_shared_and_of_each_arm(tmp_path):
+    log = read_log(written(tmp_path / "log.txt", ADF))
+    assert log.names == ("u^age", "u^new", "i^red", "i^blue", "i^price", "i^green")
+    assert log.present.tolist() == [[True, True, False], [True, True, True]]
+    np.testing.assert_array_equal(log.contexts[0, :2], [[3, 1, 1, 0, 0, 0], [3, 1, 0, 1, 2, 0]])
+    assert (log.arms.tolist(), log.rewards.tolist()) == ([0, 2], [1.0, -0.5])
+    assert (str(log.remarks[0]), log.remarks[0].rows) == (
+        "1 of 3 rounds have no label and are left out: line 10.",
+        (10,),
+    )
+
+
+def event(**changes):
+    return {
+        "_label_cost": -1.0,
+        "_label_probability": 0.5,
+        "_label_Action": 2,
+        "_labelIndex": 1,
+        "a": [2, 1],
+        "p": [0.75, 0.25],
+        "c": {
+            "User": {"id": "person5", "_age": 9, "vip": True, "old": False, "gap": None},
+            "n": [4, 5.5],
+            "_multi": [{"T": {"topic": "ski"}, "j": [{"x": 2}]}, {"T": {"_text": "herb garden"}}],
+        },
+    } | changes
+
+
+def lines(path, *events):
+    return written(path, "".join(json.dumps(each) + "\n" for each in events))
+
+
+def test_decision_service_json_has_all_probabilities_and_text_as_columns(tmp_path):
+    log = read_log(lines(tmp_path / "log.dsjson", event(), event(_label_cost=0), event(_skipLearn=True)))
+    assert log.names == ("User^id=person5", "User^vip", "n[0]", "n[1]", "T^topic=ski", "j^x", "T^herb", "T^garden")
+    np.testing.assert_array_equal(log.contexts[0], [[1, 1, 4, 5.5, 1, 2, 0, 0], [1, 1, 4, 5.5, 0, 0, 1, 1]])
+    assert (log.arms.tolist(), log.rewards.tolist(), len(log.remarks)) == ([1, 1], [1.0, 0.0], 1)
+    np.testing.assert_array_equal(log.probabilities, [[0.25, 0.75]] * 2)
+    plain = {name: value for name, value in event().items() if name not in ("a", "p")}
+    assert read_log(lines(tmp_path / "log.json", plain)).propensities.tolist() == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1:2 | a\n", "line 1: a label must be one action:cost:probability; 1:2 is not"),
+        ("1:2:0.5 2 | a\n", "line 1: a label must be one"),
+        ("1:x:0.5 | a\n", "line 1: this is not a round of Vowpal Wabbit"),
+        ("1:1:0.5 | a:b\n", "line 1: this is not a round"),
+        ("shared | a\n0:1:0.5 | b\n1:1:0.5 | c\n", "one arm of a round must have a label; several do"),
+        ("shared | a\n| b\n| c\n", "no round has a label"),
+        ('{"_label_cost": 1}\n', "line 1: this is not a round"),
+        (json.dumps(event(_outcomes=[])), "slates and conditional bandits"),
+        (json.dumps(event(p=[0.5, 0.2])), "must sum to 1"),
+        (json.dumps(event())[:-1], "line 1: this is not a round"),
+    ],
+)
+def test_what_vowpal_wabbit_would_not_read_is_refused_with_its_line(text, says, tmp_path):
+    with pytest.raises(InvalidLog, match=says):
+        read_log(written(tmp_path / "log", text))
+
+
+@given(
+    rounds=st.lists(st.tuples(st.integers(1, 4), st.floats(-9, 9), st.floats(0.01, 1), st.floats(-9, 9)), min_size=1)
+)
+def test_what_is_written_for_vowpal_wabbit_is_read(rounds, tmp_path_factory):
+    text = "".join(f"{arm}:{cost!r}:{p!r} |n x:{x!r} one\n" for arm, cost, p, x in rounds)
+    log = read_log(written(tmp_path_factory.mktemp("vw") / "log", text), arm_count=5)
+    arms, costs, chances, numbers = map(list, zip(*rounds, strict=True))
+    assert (log.arms + 1).tolist() == arms
+    assert log.rewards.tolist() == [0.0 - cost for cost in costs]
+    assert log.propensities.tolist() == chances
+    assert log.rows.tolist() == [[x, 1.0] for x in numbers]
+
+
+DATASET = """,timestamp,item_id,position,click,propensity_score,user_feature_0,user-item_affinity_0
+0,2019-11-24 00:00:18.5+00:00,14,1,0,0.05,ab,0.0
+1,2019-11-24 00:00:17.1+00:00,3,3,1,0.2,cd,1.0
+2,2019-11-24 00:00:19+00:00,14,1,0,0.05,ab,0.0
+"""
+
+
+@pytest.mark.filterwarnings("ignore::rarely.ContextsWarning")
+def test_the_open_bandit_dataset_is_sorted_and_its_texts_become_columns(tmp_path):
+    log = read_log(written(tmp_path / "all.csv", DATASET))
+    assert log.names == ("position=1", "position=3", "user_feature_0=ab", "user_feature_0=cd")
+    assert log.arm_names == ("3", "14")
+    assert log.rows.tolist() == [[0, 1, 0, 1], [1, 0, 1, 0], [1, 0, 1, 0]]
+    assert (log.arms.tolist(), log.rewards.tolist()) == ([0, 1, 1], [1.0, 0.0, 0.0])
+    assert [remark.kind for remark in log.remarks] == ["order"]
+
+
+def test_bandit_feedback_comes_back_as_the_same_log():
+    rng = np.random.default_rng(0)
+    chances = rng.dirichlet(np.ones(3), 50)
+    arms = np.array([rng.choice(3, p=row) for row in chances])
+    log = DecisionLog.from_arrays(
+        None, arms, rng.normal(size=50), rows=rng.normal(size=(50, 2)), arm_count=3, probabilities=chances
+    )
+    feedback = bandit_feedback(log)
+    again = read_log(feedback)
+    np.testing.assert_array_equal(again.probabilities, log.probabilities)
+    np.testing.assert_array_equal(again.rows, log.rows)
+    assert ips(again, [1] * 50) == ips(log, [1] * 50)
+    slots = feedback | {"position": np.arange(50) % 2, "pi_b": np.stack([chances[:, :, None]] * 2, 2)[..., 0]}
+    assert read_log(slots).rows.shape == (50, 4)
+    several = evaluate(read_log({name: value for name, value in feedback.items() if name != "pi_b"}))
+    assert [each.target for each in several][-1] == "always 2"

@@ -1,0 +1,145 @@
+"""Several targets judged by one log, in Python and by the command."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rarely import ArmBlocks, InvalidInput, LinUCB
+from rarely._cli import app
+from rarely.logs import DecisionLog, write_log
+from rarely.offpolicy import difference, dr, evaluate, ips, snips
+from rarely.offpolicy.models import Ridge, reward_model
+
+CHANCES = np.array([0.5, 0.3, 0.2])
+
+
+def visits(rounds=600, seed=0):
+    """Offers drawn with known probabilities; rum sells best, gin to the old."""
+    rng = np.random.default_rng(seed)
+    age, arms = rng.normal(40, 10, rounds), rng.choice(3, rounds, p=CHANCES)
+    sold = rng.random(rounds) < np.array([0.2, 0.4, 0.0])[arms] + (arms == 2) * np.clip(age / 100, 0, 1)
+    names = np.array(["tea", "rum", "gin"])[arms]
+    return {"age": age, "offer": names.tolist(), "sold": sold * 1.0, "p": CHANCES[arms]}
+
+
+NAMED = {"arm": "offer", "reward": "sold", "probability": "p"}
+
+
+def test_every_judgement_is_that_of_its_estimator():
+    log = DecisionLog.from_frame(visits(), **NAMED)
+    target = (log.rows[:, 0] > 40).astype(int)
+    made = {(each.target, each.estimator): each for each in evaluate(log, {"own": target})}
+    assert list(dict.fromkeys(name for name, _ in made)) == [
+        *("the log's own rule", "all arms alike", "always gin", "always rum", "always tea", "own")
+    ]
+    assert made["own", "ips"].estimate == ips(log, target)
+    assert made["own", "snips"].gain == difference(log, target, log.probabilities, estimator="snips")
+    assert made["own", "dr"].estimate == dr(log, target, model=reward_model(log))
+    assert made["the log's own rule", "snips"].estimate.value == pytest.approx(log.rewards.mean())
+    assert made["always rum", "dr"].gain.low > 0 > made["always tea", "dr"].gain.high
+
+
+def test_a_model_of_rows_is_one_for_each_arm_from_earlier_rounds_alone():
+    frame = visits(80)
+    log = DecisionLog.from_frame(frame, **NAMED)
+    q, starts = reward_model(log), [1, 2, 3, 4, 6, 9, 13, 19, 28, 42, 63]
+    for t in (0, 5, 30, 79):
+        start = max((s for s in starts if s <= t), default=0)
+        for arm in range(3):
+            mine = np.flatnonzero(log.arms[:start] == arm) if (log.arms[:start] == arm).any() else np.arange(start)
+            wanted = Ridge()(log.rows[mine], log.rewards[mine])(log.rows[t : t + 1])[0] if start else 0.0
+            assert q[t, arm] == wanted
+    assert dr(log, [1] * 80).error < 1.5 * snips(log, [1] * 80).error
+
+
+def test_a_target_that_the_log_cannot_judge_has_its_reason():
+    log = DecisionLog.from_frame(visits(40) | {"offer": ["tea", "rum"] * 20}, arm_count=3, **NAMED)
+    made = evaluate(log, {"wrong": [[0.5, 0.5, 0.5]] * 40}, estimators=["ips"])
+    refused = {each.target: each.reason for each in made if each.estimate is None}
+    assert refused.keys() == {"always 2", "wrong"}
+    assert "must agree with the log at least once" in refused["always 2"]
+    assert "sum to 1" in refused["wrong"]
+    assert "sum to 1" in str(made)
+    with pytest.raises(InvalidInput, match="estimators must be"):
+        evaluate(log, estimators=["magic"])
+
+
+def test_a_long_table_is_cut_and_says_so():
+    rng = np.random.default_rng(0)
+    log = DecisionLog.from_arrays(
+        None,
+        rng.integers(30, size=900),
+        rng.random(900),
+        rows=np.ones((900, 1)),
+        arm_count=30,
+        propensities=[1 / 30] * 900,
+    )
+    made = evaluate(log, estimators=["snips"])
+    assert (len(made), len(made.describe()), "and 12 more targets" in str(made)) == (32, 32, True)
+
+
+def call(*arguments):
+    result = CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def table(path, frame):
+    rows = zip(*frame.values(), strict=True)
+    path.write_text("\n".join([",".join(frame), *(",".join(map(str, row)) for row in rows)]), encoding="utf-8")
+    return path
+
+
+OPTIONS = ["--arm", "offer", "--reward", "sold", "--probability", "p"]
+
+
+def test_the_command_prints_a_table_with_what_looked_odd(tmp_path):
+    frame = visits(100)
+    frame["offer"][7] = "Tea"
+    frame |= {"visit": [*range(99), 98]}
+    for name in ("age", "offer", "sold", "p"):
+        frame[name] = [*list(frame[name])[:99], list(frame[name])[98]]
+    code, said = call(table(tmp_path / "log.csv", frame), *OPTIONS, "--id", "visit", "--estimator", "snips")
+    assert code == 0
+    assert "log.csv: 99 rounds, 4 arms, 99 rewards, 1 features: age" in said
+    assert "'tea' and 'Tea' in column offer are two arms; correct the rows if they should be one: line 9." in said
+    assert "1 rows repeat an earlier one with the same visit and are dropped: line 101." in said
+    assert "always rum" in said
+
+
+def test_the_command_prints_json_and_judges_a_saved_policy_on_rows(tmp_path):
+    frame = visits()
+    log = DecisionLog.from_frame(frame, **NAMED)
+    blocks = ArmBlocks.fit(log.rows, arms=3)
+    chosen = blocks(log.rows)[np.arange(600), log.arms]
+    policy = LinUCB.from_log(chosen[:300], log.rewards[:300], dim=blocks.dim)
+    policy.save(tmp_path / "policy.rarely")
+    (tmp_path / "arms.json").write_text(json.dumps({"blocks": blocks.describe()}))
+    code, said = call(
+        *(table(tmp_path / "log.csv", frame), *OPTIONS, "--json", "--reward-range", 0, 1),
+        *("--policy", tmp_path / "policy.rarely", "--blocks", tmp_path / "arms.json"),
+    )
+    assert code == 0
+    found = json.loads(said)
+    own = [each for each in found["estimates"] if each["target"] == "policy.rarely"]
+    target = policy.probabilities(blocks(log.rows))
+    assert (found["rounds"], [each["estimator"] for each in own]) == (600, ["ips", "snips", "dr"])
+    assert own[1]["estimate"]["value"] == pytest.approx(snips(log, target).value)
+    assert "it may have learned from their rewards" in own[1]["estimate"]["note"]
+
+
+def test_the_command_reads_a_log_of_its_own_and_refuses_what_has_no_probabilities(tmp_path):
+    policy, log, rng = LinUCB(dim=2, seed=0), DecisionLog(), np.random.default_rng(0)
+    contexts = rng.normal(size=(50, 3, 2))
+    decision = policy.select(contexts)
+    log.record(contexts, decision)
+    log.observe(decision, rng.random(50))
+    write_log(log, tmp_path / "live.csv")
+    code, said = call(tmp_path / "live.csv", "--estimator", "snips")
+    assert (code, "in round 1 the target chooses arm 0" in said) == (0, True)
+    code, said = call(table(tmp_path / "log.csv", visits(30)), "--arm", "offer", "--reward", "sold", "--ignore", "p")
+    assert (code, "error: the probabilities that arms were drawn from must be known" in said) == (1, True)
+    code, said = call()
+    assert (code, "an evaluation needs a log" in said) == (1, True)
