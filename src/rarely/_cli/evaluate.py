@@ -17,12 +17,8 @@ from rarely.logs import DecisionLog
 from rarely.offpolicy import evaluate
 from rarely.offpolicy.estimates import Estimator
 
-Blocks = Annotated[
-    Path | None, typer.Option(help="JSON of the ArmBlocks that make the policy's contexts of a row: blocks.describe().")
-]
-Range = Annotated[
-    tuple[float, float] | None, typer.Option(help="Where rewards lie, as 0 5: intervals then hold with rare ones, too.")
-]
+Blocks = Annotated[Path | None, typer.Option(help="JSON of the ArmBlocks that make the policy's contexts of a row.")]
+Range = Annotated[tuple[float, float] | None, typer.Option(help="Where rewards lie, as 0 5; for rare rewards.")]
 
 
 @guarded_by("Interrupted. Nothing was written.")
@@ -66,7 +62,10 @@ def evaluate_command(
     past = read_log_file(log, columns, quiet=as_json)
     remarks = [asdict(remark) for remark in past.remarks]
     if blocks is not None:
-        past = _with_contexts(past, json.loads(blocks.read_text(encoding="utf-8")))
+        described = json.loads(blocks.read_text(encoding="utf-8"))
+        make = replace(ArmBlocks.from_description(described.get("blocks", described)), columns=None)
+        known: dict[str, Any] = {"propensities": past.propensities, "arm_names": past.arm_names, "rows": past.rows}
+        past = DecisionLog.from_arrays(make(past.rows), past.arms, past.rewards, **known)
     targets = {} if policy is None else {policy.name: load(policy)}
     estimators = get_args(Estimator) if estimator is None else (estimator,)
     made = evaluate(past, targets, estimators=estimators, level=level, reward_range=reward_range)
@@ -74,10 +73,3 @@ def evaluate_command(
         typer.echo(json.dumps({"rounds": len(past), "remarks": remarks, "estimates": made.describe()}))
     else:
         console.print(str(made), markup=False)
-
-
-def _with_contexts(log: DecisionLog, description: dict[str, Any]) -> DecisionLog:
-    """Return a log of rows with the contexts that the blocks make of them."""
-    blocks = replace(ArmBlocks.from_description(description.get("blocks", description)), columns=None)
-    known: dict[str, Any] = {"propensities": log.propensities, "arm_names": log.arm_names, "rows": log.rows}
-    return DecisionLog.from_arrays(blocks(log.rows), log.arms, log.rewards, **known)

@@ -14,22 +14,13 @@ from rarely._core.errors import ContextsWarning
 from rarely.logs import DecisionLog, read_log
 
 LogFile = Annotated[
-    Path | None,
-    typer.Argument(
-        help="Past rounds: a table (CSV, Parquet or JSON lines), or a log of Vowpal Wabbit or Open Bandit as it is."
-    ),
+    Path | None, typer.Argument(help="A table (CSV, Parquet, JSON lines), or a log of Vowpal Wabbit or Open Bandit.")
 ]
-Features = Annotated[
-    str | None, typer.Option(help="Columns of features, as a,b,c; without it all that are not named otherwise.")
-]
-Ignore = Annotated[
-    str | None, typer.Option(help="Columns to leave out, as user,day: what a policy cannot know beforehand.")
-]
+Features = Annotated[str | None, typer.Option(help="Columns of features, as a,b,c; else all not named otherwise.")]
+Ignore = Annotated[str | None, typer.Option(help="Columns to leave out, as id,time: unknown before the decision.")]
 Arm = Annotated[str | None, typer.Option(help="The column with the chosen arm.")]
 Reward = Annotated[str | None, typer.Option(help="The column with the reward, empty where unknown.")]
-RoundColumn = Annotated[
-    str | None, typer.Option("--round", help="The column that numbers rounds, where each arm has its own row.")
-]
+RoundColumn = Annotated[str | None, typer.Option("--round", help="The column of rounds, if each arm has its own row.")]
 IdColumn = Annotated[str | None, typer.Option("--id", help="The column that names rounds; repeated rows are dropped.")]
 TimeColumn = Annotated[str | None, typer.Option("--time", help="The column of times; rows are put in their order.")]
 

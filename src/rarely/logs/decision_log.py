@@ -252,9 +252,8 @@ class DecisionLog:
         check_whole("arms", log.arm_count, 2)
         guessed = context is None and encoder is None
         log.names, log.remarks = read.names, (*_remarks(read, roles, table.unit, guessed=guessed), *read.remarks)
-        for remark in log.remarks:
-            if remark.kind != "gap":
-                warnings.warn(str(remark), ContextsWarning, stacklevel=2)
+        for remark in (remark for remark in log.remarks if remark.kind != "gap"):
+            warnings.warn(str(remark), ContextsWarning, stacklevel=2)
         return log
 
     @classmethod

@@ -77,13 +77,9 @@ class Remark:
 
 
 def listed(rows: Sequence[int], unit: str) -> str:
-    """Return the first of these rows by number.
-
-    >>> listed([3], "line"), listed(range(9), "row")
-    ('line 3', 'rows 0, 1, 2, 3, 4 and 4 more')
-    """
+    """Return the first of these rows by number, as in "rows 0, 1, 2, 3, 4 and 4 more"."""
     more = f" and {len(rows) - MAX_NAMED} more" if len(rows) > MAX_NAMED else ""
-    return f"{unit}{'s' if len(rows) > 1 else ''} {', '.join(str(row) for row in rows[:MAX_NAMED])}{more}"
+    return f"{unit}{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows[:MAX_NAMED]))}{more}"
 
 
 # --- fields
@@ -109,11 +105,7 @@ def finite_number(field: Any) -> float | None:
 
 
 def moment(field: Any) -> float | None:
-    """Return a time as a number: of a number itself, of a date or its ISO text the seconds since 1970, of UTC.
-
-    >>> moment("2024-01-01T00:00:00Z"), moment("7"), moment("soon")
-    (1704067200.0, 7.0, None)
-    """
+    """Return a time as a number: of a number itself, of a date or its ISO text the seconds since 1970 in UTC."""
     if (number := finite_number(field)) is not None:
         return number
     try:
@@ -222,11 +214,7 @@ def open_table(source: Any) -> NamedRows:
 
 
 def columns_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    """Return the columns of a file by name, as numbers where a column has nothing else, None for a gap.
-
-    >>> columns_of(["age", "city"], [["20", "Rome"], ["", "Oslo"]])
-    {'age': [20.0, None], 'city': ['Rome', 'Oslo']}
-    """
+    """Return the columns of a file by name, as numbers where a column has nothing else, None for a gap."""
     columns = {}
     for name, values in zip(header, zip(*rows, strict=True), strict=True):
         known = [None if is_missing(value) else value for value in values]
@@ -379,18 +367,8 @@ class Columns:
     """Context columns that the caller did not name, and whose names do not sound like one."""
     rows: IntArray
     """The number of each row: the line of a file, or the row of a frame."""
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Remark, ...]
     """What was put right while reading, and which rewards are missing."""
-
-    def at(self, places: IntArray) -> Columns:
-        """Return the rows at these places, in their order."""
-        return replace(
-            self,
-            context=self.context[places],
-            numbers={role: column[places] for role, column in self.numbers.items()},
-            coded={role: Coded(codes.values, codes.codes[places]) for role, codes in self.coded.items()},
-            rows=self.rows[places],
-        )
 
 
 def read_columns(
@@ -435,39 +413,49 @@ def read_columns(
     if encoded is not None:
         names = [str(name) for name in getattr(encoder, "names", range(encoded.shape[1]))]
     made = np.column_stack(columns) if encoded is None else encoded
-    return _tidied(table, Columns(tuple(names), made, numbers, coded, odd, rows), roles)
+    facts = np.column_stack([made, *numbers.values(), *(each.codes for each in coded.values())])
+    kept, remarks = _tidied(table, roles, facts, numbers, coded, rows)
+    numbers = {role: column[kept] for role, column in numbers.items()}
+    coded = {role: Coded(each.values, each.codes[kept]) for role, each in coded.items()}
+    return Columns(tuple(names), made[kept], numbers, coded, odd, rows[kept], tuple(remarks))
 
 
-def _tidied(table: NamedRows, read: Columns, roles: dict[Role, str]) -> Columns:
-    """Drop repeated rows, sort by time, and remark on both and on missing rewards; raise if one id has two contents."""
-    remarks, unit, column = [], table.unit, roles.get("id")
-    if column and "round" in roles:
-        raise InvalidLog(f"{table.name}: where each arm has its own row, the column {roles['round']} is the id.")
-    if column:
-        codes, places = read.coded["id"].codes, np.arange(len(read.rows))
-        first = np.unique(codes, return_index=True)[1][codes]
-        facts = np.column_stack([read.context, *read.numbers.values(), *(each.codes for each in read.coded.values())])
+def _tidied(
+    table: NamedRows,
+    roles: dict[Role, str],
+    facts: Array,
+    numbers: dict[Role, Array],
+    coded: dict[Role, Coded],
+    rows: IntArray,
+) -> tuple[IntArray, list[Remark]]:
+    """Return the places of the rows without repeated ones, in the order of time, and what to say about it."""
+    remarks: list[Remark] = []
+    kept, rewards = np.arange(len(rows)), numbers.get("reward", np.empty(0))
+
+    def remark(said: str, kind: Any, places: Any) -> None:
+        remarks.append(Remark(said, kind, tuple(rows[places].tolist()), table.unit))
+
+    if "id" in coded:
+        if "round" in coded:
+            raise InvalidLog(f"{table.name}: where each arm has its own row, the column {roles['round']} is the id.")
+        first = np.unique(coded["id"].codes, return_index=True)[1][coded["id"].codes]
         if len(other := np.flatnonzero(~np.isclose(facts, facts[first], 0, 0, equal_nan=True).all(axis=1))):
             raise InvalidLog(
-                f"{table.name}: one {column} must be one round, but these rows have that of an earlier row and other "
-                f"values: {listed(read.rows[other].tolist(), unit)}; the first has that of {unit} "
-                f"{read.rows[first[other[0]]]}. Keep one row of each."
+                f"{table.name}: one {roles['id']} must be one round, but these rows have that of an earlier row and "
+                f"other values: {listed(rows[other].tolist(), table.unit)}; the first has that of {table.unit} "
+                f"{rows[first[other[0]]]}. Keep one row of each."
             )
-        if len(again := read.rows[first != places]):
-            said = f"{len(again)} rows repeat an earlier one with the same {column} and are dropped"
-            remarks.append(Remark(said, "duplicate", tuple(again.tolist()), unit))
-            read = read.at(np.flatnonzero(first == places))
-    times = read.numbers.get("time", np.empty(0))
-    if (np.diff(times) < 0).any():
-        late = read.rows[1:][np.diff(times) < 0]
+        again, kept = np.flatnonzero(first != kept), np.flatnonzero(first == kept)
+        if len(again):
+            said = f"{len(again)} rows repeat an earlier one with the same {roles['id']} and are dropped"
+            remark(said, "duplicate", again)
+    if "time" in numbers and len(late := kept[1:][np.diff(numbers["time"][kept]) < 0]):
         said = f"Rows are put in the order of {roles['time']}; {len(late)} had an earlier one than the row before"
-        remarks.append(Remark(said, "order", tuple(late.tolist()), unit))
-        read = read.at(np.argsort(times, kind="stable"))
-    rewards = read.numbers.get("reward", np.empty(0))
-    if "round" not in roles and np.isnan(rewards).any():
-        said = f"{np.isnan(rewards).sum()} of {len(rewards)} rewards are missing, and estimates leave them out"
-        remarks.append(Remark(said, "gap", tuple(sorted(read.rows[np.isnan(rewards)].tolist())), unit))
-    return replace(read, remarks=tuple(remarks))
+        remark(said, "order", late)
+        kept = kept[np.argsort(numbers["time"][kept], kind="stable")]
+    if "round" not in coded and len(gaps := np.sort(kept[np.isnan(rewards[kept])] if len(rewards) else kept[:0])):
+        remark(f"{len(gaps)} of {len(kept)} rewards are missing, and estimates leave them out", "gap", gaps)
+    return kept, remarks
 
 
 def _context_columns(

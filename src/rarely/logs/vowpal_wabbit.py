@@ -7,10 +7,9 @@
     --json --dsjson  {"_label_cost": …, "_label_probability": …, "_labelIndex": …, "a": […], "p": […],
                       "c": {…, "_multi": [{…}, …]}}         a line is a round
 
-Costs become rewards: their sign changes. Every feature is a column, `namespace^name`, and 0 where it is not given; a
-text in JSON is the feature `namespace^name=text` with the value 1. An arm's context has what all arms share, and its
-own. Rounds without a label are left out, with a remark. Slates and conditional bandits (`_outcomes`, `_slots`) are
-refused: a round here has one arm.
+Costs become rewards by their sign. A feature is a column `namespace^name`, and text in JSON the feature
+`namespace^name=text`, which is 1. An arm's context has what all arms share, and its own. Rounds without a label are
+left out, with a remark. Slates and conditional bandits (`_outcomes`, `_slots`) are refused: a round here has one arm.
 """
 
 from __future__ import annotations
@@ -31,11 +30,10 @@ MAX_NUMBERS = 2**28
 
 Features = dict[str, float]
 Label = tuple[int, float, float]
-"""The chosen arm from 0 on, its cost and its probability."""
 
 
 class Example(NamedTuple):
-    """A round as Vowpal Wabbit has it; `arms` is None with --cb, whose arms have no features."""
+    """A round: `arms` is None with --cb, and `label` the chosen arm from 0 on, its cost and its probability."""
 
     line: int
     shared: Features
