@@ -1,5 +1,6 @@
 """What goes into a log comes out of it, or is refused aloud."""
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -15,7 +16,7 @@ from rarely import (
     UnknownRound,
     WrongDecision,
 )
-from rarely.offpolicy import DecisionLog, InvalidLog
+from rarely.offpolicy import DecisionLog, InvalidLog, snips
 from worlds import contexts as stream
 from worlds import small
 
@@ -375,3 +376,28 @@ def test_arrays_that_are_no_log_are_refused(change, error, message):
     given = {"contexts": ROUNDS, "arms": [0] * 6, "rewards": [1.0] * 6, "propensities": [0.5] * 6} | change
     with pytest.raises(error, match=message):
         DecisionLog.from_arrays(**given)
+
+
+def test_overridden_rounds_have_no_reward_take_none_and_are_left_out_with_a_note():
+    policy, log, rng = Uniform(dim=1, seed=0), DecisionLog(), np.random.default_rng(0)
+    contexts = rng.normal(size=(60, 2, 1))
+    decision = policy.select(contexts)
+    log.record(contexts, decision)
+    log.observe(decision[:50], rng.random(50))
+    plain = np.delete(np.arange(60), [3, 4, 55])
+    alone = DecisionLog()
+    alone.record(contexts[plain], decision[plain])
+    alone.observe(decision[plain][:48], log.rewards[plain][:48])
+    log.override(decision[3:5], reason="an allergy")
+    log.override(rounds=[56], reason="a complaint")
+    assert log.overrides == {4: "an allergy", 5: "an allergy", 56: "a complaint"}
+    found, wanted = snips(log, [1] * 60), snips(alone, [1] * 57)
+    assert (found.value, found.low, found.rounds) == (wanted.value, wanted.low, 48)
+    assert "12 of 60 rounds have no reward and are left out; in 3 of them a person gave another arm" in found.note
+    with pytest.raises(InvalidLog, match="a person gave another arm in round 56, which takes no reward"):
+        log.observe(decision[50:], np.zeros(10))
+    for wrong in ({"rounds": [99], "reason": "x"}, {"rounds": [1], "reason": ""}, {"rounds": [1], "reason": None}):
+        with pytest.raises(InvalidLog, match="an override needs rounds of the log and a reason"):
+            log.override(**wrong)
+    assert len(log.overrides) == 3
+    assert copy.copy(log).overrides == log.overrides

@@ -66,20 +66,6 @@ def test_a_target_that_the_log_cannot_judge_has_its_reason():
         evaluate(log, estimators=["magic"])
 
 
-def test_a_long_table_is_cut_and_says_so():
-    rng = np.random.default_rng(0)
-    log = DecisionLog.from_arrays(
-        None,
-        rng.integers(30, size=900),
-        rng.random(900),
-        rows=np.ones((900, 1)),
-        arm_count=30,
-        propensities=[1 / 30] * 900,
-    )
-    made = evaluate(log, estimators=["snips"])
-    assert (len(made), len(made.describe()), "and 12 more targets" in str(made)) == (32, 32, True)
-
-
 def call(*arguments):
     result = CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

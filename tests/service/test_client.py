@@ -28,6 +28,14 @@ def test_the_client_answers_as_the_study_does(client, served):
     assert client.activate(0, reason="a test")["version"] == 0
 
 
+def test_the_client_reports_an_override_with_its_reason(client, served):
+    arm = client.ask(contexts_of(1), id="visit-1").arm
+    other = "a" if arm != "a" else "b"
+    assert client.tell("visit-1", 1.0, arm=other, reason="an allergy").reason == "override"
+    assert served.opened.study.log().overrides == {1: "an allergy"}
+    assert client.tell_many([("visit-1", 2.0, "k", "", other, "again")])[0].reason == "override"
+
+
 def test_the_client_takes_names_of_arms_and_arms_that_are_there(client):
     assert client.ask({"b": np.array([1.0, 0.0])}).arm == "b"
     assert client.ask(contexts_of(1), available=["c"]).arm == "c"

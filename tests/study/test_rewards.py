@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rarely import InvalidInput
 from rarely.study import InvalidStudy, RewardRule, Study, StudyConflict, StudyError
 from rarely.study.tell import settled
 from studies import Clock, contexts_of, linear
@@ -215,3 +216,60 @@ def test_a_lease_is_given_back_if_the_rewards_cannot_be_read(monkeypatch):
         with pytest.raises(StudyError):
             study.begin_update()
     assert study.update() == "version"
+
+
+def other_arm(study, id):
+    return (study.decision(id).answer.index + 1) % 3
+
+
+def test_an_override_is_on_record_with_its_reason_and_nobody_learns_from_it():
+    clock = Clock()
+    study = study_of(RewardRule(wait=60, default=-1.0), clock)
+    for i in range(4):
+        study.ask(contexts_of(i), id=f"{i}")
+    given_ = other_arm(study, "0")
+    receipt = study.tell("0", 5.0, arm=given_, actor="ann", reason="an allergy")
+    assert (receipt.status, receipt.reason) == ("quarantined", "override")
+    assert study.tell("0", 5.0, arm=given_, reason="an allergy").status == "duplicate"
+    assert study.tell("0", 6.0).reason == "override"  # the round belongs to the other arm
+    assert study.tell("1", 7.0, arm=str(study.decision("1").answer.index)).status == "accepted"  # the arm decided
+    event = next(event for event in study.events() if event.why == "override")
+    assert (event.actor, event.reason, event.content["arm"]) == ("ann", "an allergy", given_)
+    clock.now += 61
+    study.update()
+    assert learned(study) == {2: 7.0, 3: -1.0, 4: -1.0}  # no default for round 1
+    log = study.log()
+    assert (log.overrides, log.missing) == ({1: "an allergy"}, 1)
+    assert study.status().rewards.quarantine == {"override": 2}
+    assert study.verify().whole
+    assert study.replay().equal
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"arm": 1}, "needs an arm of the study and a reason"),
+        ({"arm": 3, "reason": "x"}, "got 3 and 'x'"),
+        ({"arm": "nobody", "reason": "x"}, "got 'nobody' and 'x'"),
+        ({"arm": -1, "reason": "x"}, "got -1"),
+        ({"arm": [1], "reason": "x"}, "a name or a number"),
+        ({"arm": True, "reason": "x"}, "a name or a number"),
+    ],
+)
+def test_an_override_without_an_arm_or_a_reason_is_refused_and_changes_nothing(options, says):
+    study = study_of(RewardRule())
+    while study.ask(contexts_of(0), id=f"{study.status().decisions}").index == 1:
+        pass
+    before, id = study.status(), f"{study.status().decisions - 1}"
+    with pytest.raises(InvalidInput, match=says):
+        study.tell(id, 1.0, **options)
+    assert study.status() == before
+
+
+def test_a_reward_that_came_before_its_override_is_not_in_the_log():
+    study = study_of(RewardRule())
+    study.ask(contexts_of(0), id="0")
+    assert study.tell("0", 5.0).status == "accepted"
+    assert study.tell("0", 4.0, arm=other_arm(study, "0"), reason="seen later").reason == "override"
+    log = study.log()
+    assert (log.missing, log.overrides) == (1, {1: "seen later"})

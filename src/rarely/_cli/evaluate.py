@@ -11,7 +11,7 @@ import typer
 
 from rarely import ArmBlocks, load
 from rarely._cli.console import console, guarded_by
-from rarely._cli.log_file import Arm, Features, IdColumn, Ignore, LogFile, Reward, TimeColumn, read_log_file
+from rarely._cli.log_file import Arm, Features, Id, Ignore, LogFile, Reward, Time, read_log_file
 from rarely._core.errors import InvalidInput
 from rarely.logs import DecisionLog
 from rarely.offpolicy import evaluate
@@ -29,8 +29,8 @@ def evaluate_command(
     probability: Annotated[str | None, typer.Option(help="The column with the chosen arm's probability.")] = None,
     features: Features = None,
     ignore: Ignore = None,
-    id_column: IdColumn = None,
-    time_column: TimeColumn = None,
+    id_column: Id = None,
+    time_column: Time = None,
     arms: Annotated[int | None, typer.Option(min=2, help="Arms K, if more than the log names.")] = None,
     policy: Annotated[Path | None, typer.Option(help="A saved policy to judge as well.")] = None,
     blocks: Blocks = None,
@@ -47,8 +47,7 @@ def evaluate_command(
     **Examples**
 
     - `rarely evaluate log.csv --arm offer --reward bought --probability p` — all other columns are features
-    - `rarely evaluate log.csv --arm offer --reward bought --probability p --id visit --time date` — checked and sorted
-    - `rarely evaluate log.parquet --arm offer --reward paid --probability p --features age,hour --json`
+    - `rarely evaluate log.parquet --arm offer --reward paid --probability p --features age,hour --id visit --time date`
     - `rarely evaluate live.csv --policy policy.rarely` — a log of write_log, and a policy for its contexts
     - `rarely evaluate log.csv --arm page --reward read --probability p --policy policy.rarely --blocks arms.json`
     - `rarely evaluate decisions.dsjson` — a log of Vowpal Wabbit; `obd/random/all/all.csv` of Open Bandit
@@ -59,8 +58,7 @@ def evaluate_command(
         )
     columns: dict[str, Any] = {"arm": arm, "reward": reward, "probability": probability, "context": features}
     columns |= {"ignore": ignore, "id": id_column, "time": time_column, "arm_count": arms}
-    past = read_log_file(log, columns, quiet=as_json)
-    remarks = [asdict(remark) for remark in past.remarks]
+    read = past = read_log_file(log, columns, quiet=as_json)
     if blocks is not None:
         described = json.loads(blocks.read_text(encoding="utf-8"))
         make = replace(ArmBlocks.from_description(described.get("blocks", described)), columns=None)
@@ -70,6 +68,7 @@ def evaluate_command(
     estimators = get_args(Estimator) if estimator is None else (estimator,)
     made = evaluate(past, targets, estimators=estimators, level=level, reward_range=reward_range)
     if as_json:
+        remarks = [asdict(remark) for remark in read.remarks]
         typer.echo(json.dumps({"rounds": len(past), "remarks": remarks, "estimates": made.describe()}))
     else:
         console.print(str(made), markup=False)

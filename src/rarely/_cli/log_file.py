@@ -20,9 +20,9 @@ Features = Annotated[str | None, typer.Option(help="Columns of features, as a,b,
 Ignore = Annotated[str | None, typer.Option(help="Columns to leave out, as id,time: unknown before the decision.")]
 Arm = Annotated[str | None, typer.Option(help="The column with the chosen arm.")]
 Reward = Annotated[str | None, typer.Option(help="The column with the reward, empty where unknown.")]
-RoundColumn = Annotated[str | None, typer.Option("--round", help="The column of rounds, if each arm has its own row.")]
-IdColumn = Annotated[str | None, typer.Option("--id", help="The column that names rounds; repeated rows are dropped.")]
-TimeColumn = Annotated[str | None, typer.Option("--time", help="The column of times; rows are put in their order.")]
+Round = Annotated[str | None, typer.Option("--round", help="The column of rounds, if each arm has its own row.")]
+Id = Annotated[str | None, typer.Option("--id", help="The column that names rounds; repeated rows are dropped.")]
+Time = Annotated[str | None, typer.Option("--time", help="The column of times; rows are put in their order.")]
 
 
 def read_log_file(path: Path, columns: dict[str, Any], *, quiet: bool = False) -> DecisionLog:

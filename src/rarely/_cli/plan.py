@@ -9,17 +9,7 @@ import typer
 from rich.markup import escape
 
 from rarely._cli.console import Jobs, console, guarded_by, say_loops
-from rarely._cli.log_file import (
-    Arm,
-    Features,
-    IdColumn,
-    Ignore,
-    LogFile,
-    Reward,
-    RoundColumn,
-    TimeColumn,
-    read_log_file,
-)
+from rarely._cli.log_file import Arm, Features, Id, Ignore, LogFile, Reward, Round, Time, read_log_file
 from rarely._cli.progress import show_stages
 from rarely._core.errors import InvalidInput
 from rarely._reproduce.catalogue import find_problem
@@ -61,9 +51,9 @@ def plan_command(
     ignore: Ignore = None,
     arm: Arm = None,
     reward: Reward = None,
-    round_column: RoundColumn = None,
-    id_column: IdColumn = None,
-    time_column: TimeColumn = None,
+    round_column: Round = None,
+    id_column: Id = None,
+    time_column: Time = None,
     noise: NoiseOption = None,
     policy: PolicyOption = "neural",
     hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units (neural 64, default 200).")] = None,

@@ -66,6 +66,8 @@ class DecisionLog:
         Names of the columns of `rows` or of a context, where they have names.
     arm_names
         Names of arms 0, 1, …, where they have names.
+    overrides
+        The reasons of rounds in which a person gave another arm than the one decided, by round.
     remarks
         What looked odd when the log was read from a table, and what was put right: sentences, each a `Remark` with its
         `kind` and its `rows`.
@@ -87,6 +89,7 @@ class DecisionLog:
         self._table: Array | None = None  # (n, K) rewards, where some round has more than one
         self.names: tuple[str, ...] = ()
         self.arm_names: tuple[str, ...] = ()
+        self.overrides: dict[int, str] = {}
         self.remarks: tuple[Remark, ...] = ()
 
     def __copy__(self) -> DecisionLog:
@@ -367,6 +370,8 @@ class DecisionLog:
                 f"a reward must belong to a recorded round; round {numbers[places == UNKNOWN][0]} is not in the log. "
                 "Call record(contexts, decision) first."
             )
+        if overridden := self.overrides.keys() & set(numbers.tolist()):
+            raise InvalidLog(f"a person gave another arm in round {min(overridden)}, which takes no reward.")
         if (lacking := np.flatnonzero(state.arms.view[places] == UNKNOWN)).size:
             raise InvalidLog(f"a reward must belong to an arm; the log has no arm for round {numbers[lacking[0]]}.")
         if decision is not None:
@@ -374,6 +379,20 @@ class DecisionLog:
         distinct, each = np.unique(places, return_inverse=True)
         fresh = fresh_rewards(state.rewards.view[distinct], each, numbers, values)
         state.rewards.view[places[fresh]] = values[fresh]
+
+    def override(self, decision: Decision | None = None, *, rounds: Any = None, reason: str) -> None:
+        """Mark rounds in which a person gave another arm than the one decided: they have no reward, and take none.
+
+        Estimates leave them out, and a note says how many; that is right if people overrule for reasons that have
+        nothing to do with the arm that was drawn. `decision` and `rounds` are as in `observe`. A reward that is in
+        already is removed, because it is another arm's.
+        """
+        numbers = _read_numbers(decision, rounds)
+        places = self._state.places_of(numbers)
+        if (places == UNKNOWN).any() or not (isinstance(reason, str) and reason):
+            raise InvalidLog(f"an override needs rounds of the log and a reason; got {numbers.tolist()}, {reason!r}.")
+        self._state.rewards.view[places] = np.nan
+        self.overrides = self.overrides | dict.fromkeys(numbers.tolist(), reason)
 
     # --- reading
 

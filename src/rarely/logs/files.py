@@ -271,14 +271,11 @@ def _numbers_of(table: NamedRows) -> Arrays:
 
 def _number(cell: Any, name: str, where: str) -> int | float:
     try:
-        if name in WHOLE:
-            whole = int(cell) if isinstance(cell, str) else cell
-            if isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) <= LARGEST_WHOLE:
-                return whole
-        elif is_missing(cell):
-            return np.nan
-        elif isinstance(cell, str | int | float):
-            return float(cell)
+        if name not in WHOLE and (is_missing(cell) or isinstance(cell, str | int | float)):
+            return np.nan if is_missing(cell) else float(cell)
+        whole = int(cell) if isinstance(cell, str) else cell
+        if name in WHOLE and isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) <= LARGEST_WHOLE:
+            return whole
     except ValueError:
         pass
     kind = "a whole number" if name in WHOLE else "a number or empty"

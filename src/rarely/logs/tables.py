@@ -367,7 +367,7 @@ class Columns:
     """Context columns that the caller did not name, and whose names do not sound like one."""
     rows: IntArray
     """The number of each row: the line of a file, or the row of a frame."""
-    remarks: tuple[Remark, ...]
+    remarks: tuple[Remark, ...] = ()
     """What was put right while reading, and which rewards are missing."""
 
 
@@ -413,22 +413,16 @@ def read_columns(
     if encoded is not None:
         names = [str(name) for name in getattr(encoder, "names", range(encoded.shape[1]))]
     made = np.column_stack(columns) if encoded is None else encoded
-    facts = np.column_stack([made, *numbers.values(), *(each.codes for each in coded.values())])
-    kept, remarks = _tidied(table, roles, facts, numbers, coded, rows)
+    read = Columns(tuple(names), made, numbers, coded, odd, rows)
+    kept, remarks = _tidied(table, roles, read)
     numbers = {role: column[kept] for role, column in numbers.items()}
     coded = {role: Coded(each.values, each.codes[kept]) for role, each in coded.items()}
-    return Columns(tuple(names), made[kept], numbers, coded, odd, rows[kept], tuple(remarks))
+    return replace(read, context=made[kept], numbers=numbers, coded=coded, rows=rows[kept], remarks=tuple(remarks))
 
 
-def _tidied(
-    table: NamedRows,
-    roles: dict[Role, str],
-    facts: Array,
-    numbers: dict[Role, Array],
-    coded: dict[Role, Coded],
-    rows: IntArray,
-) -> tuple[IntArray, list[Remark]]:
+def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[IntArray, list[Remark]]:
     """Return the places of the rows without repeated ones, in the order of time, and what to say about it."""
+    numbers, coded, rows = read.numbers, read.coded, read.rows
     remarks: list[Remark] = []
     kept, rewards = np.arange(len(rows)), numbers.get("reward", np.empty(0))
 
@@ -438,6 +432,7 @@ def _tidied(
     if "id" in coded:
         if "round" in coded:
             raise InvalidLog(f"{table.name}: where each arm has its own row, the column {roles['round']} is the id.")
+        facts = np.column_stack([read.context, *numbers.values(), *(each.codes for each in coded.values())])
         first = np.unique(coded["id"].codes, return_index=True)[1][coded["id"].codes]
         if len(other := np.flatnonzero(~np.isclose(facts, facts[first], 0, 0, equal_nan=True).all(axis=1))):
             raise InvalidLog(
@@ -447,8 +442,11 @@ def _tidied(
             )
         again, kept = np.flatnonzero(first != kept), np.flatnonzero(first == kept)
         if len(again):
-            said = f"{len(again)} rows repeat an earlier one with the same {roles['id']} and are dropped"
-            remark(said, "duplicate", again)
+            remark(
+                f"{len(again)} rows repeat an earlier one with the same {roles['id']} and are dropped",
+                "duplicate",
+                again,
+            )
     if "time" in numbers and len(late := kept[1:][np.diff(numbers["time"][kept]) < 0]):
         said = f"Rows are put in the order of {roles['time']}; {len(late)} had an earlier one than the row before"
         remark(said, "order", late)

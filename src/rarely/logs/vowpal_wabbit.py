@@ -25,9 +25,7 @@ from rarely._core.types import Array
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog, Remark, lines_of
 
-MAX_NUMBERS = 2**28
-"""Numbers in all contexts: 2 GiB."""
-
+MAX_NUMBERS = 2**28  # in all contexts: 2 GiB
 Features = dict[str, float]
 Label = tuple[int, float, float]
 
@@ -48,8 +46,8 @@ def read_vowpal_wabbit(
     """Return the log of a file; `ignore` has namespaces or features, and `arm_count` is K of a --cb log."""
     examples = list(_examples(path))
     kept = [example for example in examples if example.label]
-    every = [each for example in kept for each in (example.shared, *(example.arms or ()))]
-    names = dict.fromkeys(name for each in every for name in each if not {name, name.split("^")[0]} & {*ignore})
+    every = (name for example in kept for each in (example.shared, *(example.arms or ())) for name in each)
+    names = dict.fromkeys(name for name in every if not {name, name.split("^")[0]} & {*ignore})
     if not names:
         raise InvalidLog(f"{path}: no round has a label action:cost:probability, and features for the context.")
     if (size := sum(len(example.arms or (0,)) for example in kept) * len(names)) > MAX_NUMBERS:
@@ -64,11 +62,11 @@ def read_vowpal_wabbit(
     if kept[0].arms is None:
         given |= {"rows": _dense([example.shared for example in kept], names), "arm_count": arm_count or arms.max() + 1}
     else:
-        given["contexts"] = [_dense([example.shared | arm for arm in example.arms or ()], names) for example in kept]
         chances = [example.chances for example in kept if example.chances is not None]
         if len(chances) == len(kept):
             width = max(map(len, chances))
-            given = {"contexts": given["contexts"], "probabilities": [np.pad(c, (0, width - len(c))) for c in chances]}
+            given = {"probabilities": [np.pad(each, (0, width - len(each))) for each in chances]}
+        given["contexts"] = [_dense([example.shared | arm for arm in example.arms or ()], names) for example in kept]
     log = DecisionLog.from_arrays(arms=arms, rewards=0.0 - costs, names=tuple(names), **given)
     if bare := [example.line for example in examples if not example.label]:
         said = f"{len(bare)} of {len(examples)} rounds have no label and are left out"
@@ -114,14 +112,13 @@ def _from_block(line: int, block: list[str]) -> Example:
 
 def _label(line: str) -> Label | None:
     """Return the arm, cost and probability that precede the features, or None."""
-    text = line.partition("|")[0]
-    tokens = [token.split(":") for token in text.split() if token[0] != "'" and token != "shared"]
-    if not tokens or (len(tokens) == 1 and len(tokens[0]) == 1):  # nothing, or a tag
+    text = line.partition("|")[0].removeprefix("shared")
+    tokens = [token.split(":") for token in text.split() if token[0] != "'"]
+    if sum(map(len, tokens)) < 2:  # nothing, or a tag
         return None
     if len(tokens) > 1 or len(tokens[0]) != 3:
         raise InvalidLog(f"a label must be one action:cost:probability; {text.strip()} is not.")
-    arm, cost, probability = tokens[0]
-    return int(arm) - 1, float(cost), float(probability)
+    return int(tokens[0][0]) - 1, float(tokens[0][1]), float(tokens[0][2])
 
 
 def _features(line: str) -> Features:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from dataclasses import asdict
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -15,28 +15,17 @@ from rarely.offpolicy.models import reward_model
 from rarely.offpolicy.sample import InvalidTarget, NotIdentified, Target
 
 LOGGED = "the log's own rule"
-MAX_SHOWN = 20
-"""Targets that the text names; `describe` has all."""
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What one estimator says of one target."""
+class Judgement(NamedTuple):
+    """What one estimator says of one target; `estimate` is None if the log says nothing of it, as `reason` explains."""
 
     target: str
     estimator: Estimator
     estimate: Estimate | None
-    """None if the log says nothing of the target; `reason` says why."""
-    gain: Estimate | None
+    gain: Estimate | None = None
     """How much more it would have earned than the rule that made the log."""
     reason: str = ""
-
-    def __str__(self) -> str:
-        text = self.reason
-        if self.estimate is not None:
-            low, high = (_interval(each) for each in (self.estimate, self.gain))
-            text = f"{self.estimate.value:9.4g}  {low:>21}  {high:>21}  {self.estimate.effective_rounds:16.0f}"
-        return f"{self.target[:26]:26} {self.estimator:5} {text}"
 
 
 class Evaluation(tuple[Judgement, ...]):
@@ -44,26 +33,30 @@ class Evaluation(tuple[Judgement, ...]):
 
     Examples
     --------
-    >>> print(Evaluation([Judgement("always tea", "ips", None, None, "the log never chose it")]))
+    >>> print(Evaluation([Judgement("always tea", "ips", None, reason="the log never chose it")]))
     target                     by        value               interval      gain over the log  effective rounds
     always tea                 ips   the log never chose it
     """
 
     def __str__(self) -> str:
-        titles = ("target", "by", "value", "interval", "gain over the log", "effective rounds")
-        lines = ["{:26} {:5} {:>9}  {:>21}  {:>21}  {:>16}".format(*titles)]
-        targets = list(dict.fromkeys(each.target for each in self))
-        lines += [str(each) for each in self if each.target in targets[:MAX_SHOWN]]
-        lines += [f"and {len(targets) - MAX_SHOWN} more targets"] if len(targets) > MAX_SHOWN else []
-        noted = [(each.estimate.note, f"{each.target}, {each.estimator}") for each in self if each.estimate]
-        for note in dict.fromkeys(note for note, _ in noted if note):
-            about = [name for other, name in noted if other == note]
-            lines.append(f"note ({'; '.join(about) if len(about) < 4 else f'{len(about)} estimates'}): {note}")
+        form = "{:26.26} {:5} {:>9}  {:>21}  {:>21}  {:>16}"
+        lines = [form.format("target", "by", "value", "interval", "gain over the log", "effective rounds")]
+        notes: dict[str, list[str]] = {}
+        for target, by, estimate, gain, reason in self:
+            if estimate is None:
+                lines.append(f"{target:26.26} {by:5} {reason}")
+                continue
+            spans = ("" if each is None else f"{each.low:.4g} to {each.high:.4g}" for each in (estimate, gain))
+            lines.append(form.format(target, by, f"{estimate.value:.4g}", *spans, f"{estimate.effective_rounds:.0f}"))
+            notes.setdefault(estimate.note, []).append(f"{target}, {by}")
+        for note, about in notes.items():
+            who = "; ".join(about) if len(about) < 4 else f"{len(about)} estimates"
+            lines += [f"note ({who}): {note}"] if note else []
         return "\n".join(lines)
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the judgements as JSON."""
-        return [asdict(each) for each in self]
+        return [{k: asdict(v) if isinstance(v, Estimate) else v for k, v in each._asdict().items()} for each in self]
 
 
 def evaluate(
@@ -108,9 +101,5 @@ def evaluate(
                 gain = None if name == LOGGED else difference(log, target, logged, estimator=estimator, **given)
                 made.append(Judgement(name, estimator, estimate, gain))
             except (NotIdentified, InvalidTarget) as error:
-                made.append(Judgement(name, estimator, None, None, str(error)))
+                made.append(Judgement(name, estimator, None, reason=str(error)))
     return Evaluation(made)
-
-
-def _interval(estimate: Estimate | None) -> str:
-    return "" if estimate is None else f"{estimate.low:.4g} to {estimate.high:.4g}"

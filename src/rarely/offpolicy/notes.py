@@ -23,8 +23,9 @@ MAX_DEVIATIONS = 4
 
 
 def of_log(log: DecisionLog) -> str:
-    """Say how many rewards are missing."""
-    return f"{log.missing} of {len(log)} rounds have no reward and are left out." if log.missing else ""
+    """Say how many rewards are missing, and how many of them because a person gave another arm."""
+    why = f"; in {len(log.overrides)} of them a person gave another arm than the one decided" if log.overrides else ""
+    return f"{log.missing} of {len(log)} rounds have no reward and are left out{why}." if log.missing else ""
 
 
 def of_target(sample: Sample, name: str = "target") -> str:

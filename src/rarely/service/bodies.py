@@ -67,6 +67,8 @@ class RewardRequest(RequestBody):
     id: Id
     reward: FiniteFloat
     key: Id | None = Field(None, description="Which of several rewards of the decision it is.")
+    arm: str | int | None = Field(None, description="The arm that a person gave instead of the one decided.")
+    reason: Reason = ""
 
 
 class RewardRequests(RequestBody):

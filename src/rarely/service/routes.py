@@ -100,7 +100,8 @@ class Api:
     @route("POST", f"{STUDY}/reward", "reward", (RewardRequest, RewardRequests), (Receipt, ReceiptsBody))
     async def reward(self, study: OpenedStudy, body: Any, caller: str) -> Response:
         """Record one reward, or many in one commit; repeating it changes nothing."""
-        tells = [Tell(each.id, each.reward, each.key) for each in getattr(body, "rewards", [body])]
+        given = getattr(body, "rewards", [body])
+        tells = [Tell(each.id, each.reward, each.key, arm=each.arm, reason=each.reason) for each in given]
         return await self._submit(study, caller, tells, "receipts" if hasattr(body, "rewards") else "")
 
     def _request(self, given: DecideRequest) -> Request:

@@ -29,7 +29,7 @@ from rarely.study.session import LivePolicy, Session
 from rarely.study.storage import VersionRow, loses_writes, open_storage
 from rarely.study.storage.postgresql import PostgresqlStorage
 from rarely.study.storage.sqlite import SqliteConnection, SqliteStorage
-from rarely.study.tell import Accounts, accounts_of, settled
+from rarely.study.tell import OVERRIDE, Accounts, accounts_of, settled
 from rarely.study.trial import stage_at
 from rarely.study.versions import Job, environment, same_environment, train, version_row
 
@@ -364,6 +364,10 @@ def log_of(session: Session, found: Iterable[Record], last: int) -> DecisionLog:
     rewards = {round: reward for round, reward in settled(session, 0, last) if round in rounds}
     if rewards:
         log.observe(rounds=list(rewards), rewards=list(rewards.values()))
+    with session.reading() as tables:
+        for event in tables.of_kind(session.row.study, "quarantine", 0, last):
+            if event.why == OVERRIDE and "arm" in event.content and event.content["round"] in rounds:
+                log.override(rounds=[event.content["round"]], reason=event.reason)
     return log
 
 

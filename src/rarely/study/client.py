@@ -143,12 +143,12 @@ class Client:
         found = self._send("POST", "decide", {"requests": bodies})["answers"] if bodies else []
         return [Answer(**each) if "arm" in each else _error_of(each) for each in found]
 
-    def tell(self, id: str, reward: float, *, key: str | None = None) -> Receipt:
+    def tell(self, id: str, reward: float, *, key: str | None = None, arm: Any = None, reason: str = "") -> Receipt:
         """Record a reward; see `Study.tell`.
 
         With a spool an undeliverable reward is kept in it, and the receipt has the status "spooled".
         """
-        tell = Tell(id, reward, key)
+        tell = Tell(id, reward, key, arm=arm, reason=reason)
         try:
             return Receipt(**self._send("POST", "reward", _tell_body(tell)))
         except ServiceUnavailable as error:
@@ -274,8 +274,8 @@ def _request_body(request: Request) -> dict[str, Any]:
 
 def _tell_body(tell: Tell) -> dict[str, Any]:
     checked = read_tell(tell)
-    body = {"id": checked.id, "reward": checked.value}
-    return body if tell.key is None else body | {"key": tell.key}
+    given = {"key": tell.key, "arm": tell.arm, "reason": tell.reason or None}
+    return {"id": checked.id, "reward": checked.value} | {k: v for k, v in given.items() if v is not None}
 
 
 def _error_of(problem: Any) -> RarelyError:

@@ -250,7 +250,9 @@ class Study:
         answers, _ = self.ask_and_tell(requests, (), actor=actor, reason=reason, errors=errors)
         return answers
 
-    def tell(self, id: str, reward: Any, *, key: str | None = None, actor: str = "", reason: str = "") -> Receipt:
+    def tell(
+        self, id: str, reward: Any, *, key: str | None = None, arm: Any = None, actor: str = "", reason: str = ""
+    ) -> Receipt:
         """Record a reward, now or late; a repeated delivery changes nothing.
 
         Parameters
@@ -262,6 +264,9 @@ class Study:
         key
             Which of several rewards of the decision it is. The same id and key again is a duplicate and changes
             nothing. Without a key the value identifies the delivery, so equal rewards that are to be summed need keys.
+        arm
+            The arm that a person gave instead of the one decided, with the `reason`. The reward goes to the quarantine
+            as an override, so no version learns from it, and `log` marks the round, which estimates leave out.
 
         Returns
         -------
@@ -275,7 +280,7 @@ class Study:
         StudyConflict
             If the key was used for another reward.
         """
-        receipt: Receipt = self.tell_many([Tell(id, reward, key)], actor=actor, reason=reason)[0]
+        receipt: Receipt = self.tell_many([Tell(id, reward, key, arm=arm)], actor=actor, reason=reason)[0]
         return receipt
 
     def tell_many(

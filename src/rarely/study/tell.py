@@ -10,10 +10,11 @@ a waiting window has closed if it ended before the time of the event at the cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from rarely import InvalidReward
+from rarely import InvalidInput, InvalidReward
+from rarely._core.errors import is_whole, shown
 from rarely._core.inputs.history import read_rewards
 from rarely.study.errors import StudyConflict
 from rarely.study.events import Event, Kind, check_id, check_text
@@ -22,6 +23,8 @@ from rarely.study.settings import RewardRule
 from rarely.study.storage import CHUNK, Tables
 
 Status = Literal["accepted", "duplicate", "late", "quarantined", "spooled"]
+OVERRIDE = "override"
+"""Why a reward is in quarantine whose arm a person gave instead of the one decided."""
 _STATUS: dict[str, Status] = {"reward": "accepted", "late reward": "late", "quarantine": "quarantined"}
 
 
@@ -43,6 +46,10 @@ class Tell(NamedTuple):
     key: str | None = None
     actor: str = ""
     """Who reports the reward; if empty, the actor of the call."""
+    arm: Any = None
+    """The arm that a person gave instead of the one decided: the reward is recorded and never learned from."""
+    reason: str = ""
+    """Why; if empty, the reason of the call. An override must have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,8 @@ class Delivery:
     value: float
     key: str
     actor: str = ""
+    arm: Any = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +121,15 @@ def read_tell(tell: Tell) -> Delivery:
     if isinstance(tell.reward, list | tuple):
         raise InvalidReward(f"reward must be one finite number; got {tell.reward!r}.")
     value = float(read_rewards(tell.reward, 1)[0]) + 0.0  # −0 is 0
+    if not (tell.arm is None or isinstance(tell.arm, str) or is_whole(tell.arm)):
+        raise InvalidInput(f"arm must be a name or a number, or None for the arm decided; got {shown(tell.arm)}.")
     key = f"={value!r}" if tell.key is None else f"#{check_id(tell.key, 'a key')}"
-    return Delivery(id, value, key, check_text(tell.actor, "actor"))
+    return Delivery(id, value, key, check_text(tell.actor, "actor"), tell.arm, check_text(tell.reason, "reason"))
 
 
 def receive(session: Session, tables: Tables, deliveries: Sequence[Any], fields: dict[str, str]) -> list[Any]:
     """Return a receipt or an error for each delivery; an error given as a delivery keeps its place."""
-    study, rule = session.row.study, session.settings.rewards
+    study, rule, names = session.row.study, session.settings.rewards, session.settings.arms
     ids = list(dict.fromkeys(each.id for each in deliveries if isinstance(each, Delivery)))
     decisions, earlier = tables.decisions(study, ids), tables.deliveries(study, ids)
     events: list[Event] = []
@@ -126,10 +137,12 @@ def receive(session: Session, tables: Tables, deliveries: Sequence[Any], fields:
     for each in deliveries:
         judged = each
         if isinstance(each, Delivery):
+            arm = names.index(each.arm) if names and each.arm in names else each.arm
+            each = replace(each, arm=arm, reason=each.reason or fields["reason"])
             judged = judge(rule, each, decisions.get(each.id), earlier[each.id], session.now())
         if isinstance(judged, tuple):
             kind, why, body = judged
-            signed = fields | {"actor": each.actor or fields["actor"]}
+            signed = fields | {"actor": each.actor or fields["actor"], "reason": each.reason}
             event = session.next_event(kind, body, ref=each.id, key=each.key, why=why, **signed)
             events.append(event)
             earlier[each.id].append(event)
@@ -141,11 +154,11 @@ def receive(session: Session, tables: Tables, deliveries: Sequence[Any], fields:
 
 def judge(
     rule: RewardRule, delivery: Delivery, decision: Event | None, earlier: Sequence[Event], now: int
-) -> Receipt | StudyConflict | tuple[Kind, str, dict[str, Any]]:
+) -> Receipt | StudyConflict | InvalidInput | tuple[Kind, str, dict[str, Any]]:
     """Return the receipt of a recorded delivery, or kind, reason and body of the event that a new one becomes.
 
     `decision` is the decision that the delivery is about, if it is on record, and `earlier` its earlier deliveries. A
-    conflict is returned if the key was used for another reward.
+    conflict is returned if the key was used for another reward, an error for an override without an arm or a reason.
     """
     for event in earlier:
         if event.key == delivery.key:
@@ -159,11 +172,20 @@ def judge(
     body: dict[str, Any] = {"reward": delivery.value}
     if decision is None:
         return "quarantine", "unknown decision", body
-    body |= {"decided": decision.seq, "round": decision.content["round"]}
+    content, arm = decision.content, delivery.arm
+    body |= {"decided": decision.seq, "round": content["round"]}
+    if arm is not None and arm != content["arm"]:
+        if not (is_whole(arm) and 0 <= arm < content["arms"] and delivery.reason):
+            return InvalidInput(
+                f"an override needs an arm of the study and a reason; got {shown(arm)} and {delivery.reason!r}."
+            )
+        body["arm"] = int(arm)
     if not rule.contains(delivery.value):
         return "quarantine", "out of range", body
     if rule.window is not None and now > decision.time + rule.window:
         return "late reward", "", body
+    if "arm" in body or any(event.why == OVERRIDE for event in earlier):
+        return "quarantine", OVERRIDE, body
     if rule.aggregation == "first" and any(event.kind == "reward" for event in earlier):
         return "quarantine", "already rewarded", body
     return "reward", "", body

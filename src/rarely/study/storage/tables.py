@@ -217,11 +217,11 @@ class Tables:
         return list(found.values())
 
     def unrewarded(self, study: int, first: int, last: int) -> list[int]:
-        """Return the rounds of the decisions after `first` up to and including `last` without an accepted reward."""
+        """Return the rounds of decisions after `first` up to and including `last` without a reward or an override."""
         sql = (
             "SELECT d.body FROM rarely_events d WHERE d.study = ? AND d.kind = 'decide' AND d.seq > ? AND d.seq <= ? "
             "AND NOT EXISTS (SELECT 1 FROM rarely_events r WHERE r.study = d.study AND r.ref = d.ref "
-            "AND r.key IS NOT NULL AND r.kind = 'reward') ORDER BY d.seq"
+            "AND r.key IS NOT NULL AND (r.kind = 'reward' OR r.why = 'override')) ORDER BY d.seq"
         )
         return [int(json.loads(body)["round"]) for (body,) in self._connection.execute(sql, (study, first, last))]
 
