@@ -36,7 +36,7 @@ def test_a_cb_log_has_rows_costs_become_rewards_and_namespaces_weigh(tmp_path):
     assert (log.names, log.arm_count) == (("a", "c", "user^b", "user^d", "w^d"), 5)
     np.testing.assert_array_equal(log.rows, [[1, 0.5, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 6, 0, 1]])
     assert (log.arms.tolist(), log.rewards.tolist()) == ([0, 2, 3], [-2.0, -0.5, 1.2])
-    assert log.propensities.tolist() == [0.4, 0.2, 0.5]
+    assert (log.propensities.tolist(), log.arm_names) == ([0.4, 0.2, 0.5], ("1", "2", "3", "4", "5"))
     assert read_log(tmp_path / "log.txt", ignore=["user"]).names == ("a", "c", "w^d")
 
 

@@ -127,5 +127,10 @@ def test_the_command_reads_a_log_of_its_own_and_refuses_what_has_no_probabilitie
     assert (code, "in round 1 the target chooses arm 0" in said) == (0, True)
     code, said = call(table(tmp_path / "log.csv", visits(30)), "--arm", "offer", "--reward", "sold", "--ignore", "p")
     assert (code, "error: the probabilities that arms were drawn from must be known" in said) == (1, True)
-    code, said = call()
-    assert (code, "an evaluation needs a log" in said) == (1, True)
+    assert call()[0] == 2
+    policy.save(tmp_path / "policy.rarely")
+    code, said = call(tmp_path / "log.csv", *OPTIONS, "--policy", tmp_path / "policy.rarely")
+    assert (code, "all arms of this log share a row; give --blocks" in said) == (1, True)
+    (tmp_path / "arms.json").write_text("[]")
+    code, said = call(table(tmp_path / "log.csv", visits(30)), *OPTIONS, "--blocks", tmp_path / "arms.json")
+    assert (code, "must be JSON of ArmBlocks, as describe() gives it" in said) == (1, True)

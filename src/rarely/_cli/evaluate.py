@@ -23,7 +23,7 @@ Range = Annotated[tuple[float, float] | None, typer.Option(help="Where rewards l
 
 @guarded_by("Interrupted. Nothing was written.")
 def evaluate_command(
-    log: LogFile = None,
+    log: Annotated[Path, LogFile],
     arm: Arm = None,
     reward: Reward = None,
     probability: Annotated[str | None, typer.Option(help="The column with the chosen arm's probability.")] = None,
@@ -52,18 +52,19 @@ def evaluate_command(
     - `rarely evaluate log.csv --arm page --reward read --probability p --policy policy.rarely --blocks arms.json`
     - `rarely evaluate decisions.dsjson` — a log of Vowpal Wabbit; `obd/random/all/all.csv` of Open Bandit
     """
-    if log is None:
-        raise InvalidInput(
-            "an evaluation needs a log: rarely evaluate log.csv --arm offer --reward bought --probability p"
-        )
     columns: dict[str, Any] = {"arm": arm, "reward": reward, "probability": probability, "context": features}
     columns |= {"ignore": ignore, "id": id_column, "time": time_column, "arm_count": arms}
     read = past = read_log_file(log, columns, quiet=as_json)
     if blocks is not None:
-        described = json.loads(blocks.read_text(encoding="utf-8"))
-        make = replace(ArmBlocks.from_description(described.get("blocks", described)), columns=None)
+        try:
+            described = json.loads(blocks.read_text(encoding="utf-8"))
+            make = replace(ArmBlocks.from_description(described.get("blocks", described)), columns=None)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise InvalidInput(f"{blocks} must be JSON of ArmBlocks, as describe() gives it; {error!r}.") from None
         known: dict[str, Any] = {"propensities": past.propensities, "arm_names": past.arm_names, "rows": past.rows}
         past = DecisionLog.from_arrays(make(past.rows), past.arms, past.rewards, **known)
+    elif policy is not None and not past.contexts.shape[2]:
+        raise InvalidInput("all arms of this log share a row; give --blocks, which make the policy's contexts of it.")
     targets = {} if policy is None else {policy.name: load(policy)}
     estimators = get_args(Estimator) if estimator is None else (estimator,)
     made = evaluate(past, targets, estimators=estimators, level=level, reward_range=reward_range)

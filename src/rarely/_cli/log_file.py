@@ -13,9 +13,7 @@ from rarely._cli.console import console, error_console
 from rarely._core.errors import ContextsWarning
 from rarely.logs import DecisionLog, read_log
 
-LogFile = Annotated[
-    Path | None, typer.Argument(help="A table (CSV, Parquet, JSON lines), or a log of Vowpal Wabbit or Open Bandit.")
-]
+LogFile = typer.Argument(help="A table (CSV, Parquet, JSON lines), or a log of Vowpal Wabbit or Open Bandit.")
 Features = Annotated[str | None, typer.Option(help="Columns of features, as a,b,c; else all not named otherwise.")]
 Ignore = Annotated[str | None, typer.Option(help="Columns to leave out, as id,time: unknown before the decision.")]
 Arm = Annotated[str | None, typer.Option(help="The column with the chosen arm.")]
@@ -37,7 +35,7 @@ def read_log_file(path: Path, columns: dict[str, Any], *, quiet: bool = False) -
         rewards = len(log.known_rewards()[2])
         console.print(
             f"{escape(str(path))}: {len(log)} rounds, {log.arm_count} arms, {rewards or 'no'} rewards, "
-            f"{len(log.names)} features: {escape(', '.join(log.names))}"
+            f"{len(log.names)} features: {escape(', '.join(log.names[:20]))}{', …' if len(log.names) > 20 else ''}"
         )
     for remark in log.remarks:
         error_console.print(f"[yellow]warning:[/yellow] {escape(str(remark))}")

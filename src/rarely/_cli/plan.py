@@ -43,7 +43,7 @@ ShowOption = Annotated[
     "Interrupted. The plan is not finished; the runs that are finished are saved, and the same command resumes."
 )
 def plan_command(
-    log: LogFile = None,
+    log: Annotated[Path | None, LogFile] = None,
     world: WorldOption = None,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds T to plan for.")] = MAX_ROUNDS,
     arms: Annotated[int | None, typer.Option(min=1, help="Arms K, where the log does not tell.")] = None,

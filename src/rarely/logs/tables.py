@@ -42,8 +42,7 @@ FEW_ROWS, MANY_TIMES = 3, 10
 MAX_NAMED = 5
 """Arms or rows that a sentence names."""
 
-Faults = dict[str, dict[str, list[tuple[Any, int]]]]
-"""Fields that cannot be used: by kind and column, each with its row."""
+Faults = dict[str, dict[str, list[tuple[Any, int]]]]  # fields that cannot be used, by kind and column, with their rows
 Role = Literal["arm", "reward", "probability", "round", "id", "time"]
 CODED: tuple[Role, ...] = ("arm", "round", "id")
 """Roles whose entries are names; the entries of the others are numbers."""

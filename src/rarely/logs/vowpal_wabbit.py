@@ -47,7 +47,8 @@ def read_vowpal_wabbit(
     examples = list(_examples(path))
     kept = [example for example in examples if example.label]
     every = (name for example in kept for each in (example.shared, *(example.arms or ())) for name in each)
-    names = dict.fromkeys(name for name in every if not {name, name.split("^")[0]} & {*ignore})
+    wanted = dict.fromkeys(name for name in every if not {name, name.split("^")[0]} & {*ignore})
+    names = {name: column for column, name in enumerate(wanted)}
     if not names:
         raise InvalidLog(f"{path}: no round has a label action:cost:probability, and features for the context.")
     if (size := sum(len(example.arms or (0,)) for example in kept) * len(names)) > MAX_NUMBERS:
@@ -60,7 +61,9 @@ def read_vowpal_wabbit(
     )
     given: dict[str, Any] = {"propensities": propensities}
     if kept[0].arms is None:
-        given |= {"rows": _dense([example.shared for example in kept], names), "arm_count": arm_count or arms.max() + 1}
+        count = arm_count or int(arms.max()) + 1
+        given |= {"arm_count": count, "arm_names": [str(arm + 1) for arm in range(count)]}
+        given["rows"] = _dense([example.shared for example in kept], names)
     else:
         chances = [example.chances for example in kept if example.chances is not None]
         if len(chances) == len(kept):
@@ -74,8 +77,12 @@ def read_vowpal_wabbit(
     return log
 
 
-def _dense(examples: Sequence[Features], names: Iterable[str]) -> Array:
-    return np.array([[features.get(name, 0.0) for name in names] for features in examples])
+def _dense(examples: Sequence[Features], names: dict[str, int]) -> Array:
+    out = np.zeros((len(examples), len(names)))
+    for row, features in zip(out, examples, strict=True):
+        for name in features.keys() & names.keys():
+            row[names[name]] = features[name]
+    return out
 
 
 def _examples(path: str | os.PathLike[str]) -> Iterator[Example]:
