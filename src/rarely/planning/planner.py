@@ -152,7 +152,7 @@ def plan(
         notes=(
             *notes_on_rounds(played, horizon, rounds),
             *case.notes,
-            *(map(str, played.log.remarks) if isinstance(played, LoggedRounds) else ()),
+            *(str(x) for x in (played.log.remarks if isinstance(played, LoggedRounds) else ()) if x.kind != "gap"),
             *notes_on_frontier(frontier),
             *notes_on_growth(growth, maker),
             note_on_policy(maker),
