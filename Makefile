@@ -37,10 +37,10 @@ test: lint                         ## lint, types, arrows, doctests and tests; t
 	    -m "not slow and not once" $(LOOPS:%=tests/%.py)
 
 # What some users install beside the package, and the compiled loops of the other processor under an emulator.
-EXTRA_PACKAGES := torch ray pyarrow lightgbm vowpalwabbit gymnasium mlflow
-EXTRA_TESTS := adapters compare/test_policies_and_problems.py core/test_network.py core/test_sgd.py logs/test_files.py runs/test_ray_executor.py
+EXTRA_PACKAGES := torch ray pandas polars pyarrow lightgbm vowpalwabbit gymnasium mlflow
+EXTRA_TESTS := adapters compare/test_policies_and_problems.py core/test_network.py core/test_sgd.py frames/test_libraries.py logs/test_files.py runs/test_ray_executor.py
 
-test-extras: $(VENV)/extras/.installed  ## what needs torch, Ray, pyarrow, LightGBM, Vowpal Wabbit, Gymnasium, MLflow or an emulator
+test-extras: $(VENV)/extras/.installed  ## what needs torch, Ray, polars, pyarrow, LightGBM, Vowpal Wabbit, Gymnasium, MLflow or an emulator
 	$(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" $(EXTRA_TESTS:%=tests/%)
 	RARELY_EMULATED=1 $(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -k emulated \
 	    tests/core/test_native.py tests/core/test_block_objective.py
@@ -104,7 +104,7 @@ wheel-test:                        ## the wheel of this machine in an empty envi
 $(VENV)/extras/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)/extras
 	$(VENV)/extras/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev,torch,ray,parquet]' \
-	    lightgbm vowpalwabbit gymnasium mlflow-skinny
+	    polars lightgbm vowpalwabbit gymnasium mlflow-skinny
 	$(VENV)/extras/bin/python -c 'import importlib; [importlib.import_module(name) for name in "$(EXTRA_PACKAGES)".split()]'
 	touch $@
 

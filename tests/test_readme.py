@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from code_blocks import run, sections
 from rarely.testing import COVARIANCE_PROMISES, LEARNER_PROMISES, POLICY_PROMISES, SCHEDULE_PROMISES
 
@@ -14,10 +16,18 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_example_runs_and_keeps_its_budget():
-    [section] = sections(README)
+    section = sections(README)[0]
     policy = run(section.blocks)["policy"]
     assert policy.round == 1000
     assert 2 <= policy.version + 1 <= 20
+
+
+def test_the_recommender_from_two_frames_runs():
+    pytest.importorskip("pandas", reason="README shows frames of pandas")
+    _, section = sections(README)
+    names = run(section.blocks)
+    assert names["policy"].version == 6
+    assert section.blocks[0].code.count("\n") <= 15 + 4  # of the user's own, besides imports
 
 
 def example(name):

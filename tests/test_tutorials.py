@@ -83,6 +83,14 @@ def test_the_tutorial_on_a_recommender_shows_what_it_prints(tmp_path, monkeypatc
     assert names["policy"].round == 900
 
 
+def test_the_tutorial_on_two_frames_shows_what_it_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "tutorials" / "two-frames.md"
+    blocks = [block for section in sections(page) for block in section.blocks]
+    assert all(block.shown for block in blocks)
+    assert run(blocks)["answer"].arm == "discount"
+
+
 def test_the_tutorial_from_notebook_to_service_shows_what_it_prints(tmp_path, monkeypatch):
     pytest.importorskip("fastapi", reason="the service needs rarely[serve]")
     monkeypatch.chdir(tmp_path)

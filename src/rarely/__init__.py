@@ -78,6 +78,8 @@ from rarely._core.schedules import (
 from rarely._core.training.tuning import Validation
 from rarely._core.types import Decision
 from rarely._core.version import __version__ as __version__
+from rarely.frames.encoder import FrameEncoder
+from rarely.frames.policy import ColumnEffect, FramePolicy
 from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
@@ -89,6 +91,7 @@ __all__ = [
     "Budget",
     "BudgetSpent",
     "BuildInfo",
+    "ColumnEffect",
     "ConflictingReward",
     "ContextsWarning",
     "Decision",
@@ -98,6 +101,8 @@ __all__ = [
     "EveryRound",
     "FixedGrid",
     "ForgettingWarning",
+    "FrameEncoder",
+    "FramePolicy",
     "GeometricGrid",
     "HistoryDropped",
     "InvalidContexts",

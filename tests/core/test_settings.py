@@ -138,7 +138,7 @@ STUDIES = {
 }
 RECORDS = {  # what the package makes and a caller reads, and abstract classes
     *("BuildInfo", "Decision", "Offer", "Policy", "PolicyEvent", "Price", "Schedule", "Scores"),
-    *("UpdateJob", "UpdateRecord", "UpdateResult", "Validation"),
+    *("UpdateJob", "UpdateRecord", "UpdateResult", "Validation", "ColumnEffect", "FrameEncoder", "FramePolicy"),
 }
 CONSTRUCTORS = {getattr(rarely, name): given for name, given in MADE.items()} | STUDIES
 

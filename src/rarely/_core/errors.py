@@ -151,7 +151,7 @@ Kind = TypeVar("Kind", bound=type)
 def check_choice(name: str, value: Any, choices: Any) -> None:
     """Raise InvalidInput unless the value is one of a Literal's."""
     if not isinstance(value, str) or value not in get_args(choices):
-        meant = _nearest(value, get_args(choices))
+        meant = nearest(value, get_args(choices))
         raise InvalidInput(
             f"{name} must be one of {', '.join(map(repr, get_args(choices)))}; got {shown(value)}. {meant}".rstrip()
         )
@@ -244,10 +244,10 @@ def check_names(owner: str, given: Iterable[str], known: Collection[str]) -> Non
     for name in given:
         if name not in known:
             has = f"It has {', '.join(sorted(known))}."
-            raise InvalidInput(f"unknown argument {name!r} for {owner}. {_nearest(name, known)}{has}")
+            raise InvalidInput(f"unknown argument {name!r} for {owner}. {nearest(name, known)}{has}")
 
 
-def _nearest(word: Any, known: Collection[str]) -> str:
+def nearest(word: Any, known: Collection[str]) -> str:
     """Return the question whether a known word was meant, or nothing where none is near."""
     near = difflib.get_close_matches(word, known, 1, 0.7) if isinstance(word, str) else []
     return f"Did you mean {near[0]!r}? " if near else ""

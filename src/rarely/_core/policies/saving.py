@@ -33,6 +33,8 @@ from rarely._core.types import Arrays
 
 POLICIES: dict[str, Any] = {}
 """Every kind of policy that is imported, the package's and the user's, by its name."""
+WRAPPERS: dict[str, Callable[[Any, Any], Any]] = {}
+"""What other packages put around a policy and save in its file, by name: made of the policy and of what was saved."""
 _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
 """What constructors, and the parts of a policy, raise for values that no policy saves."""
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -190,12 +192,14 @@ def load(
     True
     """
     saved = archive.read(path)
+    wrapper = saved.header.pop("wrapper", None)
     settings = saved.header.get("settings")
     if isinstance(settings, dict) and "beta" in settings:
         _check_beta(settings["beta"], beta)
     try:
         with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
             policy = _restored(saved, beta)
+        wrapped = policy if wrapper is None else WRAPPERS[wrapper["kind"]](policy, wrapper)
     except SnapshotError as error:
         raise SnapshotError(f"{os.fspath(path)} {error}") from error
     except _MISFITS as error:
@@ -206,7 +210,7 @@ def load(
         ) from error
     if covariance is not None or memory_limit is not None:
         policy._change_covariance(covariance, memory_limit, "given to load")
-    return policy
+    return wrapped
 
 
 def _restored(found: archive.Archive, beta: Beta | None) -> Any:

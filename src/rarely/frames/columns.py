@@ -1,0 +1,187 @@
+"""One column of a table as numbers.
+
+    number     the number itself; booleans are 0 and 1, durations are days
+    date       days since the median date of the sample; sine and cosine of the week and of the year, and of the day if
+               the sample has times. Times of day are those of the column's own time zone.
+    category   a 1 for each value of the sample, and one for all unknown values
+    hash       a 1 in one of many buckets, by a hash that is the same in every process: for text of many values
+
+A gap in a number or a date becomes the median, and a gap in a category is an unknown value. If the sample had gaps, one
+more number marks them instead.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from typing import Any, Literal
+
+import numpy as np
+
+from rarely._core.errors import shown
+from rarely._core.types import Array
+from rarely.frames.tables import Values, is_gap
+
+Kind = Literal["number", "date", "category", "hash"]
+DAY = np.timedelta64(1, "D")
+CYCLES = {"week": 7.0, "year": 365.2425, "day": 1.0}
+"""Days."""
+
+
+class WrongValue(ValueError):
+    """A row, its value, and what its column must be."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A fitted column."""
+
+    name: str
+    kind: Kind
+    gaps: bool
+    """Whether the sample had gaps, which are marked then."""
+    median: float = 0.0
+    """Of numbers, or of dates in days since 1970."""
+    cycles: tuple[str, ...] = ()
+    """Of a date."""
+    values: tuple[str, ...] = ()
+    """Of a category, in order."""
+    buckets: int = 0
+
+    @classmethod
+    def fit(cls, name: str, values: Values, kind: Kind, buckets: int) -> Column:
+        """Return the column fitted to a sample."""
+        gaps = any(map(is_gap, values))
+        if kind == "number":
+            return cls(name, kind, gaps, median=float(np.nanmedian(_numbers(values))))
+        if kind == "date":
+            days = _days(values)
+            times = bool((days[~np.isnan(days)] % 1 != 0).any())
+            return cls(name, kind, gaps, float(np.nanmedian(days)), tuple(CYCLES)[: 2 + times])
+        if kind == "category":
+            return cls(name, kind, gaps, values=tuple(sorted({key for key in map(_key, values) if key is not None})))
+        return cls(name, kind, gaps, buckets=buckets)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the numbers that it becomes."""
+        parts = [f"{part} of {cycle}" for cycle in self.cycles for part in ("sine", "cosine")]
+        own = {
+            "number": [self.name],
+            "date": [f"{self.name} ({part})" for part in ("days", *parts)],
+            "category": [*(f"{self.name}={value}" for value in self.values), f"{self.name} (unknown)"],
+            "hash": [*(f"{self.name}#{bucket}" for bucket in range(self.buckets)), f"{self.name} (unknown)"],
+        }[self.kind]
+        return (*own, f"{self.name} (missing)") if self.gaps else tuple(own)
+
+    def encode(self, values: Values, out: Array) -> str | None:
+        """Write (n, len(names)) numbers over zeros, NaN in the first for a gap to fill; name a value not known."""
+        if self.kind == "number":
+            out[:, 0] = values if type(values) is np.ndarray and values.dtype.kind == "f" else _numbers(values)
+        elif self.kind == "date":
+            days = _days(values)
+            out[:, 0] = days - self.median
+            for place, cycle in enumerate(self.cycles):
+                angle = 2 * math.pi / CYCLES[cycle] * days
+                out[:, 1 + 2 * place], out[:, 2 + 2 * place] = np.sin(angle), np.cos(angle)
+        else:
+            return self._mark(values, out)
+        return None
+
+    def _mark(self, values: Values, out: Array) -> str | None:
+        """Write a 1 for each value of a category, or of a hashed column."""
+        keys = [value if type(value) is str or value is None else _key(value) for value in values]
+        if self.kind == "hash":
+            codes = [out.shape[1] - 1 if key is None else bucket_of(key, self.buckets) for key in keys]
+        else:
+            places, unknown = self._places, len(self.values)
+            codes = [places.get(key, unknown) for key in keys]
+        out[np.arange(len(codes)), codes] = 1.0
+        unknown = len(self.values) + self.buckets
+        return shown(values[codes.index(unknown)]) if unknown in codes else None
+
+    @cached_property
+    def _places(self) -> dict[str | None, int]:
+        return {value: place for place, value in enumerate(self.values)} | {None: len(self.names) - 1}
+
+    def fill(self, part: Array, gaps: Any) -> None:
+        """Replace rows of NaN."""
+        part[gaps] = 0.0
+        part[gaps, -1] = self.gaps
+        if self.kind == "number":
+            part[gaps, 0] = self.median
+
+
+def kind_of(values: Values, max_categories: int) -> Kind:
+    """Return the kind of a column by its first value that is not a gap."""
+    if isinstance(values, np.ndarray):
+        return "date" if values.dtype.kind == "M" else "number"
+    row, value = next((row, value) for row, value in enumerate(values) if not is_gap(value))
+    if isinstance(value, str):
+        return "hash" if len({*map(_key, values)} - {None}) > max_categories else "category"
+    if isinstance(value, dt.date | np.datetime64):
+        return "date"
+    _number(row, value)
+    return "number"
+
+
+@lru_cache(maxsize=2**16)
+def bucket_of(text: str, buckets: int) -> int:
+    """Return the bucket of a text, the same in every process and on every machine.
+
+    >>> bucket_of("Ulm", 64), bucket_of("Bonn", 64)
+    (41, 61)
+    """
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") % buckets
+
+
+def _key(value: Any) -> str | None:
+    """Return a value as text, None for a gap; libraries turn whole numbers into floats where a column has gaps."""
+    if is_gap(value):
+        return None
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _numbers(values: Values) -> Array:
+    """Return numbers as they are, durations in days, and NaN for gaps."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
+        return values
+    if isinstance(values, np.ndarray) and values.dtype.kind == "m":
+        return np.asarray(values / DAY)
+    if {*map(type, values)} <= {float, int}:
+        return np.array(values, np.float64)
+    return np.array([_number(row, value) for row, value in enumerate(values)])
+
+
+def _number(row: int, value: Any) -> float:
+    if is_gap(value):
+        return math.nan
+    if isinstance(value, dt.timedelta):
+        return value / dt.timedelta(days=1)
+    if isinstance(value, bool | int | float | Decimal | np.number | np.bool_):
+        return float(value)
+    raise WrongValue(row, value, "a number, a boolean, text or a date, the same in all rows")
+
+
+def _days(values: Values) -> Array:
+    """Return dates as days since 1970, NaN for gaps."""
+    if not (isinstance(values, np.ndarray) and values.dtype.kind == "M"):
+        values = np.array([_date(row, value) for row, value in enumerate(values)], "datetime64[us]")
+    return np.asarray((values - np.datetime64(0, "s")) / DAY)
+
+
+def _date(row: int, value: Any) -> Any:
+    try:
+        if isinstance(value, str):  # as JSON has them
+            value = dt.datetime.fromisoformat(value)
+    except ValueError:
+        pass
+    if isinstance(value, dt.datetime) and not is_gap(value):
+        return value.replace(tzinfo=None)
+    if is_gap(value) or isinstance(value, dt.date | np.datetime64):
+        return None if is_gap(value) else value
+    raise WrongValue(row, value, "a date, a date with a time, or either as a text like 2031-05-17")

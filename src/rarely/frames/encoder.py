@@ -1,0 +1,202 @@
+"""The rows of a table as numbers, column by column, under names that lead back to the table."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rarely._core.errors import ContextsWarning, InvalidContexts, check_choice, check_whole, nearest, shown
+from rarely._core.growable_array import all_finite
+from rarely._core.inputs.scaling import Affine
+from rarely._core.types import Array
+from rarely.frames.columns import Column, Kind, WrongValue, kind_of
+from rarely.frames.tables import Table, Values, is_gap, read_table
+
+
+@dataclass(frozen=True, eq=False)
+class FrameEncoder:
+    """How the columns of a table become numbers, as `rarely.frames.columns` says; `fit` finds it from a sample.
+
+    Attributes
+    ----------
+    columns, ignore
+        Each column as it was fitted; columns that may be there and are not read.
+    scale
+        An `Affine` that standardises the numbers as the sample had them; its center is the average row.
+
+    Examples
+    --------
+    >>> encoder = FrameEncoder.fit({"age": [20, None, 40], "town": ["Ulm", "Bonn", "Ulm"]})
+    >>> encoder.names
+    ('age', 'age (missing)', 'town=Bonn', 'town=Ulm', 'town (unknown)')
+    >>> encoder({"age": [None, 25], "town": ["Bonn", "Ulm"]})
+    array([[30.,  1.,  1.,  0.,  0.],
+           [25.,  0.,  0.,  1.,  0.]])
+    >>> encoder({"age": 50, "town": "Ulm"})
+    array([50.,  0.,  0.,  1.,  0.])
+    """
+
+    columns: tuple[Column, ...]
+    scale: Affine
+    ignore: tuple[str, ...] = ()
+    _announced: set[str] = field(default_factory=set, repr=False)
+
+    @classmethod
+    def fit(
+        cls,
+        frame: Any,
+        *,
+        kinds: Mapping[str, Kind] | None = None,
+        ignore: Iterable[str] = (),
+        max_categories: int = 32,
+        buckets: int = 64,
+    ) -> FrameEncoder:
+        """Return the encoder of tables like this sample: a log, last month's users, or those of the first rounds.
+
+        Parameters
+        ----------
+        frame
+            A frame of pandas, polars or pyarrow, a dict of columns, or a list of dicts.
+        kinds
+            "number", "date", "category" or "hash" for columns whose kind their values do not show, such as a postcode
+            that is a number. Text of the kind "date" is read as ISO 8601.
+        ignore
+            Columns that are not read, such as ids.
+        max_categories, buckets
+            Text of more values than `max_categories` is hashed into so many `buckets`, one number each.
+
+        Raises
+        ------
+        InvalidContexts
+            If a column has values of several kinds, or only gaps.
+        """
+        check_whole("max_categories", max_categories, 1)
+        check_whole("buckets", buckets, 2)
+        if isinstance(ignore, str):
+            raise InvalidContexts(f"ignore must be a list of columns, such as [{ignore!r}]; got one text.")
+        table, given, left_out = read_table(frame, "the sample"), dict(kinds or {}), tuple(ignore)
+        _check_names((*given, *left_out), table.columns, "the sample must have the column")
+        columns = tuple(
+            _fitted(name, values, given.get(name), max_categories, buckets)
+            for name, values in table.columns.items()
+            if name not in left_out
+        )
+        if not columns:
+            raise InvalidContexts("a table must have at least one column that is not ignored; the sample has none.")
+        new = cls(columns, Affine.identity(1), left_out)
+        scale = Affine.fit(new._encoded(table, "the sample"), constant=False)
+        # A sample of one day must not blow up the cycles of which it shows a small part.
+        least = [(column.kind == "date") * 0.5 * math.sqrt(scale.dim) for column in columns for _ in column.names]
+        return replace(new, scale=replace(scale, spread=np.maximum(scale.spread, least)))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the numbers, such as 'age', 'age (missing)' and 'town=Ulm'."""
+        return tuple(name for column in self.columns for name in column.names)
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Which of the numbers each column becomes, by its name."""
+        ends = np.cumsum([len(column.names) for column in self.columns]).tolist()
+        return {c.name: slice(end - len(c.names), end) for c, end in zip(self.columns, ends, strict=True)}
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{column.name}: {column.kind}" for column in self.columns)
+        return f"<FrameEncoder: {listed}; {len(self.names)} numbers>"
+
+    def __call__(self, frame: Any, what: str = "the table") -> Array:
+        """Return the numbers of n rows, (n, d), or of a single row, (d,); `what` names the table in errors.
+
+        A `ContextsWarning` announces, once for each column, a value or a gap that the sample did not have.
+        """
+        table = read_table(frame, what)
+        out = self._encoded(table, what)
+        return out[0] if table.single else out
+
+    def _encoded(self, table: Table, what: str) -> Array:
+        if table.columns.keys() != self.slices.keys():
+            _check_names(self.slices, table.columns, f"{what} must have the column")
+            _check_names(table.columns, (*self.slices, *self.ignore), f"{what} must not have the column")
+        out = np.zeros((table.rows, len(self.names)))
+        for column, place in zip(self.columns, self.slices.values(), strict=True):
+            try:
+                unknown = column.encode(table.columns[column.name], out[:, place])
+            except WrongValue as error:
+                raise _refusal(error, column.name, what) from None
+            if unknown is not None:
+                self._announce(column, f"{unknown} is unknown")
+        if not all_finite(out):
+            self._fill(out, what)
+        return out
+
+    def _fill(self, out: Array, what: str) -> None:
+        """Fill the gaps, which are NaN; raise InvalidContexts for infinite numbers."""
+        for column, place in zip(self.columns, self.slices.values(), strict=True):
+            part = out[:, place]
+            gaps = np.isnan(part[:, 0])
+            if gaps.any():
+                column.fill(part, gaps)
+                if not column.gaps:
+                    self._announce(column, "a gap is filled in and not marked")
+            if not all_finite(part):
+                row = int(np.flatnonzero(~np.isfinite(part).all(axis=1))[0])
+                raise InvalidContexts(f"column {column.name!r} of {what} must be finite; row {row} has {part[row, 0]}.")
+
+    def _announce(self, column: Column, event: str) -> None:
+        if column.name not in self._announced:
+            self._announced.add(column.name)
+            sentence = f"column {column.name!r}: {event}, because the sample had none. This is said once for a column."
+            warnings.warn(sentence, ContextsWarning, stacklevel=5)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the encoder as JSON, for `from_description`."""
+        columns = [asdict(column) for column in self.columns]
+        return {"columns": columns, "scale": self.scale.describe(), "ignore": list(self.ignore)}
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any]) -> FrameEncoder:
+        """Return the encoder that `describe` described."""
+        columns = [
+            Column(**each | {n: tuple(each[n]) for n in ("cycles", "values")}) for each in description["columns"]
+        ]
+        return cls(tuple(columns), Affine(**description["scale"]), tuple(description["ignore"]))
+
+
+def _fitted(name: str, values: Values, kind: Kind | None, max_categories: int, buckets: int) -> Column:
+    """Return one column fitted to the sample."""
+    known = [value for value in values if not is_gap(value)]
+    if not known:
+        raise InvalidContexts(f"column {name!r} of the sample must have a value; all are gaps. Give ignore=[{name!r}].")
+    try:
+        kind = kind_of(values, max_categories) if kind is None else kind
+        check_choice(f"the kind of {name!r}", kind, Kind)
+        if kind == "hash" and len(known) == len(set(known)):
+            event = f"column {name!r}: all {len(known)} values differ, as ids do, which say nothing about new rows."
+            warnings.warn(f"{event} Leave it out with ignore=[{name!r}] if it is one.", ContextsWarning, stacklevel=4)
+        return Column.fit(name, values, kind, buckets)
+    except WrongValue as error:
+        raise _refusal(error, name, "the sample") from None
+
+
+def _check_names(wanted: Iterable[str], known: Collection[str], rule: str) -> None:
+    """Raise InvalidContexts for a name that is not a known one, with the nearest that is."""
+    for name in wanted:
+        if name not in known:
+            raise InvalidContexts(
+                f"{rule} {name!r}; the columns are {', '.join(known)}. {nearest(name, known)}Leave out columns that do "
+                "not matter with FrameEncoder.fit(frame, ignore=[…])."
+            )
+
+
+def _refusal(error: WrongValue, column: str, what: str) -> InvalidContexts:
+    row, value, wanted = error.args
+    return InvalidContexts(
+        f"column {column!r} of {what} must be {wanted}; row {row} has {shown(value)}. Convert it, or say what it is: "
+        f"FrameEncoder.fit(frame, kinds={{{column!r}: 'category'}})."
+    )

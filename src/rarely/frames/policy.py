@@ -1,0 +1,270 @@
+"""A policy that decides from tables: users, items, and the encoders between them and the policy's numbers.
+
+    users and items   a round is one user and K items; every number of the one is crossed with every number of the other
+                      (`ArmBlocks` of content arms), so the policy learns which users like which items
+    users and arms    a round is one user and K arms with names, each with weights of its own
+    items             a round is K items, and nothing is known about the user
+
+The policy inside gets arrays and knows nothing of tables. Both are saved in one file.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+
+from rarely._core.errors import InvalidContexts, InvalidInput, check_whole, shown
+from rarely._core.inputs.arm_blocks import ArmBlocks, Layout
+from rarely._core.policies.policy import Policy
+from rarely._core.policies.saving import WRAPPERS
+from rarely._core.policies.select import Scores
+from rarely._core.saving import archive
+from rarely._core.types import Array, Decision
+from rarely.frames.encoder import FrameEncoder
+
+
+class ColumnEffect(NamedTuple):
+    """How far an arm's mean and bonus lie from what they were with an average value in one column.
+
+    Examples
+    --------
+    >>> ColumnEffect("users.age", mean=0.2, bonus=-0.1).column
+    'users.age'
+    """
+
+    column: str
+    mean: float
+    bonus: float
+
+
+class FramePolicy:
+    """A policy, and the encoders of its tables; `fit` makes both. Its other methods are those of the policy inside.
+
+    Attributes
+    ----------
+    policy
+        The policy inside, which takes what `contexts` returns.
+    users, items, arms
+        The `FrameEncoder` of each table, or None; names of the arms, if they are not the rows of a table.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> users = {"age": [20, 30, 40, 50], "town": ["Ulm", "Bonn", "Ulm", "Bonn"]}
+    >>> items = [{"name": "tea", "price": 3.0}, {"name": "rum", "price": 9.0}]
+    >>> policy = FramePolicy.fit(LinUCB, users, items)
+    >>> decision = policy.select({"age": 41, "town": "Ulm"}, items)
+    >>> policy.observe(decision, 1.0)
+    >>> policy.update().version, items[decision.arm]["name"]
+    (1, 'tea')
+    >>> policy.select(users, items).arm.shape
+    (4,)
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        users: FrameEncoder | None,
+        items: FrameEncoder | None,
+        arms: Sequence[str] = (),
+        layout: Layout | None = None,
+    ) -> None:
+        self.policy, self.users, self.items, self.arms, self.layout = policy, users, items, tuple(arms), layout
+        self._blocks = _blocks(users, items, arms, layout)
+        if policy.dim != (wanted := _settings(self._blocks, items)["dim"]):
+            raise InvalidInput(f"policy must have dim={wanted}, the numbers of these tables; got {policy.dim}.")
+
+    @classmethod
+    def fit(
+        cls,
+        kind: type[Policy],
+        users: Any = None,
+        items: Any = None,
+        *,
+        arms: Sequence[str] = (),
+        layout: Layout | None = None,
+        chosen: Sequence[str] | None = None,
+        rewards: Any = None,
+        **settings: Any,
+    ) -> Self:
+        """Return a policy for tables like these samples; with `rewards` it has learned from them already.
+
+        Parameters
+        ----------
+        kind
+            The class of the policy, such as `BatchNeuralUCB` or `LinUCB`.
+        users, items
+            A sample of each table, or its `FrameEncoder`. One of them may be left out.
+        arms
+            Names of the arms, if they are not the rows of a table.
+        layout
+            How `ArmBlocks` makes contexts of the two; None is "bilinear" for items and "disjoint" for arms.
+        rewards
+            One number for each row, if the rows are past rounds: a user, and the item that was chosen. They train
+            version 0, as in `Policy.from_log`.
+        chosen
+            With `arms` and `rewards`: the arm of each past round, by name.
+        **settings
+            Other arguments of the policy's constructor.
+
+        Examples
+        --------
+        >>> from rarely import LinUCB
+        >>> past = {"arms": ["tea", "rum"], "chosen": ["tea", "rum", "rum"], "rewards": [0, 0, 1]}
+        >>> policy = FramePolicy.fit(LinUCB, {"age": [20, 30, 40]}, **past)
+        >>> policy.arms[policy.select({"age": 45}).arm]
+        'rum'
+        """
+        tables, make = (users, items), cast(Any, kind)
+        by_user, by_item = (t if t is None or isinstance(t, FrameEncoder) else FrameEncoder.fit(t) for t in tables)
+        given = _settings(_blocks(by_user, by_item, arms, layout), by_item) | settings
+        policy = cls(make(**given), by_user, by_item, arms, layout)
+        if rewards is not None:
+            policy.policy = kind.from_log(policy._past(users, items, chosen), rewards, **given)
+        return policy
+
+    def _past(self, users: Any, items: Any, chosen: Any) -> Array:
+        """Return the contexts of past rounds with their chosen arms, (n, d)."""
+        rows, features = self._rows(users), self._features(items)
+        if not self.arms:
+            return np.hstack([part for part in (rows, features) if part is not None])
+        if chosen is None or len(chosen) != len(rows) or not {*chosen} <= {*self.arms}:
+            raise InvalidInput(f"chosen must be one of {self.arms} for each past round; got {shown(chosen)}.")
+        return np.asarray(self._placed(rows, None)[np.arange(len(rows)), [self.arms.index(arm) for arm in chosen]])
+
+    # --- deciding
+
+    def contexts(self, users: Any = None, items: Any = None) -> Any:
+        """Return what the policy inside decides on, for `Study.ask` and other callers that need arrays.
+
+        Parameters
+        ----------
+        users
+            One user, as a dict or a row, for one round; a table for as many rounds as it has rows.
+        items
+            A table: the arms of each round; or a list of tables, one for each round. What `policy.items(table)`
+            returned may be given instead of the table, and is not encoded again.
+
+        Returns
+        -------
+        array
+            (K, d) or (n, K, d), or a list of (K_i, d) where each round has its own items.
+        """
+        for name, given in (("users", users), ("items", items)):
+            if (given is None) != (getattr(self, name) is None):
+                raise InvalidContexts(f"{name} must {'not ' if given is not None else ''}be given to this policy.")
+        rows = self._rows(users)
+        if not isinstance(items, list | tuple) or all(isinstance(item, dict) for item in items):
+            return self._placed(rows, self._features(items))
+        if rows is not None and rows.shape[:-1] != (len(items),):
+            raise InvalidContexts(f"{len(items)} tables of items need as many users; got {rows.shape[:-1] or 'one'}.")
+        return [self._placed(None if rows is None else rows[i], self._features(each)) for i, each in enumerate(items)]
+
+    def _rows(self, users: Any) -> Any:
+        return None if self.users is None else self.users(users, "users")
+
+    def _features(self, items: Any) -> Any:
+        return items if self.items is None or isinstance(items, np.ndarray) else self.items(items, "items")
+
+    def _placed(self, rows: Any, features: Any) -> Array:
+        return np.atleast_2d(features) if self._blocks is None else self._blocks(rows, features)
+
+    def select(self, users: Any = None, items: Any = None, mask: Any = None, *, until_due: bool = False) -> Decision:
+        """Decide one round, or n under the same version; `decision.arm` is the place of the chosen item or arm.
+
+        `users` and `items` are those of `contexts`, and the rest is that of `Policy.select`.
+        """
+        return self.policy.select(self.contexts(users, items), mask, until_due=until_due)
+
+    def score(self, users: Any = None, items: Any = None, mask: Any = None) -> Scores:
+        """Return each arm's mean and bonus, without recording a decision."""
+        return self.policy.score(self.contexts(users, items), mask)
+
+    def probabilities(self, users: Any = None, items: Any = None, mask: Any = None) -> Array:
+        """Return the probability of every arm, without recording a decision."""
+        return self.policy.probabilities(self.contexts(users, items), mask)
+
+    def explain(self, users: Any = None, items: Any = None, *, arm: int) -> tuple[ColumnEffect, ...]:
+        """Return what each column contributes to the mean and the bonus of one arm, the largest effect first.
+
+        An effect is the difference to what they were with the average of the sample in that column. Columns that act
+        together share their effect, so effects need not add up.
+        """
+        check_whole("arm", arm, 0)
+        rows, features = self._rows(users), self._features(items)
+        names, variants = [""], [self._placed(rows, features)]
+        if variants[0].ndim != 2 or arm >= len(variants[0]):
+            raise InvalidInput(f"explain takes one round and one of its arms; got arm {arm} of {variants[0].shape}.")
+        for table, encoder, numbers in (("users", self.users, rows), ("items", self.items, features)):
+            for column, place in () if encoder is None else encoder.slices.items():
+                other = numbers.copy()
+                other[..., place] = encoder.scale.center[place]  # type: ignore[union-attr]
+                names.append(f"{table}.{column}")
+                variants.append(self._placed(*((other, features) if table == "users" else (rows, other))))
+        scores = self.policy.score(np.stack([contexts[arm : arm + 1] for contexts in variants]).view(type(variants[0])))
+        mean, bonus = (values[0, 0] - values[1:, 0] for values in scores)
+        effects = map(ColumnEffect, names[1:], mean.tolist(), bonus.tolist())
+        return tuple(sorted(effects, key=lambda effect: -abs(effect.mean)))
+
+    # --- the policy inside, copies and files
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "policy":  # asked for by `copy` and `pickle` before there is a policy
+            raise AttributeError(name)
+        return getattr(self.policy, name)
+
+    def __repr__(self) -> str:
+        return f"<FramePolicy of {self.policy!r}>"
+
+    def __copy__(self) -> FramePolicy:
+        return copy.deepcopy(self)
+
+    def with_covariance(self, *args: Any, **settings: Any) -> FramePolicy:
+        """Return a copy whose Z has another form; see `Policy.with_covariance`."""
+        policy = self.policy.with_covariance(*args, **settings)
+        return FramePolicy(policy, self.users, self.items, self.arms, self.layout)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the tables as JSON: each column with its kind, and what stands for its gaps."""
+        users, items = (None if table is None else table.describe() for table in (self.users, self.items))
+        return {"users": users, "items": items, "arms": list(self.arms), "layout": self.layout}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write policy and encoders to one file; `rarely.load` brings both back."""
+        header, arrays = self.policy._content()
+        archive.write(path, header | {"wrapper": {"kind": "FramePolicy"} | self.describe()}, arrays)
+
+
+def _restored(policy: Policy, saved: dict[str, Any]) -> FramePolicy:
+    users, items = (saved[n] and FrameEncoder.from_description(saved[n]) for n in ("users", "items"))
+    return FramePolicy(policy, users, items, saved["arms"], saved["layout"])
+
+
+WRAPPERS["FramePolicy"] = _restored
+
+
+def _blocks(
+    users: FrameEncoder | None, items: FrameEncoder | None, arms: Sequence[str], layout: Layout | None
+) -> ArmBlocks | None:
+    """Return what makes contexts of rows; None where items alone are the contexts."""
+    if isinstance(arms, str) or len({*arms}) < len(arms):
+        raise InvalidInput(f"arms must be a list of different names; got {shown(arms)}.")
+    if (items is None) != bool(arms) or (users is None and items is None):
+        raise InvalidInput("a policy must choose among rows of items, or for users among arms with names: not both.")
+    if users is None:
+        return None
+    rows, features = replace(users.scale, constant=True), None if items is None else items.scale
+    return ArmBlocks(len(arms) or None, rows, layout or ("disjoint" if arms else "bilinear"), features)
+
+
+def _settings(blocks: ArmBlocks | None, items: FrameEncoder | None) -> dict[str, Any]:
+    """Return the arguments of a policy that its tables determine."""
+    if blocks is not None:
+        return blocks.settings
+    assert items is not None
+    return {"dim": len(items.names), "context_scale": replace(items.scale, constant=True)}

@@ -1,0 +1,197 @@
+"""Columns of every kind as numbers, with their gaps, unknown values and names."""
+
+import datetime as dt
+import json
+import math
+import subprocess
+import sys
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rarely import ContextsWarning, FrameEncoder, InvalidContexts, InvalidInput
+from rarely.frames.columns import bucket_of
+
+DATES = [dt.date(2031, 5, 17), dt.date(2031, 5, 24), dt.date(2031, 6, 1)]
+SAMPLE = {
+    "age": [20, None, 40],
+    "town": ["Ulm", None, "Bonn"],
+    "member": [True, False, True],
+    "since": DATES,
+}
+
+
+def plain(encoder, row):
+    """One row as numbers, written as plainly as it can be: the oracle of the encoder."""
+    out = []
+    for column in encoder.columns:
+        value, known = row[column.name], row[column.name] is not None
+        if column.kind == "number":
+            out.append(float(value) if known else column.median)
+        elif column.kind == "date":
+            day = (value - dt.date(1970, 1, 1)).days if known else None
+            out.append(day - column.median if known else 0.0)
+            for length in (7, 365.2425):
+                angle = 2 * math.pi * day / length if known else None
+                out += [math.sin(angle), math.cos(angle)] if known else [0.0, 0.0]
+        else:
+            out += [float(value == each) for each in column.values]
+            out.append(float(value not in column.values and (known or not column.gaps)))
+        if column.gaps:
+            out.append(float(not known))
+    return out
+
+
+towns = st.sampled_from(["Ulm", "Bonn", "Rome", "", None])
+rows = st.fixed_dictionaries(
+    {
+        "age": st.none() | st.integers(-5, 120) | st.floats(-1e6, 1e6),
+        "town": towns,
+        "member": st.none() | st.booleans(),
+        "since": st.none() | st.dates(dt.date(1900, 1, 1), dt.date(2100, 1, 1)),
+    }
+)
+
+
+@given(st.lists(rows, min_size=1, max_size=6))
+def test_rows_are_encoded_as_the_plain_oracle_does(table):
+    encoder = FrameEncoder.fit(SAMPLE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ContextsWarning)
+        found = encoder(table)
+        assert np.allclose(found, [plain(encoder, row) for row in table], rtol=0, atol=1e-9)
+        assert np.array_equal(encoder(table[0]), found[0])
+        assert np.array_equal(encoder({name: [row[name] for row in table] for name in SAMPLE}), found)
+
+
+def test_numbers_have_the_names_of_their_columns():
+    cycles = ("sine of week", "cosine of week", "sine of year", "cosine of year")
+    assert FrameEncoder.fit(SAMPLE).names == (
+        *(
+            "age",
+            "age (missing)",
+            "town=Bonn",
+            "town=Ulm",
+            "town (unknown)",
+            "town (missing)",
+            "member",
+            "since (days)",
+        ),
+        *(f"since ({cycle})" for cycle in cycles),
+    )
+
+
+def test_a_date_with_a_time_has_the_cycle_of_the_day_in_its_own_zone():
+    zone = dt.timezone(dt.timedelta(hours=5))
+    times = [dt.datetime(2031, 5, 17, hour, tzinfo=zone) for hour in (0, 6, 12)]
+    encoder = FrameEncoder.fit({"at": times})
+    assert encoder.names[-2:] == ("at (sine of day)", "at (cosine of day)")
+    assert np.allclose(encoder({"at": times})[:, -2:], [[0, 1], [1, 0], [0, -1]])
+
+
+def test_numbers_of_every_kind_and_durations_are_numbers():
+    values = [1, 2.5, Decimal("3.5"), np.float32(4), np.int8(5), True, dt.timedelta(hours=12)]
+    found = FrameEncoder.fit({"x": values})({"x": values})
+    assert found[:, 0].tolist() == [1, 2.5, 3.5, 4, 5, 1, 0.5]
+    assert FrameEncoder.fit({"x": np.array([12, 36], "m8[h]")})({"x": np.array([6], "m8[h]")}) == 0.25
+
+
+def test_unknown_values_and_new_gaps_are_announced_once():
+    encoder = FrameEncoder.fit({"town": ["Ulm", "Bonn"], "age": [1.0, 3.0]})
+    with pytest.warns(ContextsWarning, match="'town': 'Rome' is unknown"):
+        assert encoder({"town": "Rome", "age": 5}).tolist() == [0, 0, 1, 5]
+    with pytest.warns(ContextsWarning, match="'age': a gap is filled in and not marked"):
+        assert encoder({"town": "Ulm", "age": None}).tolist() == [0, 1, 0, 2]
+    assert encoder({"town": None, "age": None}).tolist() == [0, 0, 1, 2]
+
+
+def test_a_number_can_be_a_category_also_where_gaps_made_it_a_float():
+    encoder = FrameEncoder.fit({"zip": [89073, 53111]}, kinds={"zip": "category"})
+    assert encoder.names == ("zip=53111", "zip=89073", "zip (unknown)")
+    assert encoder({"zip": [89073.0, "53111"]}).tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+def test_text_of_many_values_is_hashed_alike_in_every_process():
+    words = [f"word {i % 50}" for i in range(100)]
+    encoder = FrameEncoder.fit({"word": words}, buckets=8)
+    found = encoder({"word": words})
+    assert found.shape == (100, 9)
+    assert (found.sum(axis=1) == 1).all()
+    assert found[:, :8].argmax(axis=1).tolist() == [bucket_of(word, 8) for word in words]
+    code = "from rarely.frames.columns import bucket_of; print(*(bucket_of(f'word {i}', 8) for i in range(50)))"
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert there.split() == [str(bucket_of(f"word {i}", 8)) for i in range(50)]
+    marked = FrameEncoder.fit({"word": [*words, None]}, buckets=8)
+    assert marked({"word": None}).tolist() == [0] * 9 + [1]
+
+
+def test_text_whose_values_all_differ_looks_like_an_id():
+    with pytest.warns(ContextsWarning, match="as ids do"):
+        FrameEncoder.fit({"id": [f"user {i}" for i in range(40)]})
+    assert FrameEncoder.fit({"id": ["a", "b"], "x": [1, 2]}, ignore=["id"]).names == ("x",)
+
+
+def test_dates_as_text_are_read_where_one_says_so():
+    encoder = FrameEncoder.fit({"day": ["2031-05-17", "2031-05-19T12:00:00"]}, kinds={"day": "date"})
+    assert encoder({"day": "2031-05-17"})[0] == -1.25
+    with pytest.raises(InvalidContexts, match=r"'day' of the table must be a date.*row 0 has 'soon'"):
+        encoder({"day": "soon"})
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"town": ["Ulm"], "agee": [1]}, "must have the column 'age'.*Did you mean 'agee'"),
+        ({"town": ["Ulm"], "age": [1], "x": [1]}, "must not have the column 'x'"),
+        ({"town": ["Ulm", "Bonn"], "age": [1]}, "equally many rows; town has 2, age has 1"),
+        ({"town": ["Ulm"], "age": ["old"]}, "'age' of the table must be a number.*row 0 has 'old'"),
+        ({"town": ["Ulm"] * 2, "age": [1, math.inf]}, "'age' of the table must be finite; row 1 has inf"),
+        ({"town": ["Ulm"], "age": np.ones((1, 2))}, "one value for each row"),
+        (3, "must be a frame"),
+        ([], "must be a frame"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_name(table, message):
+    encoder = FrameEncoder.fit({"town": ["Ulm", "Bonn"], "age": [20, 40]})
+    with pytest.raises(InvalidContexts, match=message):
+        encoder(table)
+
+
+@pytest.mark.parametrize(
+    ("table", "settings", "message"),
+    [
+        ({"x": [None, None]}, {}, "must have a value; all are gaps"),
+        ({"x": [1, "a"]}, {}, "the same in all rows; row 1 has 'a'"),
+        ({"x": [[1], [2]]}, {}, "row 0 has"),
+        ({"x": [1]}, {"kinds": {"y": "hash"}}, "must have the column 'y'"),
+        ({"x": [1]}, {"kinds": {"x": "hush"}}, "Did you mean 'hash'"),
+        ({"x": [1]}, {"ignore": "x"}, "ignore must be a list"),
+        ({"x": [1]}, {"ignore": ["x"]}, "not ignored"),
+        ({"x": [1]}, {"buckets": 1}, "buckets must be a whole number"),
+        ({}, {}, "equally many rows; there are none"),
+    ],
+)
+def test_a_sample_that_cannot_be_fitted_is_refused(table, settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        FrameEncoder.fit(table, **settings)
+
+
+def test_a_description_is_json_and_gives_the_same_encoder():
+    sample = SAMPLE | {"word": ["a", None, "a"], "id": [1, 2, 3]}
+    encoder = FrameEncoder.fit(sample, kinds={"word": "hash"}, ignore=["id"])
+    other = FrameEncoder.from_description(json.loads(json.dumps(encoder.describe())))
+    table = SAMPLE | {"word": ["a", None, "d"], "id": [4, 5, 6]}
+    assert other.names == encoder.names
+    assert np.array_equal(other(table), encoder(table))
+    assert other.describe() == encoder.describe()
+    assert repr(other).startswith("<FrameEncoder: age: number, town: category,")
+
+
+def test_the_scale_of_a_short_sample_leaves_cycles_as_they_are():
+    encoder = FrameEncoder.fit({"at": [dt.datetime(2031, 5, 17, 12, minute) for minute in range(10)]})
+    later = encoder.scale(encoder({"at": [dt.datetime(2031, 11, 17, 0, 0)]}))[0]
+    assert np.abs(later[1:] * math.sqrt(7)).max() <= 4

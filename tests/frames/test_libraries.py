@@ -1,0 +1,82 @@
+"""Frames of pandas, polars and pyarrow become the same numbers as dicts of columns."""
+
+import datetime as dt
+
+import numpy as np
+import pytest
+
+from rarely import FrameEncoder, FramePolicy, LinUCB
+
+TABLE = {
+    "age": [20, None, 40, 33],
+    "income": [1.5, 2.5, None, 0.5],
+    "town": ["Ulm", None, "Bonn", "Ulm"],
+    "member": [True, False, True, None],
+    "born": [dt.date(1990, 1, 5), None, dt.date(1985, 3, 1), dt.date(2001, 12, 31)],
+    "seen": [dt.datetime(2031, 5, 17, hour) for hour in range(4)],
+    "visits": [1, 2, 3, 4],
+    "known": [True, False, False, True],
+}
+
+
+def pandas_frame():
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(TABLE | {"town": pandas.Categorical(TABLE["town"])})
+
+
+def pandas_nullable():
+    return pandas_frame().convert_dtypes()
+
+
+def pandas_zoned():
+    frame = pandas_frame()
+    return frame.assign(seen=frame["seen"].dt.tz_localize("Asia/Tokyo"))
+
+
+def pandas_objects():
+    return pandas_frame().astype(object)
+
+
+def polars_frame():
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame(TABLE).with_columns(polars.col("town").cast(polars.Categorical))
+
+
+def polars_zoned():
+    frame = polars_frame()
+    return frame.with_columns(frame["seen"].dt.replace_time_zone("Asia/Tokyo"))
+
+
+def arrow_table():
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.table(TABLE | {"town": pyarrow.array(TABLE["town"]).dictionary_encode()})
+
+
+FRAMES = [pandas_frame, pandas_nullable, pandas_zoned, pandas_objects, polars_frame, polars_zoned, arrow_table]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: frame.__name__)
+def test_a_frame_of_any_library_is_encoded_as_a_dict_of_columns(frame):
+    wanted, table = FrameEncoder.fit(TABLE), frame()
+    found = FrameEncoder.fit(table)
+    assert found.names == wanted.names
+    assert found.describe() == wanted.describe()
+    assert np.array_equal(found(table), wanted(TABLE))
+    assert np.array_equal(wanted(table[:2]), wanted(TABLE)[:2])
+
+
+def test_a_row_of_a_frame_is_one_round():
+    frame, encoder = pandas_frame(), FrameEncoder.fit(TABLE)
+    assert np.array_equal(encoder(frame.iloc[1]), encoder(TABLE)[1])
+    assert np.array_equal(encoder(frame.astype(object).iloc[1]), encoder(TABLE)[1])
+    rows = polars_frame().rows(named=True)
+    assert np.array_equal(encoder(rows[3]), encoder(TABLE)[3])
+    assert np.array_equal(encoder(rows), encoder(TABLE))
+
+
+@pytest.mark.parametrize("frame", [pandas_frame, polars_frame, arrow_table], ids=lambda frame: frame.__name__)
+def test_a_policy_decides_from_frames(frame):
+    policy = FramePolicy.fit(LinUCB, frame(), {"price": [1.0, 2.0, 3.0]})
+    decision = policy.select(frame(), {"price": [1.0, 2.0, 3.0]})
+    policy.observe(decision, [0.0, 1.0, 0.0, 1.0])
+    assert policy.update().samples == 4
