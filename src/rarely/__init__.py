@@ -42,6 +42,7 @@ from rarely._core.inputs.arm_blocks import ArmBlocks
 from rarely._core.inputs.forgetting import Discount, Window
 from rarely._core.inputs.roster import Offer, Roster
 from rarely._core.inputs.scaling import Affine
+from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.native.build_info import BuildInfo, build_info
 from rarely._core.policies import (
     BatchNeuralUCB,
@@ -144,6 +145,7 @@ __all__ = [
     "Scores",
     "SnapshotError",
     "SnapshotWarning",
+    "SparseRows",
     "StaleUpdate",
     "TheoremRadius",
     "TooExpensive",

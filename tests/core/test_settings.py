@@ -139,6 +139,7 @@ STUDIES = {
 RECORDS = {  # what the package makes and a caller reads, and abstract classes
     *("BuildInfo", "Decision", "Offer", "Policy", "PolicyEvent", "Price", "Schedule", "Scores"),
     *("UpdateJob", "UpdateRecord", "UpdateResult", "Validation", "ColumnEffect", "FrameEncoder", "FramePolicy"),
+    "SparseRows",
 }
 CONSTRUCTORS = {getattr(rarely, name): given for name, given in MADE.items()} | STUDIES
 

@@ -19,9 +19,9 @@ import numpy as np
 from rarely._core.choice.confidence_radius import Beta, VersionStats
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import Mixture, UpperConfidence, with_exploration
-from rarely._core.covariance import Covariance, CovarianceFactory, Dual, Kind, Limit, Widths
+from rarely._core.covariance import Covariance, DualFactory, Widths
 from rarely._core.covariance.cholesky import ridge_solution
-from rarely._core.errors import InvalidInput, check_choice, check_flag, check_whole
+from rarely._core.errors import check_choice, check_flag, check_whole
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
@@ -151,22 +151,6 @@ def _top_eigenvalue(matrix: Array) -> float:
     return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelCovarianceFactory(CovarianceFactory):
-    """Makes Z of features that are known by their inner products alone: always in the dual form."""
-
-    kernel: NTK
-
-    def changed(self, covariance: Kind | None = None, memory_limit: int | None = None) -> CovarianceFactory:
-        if covariance not in (None, "dual"):
-            raise InvalidInput(f"a kernel has only the dual form, because it has no parameters; got {covariance!r}.")
-        return super().changed(None, memory_limit)
-
-    def _new(self, form: str, widths: Widths) -> Covariance:
-        limit = Limit(widths, self.memory_limit, self.horizon)
-        return Dual(widths, self.ridge, limit, partial(inner_products, self.kernel))
-
-
 class KernelUCB(Policy):
     """KernelUCB (Valko et al., 2013) with the neural tangent kernel, under any schedule.
 
@@ -258,7 +242,7 @@ class KernelUCB(Policy):
             limits=limits,
             forgetting=forgetting,
             within_batch=within_batch,
-            factory=partial(KernelCovarianceFactory, kernel=self._kernel),
+            factory=partial(DualFactory, inner=partial(inner_products, self._kernel)),
         )
 
     @property

@@ -3,7 +3,7 @@
 from rarely._core.covariance.cost import DEFAULT_LIMIT, Limit, Price, Widths, in_bytes, price, prices
 from rarely._core.covariance.diagonal import Diagonal
 from rarely._core.covariance.dual import Dual
-from rarely._core.covariance.factory import FORMS, RECENT, CovarianceFactory, Kind, parameters_of
+from rarely._core.covariance.factory import FORMS, RECENT, CovarianceFactory, DualFactory, Kind, parameters_of
 from rarely._core.covariance.primal import LastLayer, Primal
 from rarely._core.covariance.protocol import CANCELLED, Candidates, Covariance, Proposal, prior_variances
 
@@ -17,6 +17,7 @@ __all__ = [
     "CovarianceFactory",
     "Diagonal",
     "Dual",
+    "DualFactory",
     "Kind",
     "LastLayer",
     "Limit",

@@ -19,6 +19,7 @@ from rarely._core.covariance.cost import Limit, Widths
 from rarely._core.covariance.protocol import Candidates, Covariance, Proposal
 from rarely._core.model.features import Factors
 from rarely._core.model.shared_row import SharedFactors
+from rarely._core.model.sparse_features import unpacked
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
 
@@ -50,36 +51,38 @@ class Diagonal(Covariance):
         return Candidates(factors, total)
 
     def propose(self, chosen: Candidates) -> Proposal:
-        factors = chosen.factors
-        growth = np.zeros(len(factors))
-        running = [z.copy() for z in self._running]
+        running, growth = self._after(chosen.factors)
+        return Proposal(chosen.factors, self.log_det + np.cumsum(growth), running)
+
+    def _after(self, factors: Factors) -> tuple[tuple[Array, ...], Array]:
+        """Return the diagonals after these rounds, and by how much each of them makes Σ log z grow."""
+        running, growth = tuple(z.copy() for z in self._running), np.zeros(len(factors))
         for i in range(len(factors)):
             for a, d, z in zip(factors.inputs, factors.signals, running, strict=True):
                 growth[i] += _grow(z, np.square(d[i]), np.square(a[i]))
-        log_dets = self.log_det + np.cumsum(growth)
-        return Proposal(factors, log_dets, tuple(running))
+        return running, growth
 
     def accept(self, proposal: Proposal, count: int) -> None:
         if not count:
             return
-        if count == len(proposal.factors) == 1:  # one decision: these are the diagonals after it
-            self._running = proposal.kept
-        else:
-            kept = proposal.factors[:count]
-            pairs = zip(kept.inputs, kept.signals, self._running, strict=True)
-            self._running = tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
+        whole = count == len(proposal.factors)
+        self._running = proposal.kept if whole else self._with_all(proposal.factors[:count])
         self.rounds += count
         self.log_det = float(proposal.log_dets[count - 1])
 
     def take_over(self, past: Factors, jitters: int, frozen: int = 0) -> None:
         """Become the diagonals of a form that has these features: all of them, and the first as the frozen one."""
         for rows in (past[:frozen], past[frozen:]):
-            pairs = zip(rows.inputs, rows.signals, self._running, strict=True)
-            self._running = tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
+            self._running = self._with_all(rows)
             self.rounds += len(rows)
             self.log_det = self._log_det_of(self._running)
             if self.rounds == frozen:
                 self.freeze()
+
+    def _with_all(self, factors: Factors) -> tuple[Array, ...]:
+        """Return the diagonals after these rounds."""
+        pairs = zip(factors.inputs, factors.signals, self._running, strict=True)
+        return tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
 
     def take_part(self, running: Array, frozen: Array, rounds: int, jitters: int) -> None:
         """Become the diagonals of these matrices."""
@@ -114,6 +117,39 @@ class Diagonal(Covariance):
 
     def _log_det_of(self, layers: tuple[Array, ...]) -> float:
         return float(sum(np.log(z / self.ridge).sum() for z in layers))
+
+
+class SparseDiagonal(Diagonal):
+    """The same of sparse contexts: the first layer has d columns, of which a feature touches a few."""
+
+    def __init__(self, widths: Widths, ridge: float, limit: Limit, columns: int) -> None:
+        super().__init__(widths, ridge, limit)
+        self._running = self._frozen = (np.full((widths[0][0], columns), ridge), *self._running[1:])
+
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+        first, *others = self._running if running else self._frozen
+        columns, numbers = unpacked(factors.inputs[0])
+        inverse = 1 / first[:, columns.ravel()].reshape(len(first), *columns.shape)
+        total = np.einsum("no,onw,nw->n", np.square(factors.signals[0]), inverse, np.square(numbers), optimize=True)
+        for a, d, z in zip(factors.inputs[1:], factors.signals[1:], others, strict=True):
+            total += np.einsum("ij,ij->i", np.square(d) @ (1 / z), np.square(a))
+        return Candidates(factors, total)
+
+    def _with_all(self, factors: Factors) -> tuple[Array, ...]:
+        return self._after(factors)[0]
+
+    def _after(self, factors: Factors) -> tuple[tuple[Array, ...], Array]:
+        """Return the diagonals after these rounds, and by how much each made Σ log z grow."""
+        (first, *others), growth = (z.copy() for z in self._running), np.zeros(len(factors))
+        columns, numbers = unpacked(factors.inputs[0])
+        for i, (here, x, d) in enumerate(zip(columns, numbers, factors.signals[0], strict=True)):
+            here, x = here[x != 0], x[x != 0]  # what a context is filled up with has column 0
+            before = first[:, here]
+            first[:, here] = before + np.multiply.outer(np.square(d), np.square(x))
+            growth[i] = np.log(first[:, here] / before).sum()
+            for a, e, z in zip(factors.inputs[1:], factors.signals[1:], others, strict=True):
+                growth[i] += _grow(z, np.square(e[i]), np.square(a[i]))
+        return (first, *others), growth
 
 
 def _grow(z: Array, squared_signal: Array, squared_input: Array) -> float:

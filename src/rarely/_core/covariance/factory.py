@@ -28,11 +28,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from rarely._core.covariance.cost import Limit, Widths, price
-from rarely._core.covariance.diagonal import Diagonal
-from rarely._core.covariance.dual import Dual
+from rarely._core.covariance.diagonal import Diagonal, SparseDiagonal
+from rarely._core.covariance.dual import Dual, InnerProducts
 from rarely._core.covariance.primal import LastLayer, Primal
 from rarely._core.covariance.protocol import Covariance
-from rarely._core.errors import check_choice, check_positive, check_whole
+from rarely._core.errors import InvalidInput, check_choice, check_positive, check_whole
 from rarely._core.model.features import Factors
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
@@ -254,6 +254,29 @@ class CovarianceFactory:
     def _new(self, form: str, widths: Widths) -> Covariance:
         """Return an empty matrix; every one of them is made here."""
         return FORMS[form](widths, self.ridge, self._limit(widths))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DualFactory(CovarianceFactory):
+    """Makes Z of features that are known by their inner products: in the dual form, which is exact."""
+
+    inner: InnerProducts
+    columns: int = 0
+    """d of sparse contexts, which have the diagonal form too."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.form not in ("auto", "exact", "dual", *(("diagonal",) if self.columns else ())):
+            raise InvalidInput(
+                "a kernel has only the dual form, because it has no parameters, and sparse contexts have the diagonal "
+                f"form too; got {self.form!r}."
+            )
+        object.__setattr__(self, "form", "diagonal" if self.form == "diagonal" else "dual")
+
+    def _new(self, form: str, widths: Widths) -> Covariance:
+        if form == "diagonal":
+            return SparseDiagonal(widths, self.ridge, self._limit(widths), self.columns)
+        return Dual(widths, self.ridge, self._limit(widths), self.inner)
 
 
 @lru_cache(maxsize=256)

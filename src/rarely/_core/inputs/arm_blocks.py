@@ -48,6 +48,7 @@ from rarely._core.errors import (
 )
 from rarely._core.inputs.contexts import BlockContexts, ContentContexts, column_names, read_real
 from rarely._core.inputs.scaling import Affine
+from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.types import Array
 
 
@@ -97,11 +98,13 @@ class Crossed(Affine):
 
 
 def scale_from(description: dict[str, Any]) -> Affine:
-    """Return the map that `describe` described, an `Affine` or `Crossed`.
+    """Return the map that `describe` described, an `Affine`, `Crossed` or `SparseRows`.
 
     >>> type(scale_from({"center": [0.0, 0.0], "spread": [1.0, 1.0], "constant": True, "rows": 1})).__name__
     'Crossed'
     """
+    if "columns" in description:
+        return SparseRows(**description)
     return Crossed(**description) if "rows" in description else Affine(**description)
 
 

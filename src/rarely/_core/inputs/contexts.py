@@ -85,7 +85,8 @@ def read_array(values: Any, name: str, error: type[InvalidInput], wanted: str = 
         )
     if _is_sparse(values):
         raise error(
-            f"{name} must be dense; got a sparse matrix. Give matrix.toarray(), a part at a time if it is large."
+            f"{name} must be dense; got a sparse matrix. Give matrix.toarray(), a part at a time if it is large, or "
+            "make the policy with the settings of SparseRows, and give rows.pack(matrix)."
         )
     try:
         return np.asarray(values)

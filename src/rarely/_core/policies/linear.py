@@ -11,8 +11,9 @@ With `DeterminantTrigger` and frozen bonuses it is the rarely switching OFUL of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,14 +21,16 @@ import numpy as np
 from rarely._core.choice.confidence_radius import Beta
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, with_exploration
-from rarely._core.covariance import Kind, Widths
+from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, Widths
 from rarely._core.covariance.cholesky import cholesky, lower_inverse, ridge_solution
 from rarely._core.errors import check_choice, check_flag, check_positive
 from rarely._core.growable_array import GrowableArray, all_finite, changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import Affine, ContextScale
+from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
+from rarely._core.model.sparse_features import linear_factors, sparse_gram, times, unpacked
 from rarely._core.policies.learner import FitResult, Learner
 from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
 from rarely._core.policies.policy import Policy, Ties
@@ -49,6 +52,8 @@ def _ones(count: int) -> Array:
 
 WIDE = 256
 """Columns up to which d×d is next to nothing."""
+MAX_ITERATIONS, CONVERGED = 1000, 1e-15
+"""Of conjugate gradients: at most this many, and the relative residual at which they stop, which is rounding."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +179,75 @@ class LinearLearner(Learner):
             )
 
 
+@dataclass(frozen=True)
+class SparseLinearLearner(Learner):
+    """The same estimate from sparse contexts, by conjugate gradients on (λI + XᵀX)θ = Xᵀr: X is never written out."""
+
+    scale: SparseRows
+    ridge: float
+    coefficients: Array
+
+    @classmethod
+    def start(cls, scale: SparseRows, ridge: float) -> SparseLinearLearner:
+        """Return the estimate before any reward, 0."""
+        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
+        return cls(scale, ridge, np.zeros(scale.scaled_dim))
+
+    @property
+    def dim(self) -> int:
+        return self.scale.dim
+
+    @property
+    def widths(self) -> Widths:
+        return ((1, self.scale.dim + 2 * self.scale.constant),)
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        packed = self.scale.padded(contexts)
+        return times(self.coefficients[None], packed)[:, 0], linear_factors(packed)
+
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        _, contexts, rewards, weights = history.samples()
+        columns, numbers = unpacked(self.scale.padded(contexts))
+        weigh = np.ones(len(rewards)) if weights is None else weights
+
+        def gathered(rows: Array, terms: Array) -> Array:
+            terms = (rows[:, None] * terms).ravel()
+            return np.asarray(np.bincount(columns.ravel(), terms, len(self.coefficients)), np.float64)
+
+        def product(theta: Array) -> Array:
+            fitted = np.einsum("ij,ij->i", theta[columns], numbers)
+            return np.asarray(self.ridge * theta + gathered(weigh * fitted, numbers))
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            moment = gathered(weigh * rewards, numbers)
+            diagonal = self.ridge + gathered(weigh, np.square(numbers))
+            estimate = conjugate_gradients(product, moment, diagonal, self.coefficients)
+        if estimate is None:
+            return FitResult(self, "the ridge estimate overflows: the rewards are too large")
+        return FitResult(changed(self, coefficients=estimate))
+
+
+def conjugate_gradients(
+    product: Callable[[Array], Array], target: Array, diagonal: Array, start: Array
+) -> Array | None:
+    """Return A⁻¹ target from `product`, θ ↦ Aθ, preconditioned by A's diagonal; None if numbers are too large."""
+    solution, scale = start, float(np.sqrt(target @ (target / diagonal)))
+    residual = target - product(solution)
+    direction, before = np.zeros_like(target), 1.0
+    for _ in range(MAX_ITERATIONS):
+        eased = residual / diagonal
+        size = float(residual @ eased)
+        if not np.isfinite(size):
+            return None
+        if np.sqrt(size) <= CONVERGED * scale:
+            break
+        direction = eased + size / before * direction
+        image = product(direction)
+        step = size / float(direction @ image)
+        solution, residual, before = solution + step * direction, residual - step * image, size
+    return solution
+
+
 class LinUCB(Policy):
     """LinUCB (Li et al., 2010) with one shared linear model, with or without an intercept.
 
@@ -241,8 +315,10 @@ class LinUCB(Policy):
         check_flag("intercept", intercept)
         self._intercept, self._ties, self._scale = intercept, ties, context_scale
         scale = ContextScale.start(dim, context_scale, constant=intercept, fitted=False).affine
+        sparse = isinstance(scale, SparseRows)
+        learner: Any = SparseLinearLearner if sparse else LinearLearner
         super().__init__(
-            LinearLearner.start(scale, ridge),
+            learner.start(scale, ridge),
             schedule=schedule,
             covariance=covariance,
             ridge=ridge,
@@ -252,6 +328,7 @@ class LinUCB(Policy):
             limits=limits,
             forgetting=forgetting,
             within_batch=within_batch,
+            factory=partial(DualFactory, inner=sparse_gram, columns=scale.scaled_dim) if sparse else CovarianceFactory,
         )
         self._schedule, self._exploration, self._within_batch = schedule, exploration, within_batch
 
@@ -263,7 +340,7 @@ class LinUCB(Policy):
     @property
     def coefficients(self) -> Array:
         """θ̂ of the version in use; the intercept, where there is one, is last."""
-        assert isinstance(self._learner, LinearLearner)
+        assert isinstance(self._learner, LinearLearner | SparseLinearLearner)
         return self._learner.coefficients.copy()
 
     def settings(self) -> dict[str, Any]:

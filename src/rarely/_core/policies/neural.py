@@ -13,6 +13,7 @@ probabilities are exact, as off-policy estimates need them. With K = 1000 arms t
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,11 +21,13 @@ import numpy as np
 from rarely._core.choice.confidence_radius import Beta, NoiseRadius
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, with_exploration
-from rarely._core.covariance import Kind, in_bytes
+from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, in_bytes
 from rarely._core.errors import InvalidInput, TooExpensive, check_choice
 from rarely._core.inputs.forgetting import Discount, Forgetting, is_automatic
 from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
+from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.network import Network
+from rarely._core.model.sparse_features import sparse_gram
 from rarely._core.policies.neural_learner import TRAINING_ROWS, NeuralLearner
 from rarely._core.policies.options import (
     DEFAULT_HISTORY,
@@ -167,6 +170,11 @@ class BatchNeuralUCB(Policy):
             "ties": ties,
             **self._defaults(tuned=tuned, hidden=hidden, beta=beta, within_batch=within_batch),
         }
+        sparse = isinstance(scale.affine, SparseRows)
+        if sparse and not (depth == 2 and not preset.biases and self._learner_kind is NeuralLearner):
+            raise InvalidInput(
+                f"SparseRows need a network of depth 2 without biases; {type(self).__name__} has another."
+            )
         settled = _settled_limits(limits_from(limits), preset, scale.affine.arms, tuned=tuned)
         given: Any = None if is_automatic(forgetting) else forgetting
         source = seeded(seed)
@@ -181,6 +189,9 @@ class BatchNeuralUCB(Policy):
             limits=settled,
             forgetting=given,
             within_batch=self._settings["within_batch"],
+            factory=partial(DualFactory, inner=sparse_gram, columns=scale.affine.scaled_dim)
+            if sparse
+            else CovarianceFactory,
         )
 
     def _defaults(self, *, tuned: bool, **given: Any) -> dict[str, Any]:

@@ -38,9 +38,11 @@ from rarely._core.covariance import Covariance, Widths
 from rarely._core.inputs.arm_blocks import Crossed
 from rarely._core.inputs.history import History, Samples
 from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
+from rarely._core.inputs.sparse_rows import SeenSpace, SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.network import Network, Weights
 from rarely._core.model.shared_row import SharedRow
+from rarely._core.model.sparse_features import values_and_factors
 from rarely._core.policies.learner import FitResult, ScaledLearner, TrainingSet
 from rarely._core.saving.fields import DType, Fields
 from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, descend_to, objective_of, train
@@ -247,13 +249,19 @@ class NeuralLearner(ScaledLearner):
 
     @property
     def widths(self) -> Widths:
-        return self.network.shapes
+        if self._sparse is None:
+            return self.network.shapes
+        m, packed = self.network.hidden, self._sparse.dim + 2 * self._sparse.constant
+        return ((m + 1, packed), (1, m))  # see `rarely._core.model.sparse_features`
 
     @property
     def noise(self) -> float | None:
         return None if self.tuning is None else self.tuning.noise
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        if self._sparse is not None:
+            values, factors = values_and_factors(self.network, self.weights, self._sparse.padded(contexts))
+            return self._plausible(self.rewards.center + self.rewards.spread * values), factors
         shared = self._shared_row(contexts)
         if shared is None:
             scaled = self.scale(contexts)
@@ -280,7 +288,59 @@ class NeuralLearner(ScaledLearner):
             return None
         return SharedRow.of(affine.plain(contexts), affine.rows, affine.constant)
 
+    @property
+    def _sparse(self) -> SparseRows | None:
+        """How contexts are packed, if they are sparse."""
+        affine = self.scale.affine
+        return affine if isinstance(affine, SparseRows) and not isinstance(affine, SeenSpace) else None
+
+    def _learned_sparse(self, rows: SparseRows, history: History, watch: Watch) -> FitResult:
+        """Return what `learn` returns, trained in the space of the samples.
+
+        Gradients of W_1 and of the skip path are sums of samples, so weights leave θ_0 in that space only, and steps
+        and penalty are the same in any orthonormal coordinates of it.
+        """
+        space, m = SeenSpace.of_sample(rows, history.samples().contexts), self.network.hidden
+
+        def inner(layers: Any) -> Any:
+            skip = space.turned(layers[1][:, m:][:, space.seen]) if self.network.skip is not None else layers[1][:, m:]
+            return np.ascontiguousarray(space.turned(layers[0][:, space.seen])), np.hstack((layers[1][:, :m], skip))
+
+        def outer(layers: Weights, start: Weights, others: Weights) -> Weights:
+            first, last = (np.array(layer, part.dtype) for layer, part in zip(others, layers, strict=True))
+            first[:, space.seen] += space.turned_back(layers[0] - start[0])
+            last[:, :m] = layers[1][:, :m]
+            if self.network.skip is not None:
+                last[:, m + space.seen] += space.turned_back(layers[1][:, m:] - start[1][:, m:])
+            return first, last
+
+        def on_all(learner: Any) -> Any:
+            zeros, none = (tuple(np.zeros_like(layer) for layer in layers) for layers in (small.initial, self.initial))
+            return replace(
+                learner,
+                network=replace(learner.network, dim=self.network.dim),
+                initial=self.initial,
+                weights=outer(learner.weights, small.initial, self.initial),
+                direction=None if learner.direction is None else outer(learner.direction, zeros, none),
+                scale=self.scale,
+            )
+
+        small = replace(
+            self,
+            network=replace(self.network, dim=space.scaled_dim),
+            initial=inner(self.initial),
+            weights=inner(self.weights),
+            direction=None if self.direction is None else inner(self.direction),
+            scale=ContextScale(space),
+        )
+        fit = small.learn(history, watch)
+        if fit.reason:
+            return replace(fit, learner=self, basis=None)
+        return replace(fit, learner=on_all(fit.learner), basis=None if fit.basis is None else on_all(fit.basis))
+
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        if self._sparse is not None:
+            return self._learned_sparse(self._sparse, history, watch)
         ready = self.with_fitted_scale()
         linear = self._next_linear(history, ready.scale)
         samples = TrainingSet.of(
@@ -349,7 +409,7 @@ class NeuralLearner(ScaledLearner):
         """Return the linear part of the next version, where there are more samples than train the network."""
         if self.training_rows is None or self.tuning is None or history.forgetting is not None:
             return None
-        if scale.affine.scaled_dim > MOST_COLUMNS:
+        if scale.affine.scaled_dim > MOST_COLUMNS or isinstance(scale.affine, SparseRows):
             return None
         if self.linear is None and history.arrived <= self.training_rows:
             return None

@@ -1,0 +1,146 @@
+"""Sparse contexts give the decisions, bonuses and estimates of the same contexts written out."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rarely
+from rarely import (
+    Affine,
+    BatchNeuralUCB,
+    Discount,
+    InvalidContexts,
+    InvalidInput,
+    LinTS,
+    LinUCB,
+    NeuralLinear,
+    NeuralTS,
+    OnDemand,
+    SparseRows,
+    Training,
+)
+from rarely._core.model.sparse_features import sparse_products
+
+D, W, K = 30, 4, 5
+ROWS = SparseRows.of(D, W)
+DENSE = {"dim": D, "context_scale": Affine(np.zeros(D), np.full(D, W**0.5))}
+
+
+def contexts(rng):
+    """K contexts, written out and as dicts; column 0 is among them, which also fills up what is packed."""
+    written = np.zeros((K, D))
+    for row in written:
+        row[rng.choice(D, rng.integers(1, W + 1), replace=False)] = rng.normal()
+    written[0, 0] = 1.0 if np.count_nonzero(written[0]) < W else written[0, 0]
+    return written, [{int(c): row[c] for c in np.flatnonzero(row)} for row in written]
+
+
+POLICIES = {
+    "LinUCB": (LinUCB, {}),
+    "LinTS": (LinTS, {}),
+    "forgetting": (LinUCB, {"forgetting": Discount(0.9)}),
+    "default": (BatchNeuralUCB, {"hidden": 8}),
+    "NeuralTS": (NeuralTS, {"hidden": 8}),
+    "skip": (BatchNeuralUCB, {"hidden": 8, "training": Training(steps=5, skip=1.0)}),
+}
+
+
+@pytest.mark.parametrize("covariance", ["dual", "diagonal"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_sparse_policy_decides_as_a_dense_one(name, covariance, tmp_path):
+    kind, given = POLICIES[name]
+    given = given | {"schedule": OnDemand(), "seed": 0, "covariance": covariance}
+    sparse, dense, rng = kind(**ROWS.settings, **given), kind(**DENSE, **given), np.random.default_rng(1)
+    for t in range(24):
+        written, dicts = contexts(rng)
+        mine, theirs = sparse.select(ROWS.pack(dicts)), dense.select(written)
+        assert mine.arm == theirs.arm
+        assert np.allclose(mine.means, theirs.means, rtol=1e-5, atol=1e-6)
+        assert np.allclose(mine.bonuses, theirs.bonuses, rtol=1e-5, atol=1e-6)
+        reward = float(written[mine.arm].sum() > 0)
+        sparse.observe(mine, reward)
+        dense.observe(theirs, reward)
+        if t % 8 == 7:
+            assert sparse.update().accepted == dense.update().accepted
+    assert sparse.log_det == pytest.approx(dense.log_det)
+    block = [contexts(rng) for _ in range(6)]
+    many = sparse.select(np.stack([ROWS.pack(dicts) for _, dicts in block]))
+    assert np.array_equal(many.arm, dense.select(np.stack([written for written, _ in block])).arm)
+    sparse.save(tmp_path / "policy.rarely")
+    assert rarely.load(tmp_path / "policy.rarely").fingerprint() == sparse.fingerprint()
+
+
+def test_the_estimate_is_the_ridge_estimate_to_rounding():
+    rng, policy = np.random.default_rng(2), LinUCB(schedule=OnDemand(), **ROWS.settings)
+    for _ in range(40):
+        policy.observe(policy.select(ROWS.pack(contexts(rng)[1])), float(rng.normal()))
+    policy.update()
+    x, r = ROWS(policy.history.contexts), policy.history.rewards
+    assert np.allclose(policy.coefficients, np.linalg.solve(np.eye(D + 1) + x.T @ x, x.T @ r), rtol=0, atol=1e-13)
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 1000))
+def test_inner_products_are_those_of_rows_written_out(left, right, seed):
+    rng = np.random.default_rng(seed)
+    packed = [ROWS.padded(np.vstack([ROWS.pack(contexts(rng)[1]) for _ in range(n)])) for n in (left, right)]
+    plain = SparseRows(np.zeros(2 * W + 2), np.ones(2 * W + 2), False, columns=D + 1)
+    a, b = (plain(rows) for rows in packed)
+    assert np.allclose(sparse_products(*packed), a @ b.T)
+
+
+def test_matrices_of_scipy_are_packed():
+    sparse = pytest.importorskip("scipy.sparse")
+    written, dicts = contexts(np.random.default_rng(3))
+    for form in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array):
+        order = np.sort(ROWS.pack(form(written)).reshape(K, 2, W), axis=2)
+        assert np.array_equal(order, np.sort(ROWS.pack(dicts).reshape(K, 2, W), axis=2))
+    twice = sparse.csr_matrix((np.ones(2), np.array([3, 3]), np.array([0, 2])), shape=(1, D))
+    assert ROWS.pack(twice)[0].tolist() == [3, 0, 0, 0, 2, 0, 0, 0]
+    assert twice.nnz == 2
+    with pytest.raises(InvalidContexts, match="SparseRows"):
+        LinUCB(dim=D).select(sparse.csr_matrix(written))
+
+
+def test_a_dense_form_of_z_is_made_of_the_dual_one():
+    policy = LinUCB(schedule=OnDemand(), **ROWS.settings)
+    rng = np.random.default_rng(4)
+    for _ in range(5):
+        policy.select(ROWS.pack(contexts(rng)[1]))
+    assert policy.with_covariance("diagonal").covariance == "diagonal"
+    with pytest.raises(InvalidInput, match="diagonal form too; got 'primal'"):
+        policy.with_covariance("primal")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{D: 1.0}], "columns beyond 29"),
+        ([{-1: 1.0}], "columns beyond 29"),
+        ([dict.fromkeys(range(5), 1.0)], "at most 4 are not 0; got 30 columns and 5 numbers"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(rows, message):
+    with pytest.raises(InvalidContexts, match=message):
+        ROWS.pack(rows)
+
+
+def test_what_was_not_packed_is_refused():
+    policy = LinUCB(**ROWS.settings)
+    with pytest.raises(InvalidContexts, match=r"what rows\.pack returned"):
+        policy.select(np.full((2, 2 * W), 0.5))
+    with pytest.raises(InvalidInput, match="depth 2 without biases"):
+        NeuralLinear(schedule=OnDemand(), **ROWS.settings)
+    with pytest.raises(InvalidInput, match="depth 2 without biases"):
+        BatchNeuralUCB(schedule=OnDemand(), depth=3, **ROWS.settings)
+    for wrong in ({"columns": 0, "nonzeros": 1}, {"columns": 5, "nonzeros": 0}):
+        with pytest.raises(InvalidInput):
+            SparseRows.of(**wrong)
+
+
+def test_rewards_too_large_for_the_estimate_are_rejected():
+    policy = LinUCB(schedule=OnDemand(), **ROWS.settings)
+    policy.observe(policy.select(ROWS.pack([{1: 1.0}, {2: 1.0}])), 1e308)
+    with pytest.warns(rarely.RejectedWarning):
+        assert not policy.update().accepted
