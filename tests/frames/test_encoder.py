@@ -169,7 +169,7 @@ def test_what_does_not_fit_is_refused_with_its_name(table, message):
         ({"x": [[1], [2]]}, {}, "row 0 has"),
         ({"x": [1]}, {"kinds": {"y": "hash"}}, "must have the column 'y'"),
         ({"x": [1]}, {"kinds": {"x": "hush"}}, "Did you mean 'hash'"),
-        ({"x": [1]}, {"ignore": "x"}, "ignore must be a list"),
+        ({"x": [1]}, {"ignore": "x"}, "ignore must be a list of columns"),
         ({"x": [1]}, {"ignore": ["x"]}, "not ignored"),
         ({"x": [1]}, {"buckets": 1}, "buckets must be a whole number"),
         ({}, {}, "equally many rows; there are none"),

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely._core.errors import shown
+from rarely._core.errors import as_number, shown
 from rarely._core.types import Array
 from rarely.frames.tables import Values, is_gap
 
@@ -152,8 +152,8 @@ def _numbers(values: Values) -> Array:
         return values
     if isinstance(values, np.ndarray) and values.dtype.kind == "m":
         return np.asarray(values / DAY)
-    if {*map(type, values)} <= {float, int}:
-        return np.array(values, np.float64)
+    if {*map(type, values)} <= {float}:
+        return np.array(values)
     return np.array([_number(row, value) for row, value in enumerate(values)])
 
 
@@ -162,8 +162,8 @@ def _number(row: int, value: Any) -> float:
         return math.nan
     if isinstance(value, dt.timedelta):
         return value / dt.timedelta(days=1)
-    if isinstance(value, bool | int | float | Decimal | np.number | np.bool_):
-        return float(value)
+    if isinstance(value, int | float | Decimal | np.bool_ | np.integer | np.floating):
+        return float(value) if not isinstance(value, int) else as_number(int(value))
     raise WrongValue(row, value, "a number, a boolean, text or a date, the same in all rows")
 
 

@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import ContextsWarning, InvalidContexts, check_choice, check_whole, nearest, shown
+from rarely._core.errors import (
+    ContextsWarning,
+    InvalidContexts,
+    InvalidInput,
+    check_choice,
+    check_whole,
+    nearest,
+    shown,
+)
 from rarely._core.growable_array import all_finite
 from rarely._core.inputs.scaling import Affine
 from rarely._core.types import Array
@@ -78,9 +86,11 @@ class FrameEncoder:
         """
         check_whole("max_categories", max_categories, 1)
         check_whole("buckets", buckets, 2)
-        if isinstance(ignore, str):
-            raise InvalidContexts(f"ignore must be a list of columns, such as [{ignore!r}]; got one text.")
-        table, given, left_out = read_table(frame, "the sample"), dict(kinds or {}), tuple(ignore)
+        if isinstance(ignore, str) or not isinstance(ignore, Iterable) or not isinstance(kinds, Mapping | None):
+            raise InvalidInput(
+                f"ignore must be a list of columns, and kinds a dict; got {shown(ignore)} and {shown(kinds)}."
+            )
+        table, given, left_out = read_table(frame, "the sample"), dict(kinds or {}), tuple(map(str, ignore))
         _check_names((*given, *left_out), table.columns, "the sample must have the column")
         columns = tuple(
             _fitted(name, values, given.get(name), max_categories, buckets)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence, Sized
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +37,9 @@ def is_gap(value: Any) -> bool:
     >>> [is_gap(value) for value in (None, float("nan"), np.datetime64("NaT"), "", 0)]
     [True, True, True, False, False]
     """
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | Decimal | np.generic) and bool(value != value)
 
 
 def read_table(table: Any, what: str) -> Table:
