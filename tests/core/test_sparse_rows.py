@@ -134,6 +134,8 @@ def test_what_was_not_packed_is_refused():
         NeuralLinear(schedule=OnDemand(), **ROWS.settings)
     with pytest.raises(InvalidInput, match="depth 2 without biases"):
         BatchNeuralUCB(schedule=OnDemand(), depth=3, **ROWS.settings)
+    with pytest.raises(InvalidInput, match="start from the initial weights"):
+        BatchNeuralUCB(schedule=OnDemand(), training=Training(steps=5, warm_start=True), **ROWS.settings)
     for wrong in ({"columns": 0, "nonzeros": 1}, {"columns": 5, "nonzeros": 0}):
         with pytest.raises(InvalidInput):
             SparseRows.of(**wrong)

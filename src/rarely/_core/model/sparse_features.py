@@ -48,6 +48,8 @@ def sparse_products(left: Array, right: Array) -> Array:
 
 def sparse_gram(left: Factors, right: Factors) -> Array:
     """Return inner products of features whose first inputs are packed, (n, n')."""
+    if left is right and len(left) == 1:
+        return left.squared_norms[:, None].copy()
     out = sparse_products(left.inputs[0], right.inputs[0])
     out *= left.signals[0] @ right.signals[0].T
     for a, d, b, e in zip(left.inputs[1:], left.signals[1:], right.inputs[1:], right.signals[1:], strict=True):

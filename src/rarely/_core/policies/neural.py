@@ -171,9 +171,11 @@ class BatchNeuralUCB(Policy):
             **self._defaults(tuned=tuned, hidden=hidden, beta=beta, within_batch=within_batch),
         }
         sparse = isinstance(scale.affine, SparseRows)
-        if sparse and not (depth == 2 and not preset.biases and self._learner_kind is NeuralLearner):
+        continues = training.warm_start or preset.optimiser == "sgd"
+        if sparse and (depth != 2 or preset.biases or continues or self._learner_kind is not NeuralLearner):
             raise InvalidInput(
-                f"SparseRows need a network of depth 2 without biases; {type(self).__name__} has another."
+                "SparseRows need BatchNeuralUCB, NeuralUCB or NeuralTS, of depth 2 without biases, whose trainings "
+                "start from the initial weights."
             )
         settled = _settled_limits(limits_from(limits), preset, scale.affine.arms, tuned=tuned)
         given: Any = None if is_automatic(forgetting) else forgetting
