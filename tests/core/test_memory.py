@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from rarely import BatchNeuralUCB, Discount, ForgettingWarning, InvalidInput, Paced, Window, load
+from rarely import BatchNeuralUCB, Discount, ForgettingWarning, InvalidInput, Paced, SparseRows, Window, load
 from rarely._core.inputs.history import Samples
 from rarely._core.training.memory import FEWEST_BEFORE, FEWEST_NEW, Newest, recall
 from rarely.worlds import GALLERY
@@ -163,3 +163,17 @@ def test_what_is_given_is_kept(turning):
         assert not any(record.memory for record in policy.updates)
     with pytest.raises(InvalidInput, match="forgetting must be"):
         small(2, forgetting="always")
+
+
+def test_sparse_contexts_are_judged_like_dense_ones(turning):
+    rows = SparseRows.of(columns=2, nonzeros=2)
+    sparse = small(rows.settings["dim"], **{k: v for k, v in rows.settings.items() if k != "dim"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ForgettingWarning)
+        for t in range(200):
+            contexts = rows.pack([dict(enumerate(map(float, row))) for row in turning.contexts[t]])
+            decision = sparse.select(contexts)
+            sparse.observe(decision, turning.rewards[t][decision.arm])
+            if sparse.due:
+                sparse.update()
+    assert isinstance(sparse.history.forgetting, Window)

@@ -294,6 +294,23 @@ class NeuralLearner(ScaledLearner):
         affine = self.scale.affine
         return affine if isinstance(affine, SparseRows) and not isinstance(affine, SeenSpace) else None
 
+    def _within(self, space: SeenSpace) -> Self:
+        """Return the learner in the coordinates of a space of sparse contexts, for which it predicts the same."""
+        m = self.network.hidden
+
+        def inner(layers: Any) -> Any:
+            skip = space.turned(layers[1][:, m:][:, space.seen]) if self.network.skip is not None else layers[1][:, m:]
+            return np.ascontiguousarray(space.turned(layers[0][:, space.seen])), np.hstack((layers[1][:, :m], skip))
+
+        return replace(
+            self,
+            network=replace(self.network, dim=space.scaled_dim),
+            initial=inner(self.initial),
+            weights=inner(self.weights),
+            direction=None if self.direction is None else inner(self.direction),
+            scale=ContextScale(space),
+        )
+
     def _learned_sparse(self, rows: SparseRows, history: History, watch: Watch) -> FitResult:
         """Return what `learn` returns, trained in the space of the samples.
 
@@ -301,10 +318,7 @@ class NeuralLearner(ScaledLearner):
         and penalty are the same in any orthonormal coordinates of it.
         """
         space, m = SeenSpace.of_sample(rows, history.samples().contexts), self.network.hidden
-
-        def inner(layers: Any) -> Any:
-            skip = space.turned(layers[1][:, m:][:, space.seen]) if self.network.skip is not None else layers[1][:, m:]
-            return np.ascontiguousarray(space.turned(layers[0][:, space.seen])), np.hstack((layers[1][:, :m], skip))
+        small = self._within(space)
 
         def outer(layers: Weights, start: Weights, others: Weights) -> Weights:
             first, last = (np.array(layer, part.dtype) for layer, part in zip(others, layers, strict=True))
@@ -325,14 +339,6 @@ class NeuralLearner(ScaledLearner):
                 scale=self.scale,
             )
 
-        small = replace(
-            self,
-            network=replace(self.network, dim=space.scaled_dim),
-            initial=inner(self.initial),
-            weights=inner(self.weights),
-            direction=None if self.direction is None else inner(self.direction),
-            scale=ContextScale(space),
-        )
         fit = small.learn(history, watch)
         if fit.reason:
             return replace(fit, learner=self, basis=None)
@@ -379,6 +385,8 @@ class NeuralLearner(ScaledLearner):
         if not self.chooses_memory or self.tuning is None or not self.tuning.turn:
             return super().recall(history, new)
         samples = history.with_forgetting(None).samples()
+        if self._sparse is not None:
+            return self._within(SeenSpace.of_sample(self._sparse, samples.contexts)).recall(history, new)
         if len(samples.rows) > TRAINING_ROWS:
             samples = samples.some(np.arange(len(samples.rows) - TRAINING_ROWS, len(samples.rows)))
         predicted = self.assess(samples.contexts)[0]
