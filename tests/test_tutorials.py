@@ -91,6 +91,14 @@ def test_the_tutorial_on_two_frames_shows_what_it_prints(tmp_path, monkeypatch):
     assert run(blocks)["answer"].arm == "discount"
 
 
+def test_the_tutorial_on_a_trial_shows_what_it_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = [block for section in sections(ROOT / "docs" / "tutorials" / "trial.md") for block in section.blocks]
+    assert len(blocks) == 4
+    assert run(blocks)["analysis"].contrasts[1].excludes(0.0)
+    assert "call − letter" in (tmp_path / "analysis.html").read_text(encoding="utf-8")
+
+
 def test_the_tutorial_from_notebook_to_service_shows_what_it_prints(tmp_path, monkeypatch):
     pytest.importorskip("fastapi", reason="the service needs rarely[serve]")
     monkeypatch.chdir(tmp_path)

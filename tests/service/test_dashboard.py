@@ -9,13 +9,14 @@ from typer.testing import CliRunner
 
 from browser import needs_browser, probe
 from demo_study import demo
+from rarely import LinUCB
 from rarely._cli import app
 from rarely.offpolicy import snips
 from rarely.service import written_page
 from rarely.service.dashboard import Overview, panels, shadows
-from rarely.study import Study
+from rarely.study import AnalysisPlan, RewardRule, Stage, Study
 from services import serving
-from studies import linear
+from studies import contexts_of, linear
 
 SECTIONS = ("Decisions and rewards", "Mean reward", "Batches and versions", "log det against the next trigger")
 SECTIONS += (
@@ -53,6 +54,22 @@ def test_a_page_has_every_section(page, section):
 
 def test_a_page_loads_nothing_and_runs_nothing(page):
     assert not re.search(r"https?://|<script|<img|<link(?! rel=.icon. href=.data:)|@import|url\(", page)
+
+
+def test_a_trial_has_a_page_with_its_analysis():
+    storage, rules = "memory://analysis-page", {"rewards": RewardRule(least=0.0, most=1.0), "control": "a"}
+    rules |= {"stages": [Stage("main", least=0.2)], "plan": AnalysisPlan(60, 2), "arms": ["a", "b", "c"]}
+    study = Study.create(storage, "trial", policy=linear(), **rules)
+    for i in range(60):
+        study.tell(study.ask(contexts_of(i), id=f"{i}").id, float(i % 3 == 0))
+    Study.create(storage, "plain", policy=LinUCB(dim=2), arms=["a", "b"]).ask(contexts_of(0, arms=2))
+    with serving(storage, automatic=False) as service:
+        paths = ("trial/analysis", "trial", "plain/analysis")
+        pages = [service.send("GET", f"/studies/{path}").body.decode() for path in paths]
+    assert "b − a" in pages[0]
+    assert 'href="../trial"' in pages[0]
+    assert 'href="trial/analysis"' in pages[1]
+    assert "Mixture(0.1)" in pages[2]
 
 
 def test_what_people_wrote_is_text_on_the_page(page):

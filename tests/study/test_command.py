@@ -97,9 +97,17 @@ def test_a_study_from_a_file_with_stages(tmp_path):
     assert "no candidate" in call("dismiss", storage, "--actor", "ann", code=1)
     assert "version 0" in call("rollback", storage, 0, "--pin", "--actor", "ann")
     assert "pinned" in call("update", storage, code=1)
-    contrast = lines(call("contrasts", storage))[0]
-    assert contrast["arm"] == "drug"
-    assert contrast["low"] <= contrast["estimate"] <= contrast["high"]
+    said = call("analysis", storage, "--registration", tmp_path / "registration.json")
+    assert "drug − placebo" in said
+    assert "without a plan of analysis" in said
+    assert "by ann: version 0 replaced version 1 by a rollback" in said
+    for suffix in ("html", "md", "json"):
+        call("analysis", storage, "--looks", "10,20", "--spending", "pocock", "--out", tmp_path / f"a.{suffix}")
+    found = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert found["contrasts"][0]["looks"] == []  # all rewards are 1, which tells no variance
+    assert found["plan"] == {"rounds": 20, "looks": [10, 20], "spending": "pocock", "level": 0.95}
+    assert "drug − placebo" in (tmp_path / "a.md").read_text(encoding="utf-8")
+    assert "whole numbers" in call("analysis", storage, "--looks", "many", code=1)
     assert "whole" in call("verify", storage, "--registration", tmp_path / "registration.json")
     changed = json.loads((tmp_path / "registration.json").read_text()) | {"seed": 2}
     (tmp_path / "registration.json").write_text(json.dumps(changed))

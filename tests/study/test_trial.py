@@ -1,4 +1,4 @@
-"""Trials: limits that show in the probabilities, and intervals that hold."""
+"""Trials: limits that show in the probabilities, and stages that follow one another."""
 
 import itertools
 
@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import AtRounds, Budget, InvalidContexts, LinUCB
-from rarely.study import InvalidStudy, RewardRule, Stage, Study
-from rarely.study.contrasts import difference
+from rarely.study import InvalidStudy, Stage, Study
 from studies import contexts_of, linear, play
 
 NAMES = itertools.count()
@@ -100,75 +99,6 @@ def test_limits_that_leave_no_room_for_so_many_arms():
 def test_stages_that_make_no_sense_are_refused(stages):
     with pytest.raises(InvalidStudy):
         study_of(stages=stages)
-
-
-def test_contrasts_are_made_of_the_record():
-    study = study_of(stages=[Stage("main", least=0.2)], control="a", rewards=RewardRule(least=0.0, most=1.0))
-    answers = study.ask_many([(contexts_of(i), f"{i}") for i in range(600)])
-    won = [float(np.random.default_rng(i).random() < (0.2, 0.2, 0.9)[answer.index]) for i, answer in enumerate(answers)]
-    study.tell_many([(f"{i}", won[i]) for i in range(600) if i % 10])
-    b, c = study.contrasts()
-    assert (b.arm, c.arm, c.control) == ("b", "c", "a")
-    assert (b.rounds, b.missing) == (540, 60)
-    assert b.low < 0.0 < b.high
-    assert c.low < 0.7 < c.high
-    assert abs(c.estimate - 0.7) < 0.15
-
-
-def test_contrasts_that_cannot_be_made_say_why():
-    with pytest.raises(InvalidStudy, match="control arm"):
-        study_of().contrasts()
-    with pytest.raises(InvalidStudy, match="range"):
-        study_of(control="a").contrasts()
-    with pytest.raises(InvalidStudy, match="allocation limit"):
-        study_of(control="a", rewards=RewardRule(least=0.0, most=1.0)).contrasts()
-
-
-def adaptive_trial(seed, rounds, limit, truth):
-    """A trial that leans, after every round, towards the arm that has looked better so far."""
-    draw = np.random.default_rng(seed)
-    uniform, coins = draw.random(rounds), draw.random((rounds, 2))
-    chosen, rewards, chances, means = (
-        np.zeros((rounds, 2)),
-        np.empty(rounds),
-        np.empty((rounds, 2)),
-        np.empty((rounds, 2)),
-    )
-    sums, counts = np.zeros(2), np.zeros(2)
-    for t in range(rounds):
-        means[t] = (sums + 0.5) / (counts + 1)
-        better = int(means[t, 1] > means[t, 0])
-        chances[t] = limit
-        chances[t, better] = 1 - limit
-        arm = int(uniform[t] >= chances[t, 0])
-        chosen[t, arm], rewards[t] = 1, coins[t, arm] < truth[arm]
-        sums[arm] += rewards[t]
-        counts[arm] += 1
-    return chosen, rewards, chances, means
-
-
-@pytest.mark.parametrize(("truth", "limit"), [((0.5, 0.5), 0.1), ((0.9, 0.2), 0.05)])
-def test_intervals_hold_at_all_looks_of_an_adaptive_trial(truth, limit):
-    """Of 60 trials, each looked at 20 times, hardly any misses the truth once; a 95 % interval may miss 3."""
-    misses = 0
-    for seed in range(60):
-        found = adaptive_trial(seed, 1000, limit, truth)
-        looks = [difference(*(part[:n] for part in found), (0.0, 1.0), limit, 0.95) for n in range(50, 1001, 50)]
-        misses += any(not low <= truth[0] - truth[1] <= high for _, low, high in looks)
-    assert misses <= 6
-
-
-def test_an_interval_narrows():
-    found = adaptive_trial(1, 20_000, 0.2, (0.8, 0.2))
-    _, low, high = difference(*found, (0.0, 1.0), 0.2, 0.95)
-    assert 0.5 < low < 0.6 < high < 0.7
-
-
-def test_an_estimate_is_never_larger_than_the_range_of_rewards():
-    """A single success of an arm that had a chance of 0.05 weighs 20 times the range."""
-    chosen, chances = np.array([[True, False]]), np.array([[0.05, 0.95]])
-    estimate, low, high = difference(chosen, np.array([3.0]), chances, np.zeros((1, 2)), (1.0, 3.0), 0.05, 0.95)
-    assert (estimate, low, high) == (2.0, -2.0, 2.0)
 
 
 STAGES = [Stage("burn-in", 100, burn_in=True), Stage("careful", 50, least=0.2), Stage("free")]

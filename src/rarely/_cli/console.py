@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import textwrap
 import threading
@@ -152,3 +153,14 @@ def say_findings(findings: Iterable[Finding]) -> None:
     console.print(f"problems: {counts['problem']}, notes: {counts['note']}")
     if counts["problem"]:
         raise typer.Exit(1)
+
+
+def whole_numbers(name: str, given: str, least: int = 1, most: float = math.inf) -> list[int]:
+    """Return the whole numbers of an option, as 4,8,16."""
+    try:
+        numbers = [int(number) for number in given.split(",")]
+    except ValueError:
+        raise InvalidInput(f"{name} must be whole numbers, as 4,8,16; got {given!r}.") from None
+    if min(numbers) < least or max(numbers) > most:
+        raise InvalidInput(f"{name} must lie between {least} and {most:g}; got {given!r}.")
+    return numbers

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from rarely._cli.console import Jobs, console, guarded_by, say_loops
+from rarely._cli.console import Jobs, console, guarded_by, say_loops, whole_numbers
 from rarely._cli.log_file import Arm, Features, Id, Ignore, LogFile, Reward, Round, Time, read_log_file
 from rarely._cli.progress import show_stages
 from rarely._core.errors import InvalidInput
@@ -16,7 +16,7 @@ from rarely._reproduce.catalogue import find_problem
 from rarely._runs.provenance import cores
 from rarely._runs.writing import check_folder
 from rarely.logs import DecisionLog
-from rarely.planning import plan, read_plan
+from rarely.planning import plan, plan_trial, read_plan
 from rarely.planning.planner import MAX_ROUNDS
 from rarely.planning.simulate import Maker, PolicyName
 from rarely.worlds import World
@@ -30,8 +30,8 @@ NoiseOption = Annotated[
 PolicyOption = Annotated[
     PolicyName,
     typer.Option(
-        help="The policy that is simulated: neural, a plain network; default, which tunes itself and takes "
-        "several times as long; linear."
+        help="The policy that is simulated: neural, a plain network (with --trial, LinTS); default, which tunes itself "
+        "and takes several times as long; linear."
     ),
 ]
 ShowOption = Annotated[
@@ -39,10 +39,17 @@ ShowOption = Annotated[
 ]
 
 
+TrialOption = Annotated[
+    str | None,
+    typer.Option(help="Mean rewards of a trial's arms, the control arm first, as 0.35,0.5: plan patients and looks."),
+]
+
+
 @guarded_by(
     "Interrupted. The plan is not finished; the runs that are finished are saved, and the same command resumes."
 )
 def plan_command(
+    context: typer.Context,
     log: Annotated[Path | None, LogFile] = None,
     world: WorldOption = None,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds T to plan for.")] = MAX_ROUNDS,
@@ -60,8 +67,15 @@ def plan_command(
     steps: Annotated[int | None, typer.Option(min=1, help="Its steps of a training, if neural (100).")] = None,
     ridge: Annotated[float | None, typer.Option(help="Its λ (0.01; linear 1).")] = None,
     batches: Annotated[str | None, typer.Option(help="Values of B to simulate, as 4,8,16; else 2, 4, 8, …")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each schedule; below 5 nothing is sure.")] = 5,
+    runs: Annotated[int | None, typer.Option(min=1, help="Runs of each schedule (5), or trials (200).")] = None,
     max_rounds: Annotated[int, typer.Option(min=1, help="Longer horizons are simulated so long.")] = MAX_ROUNDS,
+    trial: TrialOption = None,
+    power: Annotated[float | None, typer.Option(help="With --trial: the wanted power (0.8).")] = None,
+    width: Annotated[float | None, typer.Option(help="With --trial: the wanted width of the last interval.")] = None,
+    patients: Annotated[str | None, typer.Option(help="With --trial: sizes to simulate, as 400,800.")] = None,
+    looks: Annotated[str, typer.Option(help="With --trial: numbers of looks, as 2,5.")] = "5",
+    spending: Annotated[str, typer.Option(help="With --trial: obrien-fleming or pocock.")] = "obrien-fleming",
+    least: Annotated[float, typer.Option(help="With --trial: the allocation limit after the burn-in.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option(help="The folder for plan.html, plan.md, plan.svg and plan.json.")] = Path(
@@ -83,6 +97,7 @@ def plan_command(
     - `rarely plan offers.csv --round visit --reward paid` — each arm with its own row
     - `rarely plan decisions.dsjson` — a log of Vowpal Wabbit, or of Open Bandit
     - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of the laboratory
+    - `rarely plan --trial 0.35,0.5 --power 0.8 --looks 2,5` — patients and looks of a trial, the control arm first
     - `rarely plan --show plan/plan.json` — what an earlier plan said
     """
     if show is not None:
@@ -90,32 +105,61 @@ def plan_command(
         return
     say_loops()
     check_folder(out)
-    given = {"hidden": hidden, "training": steps, "ridge": ridge}
-    settings = {name: value for name, value in given.items() if value is not None}
-    Maker(policy, settings)  # refused now rather than after a long file is read
-    counts = None if batches is None else _whole_numbers("--batches", batches, 2, min(horizon, max_rounds) - 1)
-    columns = {"arm_count": arms, "context": features, "ignore": ignore, "arm": arm, "reward": reward}
-    source = _source(log, world, columns | {"round": round_column, "id": id_column, "time": time_column})
+    made, paths = (_plan_updates if trial is None else _plan_trial)(**context.params)
+    console.print(made, markup=False)
+    console.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
+
+
+def _plan_updates(horizon: int, batches: str | None, out: Path, **given: Any) -> tuple[str, list[Path]]:
+    own = {"hidden": given["hidden"], "training": given["steps"], "ridge": given["ridge"]}
+    settings = {name: value for name, value in own.items() if value is not None}
+    Maker(given["policy"], settings)  # refused now rather than after a long file is read
+    most = min(horizon, given["max_rounds"]) - 1
+    counts = None if batches is None else whole_numbers("--batches", batches, 2, most)
+    columns = {name: given[name] for name in ("ignore", "arm", "reward")}
+    columns |= {"arm_count": given["arms"], "context": given["features"], "round": given["round_column"]}
+    columns |= {"id": given["id_column"], "time": given["time_column"]}
+    source = _source(given["log"], given["world"], columns)
     with show_stages("reading") as stages:
         made = plan(
             source,
             horizon=horizon,
-            noise=noise,
-            policy=policy,
             settings=settings,
             batches=counts,
-            runs=runs,
-            max_rounds=max_rounds,
-            seed=seed,
-            jobs=jobs or cores(),
+            runs=given["runs"] or 5,
+            jobs=given["jobs"] or cores(),
             progress=stages,
             resume=out / "unfinished",
+            **{name: given[name] for name in ("noise", "policy", "max_rounds", "seed")},
         )
     from rarely.planning.report import write_plan
 
-    paths = write_plan(made, out)
-    console.print(made.text(), markup=False)
-    console.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
+    return made.text(), write_plan(made, out)
+
+
+def _plan_trial(trial: str, power: float | None, width: float | None, out: Path, **given: Any) -> Any:
+    if given["log"] is not None or given["world"] is not None:
+        raise InvalidInput("--trial is simulated from its mean rewards: give no log and no --world with it.")
+    try:
+        means = [float(mean) for mean in trial.split(",")]
+    except ValueError:
+        raise InvalidInput(f"--trial must be mean rewards, as 0.35,0.5; got {trial!r}.") from None
+    kinds: dict[str, Any] = {"default": "default", "linear": "LinUCB", "neural": "LinTS"}
+    with show_stages("trials") as stages:
+        made = plan_trial(
+            means,
+            power=0.8 if power is None and width is None else power,
+            width=width,
+            patients=None if given["patients"] is None else whole_numbers("--patients", given["patients"], 10),
+            looks=whole_numbers("--looks", given["looks"]),
+            policy=kinds[given["policy"]],
+            runs=given["runs"] or 200,
+            progress=stages,
+            **{name: given[name] for name in ("noise", "spending", "least", "seed")},
+        )
+    from rarely.planning.report import write_trial
+
+    return str(made), write_trial(made, out)
 
 
 def _source(log: Path | None, world: str | None, columns: dict[str, Any]) -> DecisionLog | World:
@@ -130,13 +174,3 @@ def _source(log: Path | None, world: str | None, columns: dict[str, Any]) -> Dec
             "--arms, --features, --ignore, --arm, --reward, --round, --id and --time are for a log; a world has none."
         )
     return find_problem(world).world("standard", constant=True)
-
-
-def _whole_numbers(name: str, given: str, least: int, most: int) -> list[int]:
-    try:
-        numbers = [int(number) for number in given.split(",")]
-    except ValueError:
-        raise InvalidInput(f"{name} must be whole numbers, as 4,8,16; got {given!r}.") from None
-    if min(numbers) < least or max(numbers) > most:
-        raise InvalidInput(f"{name} must lie between {least} and {most}, below the rounds simulated; got {given!r}.")
-    return numbers

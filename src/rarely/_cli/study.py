@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as json_format
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from rarely import InvalidInput, RarelyError
-from rarely._cli.console import console, error_console, guarded_by, say_findings
+from rarely._cli.console import console, error_console, guarded_by, say_findings, whole_numbers
 
 if TYPE_CHECKING:
     from rarely.study import Study
@@ -347,15 +346,31 @@ def rollback_command(
     console.print(f"version {version} decides from now on")
 
 
-@command("contrasts", "sqlite:///trial.db --control placebo")
-def contrasts_command(
+@command(
+    "analysis",
+    "sqlite:///trial.db",
+    "sqlite:///trial.db --out analysis.html — or analysis.md, analysis.json",
+    "sqlite:///trial.db --looks 240,480,1200 --spending pocock — instead of the registered plan",
+)
+def analysis_command(
     storage: Storage,
-    level: Annotated[float, typer.Option(help="The level of each interval.")] = 0.95,
+    looks: Annotated[str | None, typer.Option(help="Decisions after which the trial is looked at, as 240,480.")] = None,
+    spending: Annotated[str, typer.Option(help="With --looks: obrien-fleming or pocock.")] = "obrien-fleming",
+    level: Annotated[float, typer.Option(help="With --looks: the level of each interval.")] = 0.95,
     control: Annotated[str | None, typer.Option(help="The arm to compare with.")] = None,
+    registration: Annotated[Path | None, typer.Option(help="A file that register wrote, to be compared.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A file for the report: .html, .md or .json.")] = None,
     name: Name = None,
 ) -> None:
-    """Compare every arm with the control arm, by intervals that are valid at all times, as JSON lines."""
+    """Analyse a trial: means, contrasts with the control arm, stages, missing rewards, balance and deviations."""
+    from rarely.study import AnalysisPlan
+
+    plan = None
+    if looks is not None:
+        at = whole_numbers("--looks", looks)
+        plan = AnalysisPlan(at[-1], at, spending, level)  # type: ignore[arg-type]
     with opened(storage, name, lazy=True) as study:
-        for contrast in study.contrasts(level=level, control=control):
-            known = asdict(contrast)
-            say({key: None if value != value else value for key, value in known.items()})  # NaN is not JSON
+        found = study.analysis(plan=plan, control=control, registration=registration)
+    if out is not None:
+        found.save(out)
+    typer.echo(str(out) if out is not None else str(found))

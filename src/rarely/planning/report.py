@@ -1,6 +1,7 @@
-"""A plan as files in one folder: plan.json, plan.svg, plan.md and plan.html.
+"""A plan as files in one folder: plan.json, plan.svg, plan.md and plan.html; that of a trial also as plan.png.
 
-The figure shows what fewer batches cost, and below it how each schedule cuts the rounds into batches.
+The figure shows what fewer batches cost, and below it how each schedule cuts the rounds into batches; of a trial, power
+and width over patients.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rarely._pages.figures import COLOURS, MARKERS, NAMES, drawn, plain_numbers
+from rarely._pages.figures import COLOURS, MARKERS, NAMES, STYLE, drawn, plain_numbers
 from rarely._pages.grid import Grid
 from rarely._pages.page import render
 from rarely._pages.svg import INK, inline
@@ -25,6 +27,7 @@ from rarely.planning import gain
 from rarely.planning.frontier import CONFIDENCE, Frontier, Point
 from rarely.planning.plan import TOLERANCES, Plan, with_digest
 from rarely.planning.simulate import KINDS, Kind
+from rarely.planning.trial import TrialPlan
 
 PASTE = "To paste: "
 HEAD = ["schedule", "B", "versions used", "regret", "over the reference", "within 10 %", "batch lengths"]
@@ -37,13 +40,32 @@ CAPTION = (
     "batches of each schedule."
 )
 
+TRIAL_CAPTION = "Power and width over patients; dashed: what is wanted, dotted: the power of anytime intervals."
+
 
 def write_plan(plan: Plan, folder: Path) -> list[Path]:
     """Write all four files, and return their paths."""
-    make_folder(folder)
     picture = drawn(draw_plan, plan)
-    described = json.dumps(with_digest(plan.describe()), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    texts = {"json": described, "svg": picture, "md": render_markdown(plan), "html": render_page(plan, picture)}
+    texts = {"svg": picture, "md": render_markdown(plan), "html": render_page(plan, picture)}
+    return _write(folder, plan.describe(), texts)
+
+
+def write_trial(plan: TrialPlan, folder: Path) -> list[Path]:
+    """Write the plan of a trial as all five files, and return their paths."""
+    picture = drawn(draw_trial, plan)
+    context: Any = {"plan": plan, "advice": plan.advice(), "grid": plan.grid(), "caption": TRIAL_CAPTION}
+    page = render("rarely.planning", "trial.html", picture=inline(picture, TRIAL_CAPTION), **context)
+    text = render("rarely.planning", "trial.md", **context)
+    paths = _write(folder, plan.describe(), {"svg": picture, "md": text, "html": page})
+    with matplotlib.rc_context({**STYLE, "savefig.facecolor": "white"}):
+        draw_trial(plan).savefig(folder / "plan.png", dpi=150)
+    return [*paths, folder / "plan.png"]
+
+
+def _write(folder: Path, described: dict[str, Any], texts: dict[str, str]) -> list[Path]:
+    make_folder(folder)
+    sealed = json.dumps(with_digest(described), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    texts = {"json": sealed, **texts}
     paths = [folder / f"plan.{suffix}" for suffix in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)
@@ -58,6 +80,26 @@ def render_markdown(plan: Plan) -> str:
 def render_page(plan: Plan, picture: str) -> str:
     """Return the plan as one HTML file, with the figure inside."""
     return render("rarely.planning", "plan.html", picture=inline(picture, CAPTION), **_context(plan))
+
+
+def draw_trial(plan: TrialPlan) -> Figure:
+    """Draw power and width over patients, a line for each number of looks."""
+    figure = Figure(figsize=(5.4, 4.4))
+    above, below = figure.subplots(2, 1, sharex=True)
+    for looks in dict.fromkeys(point.looks for point in plan.points):
+        points = [point for point in plan.points if point.looks == looks]
+        at, power = [point.patients for point in points], [point.power for point in points]
+        bars = [[p.power - p.low for p in points], [p.high - p.power for p in points]]
+        line, *_ = above.errorbar(at, power, bars, marker="o", ms=4, lw=1, label=f"{looks} looks")
+        below.plot(at, [point.width for point in points], marker="o", ms=4, lw=1)
+        above.plot(at, [p.anytime for p in points], ls=":", lw=1, color=line.get_color())
+    for axes, wanted in ((above, plan.power), (below, plan.width)):
+        if wanted is not None:
+            axes.axhline(wanted, color=INK, lw=0.8, ls="--")
+    above.set(ylabel="power (95 % intervals)", ylim=(0, 1.03))
+    below.set(xlabel="patients", ylabel="width of the last interval", ylim=(0, None))
+    above.legend(fontsize=7.5)
+    return figure
 
 
 def _context(plan: Plan) -> dict[str, Any]:

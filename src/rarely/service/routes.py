@@ -31,7 +31,8 @@ from rarely.service.dashboard import Overview, render_index, render_routes, rend
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.problems import Refusal, describe, response_of
 from rarely.service.writer import Limits
-from rarely.study import Answer, Receipt, Request, Status, Study, StudyClosed, Tell
+from rarely.study import Answer, InvalidStudy, Receipt, Request, Status, Study, StudyClosed, Tell
+from rarely.study.report import html_of
 
 PUBLIC = ""
 """The scope of a route that needs no key."""
@@ -224,6 +225,11 @@ class Api:
         """Return the dashboard of a study."""
         return page(await run_in_threadpool(dashboard_of, study))
 
+    @route("GET", "/studies/{name}/analysis", "read")
+    async def analysis(self, study: OpenedStudy) -> Response:
+        """Return the analysis of a trial as a page, or why it has none."""
+        return page(await run_in_threadpool(study.watched, lambda: analysis_of(study.study)))
+
     @route("GET", "/docs", PUBLIC)
     async def docs(self) -> Response:
         """Return the routes of the API as a page."""
@@ -261,6 +267,14 @@ def dashboard_of(study: OpenedStudy) -> str:
         ("training", not trainer.last_error, training),
     ]
     return render_study(study.overview, status, study.study.versions(), health, live=True)
+
+
+def analysis_of(study: Study) -> str:
+    """Return the page of a trial's analysis, or of the reason why it has none."""
+    try:
+        return html_of(study.analysis(), study=study.name, live=True)
+    except InvalidStudy as refusal:
+        return html_of(None, study=study.name, refused=str(refusal), live=True)
 
 
 def written_page(study: Study) -> str:

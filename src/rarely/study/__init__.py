@@ -1,9 +1,10 @@
 """Studies: every decision, reward and version is on record before it is answered."""
 
+from rarely.study.analysis import Analysis, Effect, Imbalance, StageEffect
 from rarely.study.audit import Replay, Status, Training, Verification
 from rarely.study.client import Client
-from rarely.study.contrasts import Contrast
 from rarely.study.decisions import Answer, Record, Request
+from rarely.study.effects import Look
 from rarely.study.errors import (
     ApprovalNeeded,
     BrokenStudy,
@@ -26,6 +27,7 @@ from rarely.study.errors import (
     UnknownStudy,
 )
 from rarely.study.events import Event
+from rarely.study.looks import AnalysisPlan
 from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import VersionRow
 from rarely.study.study import Study
@@ -35,16 +37,20 @@ from rarely.study.versions import Job, Trained, train
 
 __all__ = [
     "Accounts",
+    "Analysis",
+    "AnalysisPlan",
     "Answer",
     "ApprovalNeeded",
     "BrokenStudy",
     "Client",
-    "Contrast",
+    "Effect",
     "Event",
+    "Imbalance",
     "InvalidId",
     "InvalidStorage",
     "InvalidStudy",
     "Job",
+    "Look",
     "NewerSchema",
     "Receipt",
     "Record",
@@ -54,6 +60,7 @@ __all__ = [
     "RewardRule",
     "ServiceUnavailable",
     "Stage",
+    "StageEffect",
     "StaleTrainer",
     "Status",
     "Study",

@@ -16,6 +16,7 @@ from rarely._core.errors import InvalidInput, as_number, check_choice, is_whole,
 from rarely._core.policies.saving import decoded
 from rarely.study.errors import BrokenStudy, InvalidStudy
 from rarely.study.events import check_id
+from rarely.study.looks import AnalysisPlan
 from rarely.study.trial import Stage, check_stages
 
 FORMAT = 1
@@ -27,7 +28,7 @@ MAX_ARMS = 100_000
 KINDS = ("BatchNeuralUCB", "NeuralTS", "NeuralEpsilonGreedy", "NeuralLinear", "LinUCB", "LinTS", "Uniform")
 """Policies that a JSON description may name."""
 Aggregation = Literal["first", "last", "sum"]
-_FIELDS = {"policy", "arms", "blocks", "rewards", "stages", "control"}
+_FIELDS = {"policy", "arms", "blocks", "rewards", "stages", "control", "plan"}
 
 
 @named_arguments
@@ -118,8 +119,11 @@ class StudySettings:
     rewards: RewardRule = field(default_factory=RewardRule)
     stages: tuple[Stage, ...] = (Stage("main"),)
     control: str | None = None
+    plan: AnalysisPlan | None = None
 
     def __post_init__(self) -> None:
+        if self.plan is not None and not isinstance(self.plan, AnalysisPlan):
+            raise InvalidStudy(f"plan must be an AnalysisPlan, such as AnalysisPlan(1200); got {shown(self.plan)}.")
         if not isinstance(self.rewards, RewardRule):
             raise InvalidStudy(f"rewards must be a RewardRule; got {shown(self.rewards)}.")
         object.__setattr__(self, "arms", read_arms(self.arms))
@@ -150,6 +154,7 @@ class StudySettings:
             "rewards": self.rewards.describe(),
             "stages": [stage.describe() for stage in self.stages],
             "control": self.control,
+            "plan": None if self.plan is None else self.plan.describe(),
         }
 
     @classmethod
@@ -165,7 +170,7 @@ class StudySettings:
 
 
 def _values(description: dict[str, Any]) -> dict[str, Any]:
-    """Return blocks, rewards and stages from their descriptions; what is missing or None is left out."""
+    """Return blocks, rewards, stages and plan from their descriptions; what is missing or None is left out."""
     made: dict[str, Any] = {name: description[name] for name in _MAKERS if description.get(name) is not None}
     return {name: _MAKERS[name](value) for name, value in made.items()}
 
@@ -190,6 +195,7 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
     "blocks": ArmBlocks.from_description,
     "rewards": lambda fields: RewardRule(**fields),
     "stages": lambda stages: tuple(Stage(**fields) for fields in stages),
+    "plan": lambda fields: AnalysisPlan(**fields),
 }
 
 
@@ -251,7 +257,9 @@ def arguments_of(description: Any) -> dict[str, Any]:
     try:
         given |= _values(description)
     except (TypeError, KeyError) as error:
-        raise InvalidStudy(f"blocks, rewards and stages must have the fields of their classes: {error}.") from None
+        raise InvalidStudy(
+            f"blocks, rewards, stages and plan must have the fields of their classes: {error}."
+        ) from None
     return given
 
 

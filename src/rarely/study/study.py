@@ -13,12 +13,13 @@ from rarely._core.errors import check_choice, check_positive, is_whole, shown
 from rarely._core.types import Array
 from rarely.logs import DecisionLog
 from rarely.study import audit, versions
+from rarely.study.analysis import Analysis, analyse
 from rarely.study.ask import decide
 from rarely.study.audit import Finding, Replay, Status, Verification
-from rarely.study.contrasts import Contrast, contrasts
 from rarely.study.decisions import Answer, Record, Request, read_request, record_of
 from rarely.study.errors import InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
+from rarely.study.looks import AnalysisPlan
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, StudySettings, read_arms
 from rarely.study.storage import VersionRow, open_storage
@@ -85,6 +86,7 @@ class Study:
         rewards: RewardRule | None = None,
         stages: Sequence[Stage] | None = None,
         control: str | None = None,
+        plan: AnalysisPlan | None = None,
         actor: str = "",
         reason: str = "",
         clock: Clock = time.time,
@@ -109,7 +111,9 @@ class Study:
             `Stage` values for a trial; by default one stage without limits. A policy with `AtRounds` must have the end
             of each stage among its rounds.
         control
-            The arm with which `contrasts` compares the others.
+            The arm with which `analysis` compares the others.
+        plan
+            An `AnalysisPlan`: when `analysis` looks at the trial, and how the error is spent on the looks.
         clock
             A function that returns the time in seconds since 1970.
 
@@ -124,6 +128,7 @@ class Study:
             RewardRule() if rewards is None else rewards,
             (Stage("main"),) if stages is None else stages,  # type: ignore[arg-type]
             control,
+            plan,
         )
         check_id(name, "the name of a study")
         fields = check_signature(actor, reason)
@@ -584,22 +589,29 @@ class Study:
             raise InvalidStudy(f"version must be a shadow or published version of the study; got {version!r}.")
         return audit.shadow_log(self._session, seq)
 
-    def contrasts(self, *, level: float = 0.95, control: str | None = None) -> list[Contrast]:
-        """Compare every arm with the control arm, by intervals that are valid at all times.
+    def analysis(
+        self,
+        *,
+        plan: AnalysisPlan | None = None,
+        control: str | None = None,
+        registration: str | os.PathLike[str] | None = None,
+    ) -> Analysis:
+        """Analyse a trial: arm means and contrasts with intervals, stages, missing rewards, balance and deviations.
 
         Parameters
         ----------
-        level
-            The level of each interval separately; for a joint level divide 1 − level by their number.
-        control
-            The arm to compare with; by default the one that the study was created with.
+        plan, control
+            The looks and the arm to compare with; by default those that the study was created with. Others are listed
+            among the deviations.
+        registration
+            A file that `preregister` wrote, to be compared with the record.
 
         Raises
         ------
         InvalidStudy
-            If the study has no range of rewards, or a stage without an allocation limit.
+            If arms have no names, or an available arm had the probability 0 in some decision.
         """
-        return contrasts(self._session, level=level, control=control)
+        return analyse(self._session, plan=plan, control=control, registration=registration)
 
     # --- audits
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -144,11 +145,12 @@ class LimitedRule:
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
         """Return a + (1 − Σa)·p, on the grid of exact multiples of 2⁻⁵³."""
         own, present = self.rule.probabilities(means, bonuses, tolerance), ~np.isnan(means)
-        least = np.array([_on_grid(self.least, row) for row in present])
+        least = np.array([_on_grid(self.least, tuple(row)) for row in present.tolist()])
         return summing_to_one(least + np.maximum(1 - least.sum(axis=1), 0.0)[:, None] * own, least)
 
 
-def _on_grid(least: tuple[float, ...] | float, present: Any) -> Array:
+@lru_cache(maxsize=1024)
+def _on_grid(least: tuple[float, ...] | float, present: tuple[bool, ...]) -> Array:
     """Round the limits of available arms to multiples of 2⁻⁵³: up, or down where rounding up would exceed 1."""
     limits = [least] * len(present) if isinstance(least, float) else list(least)
     exact = [Fraction(limit) * int(GRID) * bool(there) for limit, there in zip(limits, present, strict=True)]

@@ -1,0 +1,484 @@
+"""The analysis of a trial: arm means and contrasts, stages, missing rewards, balance, and what deviated from the plan.
+
+It reads the record and writes nothing. `effects` has the statistics, `report` the tables and pages.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rarely._core.types import Array
+from rarely.study import report
+from rarely.study.audit import check_registration, records, registration_of
+from rarely.study.effects import (
+    Look,
+    Outcomes,
+    Range,
+    Scores,
+    anytime,
+    exact_interval,
+    planned_looks,
+    predict_rewards,
+    scores_of,
+)
+from rarely.study.errors import InvalidStudy
+from rarely.study.events import Event
+from rarely.study.looks import AnalysisPlan
+from rarely.study.session import Session
+from rarely.study.settings import StudySettings
+from rarely.study.tell import settled
+
+MAX_PAIRED = 10
+"""Arms up to which every pair is compared; of more, each with the control arm only."""
+FEW = 30
+"""Rounds that a variance must rest on before a normal approximation is trusted without a note."""
+IMBALANCE = 0.1
+"""Standardised difference that counts as an imbalance, if chance does not explain it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The mean reward of an arm, or how much it exceeds that of another.
+
+    Examples
+    --------
+    >>> effect = Effect("drug", "placebo", True, (), 0.2, 90, 0.1, 0.3, -0.1, 0.5, 0, 0.2, 0.2, 40.0)
+    >>> effect.name, effect.excludes(0.0)
+    ('drug − placebo', False)
+    """
+
+    arm: str
+    against: str
+    """The other arm of a contrast; "" for a mean."""
+    registered: bool
+    """Whether the study was created to estimate it: a mean, or a contrast with the control arm."""
+    looks: tuple[Look, ...]
+    """The planned looks that have come, whose intervals hold together with the level of the plan."""
+    estimate: float
+    """From all rounds so far."""
+    rounds: int
+    """Decisions with a reward, for which the arms were available."""
+    low: float
+    high: float
+    """The anytime interval: asymptotic, and valid however often it is looked at."""
+    exact_low: float
+    exact_high: float
+    """An anytime interval that is valid for any number of rounds; infinite without a range of rewards or a limit."""
+    missing: int
+    """Decisions without a reward so far."""
+    bound_low: float
+    bound_high: float
+    """The last look's interval, whatever the missing rewards are; infinite without a range of rewards or a look."""
+    effective: float
+    """How many rounds the variance rests on."""
+
+    @property
+    def name(self) -> str:
+        """The arm, or both arms of a contrast."""
+        return f"{self.arm} − {self.against}" if self.against else self.arm
+
+    def excludes(self, value: float) -> bool:
+        """Return whether a look that has come excludes a value."""
+        return any(not look.low <= value <= look.high for look in self.looks)
+
+
+class StageEffect(NamedTuple):
+    """An effect within one stage, with an interval for this stage alone that makes no allowance for looks.
+
+    Examples
+    --------
+    >>> StageEffect("burn-in", "drug − placebo", rounds=231, missing=9, estimate=0.1, low=-0.1, high=0.3).stage
+    'burn-in'
+    """
+
+    stage: str
+    name: str
+    rounds: int
+    missing: int
+    estimate: float
+    low: float
+    high: float
+
+
+class Imbalance(NamedTuple):
+    """The difference of a covariate between two arms, in standard deviations.
+
+    Examples
+    --------
+    >>> Imbalance("x0", "drug − placebo", raw=0.4, weighted=0.02, chance=0.1).covariate
+    'x0'
+    """
+
+    covariate: str
+    arms: str
+    raw: float
+    """As the arms were given, which an adaptive trial does by covariates."""
+    weighted: float
+    """Weighted by inverse probabilities, which is near 0 if these are right."""
+    chance: float
+    """How large the weighted one may be by chance, with probability 0.95."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The analysis of a trial, as `Study.analysis` returns it; `print` shows its tables.
+
+    Examples
+    --------
+    >>> from rarely import LinTS
+    >>> from rarely.study import AnalysisPlan, RewardRule, Stage, Study
+    >>> settings = {"arms": ["red", "blue"], "control": "red", "rewards": RewardRule(least=0.0, most=1.0)}
+    >>> settings |= {"stages": [Stage("main", least=0.1)], "plan": AnalysisPlan(60, looks=2)}
+    >>> study = Study.create("memory://example-analysis", "colours", policy=LinTS(dim=1, seed=0), **settings)
+    >>> _ = [study.tell(study.ask([[1.0], [2.0]]).id, visit % 2) for visit in range(40)]
+    >>> [(contrast.name, contrast.rounds, len(contrast.looks)) for contrast in study.analysis().contrasts]
+    [('blue − red', 40, 1)]
+    """
+
+    study: str
+    plan: AnalysisPlan
+    decisions: int
+    rewards: int
+    means: tuple[Effect, ...]
+    contrasts: tuple[Effect, ...]
+    stages: tuple[StageEffect, ...]
+    balance: tuple[Imbalance, ...]
+    """The largest imbalances after weighting first."""
+    protocol: dict[str, str]
+    """What the first event of the record fixed."""
+    deviations: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What the intervals rest on."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the analysis as JSON; what is unknown or infinite is None."""
+        described: dict[str, Any] = _finite(asdict(replace(self, plan=None)))  # type: ignore[arg-type]
+        return described | {"plan": self.plan.describe()}
+
+    def __str__(self) -> str:
+        return report.text_of(self)
+
+    def _repr_html_(self) -> str:
+        return report.html_of(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a report: .html (one file that loads nothing else), .md or .json, by the name of the file."""
+        report.write(self, path)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        named = value._asdict() if hasattr(value, "_asdict") else None
+        return [_finite(each) for each in value] if named is None else _finite(named)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def analyse(
+    session: Session,
+    *,
+    plan: AnalysisPlan | None = None,
+    control: str | None = None,
+    registration: str | os.PathLike[str] | None = None,
+) -> Analysis:
+    """Analyse the trial on record; see `Study.analysis`."""
+    settings, last = session.settings, session.last_seq()
+    names = settings.arms
+    chosen = settings.control if control is None else control
+    if names is None or len(names) < 2 or (chosen is not None and chosen not in names):
+        raise InvalidStudy(
+            f"an analysis needs two or more arms with names, and a control arm among them; got {names!r}, {control!r}."
+        )
+    outcomes, stages = outcomes_of(session, last)
+    count = len(outcomes.arms)
+    _check_chances(outcomes, names)
+    used = plan or settings.plan or AnalysisPlan(max(count, 2), looks=1)
+    q, known = predict_rewards(outcomes), registration_of(session)
+    epsilon = float((known["policy_settings"].get("exploration") or {}).get("epsilon", 0.0))
+    effects: list[Effect] = []
+    parts: list[StageEffect] = []
+    for arm, base in _targets(names, chosen):
+        scores, limit = scores_of(outcomes, q, arm, base), limit_of(settings, epsilon, arm, base)
+        registered = base is None or (settings.control is not None and names[base] == settings.control)
+        effects.append(_effect(outcomes, q, scores, used, (arm, base), names, limit, registered))
+        if base is None or names[base] == chosen:
+            parts += _by_stage(outcomes, scores, stages, effects[-1], (arm, base), used.level)
+    made = Analysis(
+        study=session.name,
+        plan=used,
+        decisions=count,
+        rewards=int((~np.isnan(outcomes.rewards)).sum()),
+        means=tuple(effect for effect in effects if not effect.against),
+        contrasts=tuple(effect for effect in effects if effect.against),
+        stages=tuple(parts),
+        balance=tuple(_balance(outcomes, names, settings)),
+        protocol=_protocol(known),
+        deviations=tuple(_deviations(session, used, control, registration, count)),
+        notes=(),
+    )
+    return replace(made, notes=tuple(_notes(made, settings, names)))
+
+
+def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
+    """Return the decisions up to an event as columns, and (n,) the stage of each."""
+    settings, rows = session.settings, list(records(session, last))
+    rewards, names = dict(settled(session, 0, last)), settings.arms or ()
+    width = settings.blocks.rows.dim if settings.blocks is not None else session.dim
+    covariates = np.zeros((len(rows), len(names), width))
+    present = np.zeros((len(rows), len(names)), np.bool_)
+    chances = np.zeros(present.shape)
+    for i, row in enumerate(rows):
+        present[i] = row.present
+        covariates[i, row.present] = row.question.numbers
+        chances[i] = row.padded(row.probabilities, 0.0)
+    rule = settings.rewards
+    bounded = rule.least is not None and rule.most is not None and rule.aggregation != "sum"
+    found = Outcomes(
+        covariates,
+        present,
+        np.array([row.answer.index for row in rows], np.int64),
+        np.array([rewards.get(row.answer.round, np.nan) for row in rows], float),
+        chances,
+        (float(rule.least or 0.0), float(rule.most or 0.0)) if bounded else None,
+    )
+    return found, np.array([row.answer.stage for row in rows], object)
+
+
+def _check_chances(outcomes: Outcomes, names: Sequence[str]) -> None:
+    """Refuse rounds in which an available arm could not be drawn: they say nothing about it."""
+    never = outcomes.present & (outcomes.chances <= 0)
+    if not never.any():
+        return
+    round, arm = (int(place) for place in np.argwhere(never)[0])
+    raise InvalidStudy(
+        f"an analysis needs a probability above 0 of every available arm; arm {names[arm]!r} had 0 in "
+        f"{int(never[:, arm].sum())} of {len(never)} decisions, the first in round {round + 1}, so its rewards there "
+        "have no inverse probability. Create the study with stages=[Stage('main', least=0.05)], or its policy with "
+        "exploration=Mixture(0.1)."
+    )
+
+
+def _targets(names: Sequence[str], control: str | None) -> list[tuple[int, int | None]]:
+    """Return the arms, then the pairs: first those with the control arm."""
+    arms = range(len(names))
+    base = None if control is None else names.index(control)
+    pairs = [] if base is None else [(arm, base) for arm in arms if arm != base]
+    if len(names) <= MAX_PAIRED:
+        pairs += [(arm, other) for other in arms for arm in arms if arm > other and base not in (arm, other)]
+    return [*((arm, None) for arm in arms), *pairs]
+
+
+def limit_of(settings: StudySettings, epsilon: float, arm: int, base: int | None) -> float:
+    """Return the minimal probability of both arms that stages and exploration guarantee; 0 if none."""
+    names, least = settings.arms or (), 1.0
+    for stage in settings.stages:
+        limits = stage.limits(names)
+        each = [limits] * len(names) if isinstance(limits, float) else list(limits)
+        share = (1 - min(sum(each), 1.0)) * epsilon / len(names)
+        own = [each[k] + share for k in (arm, base) if k is not None]
+        least = min(least, 1 / len(names) if stage.burn_in else min(own))
+    return least
+
+
+def _effect(
+    outcomes: Outcomes,
+    q: Array,
+    scores: Scores,
+    plan: AnalysisPlan,
+    target: tuple[int, int | None],
+    names: Sequence[str],
+    limit: float,
+    registered: bool,
+) -> Effect:
+    count, alpha = len(outcomes.arms), 1 - plan.level
+    summary, arms = scores.until(count), [arm for arm in target if arm is not None]
+    span = math.inf if outcomes.within is None else outcomes.within[1] - outcomes.within[0]
+    within = (-span, span) if len(arms) > 1 or outcomes.within is None else outcomes.within
+
+    def cut(value: float) -> float:  # no mean or difference of rewards exceeds their range
+        return float(np.clip(value, *within))
+
+    looks = tuple(
+        look._replace(estimate=cut(look.estimate), low=cut(look.low), high=cut(look.high))
+        for look in planned_looks(scores, plan, count)
+    )
+    exact, shift = (-math.inf, math.inf), 0.0 if len(arms) > 1 else within[0]
+    if limit > 0 and math.isfinite(span):
+        exact = exact_interval(scores.values - shift, span, limit, alpha)
+    low, high = anytime(summary, plan.rounds, alpha)
+    bound = _bound(outcomes, q, plan, target, looks[-1].round if looks else count)
+    lacking = outcomes.present[:, arms].all(axis=1) & np.isnan(outcomes.rewards)
+    return Effect(
+        arm=names[arms[0]],
+        against=names[arms[1]] if len(arms) > 1 else "",
+        registered=registered,
+        looks=looks,
+        estimate=cut(summary.estimate),
+        rounds=summary.rounds,
+        low=cut(low),
+        high=cut(high),
+        exact_low=cut(exact[0] + shift) if math.isfinite(exact[0]) else -math.inf,
+        exact_high=cut(exact[1] + shift) if math.isfinite(exact[1]) else math.inf,
+        missing=int(lacking.sum()),
+        bound_low=cut(bound[0]),
+        bound_high=cut(bound[1]),
+        effective=summary.effective,
+    )
+
+
+def _bound(outcomes: Outcomes, q: Array, plan: AnalysisPlan, target: tuple[int, int | None], until: int) -> Range:
+    """Return the interval if every missing reward were the worst and the best for the effect (Manski, 1990)."""
+    if outcomes.within is None:
+        return -math.inf, math.inf
+    arm, base = target
+    lacking, ends = np.isnan(outcomes.rewards), []
+    for worst, other in (outcomes.within, outcomes.within[::-1]):
+        filled = np.where(lacking, np.where(outcomes.arms == arm, worst, other), outcomes.rewards)
+        scores = scores_of(replace(outcomes, rewards=filled), q, arm, base)
+        looks = planned_looks(scores, plan, until)
+        ends.append((looks[-1].low, looks[-1].high) if looks else (-math.inf, math.inf))
+    return ends[0][0], ends[1][1]
+
+
+def _by_stage(
+    outcomes: Outcomes,
+    scores: Scores,
+    stages: Array,
+    effect: Effect,
+    target: tuple[int, int | None],
+    level: float,
+) -> Iterator[StageEffect]:
+    there = outcomes.present[:, [arm for arm in target if arm is not None]].all(axis=1)
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    for stage in dict.fromkeys(stages.tolist()):
+        inside = stages == stage
+        kept = inside[scores.rounds]
+        part = scores._replace(**{name: getattr(scores, name)[kept] for name in scores._fields[:-1]}).until(len(stages))
+        lacking = int((inside & there & np.isnan(outcomes.rewards)).sum())
+        yield StageEffect(stage, effect.name, part.rounds, lacking, part.estimate, *part.interval(z))
+
+
+# --- balance of covariates
+
+
+def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) -> list[Imbalance]:
+    columns, found = _columns(outcomes, names, shared=settings.blocks is not None), []
+    n, count = outcomes.present.shape
+    inverse = 1 / outcomes.chances[np.arange(n), outcomes.arms] if n else np.ones(0)
+    groups = [np.flatnonzero(outcomes.arms == arm) for arm in range(count)]
+    base = None if settings.control is None else names.index(settings.control)
+    for arm, other in _targets(names, None if base is None else names[base]):
+        if other is None or min(len(groups[arm]), len(groups[other])) < 2:
+            continue
+        pair = [groups[arm], groups[other]]
+        sizes = [inverse[each].sum() ** 2 / np.square(inverse[each]).sum() for each in pair]
+        for name, x in columns.items():
+            spread = float(x.std())
+            raw = float(x[pair[0]].mean() - x[pair[1]].mean()) / spread
+            means = [float(np.average(x[each], weights=inverse[each])) for each in pair]
+            chance = 1.96 * math.sqrt(1 / sizes[0] + 1 / sizes[1])
+            found.append(Imbalance(name, f"{names[arm]} − {names[other]}", raw, (means[0] - means[1]) / spread, chance))
+    return sorted(found, key=lambda row: -abs(row.weighted))
+
+
+def _columns(outcomes: Outcomes, names: Sequence[str], *, shared: bool) -> dict[str, Array]:
+    """Return the covariates that vary and differ from one another, by name: a column that arms share counts once."""
+    found: dict[bytes, tuple[str, Array]] = {}
+    n, count, width = outcomes.covariates.shape
+    for column in range(width):
+        for arm in range(1 if shared else count):
+            x = outcomes.covariates[:, arm, column]
+            if n and x.std() > 1e-12 * (1 + np.abs(x).max()):
+                same = shared or (outcomes.covariates[:, :, column] == x[:, None]).all()
+                name = f"x{column}" if same else f"x{column} of {names[arm]}"
+                found.setdefault(np.ascontiguousarray(x).tobytes(), (name, x))
+    return dict(found.values())
+
+
+# --- what was registered, and what deviated
+
+
+def _protocol(known: dict[str, Any]) -> dict[str, str]:
+    """Return the registration as text, the settings of the study one by one."""
+    fixed = known["settings"] | {name: known[name] for name in ("policy", "schedule", "budget", "seed", "first_event")}
+    return {
+        name: each if isinstance(each, str) else json.dumps(each) for name, each in fixed.items() if each is not None
+    }
+
+
+def _deviations(
+    session: Session, plan: AnalysisPlan, control: str | None, registration: Any, decisions: int
+) -> Iterator[str]:
+    settings = session.settings
+    if registration is not None:
+        try:
+            check_registration(session, registration)
+        except InvalidStudy as error:
+            yield str(error)
+    if settings.plan is None:
+        yield "The study was created without a plan of analysis: looks, spending and level were chosen for this one."
+    elif plan != settings.plan:
+        yield f"The registered plan is {settings.plan!r}; this analysis uses {plan!r}."
+    if control not in (None, settings.control):
+        yield f"The registered control arm is {settings.control!r}; this analysis uses {control!r}."
+    if decisions > plan.rounds:
+        yield f"{decisions - plan.rounds} decisions came after the last planned look; only anytime intervals use them."
+    with session.reading() as tables:
+        events = tables.specials(session.row.study)
+    schedule = events[0].content["settings"].get("schedule") or {}
+    while "schedule" in schedule:
+        schedule = schedule["schedule"]
+    planned = schedule["rounds"] if schedule.get("kind") == "AtRounds" else None
+    yield from (sentence for event in events if (sentence := _deviation(event, planned)))
+
+
+def _deviation(event: Event, planned: Sequence[int] | None) -> str:
+    """Return how an event departs from what the schedule would have done; "" if it does not."""
+    content = event.content
+    record = content.get("record") or {}
+    shifted = bool(record) and planned is not None and record["round"] not in planned
+    late = f"an update came after round {record.get('round')}, which the schedule does not name" if shifted else ""
+    what = {
+        "rollback": f"version {content.get('number')} replaced version {content.get('from')} by a rollback",
+        "pin": "updates were suspended",
+        "unpin": "updates were allowed again",
+        "dismissed": "a candidate was dismissed",
+        "rejected": f"a training was rejected: {record.get('reason', '')}",
+        "version": ", and ".join(filter(None, ["an update was forced" if content.get("force") else "", late])),
+    }.get(event.kind, "")
+    by, why = f" by {event.actor}" if event.actor else "", f" ({event.reason})" if event.reason else ""
+    return f"Event {event.seq}{by}: {what}{why}." if what else ""
+
+
+def _notes(made: Analysis, settings: StudySettings, names: Sequence[str]) -> Iterator[str]:
+    yield (
+        f"Each interval has the level {made.plan.level:g} by itself: the looks of one effect hold together, different "
+        "effects do not. Intervals of looks and anytime intervals are asymptotic; exact ones hold for any number of "
+        "rounds. All suppose that later rounds are like earlier ones, and that rewards are not missing for a reason "
+        "that depends on the arm; the bound does not."
+    )
+    if made.plan is not settings.plan and settings.plan is None and len(made.plan.at) == 1:
+        yield "Without a plan the interval of the look holds only if this is the only time that the trial is looked at."
+    if any(math.isinf(effect.exact_low) for effect in made.means):
+        yield "Exact intervals and bounds need RewardRule(least=…, most=…), and a limit: Stage(least=…) or Mixture."
+    few = [effect.name for effect in (*made.means, *made.contrasts) if effect.effective < FEW]
+    if few:
+        yield f"Fewer than {FEW} rounds tell the variance, and intervals are wide or rough, of: {', '.join(few)}."
+    if len(names) > MAX_PAIRED:
+        yield f"With more than {MAX_PAIRED} arms each is compared with the control arm only."
+    wrong = [row for row in made.balance if abs(row.weighted) > max(IMBALANCE, 1.5 * row.chance)]
+    if wrong:
+        worst = wrong[0]
+        yield (
+            f"{len(wrong)} covariates differ between arms by more than chance explains, most {worst.covariate} of "
+            f"{worst.arms} by {worst.weighted:.2f} standard deviations: check that answers were followed."
+        )

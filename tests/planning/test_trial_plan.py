@@ -1,0 +1,100 @@
+"""The size of a trial: simulated trials that are analysed as a real one is."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rarely import InvalidInput
+from rarely._cli import app
+from rarely.planning import plan_trial
+from rarely.planning.trial import draw_rewards, make_policy, simulate_trial
+from rarely.study import Stage
+
+
+def test_more_patients_have_more_power_and_narrower_intervals():
+    made = plan_trial([0.3, 0.6], power=0.7, width=0.5, patients=[60, 240], looks=[1, 3], runs=30)
+    assert [(point.patients, point.looks) for point in made.points] == [(60, 1), (60, 3), (240, 1), (240, 3)]
+    small, large = made.points[1], made.points[3]
+    assert small.power < large.power > 0.8
+    assert small.width > large.width
+    assert large.anytime <= large.power
+    assert large.stopped < 240
+    assert large.best > 0.5
+    assert made.enough == made.points[2]
+    assert "240 patients with 1 looks surely reach power 70% and width 0.5." in str(made)
+    assert "seeds 0 to 29" in str(made)
+
+
+def test_the_same_seed_gives_the_same_plan_and_progress_is_told():
+    told, asked = [], {"noise": 1.0, "patients": [40], "looks": [2], "runs": 4}
+    plans = [plan_trial([1.0, 2.0], **asked, seed=9, progress=lambda *at: told.append(at)) for _ in range(2)]
+    assert plans[0] == plans[1]
+    assert told[:5] == [("trials", done, 4) for done in range(5)]
+    assert plan_trial([1.0, 2.0], **asked, seed=10) != plans[0]
+
+
+def test_a_wish_that_is_not_reached_is_said():
+    made = plan_trial([0.45, 0.5], patients=[40], looks=[1], runs=5)
+    assert made.enough is None
+    assert "None of these sizes surely reaches power 80%" in str(made)
+
+
+def test_sizes_are_around_what_two_groups_need():
+    made = plan_trial([0.2, 0.8], looks=[1], runs=2)
+    assert [point.patients for point in made.points][:2] == [30, 40]
+    assert len(made.points) == 6
+
+
+@pytest.mark.parametrize("kind", ["LinTS", "LinUCB", "default"])
+def test_a_simulated_trial_follows_its_stages(kind):
+    stages = [Stage("alike", 20, burn_in=True), Stage("main", least=0.25)]
+    rewards = draw_rewards((0.1, 0.9), None, 80, 3)
+    contexts = np.broadcast_to(np.eye(2), (80, 2, 2))
+    outcomes = simulate_trial(make_policy(kind, 2, [20, 50], 3), contexts, rewards, stages, [20, 50])
+    assert (outcomes.chances[:20] == 0.5).all()
+    assert outcomes.chances.min() >= 0.25
+    assert (outcomes.rewards == rewards[np.arange(80), outcomes.arms]).all()
+    assert outcomes.chances[50:, 1].mean() > 0.6
+
+
+@pytest.mark.parametrize(
+    ("means", "given", "says"),
+    [
+        ([0.5], {}, "two or more"),
+        ([0.5, 0.4], {}, "above it"),
+        ([0.5, 1.5], {}, "give noise"),
+        ([0.3, 0.5], {"power": None}, "power or width"),
+        ([0.3, 0.5], {"power": 1.0}, "below 1"),
+        ([0.3, 0.5], {"least": 0.6}, "at most 1/2"),
+        ([0.3, 0.5], {"policy": "UCB1"}, "policy"),
+        ([0.3, 0.5], {"runs": 0}, "runs"),
+    ],
+)
+def test_wishes_that_make_no_sense_are_refused(means, given, says):
+    with pytest.raises(InvalidInput, match=says):
+        plan_trial(means, **{"patients": [20], "runs": 1} | given)
+
+
+def test_the_command_writes_five_files(tmp_path):
+    asked = ["plan", "--trial", "0.2,0.7", "--patients", "60,90", "--looks", "1,2", "--runs", "8"]
+    said = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "plan")])
+    assert said.exit_code == 0, said.output
+    assert "trials: 100 %" in said.output
+    found = {path.name for path in (tmp_path / "plan").iterdir()}
+    assert found == {"plan.json", "plan.svg", "plan.md", "plan.html", "plan.png"}
+    described = json.loads((tmp_path / "plan" / "plan.json").read_text(encoding="utf-8"))
+    assert [point["patients"] for point in described["points"]] == [60, 60, 90, 90]
+    for name in ("plan.md", "plan.html"):
+        assert "seeds 0 to 7" in (tmp_path / "plan" / name).read_text(encoding="utf-8")
+    assert (tmp_path / "plan" / "plan.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"), [(["0.2;0.7"], "mean rewards"), (["0.2,0.7", "--world", "cosine"], "no log")]
+)
+def test_errors_of_the_command_are_one_sentence(asked, says, tmp_path):
+    said = CliRunner().invoke(app, ["plan", "--trial", *asked, "--out", str(tmp_path)])
+    assert said.exit_code == 1
+    assert says in said.output

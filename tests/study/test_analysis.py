@@ -1,0 +1,391 @@
+"""The analysis of a trial: boundaries that were published, scores without bias, and what the record says."""
+
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rarely import ArmBlocks, AtRounds, LinTS, LinUCB, Mixture
+from rarely._runs.statistics import t_quantile as exact_t
+from rarely.study import AnalysisPlan, InvalidStudy, RewardRule, Stage, Study
+from rarely.study.effects import (
+    Outcomes,
+    Summary,
+    anytime,
+    exact_interval,
+    planned_looks,
+    predict_rewards,
+    scores_of,
+    t_quantile,
+)
+from rarely.study.looks import boundaries, carried, crossing, spent, start
+from rarely.study.report import html_of
+from studies import contexts_of
+
+FIVE = [0.2, 0.4, 0.6, 0.8, 1.0]
+NAMES = itertools.count()
+
+
+# --- boundaries
+
+
+@pytest.mark.parametrize(
+    ("spending", "published"),
+    [
+        # Reboussin, DeMets, Kim and Lan (2000), two-sided 0.05, five equal looks.
+        ("obrien-fleming", [4.877, 3.357, 2.680, 2.290, 2.031]),
+        ("pocock", [2.438, 2.427, 2.410, 2.397, 2.386]),
+    ],
+)
+def test_boundaries_are_those_of_lan_and_demets(spending, published):
+    found = boundaries([spent(spending, look, 0.05) for look in FIVE], FIVE)
+    assert found == pytest.approx(published, abs=6e-4)
+    assert boundaries([0.05], [3.0]) == pytest.approx([1.959964], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("power", "looks", "constant"),
+    # Jennison and Turnbull (2000), tables 2.1 and 2.3: Pocock's and O'Brien and Fleming's constants, α = 0.05.
+    [(0.5, 5, 2.413), (0.5, 2, 2.178), (0.5, 10, 2.555), (0.0, 5, 2.040), (0.0, 2, 1.977), (0.0, 10, 2.087)],
+)
+def test_classical_constants_are_crossed_with_the_error_that_was_published(power, looks, constant):
+    """|S| > C·√v for Pocock, |S| > C·√1 for O'Brien and Fleming."""
+    state, total, step = start(), 0.0, 1 / looks
+    for look in range(1, looks + 1):
+        bound = constant * (look / looks) ** power
+        total += crossing(state, step, bound)
+        state = carried(state, step, bound, step)
+    assert total == pytest.approx(0.05, abs=1.5e-4)
+
+
+def plain_crossings(bounds, information):
+    """Crossing probabilities from a plain grid of S: the oracle of the recursive integration."""
+    grid = np.linspace(-8, 8, 3201) * math.sqrt(information[-1])
+    width, density, before, found = grid[1] - grid[0], None, 0.0, []
+    for bound, v in zip(bounds, information, strict=True):
+        if density is None:
+            density = np.exp(-(grid**2) / (2 * v)) / math.sqrt(2 * math.pi * v)
+        else:
+            kernel = np.exp(-(grid**2) / (2 * (v - before))) / math.sqrt(2 * math.pi * (v - before))
+            density = np.convolve(density, kernel, mode="same") * width
+        outside = np.abs(grid) > bound * math.sqrt(v)
+        found.append(float(density[outside].sum() * width))
+        density, before = np.where(outside, 0.0, density), v
+    return found
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.floats(0.3, 2.0), min_size=1, max_size=4), st.sampled_from(["obrien-fleming", "pocock"]))
+def test_each_look_is_crossed_with_the_error_it_may_spend(steps, spending):
+    information = np.cumsum(steps)
+    errors = [spent(spending, v / information[-1], 0.1) for v in information]
+    assert errors[-1] == pytest.approx(0.1)
+    found = plain_crossings(boundaries(errors, information.tolist()), information)
+    assert found == pytest.approx(np.diff([0.0, *errors]), abs=2e-3)
+
+
+def test_plans_that_make_no_sense_are_refused():
+    for given_ in (
+        {"looks": 0},
+        {"looks": [10, 5, 100]},
+        {"looks": [10]},
+        {"looks": "5"},
+        {"level": 1.0},
+        {"looks": 101},
+    ):
+        with pytest.raises(InvalidStudy):
+            AnalysisPlan(100, **given_)
+    with pytest.raises(InvalidStudy, match="AnalysisPlan"):
+        study_of(plan=5)
+    plan = AnalysisPlan(90, np.array([30, 90]), "pocock", 0.9)
+    assert AnalysisPlan(**json.loads(json.dumps(plan.describe()))) == plan
+
+
+def test_students_quantiles():
+    for freedom in (8, 30, 200):
+        assert t_quantile(1.959964, freedom) == pytest.approx(exact_t(freedom), rel=4e-3)
+
+
+# --- scores
+
+
+def learning_chances(arms, rewards):
+    """Probabilities of two arms that follow from the rewards so far."""
+    sums = [sum(r for a, r in zip(arms, rewards, strict=True) if a == arm) + 0.5 for arm in (0, 1)]
+    best = int(sums[1] > sums[0])
+    return (0.3, 0.7) if best else (0.8, 0.2)
+
+
+def test_the_weighted_sum_of_scores_has_the_mean_zero_exactly():
+    """Over all histories of an adaptive trial: any use of a reward in its own weight or prediction would show."""
+    truth, rounds, total, weight = (0.3, 0.6), 5, 0.0, 0.0
+    for path in itertools.product([(0, 0), (0, 1), (1, 0), (1, 1)], repeat=rounds):
+        arms, rewards = zip(*path, strict=True)
+        chances = np.array([learning_chances(arms[:t], rewards[:t]) for t in range(rounds)])
+        probability = math.prod(chances[t, a] * (truth[a] if r else 1 - truth[a]) for t, (a, r) in enumerate(path))
+        outcomes = outcomes_of(arms, rewards, chances)
+        scores = scores_of(outcomes, predict_rewards(outcomes), 1, 0)
+        total += probability * float(scores.weights @ (scores.values - (truth[1] - truth[0])))
+        weight += probability
+    assert weight == pytest.approx(1.0)
+    assert total == pytest.approx(0.0, abs=1e-12)
+
+
+def outcomes_of(arms, rewards, chances, covariates=None, within=(0.0, 1.0)):
+    chances = np.asarray(chances, float)
+    covariates = np.zeros((*chances.shape, 1)) if covariates is None else covariates
+    arms, rewards = np.array(arms, np.int64), np.array(rewards, float)
+    return Outcomes(covariates, np.ones(chances.shape, bool), arms, rewards, chances, within)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(1, 60))
+def test_sums_are_those_of_a_plain_loop(seed, count, n):
+    rng = np.random.default_rng(seed)
+    chances = rng.dirichlet(np.ones(count), n) * 0.8 + 0.2 / count
+    rewards = np.where(rng.random(n) < 0.2, np.nan, rng.random(n))
+    outcomes = outcomes_of(rng.integers(0, count, n), rewards, chances, rng.normal(size=(n, count, 2)))
+    outcomes = replace(outcomes, present=(rng.random((n, count)) < 0.8) | np.eye(count, dtype=bool)[outcomes.arms])
+    q = predict_rewards(outcomes)
+    psi, top, bottom, values, own = 2.0 * count, 0.0, 0.0, [], {0: [], 1: []}
+    for t in range(n):
+        if np.isnan(rewards[t]) or not outcomes.present[t, [1, 0]].all():
+            continue
+        x = q[t, 1] - q[t, 0]
+        x += (outcomes.arms[t] == 1) / chances[t, 1] * (rewards[t] - q[t, 1])
+        x -= (outcomes.arms[t] == 0) / chances[t, 0] * (rewards[t] - q[t, 0])
+        top, bottom = top + x / math.sqrt(psi), bottom + 1 / math.sqrt(psi)
+        values.append((x, 1 / math.sqrt(psi)))
+        if outcomes.arms[t] in own:
+            own[outcomes.arms[t]].append(1 / math.sqrt(psi) / chances[t, outcomes.arms[t]])
+        psi += (1 / chances[t, 1] + 1 / chances[t, 0] - psi) / 50
+    summary = scores_of(outcomes, q, 1, 0).until(n)
+    assert summary.rounds == len(values)
+    if values:
+        assert summary.estimate == pytest.approx(top / bottom)
+        squares = [(h * (x - top / bottom)) ** 2 for x, h in values]
+        most = sum(0.25 * sum(w * w for w in each) / len(each) for each in own.values() if each)
+        assert summary.error == pytest.approx(math.sqrt(sum(squares) + most) / bottom)
+        rounds = sum(squares) ** 2 / max(sum(s * s for s in squares), 1e-300)
+        differing = min(2 * max(len(each) - 1, 0) for each in own.values())  # no two rewards are equal
+        assert summary.effective == pytest.approx(min(rounds, differing), abs=1e-9)
+
+
+def adaptive_trial(seed, rounds, limit, truth):
+    """A trial that leans, after every round, towards the arm that has looked better so far."""
+    draw = np.random.default_rng(seed)
+    uniform, coins = draw.random(rounds), draw.random((rounds, 2))
+    arms, rewards, chances = np.zeros(rounds, int), np.zeros(rounds), np.full((rounds, 2), limit)
+    sums, counts = np.zeros(2), np.zeros(2)
+    for t in range(rounds):
+        better = int((sums[1] + 0.5) / (counts[1] + 1) > (sums[0] + 0.5) / (counts[0] + 1))
+        chances[t, better] = 1 - limit
+        arms[t] = int(uniform[t] >= chances[t, 0])
+        rewards[t] = coins[t, arms[t]] < truth[arms[t]]
+        sums[arms[t]] += rewards[t]
+        counts[arms[t]] += 1
+    return outcomes_of(arms, rewards, chances)
+
+
+@pytest.mark.parametrize(("truth", "limit"), [((0.5, 0.5), 0.1), ((0.2, 0.9), 0.05)])
+def test_intervals_hold_at_all_looks_of_an_adaptive_trial(truth, limit):
+    """Of 60 trials a 95 % interval may miss 3, and hardly ever 8; the exact one misses none."""
+    misses, difference = np.zeros(3, int), truth[1] - truth[0]
+    for seed in range(60):
+        outcomes = adaptive_trial(seed, 600, limit, truth)
+        scores = scores_of(outcomes, predict_rewards(outcomes), 1, 0)
+        looks = [(look.low, look.high) for look in planned_looks(scores, AnalysisPlan(600, 4, "pocock"), 600)]
+        always = [anytime(scores.until(n), 600, 0.05) for n in range(50, 601, 50)]
+        exact = [exact_interval(scores.values[:n], 1.0, limit, 0.05) for n in range(50, 601, 50)]
+        for place, intervals in enumerate((looks, always, exact)):
+            misses[place] += any(not low <= difference <= high for low, high in intervals)
+    assert misses[0] <= 7
+    assert misses[1] <= 4
+    assert misses[2] == 0
+
+
+def test_intervals_narrow_and_the_planned_one_is_the_narrowest():
+    outcomes = adaptive_trial(1, 8000, 0.2, (0.2, 0.8))
+    scores = scores_of(outcomes, predict_rewards(outcomes), 1, 0)
+    (look,) = planned_looks(scores, AnalysisPlan(8000, 1), 8000)
+    low, high = anytime(scores.until(8000), 8000, 0.05)
+    least, most = exact_interval(scores.values, 1.0, 0.2, 0.05)
+    assert 0.5 < least < low < look.low < 0.6 < look.high < high < most < 0.7
+    assert high - low < 1.6 * (look.high - look.low)
+
+
+def test_nothing_is_said_without_spread():
+    assert (
+        planned_looks(scores_of(outcomes_of([], [], np.ones((0, 2))), np.ones((0, 2)), 1, 0), AnalysisPlan(9), 9) == []
+    )
+    assert anytime(Summary(0, math.nan, math.inf, 0.0, 0.0), 10, 0.05) == (-math.inf, math.inf)
+    outcomes = outcomes_of([0, 1] * 5, [0.5] * 10, np.full((10, 2), 0.5))
+    assert planned_looks(scores_of(outcomes, np.full((10, 2), 0.5), 1, 0), AnalysisPlan(10, 2), 10) == []
+
+
+# --- the record
+
+
+def study_of(policy=None, **settings_):
+    settings_.setdefault("arms", ["a", "b", "c"])
+    policy = LinTS(dim=2, schedule=AtRounds([200, 400]), seed=1) if policy is None else policy
+    return Study.create("memory://analyses", f"trial {next(NAMES)}", policy=policy, **settings_)
+
+
+def played(study, rounds=600, truth=(0.2, 0.2, 0.9), lost=10, first=0):
+    answers = study.ask_many([(contexts_of(i), f"{i}") for i in range(first, first + rounds)])
+    won = [float(np.random.default_rng(i).random() < truth[answer.index]) for i, answer in enumerate(answers, first)]
+    study.tell_many([(answer.id, won[i]) for i, answer in enumerate(answers) if (first + i) % lost])
+    return study
+
+
+TRIAL = {"control": "a", "rewards": RewardRule(least=0.0, most=1.0), "stages": [Stage("main", least=0.2)]}
+
+
+@pytest.fixture(scope="module")
+def made():
+    stages = [Stage("burn-in", 200, burn_in=True), Stage("adaptive", least=0.2)]
+    study = study_of(**TRIAL | {"stages": stages}, plan=AnalysisPlan(500, looks=[100, 500]))
+    for first in (0, 200, 400):
+        played(study, 200, first=first)
+        if first < 400:
+            study.update()
+    return study.analysis()
+
+
+def test_effects_are_made_of_the_record(made):
+    assert (made.decisions, made.rewards) == (600, 540)
+    assert [effect.name for effect in made.means] == ["a", "b", "c"]
+    assert [(effect.name, effect.registered) for effect in made.contrasts] == [
+        ("b − a", True),
+        ("c − a", True),
+        ("c − b", False),
+    ]
+    b, c, _ = made.contrasts
+    assert (c.rounds, c.missing) == (540, 60)
+    assert [look.round for look in c.looks] == [100, 500]
+    assert [look.rounds for look in c.looks] == [90, 450]
+    assert c.excludes(0.0)
+    assert not b.excludes(0.0)
+    for effect, truth in ((made.means[0], 0.2), (made.means[2], 0.9), (b, 0.0), (c, 0.7)):
+        assert effect.looks[-1].low < truth < effect.looks[-1].high
+        assert effect.exact_low <= effect.low < truth < effect.high <= effect.exact_high
+        assert effect.bound_low < effect.looks[-1].low < effect.looks[-1].high < effect.bound_high
+        assert effect.bound_high - effect.bound_low < 0.7
+
+
+def test_stages_and_balance_are_made_of_the_record(made):
+    rows = {(row.stage, row.name): row for row in made.stages}
+    assert rows["burn-in", "c − a"].rounds + rows["adaptive", "c − a"].rounds == 540
+    assert rows["burn-in", "c − a"].low < 0.7 < rows["burn-in", "c − a"].high
+    assert ("adaptive", "c − b") not in rows
+    assert {row.arms for row in made.balance} == {"b − a", "c − a", "c − b"}
+    assert {row.covariate for row in made.balance} == {f"x{j} of {arm}" for j in (0, 1) for arm in "abc"}
+    assert all(abs(row.weighted) < 3 * row.chance for row in made.balance)
+
+
+def test_what_was_registered_and_what_deviated(made, tmp_path):
+    assert json.loads(made.protocol["plan"])["looks"] == [100, 500]
+    assert made.protocol["control"] == "a"
+    assert made.deviations == ("100 decisions came after the last planned look; only anytime intervals use them.",)
+    study = played(study_of(**TRIAL), 230)
+    study.preregister(tmp_path / "registration.json")
+    study.update(force=True, actor="ann", reason="curious")
+    study.pin(actor="bob")
+    text = " ".join(study.analysis(registration=tmp_path / "registration.json").deviations)
+    assert "without a plan" in text
+    assert (
+        "by ann: an update was forced, and an update came after round 230, which the schedule does not name (curious)"
+        in text
+    )
+    assert "by bob: updates were suspended" in text
+    assert "registered in" not in text
+    other = study_of(**TRIAL, plan=AnalysisPlan(300))
+    played(other, 300)
+    text = " ".join(
+        other.analysis(plan=AnalysisPlan(300, 2), control="b", registration=tmp_path / "registration.json").deviations
+    )
+    assert "registered plan is" in text
+    assert "control arm is 'a'; this analysis uses 'b'" in text
+    assert "is not the one registered in" in text
+
+
+def test_rewards_that_are_missing_on_purpose_do_not_escape_the_bound():
+    """Most failures of arm c are never reported: the interval is wrong, the bound is not."""
+    study = study_of(**TRIAL, plan=AnalysisPlan(600, 1))
+    answers = study.ask_many([(contexts_of(i), f"{i}") for i in range(600)])
+    coins = np.random.default_rng(0).random(600) < 0.5
+    kept = [(f"{i}", float(coins[i])) for i, answer in enumerate(answers) if coins[i] or answer.arm != "c" or not i % 4]
+    study.tell_many(kept)
+    c = study.analysis().contrasts[1]
+    assert c.name == "c − a"
+    assert c.looks[0].low > 0.2
+    assert c.bound_low < 0.0 < c.bound_high
+
+
+def test_a_policy_without_exploration_is_refused_with_the_remedy():
+    study = played(study_of(LinUCB(dim=2, seed=0), control="a", rewards=RewardRule(least=0.0, most=1.0)), 20)
+    with pytest.raises(InvalidStudy, match=r"had 0 in \d+ of 20 decisions.*least=0\.05.*Mixture"):
+        study.analysis()
+    explored = study_of(LinUCB(dim=2, exploration=Mixture(0.3), seed=0), **TRIAL | {"stages": [Stage("main")]})
+    found = played(explored, 300).analysis()
+    assert all(math.isfinite(effect.exact_low) for effect in found.contrasts)  # the mixture is a limit, too
+    with pytest.raises(InvalidStudy, match="arms with names"):
+        study_of(arms=None, stages=[Stage("main", least=0.2)]).analysis()
+    with pytest.raises(InvalidStudy, match="control arm"):
+        explored.analysis(control="z")
+
+
+def test_without_a_range_there_are_no_exact_intervals_and_no_bounds():
+    found = played(study_of(stages=[Stage("main", least=0.2)]), 300, truth=(0.2, 0.5, 0.9)).analysis()
+    assert all(math.isinf(effect.exact_low) and math.isinf(effect.bound_high) for effect in found.contrasts)
+    assert not any(effect.registered for effect in found.contrasts)
+    assert any("RewardRule" in note for note in found.notes)
+    assert found.describe()["contrasts"][0]["exact_low"] is None
+    assert "–" in str(found)
+
+
+def test_rows_of_a_study_with_blocks_are_its_covariates():
+    blocks = ArmBlocks.fit(np.random.default_rng(0).normal(size=(50, 2)), arms=2)
+    study = study_of(LinTS(dim=blocks.dim, seed=0), **TRIAL | {"arms": ["a", "b"], "blocks": blocks})
+    answers = study.ask_many([(np.random.default_rng(i).normal(size=2), f"{i}") for i in range(80)])
+    study.tell_many([(answer.id, float(answer.index)) for answer in answers])
+    assert {row.covariate for row in study.analysis().balance} == {"x0", "x1"}
+
+
+def test_an_arm_that_was_not_always_available_is_compared_where_it_was():
+    study = study_of(**TRIAL)
+    answers = study.ask_many([(contexts_of(i), f"{i}", None if i % 2 else ["a", "b"]) for i in range(200)])
+    study.tell_many([(answer.id, float(np.random.default_rng(i).random() < 0.5)) for i, answer in enumerate(answers)])
+    b, c, _ = study.analysis().contrasts
+    assert (b.rounds, c.rounds) == (200, 100)
+
+
+def test_an_empty_trial_has_an_analysis():
+    found = study_of(**TRIAL, plan=AnalysisPlan(100)).analysis()
+    assert found.contrasts[0].looks == ()
+    assert (found.contrasts[0].low, found.contrasts[0].high) == (-1.0, 1.0)
+    assert json.loads(json.dumps(found.describe(), allow_nan=False))["decisions"] == 0
+    assert "0 decisions" in str(found)
+    assert "<h1>" in html_of(found)
+
+
+def test_reports_have_the_same_tables(made, tmp_path):
+    for suffix in ("html", "md", "json"):
+        made.save(tmp_path / f"report.{suffix}")
+    page, text = ((tmp_path / f"report.{suffix}").read_text(encoding="utf-8") for suffix in ("html", "md"))
+    number = f"{made.contrasts[1].looks[-1].estimate:.3f}"
+    for shown in (page, text, str(made)):
+        assert number in shown
+        assert "Covariate balance" in shown
+        assert "only anytime intervals use them" in shown
+    assert made._repr_html_() == page
+    assert "<svg" in page
+    assert "http" not in page
+    with pytest.raises(ValueError, match=r"\.html, \.md or \.json"):
+        made.save(tmp_path / "report.pdf")
