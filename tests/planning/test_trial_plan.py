@@ -38,6 +38,9 @@ def test_the_same_seed_gives_the_same_plan_and_progress_is_told():
 def test_a_wish_that_is_not_reached_is_said():
     made = plan_trial([0.45, 0.5], patients=[40], looks=[1], runs=5)
     assert made.enough is None
+    tiny = plan_trial([0.1, 0.2], patients=[3], looks=1, runs=2)  # nobody differs, so there is no interval
+    assert tiny.points[0].low == 0.0
+    assert json.loads(json.dumps(tiny.describe(), allow_nan=False))["points"][0]["width"] is None
     assert "None of these sizes surely reaches power 80%" in str(made)
 
 
@@ -63,10 +66,11 @@ def test_a_simulated_trial_follows_its_stages(kind):
     ("means", "given", "says"),
     [
         ([0.5], {}, "two or more"),
+        (None, {}, "two or more"),
         ([0.5, 0.4], {}, "above it"),
         ([0.5, 1.5], {}, "give noise"),
-        ([0.3, 0.5], {"power": None}, "power or width"),
-        ([0.3, 0.5], {"power": 1.0}, "below 1"),
+        ([0.3, 0.5], {"power": None}, "must be wanted"),
+        ([0.3, 0.5], {"power": 1.0}, "between 0 and 1"),
         ([0.3, 0.5], {"least": 0.6}, "at most 1/2"),
         ([0.3, 0.5], {"policy": "UCB1"}, "policy"),
         ([0.3, 0.5], {"runs": 0}, "runs"),

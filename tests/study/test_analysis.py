@@ -339,6 +339,8 @@ def test_a_policy_without_exploration_is_refused_with_the_remedy():
         study_of(arms=None, stages=[Stage("main", least=0.2)]).analysis()
     with pytest.raises(InvalidStudy, match="control arm"):
         explored.analysis(control="z")
+    with pytest.raises(InvalidStudy, match="AnalysisPlan"):
+        explored.analysis(plan=5)
 
 
 def test_without_a_range_there_are_no_exact_intervals_and_no_bounds():

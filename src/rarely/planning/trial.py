@@ -132,7 +132,8 @@ class TrialPlan:
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as JSON."""
-        return asdict(self) | {"points": [point._asdict() for point in self.points]}
+        points = [point._replace(width=None) if math.isinf(point.width) else point for point in self.points]  # type: ignore[arg-type]
+        return asdict(self) | {"points": [point._asdict() for point in points]}
 
     def __str__(self) -> str:
         return "\n".join([*self.grid().lines(), "", *self.advice()])
@@ -145,7 +146,7 @@ def plan_trial(
     width: float | None = None,
     noise: float | None = None,
     patients: Sequence[int] | None = None,
-    looks: Sequence[int] = (5,),
+    looks: int | Sequence[int] = 5,
     spending: Spending = "obrien-fleming",
     level: float = 0.95,
     least: float = 0.1,
@@ -167,8 +168,8 @@ def plan_trial(
     noise
         The standard deviation of normal rewards; None for rewards of 0 and 1.
     patients, looks
-        The sizes to try, by default around what two equal groups need, and the numbers of looks, after each of which
-        but the last the policy is updated.
+        The sizes to try, by default around what two equal groups need, and one or several numbers of looks, after each
+        of which but the last the policy is updated.
     spending, level
         See `rarely.study.AnalysisPlan`.
     least, burn_in
@@ -188,7 +189,8 @@ def plan_trial(
     values = _check(means, power, width, noise, least, burn_in, runs, seed)
     check_choice("policy", policy, Kind)
     sizes = _sizes(values, noise, level, power) if patients is None else [int(size) for size in patients]
-    cases, points = list(product(sizes, looks)), []
+    counts = [looks] if isinstance(looks, int | np.integer) else list(looks)
+    cases, points = list(product(sizes, counts)), []
     for done, (size, count) in enumerate(cases):
         plan = AnalysisPlan(size, int(count), spending, level)
         stages, found = _stages(plan, burn_in, least), []
@@ -206,7 +208,7 @@ def plan_trial(
 
 
 def _check(means: Any, power: Any, width: Any, noise: Any, least: Any, burn_in: Any, runs: Any, seed: Any) -> Any:
-    values = tuple(float(as_number(mean)) for mean in means)
+    values = tuple(float(as_number(mean)) for mean in means) if isinstance(means, Sequence | np.ndarray) else ()
     if len(values) < 2 or not all(math.isfinite(mean) for mean in values) or max(values[1:]) <= values[0]:
         raise InvalidInput(
             f"means must be two or more numbers, the control arm's first and another above it; got {shown(means)}."
@@ -215,11 +217,9 @@ def _check(means: Any, power: Any, width: Any, noise: Any, least: Any, burn_in: 
         raise InvalidInput(f"means of rewards 0 and 1 lie between 0 and 1; give noise for others; got {shown(means)}.")
     if noise is not None:
         check_not_negative("noise", noise, "because it is a standard deviation")
-    if power is None and width is None:
-        raise InvalidInput("power or width must say what is wanted; got None for both.")
-    for name, value in (("power", power), ("width", width)):
-        if value is not None and not 0 < as_number(value) < (1 if name == "power" else math.inf):
-            raise InvalidInput(f"{name} must be above 0{' and below 1' if name == 'power' else ''}; got {value!r}.")
+    wishes = [as_number(wish) for wish in (power, width) if wish is not None]
+    if not wishes or min(wishes) <= 0 or (power is not None and power >= 1):
+        raise InvalidInput(f"power between 0 and 1 or width above 0 must be wanted; got {power!r} and {width!r}.")
     if not 0 < as_number(least) <= 1 / len(values) or not 0 < as_number(burn_in) < 1:
         raise InvalidInput(
             f"least must be above 0 and at most 1/{len(values)}, burn_in between 0 and 1; got {least!r}, {burn_in!r}."
@@ -307,5 +307,5 @@ def _point(found: Array, plan: AnalysisPlan) -> TrialPoint:
     runs, z = len(found), NormalDist().inv_cdf(0.975)
     middle, shrink = (power + z * z / (2 * runs)) / (1 + z * z / runs), 1 / (1 + z * z / runs)
     half = z * shrink * math.sqrt(power * (1 - power) / runs + (z / (2 * runs)) ** 2)
-    ends = middle - half, middle + half
+    ends = max(middle - half, 0.0), min(middle + half, 1.0)
     return TrialPoint(plan.rounds, len(plan.at), power, *ends, width, stopped, best, always, held)

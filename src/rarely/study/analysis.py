@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rarely._core.errors import shown
 from rarely._core.types import Array
 from rarely.study import report
 from rarely.study.audit import check_registration, records, registration_of
@@ -175,11 +176,10 @@ class Analysis:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+    if hasattr(value, "_asdict") or isinstance(value, dict):
+        return {name: _finite(each) for name, each in (value if isinstance(value, dict) else value._asdict()).items()}
     if isinstance(value, list | tuple):
-        named = value._asdict() if hasattr(value, "_asdict") else None
-        return [_finite(each) for each in value] if named is None else _finite(named)
+        return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -198,6 +198,8 @@ def analyse(
         raise InvalidStudy(
             f"an analysis needs two or more arms with names, and a control arm among them; got {names!r}, {control!r}."
         )
+    if plan is not None and not isinstance(plan, AnalysisPlan):
+        raise InvalidStudy(f"plan must be an AnalysisPlan, such as AnalysisPlan(1200); got {shown(plan)}.")
     outcomes, stages = outcomes_of(session, last)
     count = len(outcomes.arms)
     _check_chances(outcomes, names)
@@ -242,6 +244,7 @@ def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
         chances[i] = row.padded(row.probabilities, 0.0)
     rule = settings.rewards
     bounded = rule.least is not None and rule.most is not None and rule.aggregation != "sum"
+    bounded = bounded and (rule.default is None or rule.contains(rule.default))
     found = Outcomes(
         covariates,
         present,

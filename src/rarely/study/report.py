@@ -17,33 +17,19 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 """Covariates in the table of balance."""
-EFFECTS = [
-    "",
-    "estimate at the last look",
-    "interval of the look",
-    "estimate now",
-    "anytime",
-    "exact anytime",
-    "rewards",
-    "missing",
-    "bound for missing",
-]
-PROTOCOL = "Protocol"
+EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
+EFFECTS += ["rewards", "missing", "bound for missing"]
+PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
 CAPTION = "Contrasts with the control arm: intervals of the looks, and the anytime interval last (dashed)."
 
 
 def tables_of(analysis: Analysis) -> dict[str, Grid]:
     """Return the tables by their titles."""
-    plan = analysis.plan
+    plan, level = analysis.plan, f"{100 * analysis.plan.level:g} %"
     looks = [
         [
-            effect.name,
-            str(look.round),
-            str(look.rounds),
-            _number(look.estimate),
-            _range(look.low, look.high),
-            f"{look.boundary:.3f}",
-            "yes" if not look.low <= 0 <= look.high else "no",
+            *(effect.name, str(look.round), str(look.rounds), _number(look.estimate), _range(look.low, look.high)),
+            *(f"{look.boundary:.3f}", "no" if look.low <= 0 <= look.high else "yes"),
         ]
         for effect in analysis.contrasts
         for look in effect.looks
@@ -52,39 +38,28 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
         [row.stage, row.name, str(row.rounds), str(row.missing), _number(row.estimate), _range(row.low, row.high)]
         for row in analysis.stages
     ]
-    balance = [
-        [row.covariate, row.arms, *map(_number, (row.raw, row.weighted, row.chance))]
-        for row in analysis.balance[:SHOWN]
-    ]
-    level = f"{100 * plan.level:g} %"
-    found = {
-        "Contrasts": Grid(EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
-        "Arm means": Grid(EFFECTS, [_row(effect) for effect in analysis.means], 1),
-        f"Looks ({plan.spending}, {len(plan.at)} planned)": Grid(
-            ["", "after decision", "rewards", "estimate", f"{level} interval", "boundary", "excludes 0"], looks, 1
+    balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
+    heads: dict[str, tuple[Any, Any, int]] = {
+        "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
+        "Arm means": (EFFECTS, [_row(effect) for effect in analysis.means], 1),
+        f"Looks ({plan.spending}, {len(plan.at)} planned)": (
+            ("", "after decision", "rewards", "estimate", f"{level} interval", "boundary", "excludes 0"),
+            looks,
+            1,
         ),
-        "Stages": Grid(["stage", "", "rewards", "missing", "estimate", f"{level}, this stage alone"], stages, 2),
-        "Covariate balance (standardised differences)": Grid(
-            ["covariate", "arms", "as given", "weighted", "by chance up to"], balance, 2
-        ),
-        PROTOCOL: Grid(["registered", "before the first decision"], [[k, v] for k, v in analysis.protocol.items()], 2),
+        "Stages": (("stage", "", "rewards", "missing", "estimate", f"{level}, this stage alone"), stages, 2),
+        BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
+        PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
     }
-    return {title: grid for title, grid in found.items() if grid.body}
+    return {title: Grid(*parts) for title, parts in heads.items() if parts[1]}
 
 
 def _row(effect: Effect) -> list[str]:
     look = effect.looks[-1] if effect.looks else None
-    return [
-        effect.name + ("" if effect.registered else " (exploratory)"),
-        "–" if look is None else _number(look.estimate),
-        "–" if look is None else _range(look.low, look.high),
-        _number(effect.estimate),
-        _range(effect.low, effect.high),
-        _range(effect.exact_low, effect.exact_high),
-        str(effect.rounds),
-        str(effect.missing),
-        _range(effect.bound_low, effect.bound_high),
-    ]
+    last = ["–", "–"] if look is None else [_number(look.estimate), _range(look.low, look.high)]
+    now = [_number(effect.estimate), _range(effect.low, effect.high), _range(effect.exact_low, effect.exact_high)]
+    counts = [str(effect.rounds), str(effect.missing), _range(effect.bound_low, effect.bound_high)]
+    return [effect.name + ("" if effect.registered else " (exploratory)"), *last, *now, *counts]
 
 
 def _number(value: float) -> str:
@@ -143,22 +118,17 @@ def _chart(analysis: Analysis) -> Any:
     """Draw the intervals of all contrasts with the control arm, or of all contrasts if there is none."""
     from rarely._pages.svg import Chart
 
-    effects = [effect for effect in analysis.contrasts if effect.registered] or list(analysis.contrasts)
-    ends = [end for effect in effects for look in effect.looks for end in (look.low, look.high)]
-    ends += [end for effect in effects for end in (effect.low, effect.high)]
-    ends = [end for end in ends if math.isfinite(end)]
+    effects = [effect for effect in analysis.contrasts if effect.registered] or analysis.contrasts
+    bars = [[*(look[2:5] for look in each.looks), (each.estimate, each.low, each.high)] for each in effects]
+    ends = [end for each in bars for bar in each for end in bar if math.isfinite(end)]
     if not ends:
         return ""
     chart = Chart("intervals of contrasts over looks", (-0.6, len(effects) - 0.4), (min(0, *ends), max(0, *ends)))
     chart.ticks = [(place, effect.name) for place, effect in enumerate(effects)]
     chart.level(0.0, "no difference")
-    for place, effect in enumerate(effects):
-        step = 0.8 / (len(effect.looks) + 1)
-        for i, look in enumerate(effect.looks):
-            x = place - 0.4 + step * (i + 0.5)
-            chart.line([x, x], [look.low, look.high], place)
-            chart.point(x, look.estimate, place)
-        x = place - 0.4 + step * (len(effect.looks) + 0.5)
-        chart.line([x, x], [effect.low, effect.high], place, dashed=True)
-        chart.point(x, effect.estimate, place)
+    for place, each in enumerate(bars):
+        for i, (estimate, low, high) in enumerate(each):
+            x = place + 0.8 * ((i + 0.5) / len(each) - 0.5)
+            chart.line([x, x], [low, high], place, dashed=i == len(each) - 1)
+            chart.point(x, estimate, place)
     return chart.svg()
