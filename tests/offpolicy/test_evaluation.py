@@ -56,14 +56,37 @@ def test_a_model_of_rows_is_one_for_each_arm_from_earlier_rounds_alone():
 
 def test_a_target_that_the_log_cannot_judge_has_its_reason():
     log = DecisionLog.from_frame(visits(40) | {"offer": ["tea", "rum"] * 20}, arm_count=3, **NAMED)
-    made = evaluate(log, {"wrong": [[0.5, 0.5, 0.5]] * 40}, estimators=["ips"])
+    made = evaluate(log, estimators=["ips"])
     refused = {each.target: each.reason for each in made if each.estimate is None}
-    assert refused.keys() == {"always 2", "wrong"}
+    assert refused.keys() == {"always 2"}
     assert "must agree with the log at least once" in refused["always 2"]
-    assert "sum to 1" in refused["wrong"]
-    assert "sum to 1" in str(made)
+    assert "must agree with the log at least once" in str(made)
+    with pytest.raises(InvalidInput, match="sum to 1"):
+        evaluate(log, {"wrong": [[0.5, 0.5, 0.5]] * 40}, estimators=["ips"])
     with pytest.raises(InvalidInput, match="estimators must be"):
         evaluate(log, estimators=["magic"])
+
+
+def test_targets_are_names_of_arms_or_a_function_of_the_columns():
+    log = DecisionLog.from_frame(visits(40) | {"offer": ["tea", "rum"] * 20}, **NAMED)
+    column, middle = log.names[0], float(np.median(log.rows[:, 0]))
+    numbers = np.where(log.rows[:, 0] > middle, log.arm_names.index("tea"), log.arm_names.index("rum"))
+    named = np.where(log.rows[:, 0] > middle, "tea", "rum")
+    targets = {
+        "numbers": numbers,
+        "names": named,
+        "rule": lambda columns: np.where(columns[column] > middle, "tea", "rum"),
+    }
+    found = {each.target: each.estimate.value for each in evaluate(log, targets, estimators=["snips"])}
+    assert found["numbers"] == found["names"] == found["rule"]
+    with pytest.raises(InvalidInput, match=r"must name arms of the log.*'milk'"):
+        evaluate(log, {"odd": ["milk"] * 40})
+
+
+def test_a_gain_of_rounding_size_is_none():
+    log = DecisionLog.from_frame(visits(40) | {"offer": ["tea", "rum"] * 20, "p": [0.5] * 40}, **NAMED)
+    alike = next(each for each in evaluate(log, estimators=["ips"]) if each.target == "all arms alike")
+    assert (alike.gain.low, alike.gain.high) == (0.0, 0.0)
 
 
 def call(*arguments):

@@ -1,6 +1,7 @@
 """The size of a trial: simulated trials that are analysed as a real one is."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from rarely import InvalidInput
 from rarely._cli import app
 from rarely.planning import plan_trial
+from rarely.planning.report import draw_trial
 from rarely.planning.trial import draw_rewards, make_policy, simulate_trial
 from rarely.study import Stage
 
@@ -102,3 +104,9 @@ def test_errors_of_the_command_are_one_sentence(asked, says, tmp_path):
     said = CliRunner().invoke(app, ["plan", "--trial", *asked, "--out", str(tmp_path)])
     assert said.exit_code == 1
     assert says in said.output
+
+
+def test_an_interval_that_ends_at_one_is_drawn():
+    made = plan_trial([0.1, 0.9], patients=[60], looks=[2], runs=10)
+    rounded = replace(made, points=[made.points[0]._replace(power=1.0, low=0.7, high=1.0 - 1e-16)])
+    assert draw_trial(rounded).axes

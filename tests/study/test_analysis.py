@@ -374,6 +374,7 @@ def test_an_empty_trial_has_an_analysis():
     assert (found.contrasts[0].low, found.contrasts[0].high) == (-1.0, 1.0)
     assert json.loads(json.dumps(found.describe(), allow_nan=False))["decisions"] == 0
     assert "0 decisions" in str(found)
+    assert "b and a cannot be compared yet." in str(found)
     assert "<h1>" in html_of(found)
 
 
@@ -384,6 +385,9 @@ def test_reports_have_the_same_tables(made, tmp_path):
     number = f"{made.contrasts[1].looks[-1].estimate:.3f}"
     for shown in (page, text, str(made)):
         assert number in shown
+        assert "No difference between b and a is shown: " in shown
+        assert f"c is better than a: {number} (95 % interval" in shown
+        assert "at the look after decision 500." in shown
         assert "Covariate balance" in shown
         assert "only anytime intervals use them" in shown
     assert made._repr_html_() == page

@@ -11,7 +11,7 @@ import typer
 
 from rarely import ArmBlocks, load
 from rarely._cli.console import console, guarded_by
-from rarely._cli.log_file import Arm, Features, Id, Ignore, LogFile, Reward, Time, read_log_file
+from rarely._cli.log_file import Arm, Features, Id, Ignore, LogFile, Probability, Reward, Time, read_log_file
 from rarely._core.errors import InvalidInput
 from rarely.logs import DecisionLog
 from rarely.offpolicy import evaluate
@@ -26,7 +26,7 @@ def evaluate_command(
     log: Annotated[Path, LogFile],
     arm: Arm = None,
     reward: Reward = None,
-    probability: Annotated[str | None, typer.Option(help="The column with the chosen arm's probability.")] = None,
+    probability: Probability = None,
     features: Features = None,
     ignore: Ignore = None,
     id_column: Id = None,

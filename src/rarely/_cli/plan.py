@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from rarely._cli.console import Jobs, console, guarded_by, say_loops, whole_numbers
-from rarely._cli.log_file import Arm, Features, Id, Ignore, LogFile, Reward, Round, Time, read_log_file
+from rarely._cli.log_file import Arm, Features, Id, Ignore, LogFile, Probability, Reward, Round, Time, read_log_file
 from rarely._cli.progress import show_stages
 from rarely._core.errors import InvalidInput
 from rarely._reproduce.catalogue import find_problem
@@ -58,6 +58,7 @@ def plan_command(
     ignore: Ignore = None,
     arm: Arm = None,
     reward: Reward = None,
+    probability: Probability = None,
     round_column: Round = None,
     id_column: Id = None,
     time_column: Time = None,
@@ -116,7 +117,7 @@ def _plan_updates(horizon: int, batches: str | None, out: Path, **given: Any) ->
     Maker(given["policy"], settings)  # refused now rather than after a long file is read
     most = min(horizon, given["max_rounds"]) - 1
     counts = None if batches is None else whole_numbers("--batches", batches, 2, most)
-    columns = {name: given[name] for name in ("ignore", "arm", "reward")}
+    columns = {name: given[name] for name in ("ignore", "arm", "reward", "probability")}
     columns |= {"arm_count": given["arms"], "context": given["features"], "round": given["round_column"]}
     columns |= {"id": given["id_column"], "time": given["time_column"]}
     source = _source(given["log"], given["world"], columns)
@@ -171,6 +172,7 @@ def _source(log: Path | None, world: str | None, columns: dict[str, Any]) -> Dec
     assert world is not None
     if set(columns.values()) != {None}:
         raise InvalidInput(
-            "--arms, --features, --ignore, --arm, --reward, --round, --id and --time are for a log; a world has none."
+            "--arms, --features, --ignore, --arm, --reward, --probability, --round, --id and --time are for a log; a "
+            "world has none."
         )
     return find_problem(world).world("standard", constant=True)

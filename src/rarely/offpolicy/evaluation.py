@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -15,6 +15,8 @@ from rarely.offpolicy.models import reward_model
 from rarely.offpolicy.sample import InvalidTarget, NotIdentified, Target
 
 LOGGED = "the log's own rule"
+ROUNDING = 1e-9
+"""A gain within this part of the value is rounding, not a gain."""
 
 
 class Judgement(NamedTuple):
@@ -74,8 +76,9 @@ def evaluate(
     log, level, reward_range
         As in `ips`.
     targets
-        Your own by name, each as in `ips`. Besides them: the log's own rule, all arms alike, and each arm always, if it
-        was available in every round.
+        Your own by name, each as in `ips`; or the names of arms, one a round of the log; or a function that returns
+        either, given the log's columns by their names. Besides them: the log's own rule, all arms alike, and each
+        arm always, if it was available in every round. Rounds are in the log's order, which is that of `time`.
     estimators
         By default all three.
 
@@ -93,13 +96,33 @@ def evaluate(
     every: dict[str, Target] = {LOGGED: logged, "all arms alike": present / present.sum(axis=1, keepdims=True)}
     every |= {f"always {log.arm_name(k)}": [k] * len(log) for k in np.flatnonzero(present.all(axis=0)).tolist()}
     model = reward_model(log) if "dr" in estimators else None
-    for name, target in (every | dict(targets or {})).items():
+    for name, target in (every | {name: _read(log, target) for name, target in (targets or {}).items()}).items():
         for estimator in estimators:
             given = {"level": level, "reward_range": reward_range} | ({"model": model} if estimator == "dr" else {})
             try:
                 estimate = {"ips": ips, "snips": snips, "dr": dr}[estimator](log, target, **given)
                 gain = None if name == LOGGED else difference(log, target, logged, estimator=estimator, **given)
+                if gain is not None and max(abs(gain.low), abs(gain.high)) < ROUNDING * max(
+                    abs(estimate.value), 1e-300
+                ):
+                    gain = replace(gain, value=0.0, low=0.0, high=0.0)
                 made.append(Judgement(name, estimator, estimate, gain))
-            except (NotIdentified, InvalidTarget) as error:
+            except NotIdentified as error:
                 made.append(Judgement(name, estimator, None, reason=str(error)))
     return Evaluation(made)
+
+
+def _read(log: DecisionLog, target: Any) -> Target:
+    """Return a target with the names of arms as numbers, and a function's answer for the log's rows."""
+    if callable(target) and not hasattr(target, "select"):
+        if log.rows is None or not log.names:
+            raise InvalidTarget("a target that is a function needs a log whose rows have named columns.")
+        target = target({name: log.rows[:, i] for i, name in enumerate(log.names)})
+    names = np.asarray(target) if isinstance(target, Sequence | np.ndarray) else None
+    if names is None or names.dtype.kind not in "UO" or not log.arm_names:
+        return target
+    numbers = {name: number for number, name in enumerate(log.arm_names)}
+    if unknown := sorted({str(name) for name in names.ravel().tolist()} - numbers.keys()):
+        known = ", ".join(map(repr, log.arm_names))
+        raise InvalidTarget(f"a target must name arms of the log, {known}; got {', '.join(map(repr, unknown))}.")
+    return [numbers[str(name)] for name in names.ravel().tolist()]

@@ -20,7 +20,10 @@ SHOWN = 12
 EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
 EFFECTS += ["rewards", "missing", "bound for missing"]
 PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
-CAPTION = "Contrasts with the control arm: intervals of the looks, and the anytime interval last (dashed)."
+CAPTION = (
+    "Difference of mean rewards to the control arm: the interval of each look, and the anytime interval last (dashed); "
+    "the dotted line is no difference."
+)
 
 
 def tables_of(analysis: Analysis) -> dict[str, Grid]:
@@ -70,9 +73,28 @@ def _range(low: float, high: float) -> str:
     return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else "–"
 
 
+def answers_of(analysis: Analysis) -> list[str]:
+    """Return which arms were shown to be better than the control arm, by how much and how sure, a sentence each."""
+    level = f"{100 * analysis.plan.level:g} %"
+    return [_answer(effect, level) for effect in analysis.contrasts if effect.registered]
+
+
+def _answer(effect: Effect, level: str) -> str:
+    low, high, estimate, when = effect.low, effect.high, effect.estimate, "by the anytime interval: no look has come"
+    if effect.looks:
+        look = effect.looks[-1]
+        low, high, estimate, when = look.low, look.high, look.estimate, f"at the look after decision {look.round}"
+    if not math.isfinite(estimate):
+        return f"{effect.arm} and {effect.against} cannot be compared yet."
+    said = f"{_number(estimate)} ({level} interval {_range(low, high)}), {when}."
+    if low <= 0 <= high:
+        return f"No difference between {effect.arm} and {effect.against} is shown: {said}"
+    return f"{effect.arm} is {'better' if low > 0 else 'worse'} than {effect.against}: {said}"
+
+
 def text_of(analysis: Analysis) -> str:
     """Return the analysis for a console."""
-    lines = [f"{analysis.study}: {analysis.decisions} decisions, {analysis.rewards} rewards"]
+    lines = [f"{analysis.study}: {analysis.decisions} decisions, {analysis.rewards} rewards", *answers_of(analysis)]
     tables = {title: grid.lines() for title, grid in tables_of(analysis).items()}
     tables[PROTOCOL] = [f"{what}: {value}" for what, value in analysis.protocol.items()]
     tables |= {"Deviations": list(analysis.deviations) or ["None."], "Notes": list(analysis.notes)}
@@ -111,7 +133,10 @@ def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
     titled = [(f"table-{place}", title, grid) for place, (title, grid) in enumerate(tables)]
     contents = [(id, title.partition(" (")[0]) for id, title, _ in titled]
     contents += [("deviations", "Deviations"), ("notes", "Notes")] if analysis is not None else []
-    return render("rarely.study", template, contents=contents, analysis=analysis, tables=titled, **context)
+    answers = [] if analysis is None else answers_of(analysis)
+    return render(
+        "rarely.study", template, contents=contents, analysis=analysis, answers=answers, tables=titled, **context
+    )
 
 
 def _chart(analysis: Analysis) -> Any:
@@ -125,7 +150,7 @@ def _chart(analysis: Analysis) -> Any:
         return ""
     chart = Chart("intervals of contrasts over looks", (-0.6, len(effects) - 0.4), (min(0, *ends), max(0, *ends)))
     chart.ticks = [(place, effect.name) for place, effect in enumerate(effects)]
-    chart.level(0.0, "no difference")
+    chart.level(0.0, "")
     for place, each in enumerate(bars):
         for i, (estimate, low, high) in enumerate(each):
             x = place + 0.8 * ((i + 0.5) / len(each) - 0.5)
