@@ -102,7 +102,7 @@ def test_numbers_of_every_kind_and_durations_are_numbers():
 
 def test_unknown_values_and_new_gaps_are_announced_once():
     encoder = FrameEncoder.fit({"town": ["Ulm", "Bonn"], "age": [1.0, 3.0]})
-    with pytest.warns(ContextsWarning, match="'town': 'Rome' is unknown"):
+    with pytest.warns(ContextsWarning, match="'town': 'Rome' was not in the sample"):
         assert encoder({"town": "Rome", "age": 5}).tolist() == [0, 0, 1, 5]
     with pytest.warns(ContextsWarning, match="'age': a gap is filled in and not marked"):
         assert encoder({"town": "Ulm", "age": None}).tolist() == [0, 1, 0, 2]

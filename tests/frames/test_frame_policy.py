@@ -182,3 +182,13 @@ def test_a_study_decides_on_the_contexts_of_tables():
     answer = study.ask(policy.contexts(user(0), ITEMS), id="visit-1")
     assert study.ask(policy.contexts(user(0), ITEMS), id="visit-1") == answer
     assert study.tell("visit-1", 1.0).status == "accepted"
+
+
+def test_columns_are_left_out_and_a_decision_is_explained():
+    users = {"id": ["a", "b", "c"], "age": [20, 30, 40]}
+    policy = FramePolicy.fit(LinUCB, users, arms=["tea", "rum"], ignore=["id"])
+    decision = policy.select({"age": 25})
+    assert policy.explain({"age": 25}, arm=decision) == policy.explain({"age": 25}, arm=int(decision.arm))
+    assert [effect.column for effect in policy.explain({"age": 25}, arm=decision)] == ["users.age"]
+    with pytest.raises(InvalidInput, match=r"made by FramePolicy\.fit"):
+        FramePolicy(LinUCB, users, None)

@@ -16,7 +16,7 @@ def written(path, text):
     return path
 
 
-CB = "1:2:0.4 | a c:0.5\n3:0.5:0.2 'tag |user b d\n4:-1.2:0.5 |user:2 b:3 |w d\n"
+CB = "1:2:0.4 seen| a c:0.5\n3:0.5:0.2 'tag |user b d\n4:-1.2:0.5 |user:2 b:3 |w d\n"
 ADF = """shared |u age:3 new
 0:-1:0.75 |i red
 |i blue price:2

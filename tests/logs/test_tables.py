@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rarely import ArmBlocks, ContextsWarning, InvalidContexts, InvalidInput, InvalidReward, RarelyError, Uniform
+from rarely import (
+    ArmBlocks,
+    ContextsWarning,
+    FrameEncoder,
+    InvalidContexts,
+    InvalidInput,
+    InvalidReward,
+    RarelyError,
+    Uniform,
+)
 from rarely.logs import DecisionLog, InvalidLog
 from rarely.logs.tables import may_be_propensity
 from rarely.offpolicy import ips
@@ -137,8 +146,7 @@ def test_a_log_without_a_single_reward_has_none(tmp_path):
         (["a,t", "1,1", "2,2"], {"round": "t"}, "arms must be a whole number of at least 2; got 1"),
         (["a,t", "1,1", "2,1"], {"round": "t", "arm": "name"}, "has no column 'name'"),
         (["a,b", "1,"], {"arm_count": 2}, "Is b the reward, unknown there? Then say reward='b' (--reward b)"),
-        (["a;b", "1;2"], {"arm_count": 2}, "must separate its columns by commas; its first line has ';'"),
-        (["a\tb", "1\t2"], {"arm_count": 2}, "its first line has '\\t'"),
+        (["a|b", "1|2"], {"arm_count": 2}, "must separate its columns by commas, semicolons or tabs"),
         (["a,b", "1,2"], {"arm": "b", "reward": "b"}, "one column cannot be both arm and reward"),
         (["a,b", "1,2"], {"arm_count": 2, "context": "a"}, "context must be a list of columns, such as ['a']"),
         (["a,b", "1,2"], {"arm_count": 2, "ignore": "a"}, "ignore must be a list of columns"),
@@ -465,11 +473,14 @@ class OneHot:
 @pytest.mark.filterwarnings("ignore::rarely.ContextsWarning")
 def test_an_encoder_makes_the_context_of_text(tmp_path):
     frame = visits(city=["Rome", "Oslo", "Rome", "Rome"], when=[2, 1, 3, 4])
-    with pytest.raises(InvalidLog, match=r"city has 'Rome' in rows 0, 1, 2, 3.*give a fitted encoder="):
+    with pytest.raises(InvalidLog, match=r"city has 'Rome' in rows 0, 1, 2, 3.*encoder='auto'"):
         DecisionLog.from_frame(frame, **NAMED)
     rows = [",".join("" if cell is None else str(cell) for cell in row) for row in zip(*frame.values(), strict=True)]
     path = written(tmp_path / "log.csv", [",".join(frame), *rows])
     for source in (frame, Frame(frame), path):
+        assert "city=Oslo" in DecisionLog.from_frame(source, encoder="auto", **NAMED).names
+        fitted = FrameEncoder.fit({"city": frame["city"]})
+        assert DecisionLog.from_frame(source, encoder=fitted, **NAMED).names == fitted.names
         log = DecisionLog.from_frame(source, encoder=OneHot(), **NAMED)
         assert (log.names, log.rows.tolist()) == (OneHot.names, [[1, 0], [0, 1], [0, 1], [0, 1]])
     with pytest.raises(InvalidInput, match="context must be None"):
@@ -479,3 +490,14 @@ def test_an_encoder_makes_the_context_of_text(tmp_path):
     OneHot.transform = lambda self, frame: [[1.0]]
     with pytest.raises(InvalidLog, match="a row of numbers for each of 4"):
         DecisionLog.from_frame(frame, encoder=OneHot(), **NAMED)
+
+
+def test_semicolons_tabs_and_decimal_commas_are_read(tmp_path):
+    wanted = written(tmp_path / "a.csv", ["age,offer,paid", "20.5,tea,1", "30,rum,0"])
+    plain = DecisionLog.from_frame(wanted, arm="offer", reward="paid")
+    for name, lines in (
+        ("b.csv", ["age;offer;paid", "20,5;tea;1", "30;rum;0"]),
+        ("c.csv", ["age\toffer\tpaid", "20.5\ttea\t1", "30\trum\t0"]),
+    ):
+        log = DecisionLog.from_frame(written(tmp_path / name, lines), arm="offer", reward="paid")
+        assert (log.rows.tolist(), log.arm_names) == (plain.rows.tolist(), plain.arm_names)

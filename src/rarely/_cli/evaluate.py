@@ -11,7 +11,7 @@ import typer
 
 from rarely import ArmBlocks, load
 from rarely._cli.console import console, guarded_by
-from rarely._cli.log_file import Arm, Features, Id, Ignore, LogFile, Probability, Reward, Time, read_log_file
+from rarely._cli.log_file import Arm, Encode, Features, Id, Ignore, LogFile, Probability, Reward, Time, read_log_file
 from rarely._core.errors import InvalidInput
 from rarely.logs import DecisionLog
 from rarely.offpolicy import evaluate
@@ -29,6 +29,7 @@ def evaluate_command(
     probability: Probability = None,
     features: Features = None,
     ignore: Ignore = None,
+    encode: Encode = False,
     id_column: Id = None,
     time_column: Time = None,
     arms: Annotated[int | None, typer.Option(min=2, help="Arms K, if more than the log names.")] = None,
@@ -54,6 +55,7 @@ def evaluate_command(
     """
     columns: dict[str, Any] = {"arm": arm, "reward": reward, "probability": probability, "context": features}
     columns |= {"ignore": ignore, "id": id_column, "time": time_column, "arm_count": arms}
+    columns |= {"encoder": "auto" if encode else None}
     read = past = read_log_file(log, columns, quiet=as_json)
     if blocks is not None:
         try:

@@ -19,6 +19,7 @@ Ignore = Annotated[str | None, typer.Option(help="Columns to leave out, as id,ti
 Arm = Annotated[str | None, typer.Option(help="The column with the chosen arm.")]
 Reward = Annotated[str | None, typer.Option(help="The column with the reward, empty where unknown.")]
 Probability = Annotated[str | None, typer.Option(help="The column with the chosen arm's probability.")]
+Encode = Annotated[bool, typer.Option("--encode", help="Code text, dates and gaps of the features as numbers.")]
 Round = Annotated[str | None, typer.Option("--round", help="The column of rounds, if each arm has its own row.")]
 Id = Annotated[str | None, typer.Option("--id", help="The column that names rounds; repeated rows are dropped.")]
 Time = Annotated[str | None, typer.Option("--time", help="The column of times; rows are put in their order.")]

@@ -9,7 +9,19 @@ import typer
 from rich.markup import escape
 
 from rarely._cli.console import Jobs, console, guarded_by, say_loops, whole_numbers
-from rarely._cli.log_file import Arm, Features, Id, Ignore, LogFile, Probability, Reward, Round, Time, read_log_file
+from rarely._cli.log_file import (
+    Arm,
+    Encode,
+    Features,
+    Id,
+    Ignore,
+    LogFile,
+    Probability,
+    Reward,
+    Round,
+    Time,
+    read_log_file,
+)
 from rarely._cli.progress import show_stages
 from rarely._core.errors import InvalidInput
 from rarely._reproduce.catalogue import find_problem
@@ -56,6 +68,7 @@ def plan_command(
     arms: Annotated[int | None, typer.Option(min=1, help="Arms K, where the log does not tell.")] = None,
     features: Features = None,
     ignore: Ignore = None,
+    encode: Encode = False,
     arm: Arm = None,
     reward: Reward = None,
     probability: Probability = None,
@@ -119,7 +132,7 @@ def _plan_updates(horizon: int, batches: str | None, out: Path, **given: Any) ->
     counts = None if batches is None else whole_numbers("--batches", batches, 2, most)
     columns = {name: given[name] for name in ("ignore", "arm", "reward", "probability")}
     columns |= {"arm_count": given["arms"], "context": given["features"], "round": given["round_column"]}
-    columns |= {"id": given["id_column"], "time": given["time_column"]}
+    columns |= {"id": given["id_column"], "time": given["time_column"], "encoder": "auto" if given["encode"] else None}
     source = _source(given["log"], given["world"], columns)
     with show_stages("reading") as stages:
         made = plan(

@@ -53,7 +53,7 @@ class FrameEncoder:
     columns: tuple[Column, ...]
     scale: Affine
     ignore: tuple[str, ...] = ()
-    _announced: set[str] = field(default_factory=set, repr=False)
+    _announced: set[tuple[str, bool]] = field(default_factory=set, repr=False)
 
     @classmethod
     def fit(
@@ -129,6 +129,12 @@ class FrameEncoder:
         out = self._encoded(table, what)
         return out[0] if table.single else out
 
+    def transform(self, frame: Any) -> Array:
+        """Return the numbers of n rows, (n, d), of a table that may have other columns besides, as a log has."""
+        table = read_table(frame, "the table")
+        own = {name: values for name, values in table.columns.items() if name in self.slices}
+        return self._encoded(table._replace(columns=own), "the table")
+
     def _encoded(self, table: Table, what: str) -> Array:
         if table.columns.keys() != self.slices.keys():
             _check_names(self.slices, table.columns, f"{what} must have the column")
@@ -140,7 +146,7 @@ class FrameEncoder:
             except WrongValue as error:
                 raise _refusal(error, column.name, what) from None
             if unknown is not None:
-                self._announce(column, f"{unknown} is unknown")
+                self._announce(column, f"{unknown} was not in the sample, and counts as unknown")
         if not all_finite(out):
             self._fill(out, what)
         return out
@@ -153,16 +159,16 @@ class FrameEncoder:
             if gaps.any():
                 column.fill(part, gaps)
                 if not column.gaps:
-                    self._announce(column, "a gap is filled in and not marked")
+                    self._announce(column, "a gap is filled in and not marked, because the sample had none")
             if not all_finite(part):
                 row = int(np.flatnonzero(~np.isfinite(part).all(axis=1))[0])
                 raise InvalidContexts(f"column {column.name!r} of {what} must be finite; row {row} has {part[row, 0]}.")
 
     def _announce(self, column: Column, event: str) -> None:
-        if column.name not in self._announced:
-            self._announced.add(column.name)
-            sentence = f"column {column.name!r}: {event}, because the sample had none. This is said once for a column."
-            warnings.warn(sentence, ContextsWarning, stacklevel=5)
+        kind = (column.name, event.startswith("a gap"))
+        if kind not in self._announced:
+            self._announced.add(kind)
+            warnings.warn(f"column {column.name!r}: {event}. This is said once.", ContextsWarning, stacklevel=6)
 
     def describe(self) -> dict[str, Any]:
         """Return the encoder as JSON, for `from_description`."""

@@ -26,6 +26,7 @@ from rarely._core.policies.select import Scores
 from rarely._core.saving import archive
 from rarely._core.types import Array, Decision
 from rarely.frames.encoder import FrameEncoder
+from rarely.frames.tables import read_table
 
 
 class ColumnEffect(NamedTuple):
@@ -74,6 +75,8 @@ class FramePolicy:
         arms: Sequence[str] = (),
         layout: Layout | None = None,
     ) -> None:
+        if not isinstance(policy, Policy):
+            raise InvalidInput(f"a FramePolicy is made by FramePolicy.fit(kind, users, items); got {shown(policy)}.")
         self.policy, self.users, self.items, self.arms, self.layout = policy, users, items, tuple(arms), layout
         self._blocks = _blocks(users, items, arms, layout)
         if policy.dim != (wanted := _settings(self._blocks, items)["dim"]):
@@ -87,6 +90,7 @@ class FramePolicy:
         items: Any = None,
         *,
         arms: Sequence[str] = (),
+        ignore: Sequence[str] = (),
         layout: Layout | None = None,
         chosen: Sequence[str] | None = None,
         rewards: Any = None,
@@ -102,6 +106,8 @@ class FramePolicy:
             A sample of each table, or its `FrameEncoder`. One of them may be left out.
         arms
             Names of the arms, if they are not the rows of a table.
+        ignore
+            Columns of either table that are not read, such as ids.
         layout
             How `ArmBlocks` makes contexts of the two; None is "bilinear" for items and "disjoint" for arms.
         rewards
@@ -121,7 +127,10 @@ class FramePolicy:
         'rum'
         """
         tables, make = (users, items), cast(Any, kind)
-        by_user, by_item = (t if t is None or isinstance(t, FrameEncoder) else FrameEncoder.fit(t) for t in tables)
+        by_user, by_item = (
+            table if table is None or isinstance(table, FrameEncoder) else FrameEncoder.fit(table, ignore=names)
+            for table, names in zip(tables, (_ignored(table, ignore) for table in tables), strict=True)
+        )
         given = _settings(_blocks(by_user, by_item, arms, layout), by_item) | settings
         policy = cls(make(**given), by_user, by_item, arms, layout)
         if rewards is not None:
@@ -189,24 +198,27 @@ class FramePolicy:
         """Return the probability of every arm, without recording a decision."""
         return self.policy.probabilities(self.contexts(users, items), mask)
 
-    def explain(self, users: Any = None, items: Any = None, *, arm: int) -> tuple[ColumnEffect, ...]:
-        """Return what each column contributes to the mean and the bonus of one arm, the largest effect first.
+    def explain(self, users: Any = None, items: Any = None, *, arm: int | Decision) -> tuple[ColumnEffect, ...]:
+        """Return what each column contributes to the mean and the bonus of one arm, or of a decision's, largest first.
 
         An effect is the difference to what they were with the average of the sample in that column. Columns that act
         together share their effect, so effects need not add up.
         """
-        check_whole("arm", arm, 0)
+        chosen: Any = arm.arm if isinstance(arm, Decision) else arm
+        check_whole("arm", chosen, 0)
         rows, features = self._rows(users), self._features(items)
         names, variants = [""], [self._placed(rows, features)]
-        if variants[0].ndim != 2 or arm >= len(variants[0]):
-            raise InvalidInput(f"explain takes one round and one of its arms; got arm {arm} of {variants[0].shape}.")
+        if variants[0].ndim != 2 or chosen >= len(variants[0]):
+            raise InvalidInput(f"explain takes one round and one of its arms; got arm {chosen} of {variants[0].shape}.")
         for table, encoder, numbers in (("users", self.users, rows), ("items", self.items, features)):
             for column, place in () if encoder is None else encoder.slices.items():
                 other = numbers.copy()
                 other[..., place] = encoder.scale.center[place]  # type: ignore[union-attr]
                 names.append(f"{table}.{column}")
                 variants.append(self._placed(*((other, features) if table == "users" else (rows, other))))
-        scores = self.policy.score(np.stack([contexts[arm : arm + 1] for contexts in variants]).view(type(variants[0])))
+        scores = self.policy.score(
+            np.stack([contexts[chosen : chosen + 1] for contexts in variants]).view(type(variants[0]))
+        )
         mean, bonus = (values[0, 0] - values[1:, 0] for values in scores)
         effects = map(ColumnEffect, names[1:], mean.tolist(), bonus.tolist())
         return tuple(sorted(effects, key=lambda effect: -abs(effect.mean)))
@@ -246,6 +258,13 @@ def _restored(policy: Policy, saved: dict[str, Any]) -> FramePolicy:
 
 
 WRAPPERS["FramePolicy"] = _restored
+
+
+def _ignored(table: Any, names: Sequence[str]) -> list[str]:
+    """Return which of these columns a table has."""
+    if table is None or isinstance(table, FrameEncoder) or not names:
+        return []
+    return [name for name in names if name in read_table(table, "the sample").columns]
 
 
 def _blocks(

@@ -225,9 +225,9 @@ class DecisionLog:
         ignore
             Columns that are not read.
         encoder
-            A fitted object whose `transform(frame)` makes the context, one row of numbers a round, for columns of
-            text, categories or gaps. It is given the frame; of a file, a dict of its columns. Its `names`, if any,
-            become those of the log.
+            For columns of text, categories, dates or gaps: a fitted `FrameEncoder`, or any object whose
+            `transform(frame)` makes one row of numbers a round. It is given the frame; of a file, a dict of its
+            columns. Its `names`, if any, become those of the log. "auto" fits a `FrameEncoder` to the context.
         arm_count
             How many arms there are, if more than the table names, or if it does not say.
 

@@ -28,11 +28,13 @@ import numpy as np
 from rarely._core.errors import InvalidInput, RarelyError, shown
 from rarely._core.saving.files import path_of
 from rarely._core.types import Array, IntArray
+from rarely.frames.encoder import FrameEncoder
 
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
 """Fields that stand for a value that is not known."""
 NAME_LIKE = {"none", "na", "n/a", "null"}
 """Those of them that may as well be the name of an arm or a class."""
+DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+)$")
 SUSPICIOUS = {"reward", "rewards", "arm", "action", "propensity", "pscore", "prob", "probability"} | {
     *("propensities", "probs", "probabilities", "id", "uuid", "index", "time", "timestamp", "date", "label")
 }
@@ -169,8 +171,13 @@ class NamedRows:
 
 def open_csv(path: str | os.PathLike[str]) -> NamedRows:
     """Open a CSV file whose first line names its columns."""
-    lines = read_lines(path, InvalidLog)
+    _, first = next(lines_of(path), (0, ""))
+    # Spreadsheets of many countries separate columns by semicolons, since their decimal mark is a comma.
+    mark = next((mark for mark in ";\t" if mark in first and "," not in first), ",")
+    lines = read_lines(path, InvalidLog, mark)
     _, header = next(lines, (0, []))
+    if mark == ";":
+        lines = ((number, [DECIMAL_COMMA.sub(r"\1.\2", field) for field in line]) for number, line in lines)
     return NamedRows(os.fspath(path), header, lines, "line")
 
 
@@ -395,6 +402,8 @@ def read_columns(
             raise InvalidLog(f"{table.name}: one column cannot be both {role} and {twice[0]}; got {name!r} for both.")
     names, encoded = _context_columns(table, context, ignore, roles, encoder), None
     if encoder is not None:
+        if isinstance(encoder, str) and encoder == "auto":
+            return _encoded(table, names, roles, frame)
         if context is not None or not hasattr(encoder, "transform"):
             raise InvalidInput(
                 "encoder must be fitted and have transform(frame), and knows its columns, so context must be None; got "
@@ -455,16 +464,23 @@ def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[In
     return kept, remarks
 
 
+def _encoded(table: NamedRows, names: list[str], roles: dict[Role, str], frame: Any) -> Columns:
+    """Read the columns with an encoder of the context's that is fitted to them."""
+    lines = list(table.lines)
+    table = replace(table, lines=iter(lines))
+    kept = [place for place, name in enumerate(table.header) if name in names]
+    own = columns_of([table.header[place] for place in kept], [[line[place] for place in kept] for _, line in lines])
+    return read_columns(table, None, (), roles, FrameEncoder.fit(own), frame)
+
+
 def _context_columns(
     table: NamedRows, context: Sequence[str] | None, ignore: Sequence[str], roles: dict[Role, str], encoder: Any
 ) -> list[str]:
     name, header = table.name, table.header
     if not header:
         raise InvalidLog(f"{name} is empty; its first line must name the columns.")
-    if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
-        raise InvalidLog(
-            f"{name} must separate its columns by commas; its first line has {mark!r}. Write it with commas."
-        )
+    if len(header) == 1 and "|" in header[0]:
+        raise InvalidLog(f"{name} must separate its columns by commas, semicolons or tabs; its first line has '|'.")
     _check_distinct(name, header)
     for column in (*(context or ()), *ignore, *roles.values()):
         if column not in header:
@@ -541,8 +557,8 @@ def _complain(table: NamedRows, faults: Faults, *, hint: bool) -> None:
         guess = f" Is {empty} the reward, unknown there? Then say reward={empty!r} (--reward {empty})." if empty else ""
         raise InvalidLog(
             f"{table.name}: context columns, rewards and probabilities must be finite numbers, but {said}.{guess} Name "
-            "the columns of the context, or those to ignore; code text as numbers, or give a fitted encoder=; fill in "
-            "gaps or drop their rows."
+            "the columns of the context, or those to ignore; or let a FrameEncoder code text and gaps as numbers: "
+            "encoder='auto' (--encode)."
         )
 
 

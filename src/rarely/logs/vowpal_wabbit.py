@@ -121,6 +121,8 @@ def _label(line: str) -> Label | None:
     """Return the arm, cost and probability that precede the features, or None."""
     text = line.partition("|")[0].removeprefix("shared")
     tokens = [token.split(":") for token in text.split() if token[0] != "'"]
+    if len(tokens) > 1 and not text[-1].isspace():  # a tag touches the bar
+        tokens = tokens[:-1]
     if sum(map(len, tokens)) < 2:  # nothing, or a tag
         return None
     if len(tokens) > 1 or len(tokens[0]) != 3:
