@@ -233,6 +233,8 @@ def test_metrics_are_as_prometheus_reads_them(served):
     )
     assert float(values['rarely_decisions{study="trial"}']) == 3
     assert all(float(value) >= 0 for value in values.values())
+    assert values['rarely_alarm_raised{study="trial",kind="rewards"}'] == "0"
+    assert values['rarely_alarms_total{study="trial",kind="missing"}'] == "0"
 
 
 def test_a_damaged_study_is_not_served(storage, tmp_path):

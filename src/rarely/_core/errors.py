@@ -135,6 +135,10 @@ class OutlierWarning(UserWarning):
     """A reward, or a number of a context, so far from the others that it dominates what is learned."""
 
 
+class DriftWarning(UserWarning):
+    """Predictions, rewards, choices or missing rewards have left what earlier batches led one to expect."""
+
+
 class RejectedWarning(UserWarning):
     """The training of an update was rejected: no version was spent, and the current one stays in use."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rarely import RarelyError
+from rarely._core.policies.alarms import KINDS as ALARMS
 from rarely.service.dashboard import Overview
 from rarely.service.metrics import Meters, sample
 from rarely.service.problems import Refusal
@@ -111,6 +112,8 @@ class OpenedStudy:
             *self.meters.lines(name),
             *(sample(f"rarely_{key}", name, value) for key, value in numbers.items()),
             *(sample("rarely_rewards", name, getattr(status.rewards, kind), kind=kind) for kind in kinds),
+            *(sample("rarely_alarms_total", name, status.alarms.get(kind, 0), kind=kind) for kind in ALARMS),
+            *(sample("rarely_alarm_raised", name, int(kind in status.raised), kind=kind) for kind in ALARMS),
             *(sample("rarely_trainings_total", name, count, outcome=outcome) for outcome, count in trainings),
         ]
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import sqlite3
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -94,6 +95,10 @@ class Status:
     trainer: str
     """Who holds the lease for training; "" for nobody."""
     rewards: Accounts
+    alarms: dict[str, int]
+    """How often each alarm was raised in the life of the policy in use,"""
+    raised: tuple[str, ...]
+    """and those that have not returned to normal; see `UpdateRecord.alarms`."""
 
     def describe(self) -> dict[str, Any]:
         """Return the status as JSON."""
@@ -122,6 +127,8 @@ def status_of(session: Session) -> Status:
             shadow=position.shadow,
             trainer=lease.holder if lease is not None and lease.expires > session.now() else "",
             rewards=accounts_of(session, tables),
+            alarms=dict(Counter(event.detail.partition(":")[0] for event in policy.events if event.kind == "alarm")),
+            raised=policy.updates[-1].alarms if policy.updates else (),
         )
 
 

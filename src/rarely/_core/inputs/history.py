@@ -346,6 +346,23 @@ class History:
         places = self._arrivals[here]
         return places, self._contexts[places], self._values[here]
 
+    def predicted_since(self, count: int) -> tuple[Array, Array]:
+        """Return the rewards after the first `count`, and their predictions by a version that had been trained."""
+        here = slice(self._arrival(max(count, self._kept.settled)), self._arrived)
+        places = self._arrivals[here]
+        trained = self._numbers[places, 1] >= (0 if self.logged else 1)
+        return self._values[here][trained], self._known[places[trained], 1]
+
+    def rewards_between(self, start: int, end: int) -> Array:
+        """Return the rewards of the kept rounds start + 1 … end, NaN where none arrived."""
+        positions, kept = self._kept.positions(np.arange(start, end) + self.logged)
+        return self._known_rewards(positions[kept])
+
+    def arms_since(self, round: int, version: int) -> IntArray:
+        """Return the arms that a version chose after this round, none of which was dropped."""
+        numbers = self._numbers[max(0, self._length - self.rounds + round) : self._length]
+        return np.asarray(numbers[numbers[:, 1] == version, 0], np.int64)
+
     def arrivals_between(self, start: int, end: int) -> tuple[IntArray, Array]:
         """Return rows and values of the rewards that arrived after the first `start` and among the first `end`."""
         here = slice(self._arrival(start), self._arrival(end))

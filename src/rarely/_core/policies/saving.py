@@ -23,6 +23,7 @@ from rarely._core.errors import InvalidInput, RarelyError, SnapshotError, shown
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.contexts import ContextReader
 from rarely._core.inputs.forgetting import forgetting_from
+from rarely._core.policies.alarms import Expectations
 from rarely._core.policies.options import limits_from, preset_from, training_from
 from rarely._core.policies.own_evidence import OwnEvidence
 from rarely._core.policies.state import ArmStats, PolicyState, read_events, read_records
@@ -116,6 +117,7 @@ def content_of(state: PolicyState, factory: CovarianceFactory) -> tuple[dict[str
         "extra_versions": state.clock.budget.extra,
         "events": [event.describe() for event in state.events],
         "arm_stats": state.arm_stats.describe(),
+        "expectations": state.expectations.describe(),
         "reader": state.reader.describe(),
         "own": None if own is None else own[0],
         "learner": learner_numbers,
@@ -156,6 +158,7 @@ def restored_state(
         read_events(saved, history.rounds, clock.version),
         saved.whole("lost", most=history.total),
         saved.whole("most_arms"),
+        Expectations.restored(saved.inner("expectations")),
     )
     return state, generator
 

@@ -328,6 +328,7 @@ class _OpenBatch:
             state.events,
             state.lost,
             self.most_arms,
+            state.expectations,
         )
         if single:
             decision = Decision(int(arms[0]), means[0], bonuses[0], version, self.round, probabilities[0], life)

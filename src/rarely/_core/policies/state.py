@@ -19,6 +19,7 @@ from rarely._core.choice.rules import ChoiceRule
 from rarely._core.covariance import Covariance
 from rarely._core.inputs.contexts import ContextReader
 from rarely._core.inputs.history import History
+from rarely._core.policies.alarms import Expectations
 from rarely._core.policies.learner import Learner
 from rarely._core.policies.own_evidence import OwnEvidence
 from rarely._core.saving.fields import Fields
@@ -26,7 +27,9 @@ from rarely._core.schedules import NEVER, Budget, Schedule
 from rarely._core.types import Array, IntArray
 
 WithinBatch = Literal["frozen", "running"]
-EventKind = Literal["budget", "covariance", "compaction", "limit", "memory"]
+EventKind = Literal["budget", "covariance", "compaction", "limit", "memory", "alarm"]
+LISTED = ("rescaled", "alarms")
+"""The fields of a record that are lists in JSON."""
 TINY_VARIANCE = 1e-30
 """Stands in for a variance of 0 whose logarithm is taken."""
 
@@ -203,7 +206,7 @@ class BatchClock:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEvent:
-    """A change of a policy's budget, of the form of its Z, or of what it remembers; see `Policy.events`.
+    """A change of a policy's budget, of the form of its Z, or of what it remembers, or an alarm; see `Policy.events`.
 
     Examples
     --------
@@ -215,7 +218,7 @@ class PolicyEvent:
     """
 
     kind: str
-    """"budget", "covariance", "compaction", or "limit" where `Limits.history` was reached."""
+    """"budget", "covariance", "compaction", "limit" where `Limits.history` was reached, or "alarm"."""
     round: int
     """Rounds decided by then."""
     version: int
@@ -389,6 +392,8 @@ class UpdateRecord:
     """Rows of the history that were dropped after it, which a `Window`, a `Discount` or a limit has forgotten."""
     lost: int = 0
     """Rounds that are not in Z afterwards: forgotten, or dropped before it was built again."""
+    alarms: tuple[str, ...] = ()
+    """What has left what earlier batches led one to expect: "coverage", "rewards", "arms" or "missing"."""
     loops: str = ""
     """The loops that trained the network: "avx512", "avx2", "sse2", "neon" or "numpy"; "" where none was trained.
     Not part of `Policy.fingerprint`."""
@@ -421,9 +426,9 @@ def read_records(saved: Fields) -> tuple[UpdateRecord, ...]:
             table.column(name, "number", least=0, null=True)
         for name in ("initial_loss", "final_loss"):  # a training that was rejected may have ended anywhere
             table.column(name, "number", null=True, finite=False)
-        lists = all(isinstance(columns, list) for columns in table.value("rescaled"))
-        table.require(lists, "rescaled must be lists of columns")
-    return tuple(UpdateRecord(**row | {"rescaled": tuple(row["rescaled"])}) for row in rows)
+        for name in LISTED:
+            table.require(all(isinstance(found, list) for found in table.value(name)), f"{name} must be lists")
+    return tuple(UpdateRecord(**row | {name: tuple(row[name]) for name in LISTED}) for row in rows)
 
 
 @dataclass(slots=True, eq=False)
@@ -446,6 +451,8 @@ class PolicyState:
     """Rounds that are not in Z: forgotten, or dropped before it was rebuilt."""
     most_arms: int = 0
     """The most arms that a round has offered."""
+    expectations: Expectations = field(default_factory=Expectations)
+    """What the next batch is compared with."""
 
     # `dataclasses.replace` takes longer than the rest of what happens to the state in a round.
 
@@ -453,7 +460,7 @@ class PolicyState:
         """Return the state with other rewards."""
         return PolicyState(
             *(self.frozen, self.clock, history, self.random, self.reader, self.updates, self.arm_stats, self.learned),
-            *(self.events, self.lost, self.most_arms),
+            *(self.events, self.lost, self.most_arms, self.expectations),
         )
 
     def with_update(self, record: UpdateRecord) -> PolicyState:
@@ -461,7 +468,7 @@ class PolicyState:
         updates = (*self.updates, record)
         return PolicyState(
             *(self.frozen, self.clock, self.history, self.random, self.reader, updates, self.arm_stats, self.learned),
-            *(self.events, self.lost, self.most_arms),
+            *(self.events, self.lost, self.most_arms, self.expectations),
         )
 
     def with_event(self, kind: EventKind, detail: str, reason: str = "", round: int | None = None) -> PolicyState:

@@ -338,11 +338,27 @@ def _concluded(
         *(frozen, clock, history, state.random, state.reader, state.updates, ArmStats(), learned, state.events, lost),
         state.most_arms,
     )
-    record = _record_of(after, fit, cut, _coverage(state), due, state.arm_stats)
+    after, record = _watched(after, state, _record_of(after, fit, cut, _coverage(state), due, state.arm_stats))
     if result.memory is not None and result.memory.why and not fit.reason:
         record = replace(record, memory=result.memory.why)
         after = after.with_event("memory", result.memory.why)
     return noted(state, after.with_update(record), factory, history.rounds), record
+
+
+def _watched(after: PolicyState, before: PolicyState, record: UpdateRecord) -> tuple[PolicyState, UpdateRecord]:
+    """Return the state and the record of an update with the alarms that the rewards of the batch raise."""
+    frozen, history = before.frozen, before.history
+    expectations, alarms = before.expectations.after(
+        history,
+        before.clock.version,
+        record.chosen or 0.0,
+        predicts=bool(frozen.covariance.widths),
+        frozen=not frozen.uses_running,
+    )
+    after = replace(after, expectations=expectations)
+    for kind, sentence in alarms.items():
+        after = after.with_event("alarm", f"{kind}: {sentence}")
+    return after, replace(record, alarms=expectations.raised)
 
 
 def _tidied(

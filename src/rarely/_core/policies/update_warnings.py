@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rarely._core.errors import ForgettingWarning, OutlierWarning, RejectedWarning, ScheduleWarning
+from rarely._core.errors import DriftWarning, ForgettingWarning, OutlierWarning, RejectedWarning, ScheduleWarning
 from rarely._core.inputs.history import History
-from rarely._core.policies.state import BatchClock, PolicyState, UpdateRecord
+from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord
 from rarely._core.types import Array, IntArray
 
 OUTLIER_DISTANCE = 1e4
@@ -51,6 +51,7 @@ def announce(before: PolicyState, after: PolicyState, record: UpdateRecord, *, t
                 "every update, and records what it remembers in updates[-1].memory. forgetting=None never forgets.",
             )
         )
+    said += [(DriftWarning, _of_alarm(event)) for event in after.events[len(before.events) :] if event.kind == "alarm"]
     for category, text in said:
         warnings.warn(text, category, stacklevel=4)
 
@@ -90,6 +91,13 @@ def _of_rejection(record: UpdateRecord) -> Said:
         f"the update after round {record.round} was rejected: {record.reason}. Version {record.version} stays in "
         "use, and no version of the budget is spent. If this happens again, look for rewards or contexts far from "
         "the others, or set a smaller step size.",
+    )
+
+
+def _of_alarm(event: PolicyEvent) -> str:
+    return (
+        f"{event.detail}. The world, or what reports its rewards, may have changed: check that first. If it has, "
+        "forgetting=Window(rounds) lets the policy follow. The alarm is in updates[-1].alarms while it lasts."
     )
 
 
