@@ -50,6 +50,8 @@ class Decision:
     life: str = ""
     """The life of the policy that made it. A policy begins a new life when it is made, loaded, copied or unpickled, so
     that a decision lost in a crash is not mistaken for the later one with the same round number."""
+    held_out: bool | BoolArray | None = None
+    """bool, or (n,): whether a lot decided, as in a share of the rounds under a `Mixture`; None without one."""
 
     @property
     def arms(self) -> IntArray:
@@ -98,6 +100,7 @@ class Decision:
             "version": self.version,
             "arm": self.arm,
             "propensity": self.propensity,
+            **({} if self.held_out is None else {"held_out": bool(self.held_out)}),
             # JSON has no NaN, which stands for an absent arm.
             **{name: [None if x != x else x for x in row.tolist()] for name, row in numbers.items()},
         }
@@ -130,8 +133,8 @@ class Decision:
         arm, version, number = self.arms[rounds], self.versions[rounds], self.rounds[rounds]
         if np.ndim(arm) == 0:
             arm, version, number = int(arm), int(version), int(number)
-        chances = self.probabilities[rounds]
-        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life)
+        chances, lot = self.probabilities[rounds], None if self.held_out is None else np.asarray(self.held_out)[rounds]
+        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life, lot)
 
 
 def decision_table(decision: Decision, most: int = 20) -> str:

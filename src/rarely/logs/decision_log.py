@@ -68,6 +68,8 @@ class DecisionLog:
         Names of arms 0, 1, …, where they have names.
     overrides
         The reasons of rounds in which a person gave another arm than the one decided, by round.
+    held_out
+        The rounds that a lot decided, as `Decision.held_out` says. Files do not hold it, nor `overrides`.
     remarks
         What looked odd when the log was read from a table, and what was put right: sentences, each a `Remark` with its
         `kind` and its `rows`.
@@ -90,6 +92,7 @@ class DecisionLog:
         self.names: tuple[str, ...] = ()
         self.arm_names: tuple[str, ...] = ()
         self.overrides: dict[int, str] = {}
+        self.held_out: frozenset[int] = frozenset()
         self.remarks: tuple[Remark, ...] = ()
 
     def __copy__(self) -> DecisionLog:
@@ -327,7 +330,7 @@ class DecisionLog:
         given = _read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
         self._check_new(several.rounds)
         check_probabilities(several, present, unknown=unknown)
-        self._state = state.with_rounds(
+        after = state.with_rounds(
             several.rounds,
             several.versions,
             several.arms,
@@ -338,6 +341,8 @@ class DecisionLog:
             contexts=given,
             shared=self._read_shared(rows, len(present)),
         )
+        lot = () if several.held_out is None else several.rounds[np.atleast_1d(several.held_out)].tolist()
+        self._state, self.held_out = after, self.held_out.union(lot)
 
     def observe(self, decision: Decision | None = None, rewards: Any = None, *, rounds: Any = None) -> None:
         """Record rewards: of a decision, whole or sliced; now, later, in any order.

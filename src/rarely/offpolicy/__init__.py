@@ -8,7 +8,7 @@ from rarely.logs import (
     read_log,
     write_log,
 )
-from rarely.offpolicy.estimates import Estimate, difference, dr, ips, snips
+from rarely.offpolicy.estimates import Estimate, against_holdout, difference, dr, ips, snips
 from rarely.offpolicy.evaluation import Evaluation, evaluate
 from rarely.offpolicy.models import Ridge
 from rarely.offpolicy.sample import InvalidTarget, NotIdentified
@@ -22,6 +22,7 @@ __all__ = [
     "NotIdentified",
     "ParquetUnavailable",
     "Ridge",
+    "against_holdout",
     "bandit_feedback",
     "difference",
     "dr",

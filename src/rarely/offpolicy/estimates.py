@@ -64,7 +64,7 @@ from rarely.offpolicy.intervals import (
     variance_share,
 )
 from rarely.offpolicy.models import Fit, Ridge, reward_model
-from rarely.offpolicy.sample import Sample, Target
+from rarely.offpolicy.sample import NotIdentified, Sample, Target
 
 Estimator = Literal["ips", "snips", "dr"]
 
@@ -262,6 +262,53 @@ def difference(
         notes.of_rewards(weights, one.rewards, error, within),
         notes.of_weights(weights) if within is None else "",
     )
+
+
+def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
+    """Estimate how much more a round earns that the policy decides than one that was left to a lot.
+
+    It is the difference of two means, of the rounds that `log.held_out` marks and of the others, as a trial with a
+    control group has it: it needs no probabilities. `difference(log, log.probabilities, …)` uses all rounds for the
+    value of both, so its interval is shorter where few rounds are held out.
+
+    Parameters
+    ----------
+    log
+        Decisions of a policy with `exploration=Mixture(…)`, and their rewards.
+    level
+        As in `ips`.
+
+    Raises
+    ------
+    NotIdentified
+        If fewer than two rounds with a reward were held out, or fewer than two were not.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB, Mixture
+    >>> contexts, log = np.tile([[[0.0], [1.0]]], (400, 1, 1)), DecisionLog()
+    >>> policy = LinUCB(dim=1, exploration=Mixture(0.2), within_batch="frozen", seed=0)
+    >>> decision = policy.select(contexts)
+    >>> log.record(contexts, decision)
+    >>> log.observe(decision, 1.0 * decision.arm)
+    >>> gain = against_holdout(log)  # the policy always takes arm 1, a lot every other time
+    >>> gain.rounds, gain.low < 0.5 < gain.high
+    (400, True)
+    """
+    _check_level(level)
+    known = ~np.isnan(log.rewards)
+    marked, rewards = np.isin(log.rounds[known], list(log.held_out)), log.rewards[known]
+    own, lot = rewards[~marked], rewards[marked]
+    if min(len(own), len(lot)) < 2:
+        raise NotIdentified(
+            f"two rounds with a reward must be held out, and two not; got {len(lot)} and {len(own)}. Decide with "
+            "exploration=Mixture(0.1), and record the decisions themselves: a log read from a file has no marks."
+        )
+    value = float(own.mean() - lot.mean())
+    error = math.sqrt(own.var(ddof=1) / len(own) + lot.var(ddof=1) / len(lot))
+    weights = np.where(marked, 1 / len(lot), 1 / len(own)) * len(rewards)
+    numbers = (value, error, normal(value, error, deviations(level)), level, None)
+    return _estimate(numbers, weights, notes.of_log(log))
 
 
 def _one_target(

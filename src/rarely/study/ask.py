@@ -50,6 +50,7 @@ class Block:
                 "block": self.first,
                 "draws": self.draws + i * self.drew,
                 "drew": self.drew,
+                "held_out": None if self.decision.held_out is None else bool(np.atleast_1d(self.decision.held_out)[i]),
                 "present": None if len(here) == len(question.present) else here.tolist(),
                 "probability": float(self.decision.probabilities[i, arm]),
                 "request": question.hash,

@@ -365,7 +365,7 @@ def log_of(session: Session, found: Iterable[Record], last: int) -> DecisionLog:
         shared = None if session.settings.blocks is None else record.question.numbers
         answer, chances = record.answer, record.padded(record.probabilities, 0.0)
         means, bonuses = (record.padded(values, np.nan) for values in (record.means, record.bonuses))
-        decision = Decision(answer.index, means, bonuses, answer.version, answer.round, chances)
+        decision = Decision(answer.index, means, bonuses, answer.version, answer.round, chances, "", record.held_out)
         log.record(np.asarray(contexts[0]), decision, rows=shared)
         rounds.add(answer.round)
     rewards = {round: reward for round, reward in settled(session, 0, last) if round in rounds}

@@ -116,6 +116,8 @@ class Record:
     """Uniform numbers that the policy's generator had drawn before."""
     drew: bool
     """Whether this decision drew one more."""
+    held_out: bool | None
+    """Whether a lot decided; see `Decision.held_out`."""
     actor: str
 
     @property
@@ -260,6 +262,7 @@ def record_of(event: Event, arms: Sequence[str] | None) -> Record:
             content["block"],
             content["draws"],
             content["drew"],
+            content["held_out"],
             event.actor,
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.rules import GRID, ChoiceRule, UniformChoice, summing_to_one
+from rarely._core.choice.rules import GRID, ChoiceRule, MixedRule, UniformChoice, summing_to_one
 from rarely._core.errors import InvalidContexts, as_number, check_flag, check_whole, named_arguments, shown
 from rarely._core.schedules import AtRounds, Budget, Schedule
-from rarely._core.types import Array
+from rarely._core.types import Array, BoolArray
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import check_id
 
@@ -145,8 +145,21 @@ class LimitedRule:
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
         """Return a + (1 − Σa)·p, on the grid of exact multiples of 2⁻⁵³."""
         own, present = self.rule.probabilities(means, bonuses, tolerance), ~np.isnan(means)
-        least = np.array([_on_grid(self.least, tuple(row)) for row in present.tolist()])
+        least = self._limits(present)
         return summing_to_one(least + np.maximum(1 - least.sum(axis=1), 0.0)[:, None] * own, least)
+
+    def _limits(self, present: BoolArray) -> Array:
+        return np.array([_on_grid(self.least, tuple(row)) for row in present.tolist()])
+
+
+class LimitedMixture(LimitedRule):
+    """A mixture under allocation limits, whose lot decides what the limits leave to it."""
+
+    def lot(self, present: BoolArray) -> Array:
+        """Return the part of each arm's probability that the lot gives it, (n, K)."""
+        assert isinstance(self.rule, MixedRule)
+        left = np.maximum(1 - self._limits(present).sum(axis=1), 0.0)
+        return np.asarray(left[:, None] * self.rule.lot(present))
 
 
 @lru_cache(maxsize=1024)
@@ -166,4 +179,6 @@ def rule_of_stage(stage: Stage, own: ChoiceRule, arms: Sequence[str] | None) -> 
     if stage.burn_in:
         return UniformChoice()
     limits = stage.limits(arms)
-    return LimitedRule(own, limits) if np.any(np.asarray(limits) > 0) else own
+    if not np.any(np.asarray(limits) > 0):
+        return own
+    return LimitedMixture(own, limits) if isinstance(own, MixedRule) else LimitedRule(own, limits)

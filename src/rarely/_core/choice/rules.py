@@ -74,6 +74,19 @@ def sample_arms(probabilities: Array, uniforms: Array) -> IntArray:
     return np.asarray((reached > uniforms[:, None] * reached[:, -1:]).argmax(axis=1), np.int64)
 
 
+def held_out(rule: Any, present: BoolArray, probabilities: Array, arms: IntArray, uniforms: Array) -> BoolArray | None:
+    """Return which rounds a lot decided rather than the policy's own rule; None if the rule leaves none to a lot.
+
+    The draw that chose the arm tells: it lies in the interval of that arm, of whose length p the lot has the first
+    part, `rule.lot`. So an arm is held out with exactly its part of p, and no other number is drawn.
+    """
+    if not hasattr(rule, "lot"):
+        return None
+    rounds, reached = np.arange(len(arms)), np.add.accumulate(probabilities, axis=1)
+    start = reached[rounds, arms] - probabilities[rounds, arms]
+    return np.asarray(uniforms * reached[:, -1] - start < rule.lot(present)[rounds, arms], np.bool_)
+
+
 class ChoiceRule(Protocol):
     """A rule by which scores become arms."""
 
@@ -134,7 +147,8 @@ class Mixture:
     """A share ε of all rounds for a uniformly drawn arm, the others for the policy's own rule.
 
     So every arm has a probability of at least ε/K, which off-policy estimates need, and they sum to 1 exactly. With
-    1 − ε below K²/2⁵³ some are up to 2⁻⁵³ below ε/K.
+    1 − ε below K²/2⁵³ some are up to 2⁻⁵³ below ε/K. `Decision.held_out` marks the rounds of the share, with which
+    `rarely.offpolicy.against_holdout` compares the others.
 
     Examples
     --------
@@ -175,11 +189,13 @@ class MixedRule:
         return self.rule.draws or self.mixture.epsilon > 0
 
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
-        own, epsilon = self.rule.probabilities(means, bonuses, tolerance), self.mixture.epsilon
-        present = ~np.isnan(means)
-        shares = [_share(float(epsilon), arms) for arms in present.sum(axis=1).tolist()]
-        least = np.where(present, np.array(shares)[:, None], 0.0)
-        return summing_to_one(least + (1 - epsilon) * own, least)
+        own, least = self.rule.probabilities(means, bonuses, tolerance), self.lot(~np.isnan(means))
+        return summing_to_one(least + (1 - self.mixture.epsilon) * own, least)
+
+    def lot(self, present: BoolArray) -> Array:
+        """Return the part of each arm's probability that a lot gives it, (n, K)."""
+        shares = [_share(float(self.mixture.epsilon), arms) for arms in present.sum(axis=1).tolist()]
+        return np.where(present, np.array(shares)[:, None], 0.0)
 
 
 def with_exploration(rule: ChoiceRule, exploration: Mixture | None) -> ChoiceRule:

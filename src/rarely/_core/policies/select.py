@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rarely._core.choice.random_stream import UniformStream
-from rarely._core.choice.rules import ChoiceRule, sample_arms, tolerances
+from rarely._core.choice.rules import ChoiceRule, held_out, sample_arms, tolerances
 from rarely._core.covariance import CANCELLED, RECENT, Candidates, CovarianceFactory, prior_variances
 from rarely._core.errors import InvalidContexts, UpdateDue
 from rarely._core.growable_array import all_finite, all_true
@@ -31,7 +31,7 @@ from rarely._core.inputs.contexts import ContextReader, Part, RoundContexts
 from rarely._core.model.features import joined
 from rarely._core.policies.covariance_change import adapted, noted, rebuilt_for_scale
 from rarely._core.policies.state import FrozenPolicy, PolicyState
-from rarely._core.types import Array, Decision, IntArray
+from rarely._core.types import Array, BoolArray, Decision, IntArray
 
 MEASURED_TOGETHER = 64
 """Candidates of sequential bonuses that are measured together, however few rounds there have been."""
@@ -155,6 +155,8 @@ class Choices(NamedTuple):
     """(n, K), NaN for absent arms."""
     bonuses: Array
     probabilities: Array
+    held_out: BoolArray | None = None
+    """(n,): see `rules.held_out`."""
 
 
 class Chosen(NamedTuple):
@@ -166,6 +168,7 @@ class Chosen(NamedTuple):
     arms: IntArray
     contexts: Array
     """(n, d): those of the chosen arms."""
+    held_out: BoolArray | None
 
 
 def decide(
@@ -233,7 +236,7 @@ class _OpenBatch:
         follows = self.frozen.learner.follows
         self.frozen = frozen = prepared(self.frozen, part) if follows else self.frozen
         scored = score(frozen, part)
-        arms, variances, bonuses, probabilities = self._choose(scored, part)
+        arms, variances, bonuses, probabilities, lot = self._choose(scored, part)
         rows = part.row_of(arms)  # those of as many rounds as could be chosen together
         chosen = part.rows[rows]
         if follows:
@@ -249,11 +252,12 @@ class _OpenBatch:
         if self.draws is not None:
             self.draws.keep(keep)
         disjoint = bool(scored.candidates) and self.stats.disjoint and part.disjoint(keep)
-        played = Chosen(scored.means, bonuses, probabilities, arms, chosen)
+        played = Chosen(scored.means, bonuses, probabilities, arms, chosen, lot)
         if keep < len(part):
             variances, scored.priors = variances[:keep], scored.priors[:keep]
             means, bonuses, probabilities = scored.means[:keep], bonuses[:keep], probabilities[:keep]
-            played = Chosen(means, bonuses, probabilities, arms[:keep], chosen[:keep])
+            lot = None if lot is None else lot[:keep]
+            played = Chosen(means, bonuses, probabilities, arms[:keep], chosen[:keep], lot)
         if scored.candidates:
             self.stats = self.stats.also(variances, scored.priors, played.arms, disjoint=disjoint, unit=scored.unit)
         self.done.append(played)
@@ -266,10 +270,16 @@ class _OpenBatch:
         frozen, count = self.frozen, len(part.present)
         uniforms = None if self.draws is None else self.draws.peek(count)
         if count > 1 and frozen.uses_running:
-            return sequential_choices(scored, part, frozen, uniforms)
-        probabilities = scored.probabilities(frozen.rule)
-        arms = probabilities.argmax(axis=1) if uniforms is None else sample_arms(probabilities, uniforms)
-        return Choices(arms, scored.variances, scored.bonuses, probabilities)
+            found = sequential_choices(scored, part, frozen, uniforms)
+        else:
+            probabilities = scored.probabilities(frozen.rule)
+            arms = probabilities.argmax(axis=1) if uniforms is None else sample_arms(probabilities, uniforms)
+            found = Choices(arms, scored.variances, scored.bonuses, probabilities)
+        if uniforms is None:
+            return found
+        count, arms = len(found.arms), found.arms
+        lot = held_out(frozen.rule, part.present[:count], found.probabilities, arms, uniforms[:count])
+        return found if lot is None else found._replace(held_out=lot)
 
     def _grow(self, scored: ScoredArms, part: Part, rows: IntArray) -> tuple[int, int | None]:
         """Add the chosen rounds to the running Z; return how many, and the index of the one that ends the batch."""
@@ -312,7 +322,7 @@ class _OpenBatch:
     def finished(self, reader: ContextReader, life: str) -> tuple[PolicyState, Decision]:
         """Return the state after all rounds, and their decision."""
         state, single, version = self.state, self.rounds.single, self.clock.version
-        means, bonuses, probabilities, arms, chosen = _in_order(self.done)
+        means, bonuses, probabilities, arms, chosen, lot = _in_order(self.done)
         count = len(arms)
         places = np.arange(0, means.size, means.shape[1]) + arms
         known = np.array((probabilities, means, bonuses)).reshape(3, -1).take(places, axis=1).T
@@ -331,10 +341,11 @@ class _OpenBatch:
             state.expectations,
         )
         if single:
-            decision = Decision(int(arms[0]), means[0], bonuses[0], version, self.round, probabilities[0], life)
+            one = None if lot is None else bool(lot[0])
+            decision = Decision(int(arms[0]), means[0], bonuses[0], version, self.round, probabilities[0], life, one)
         else:
             versions, numbered = np.full(count, version), np.arange(self.round - count + 1, self.round + 1)
-            decision = Decision(arms, means, bonuses, versions, numbered, probabilities, life)
+            decision = Decision(arms, means, bonuses, versions, numbered, probabilities, life, lot)
         if state.frozen.covariance.exact != self.frozen.covariance.exact:
             after = noted(state, after, self.factory, self.changed)
         return after, decision
@@ -392,4 +403,7 @@ def concatenated(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
 
 def _in_order(done: list[Chosen]) -> Chosen:
     """Return all rounds of a call in order."""
-    return done[0] if len(done) == 1 else Chosen(*(np.concatenate(arrays) for arrays in zip(*done, strict=True)))
+    if len(done) == 1:
+        return done[0]
+    columns: list[Any] = [None if each[0] is None else np.concatenate(each) for each in zip(*done, strict=True)]
+    return Chosen(*columns)
