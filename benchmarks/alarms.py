@@ -1,6 +1,6 @@
 """How often alarms are false, and how often they tell of a change: python benchmarks/alarms.py
 
-python benchmarks/alarms.py                              # 100 lives of each cell: about 12 minutes
+python benchmarks/alarms.py                              # 40 lives of each cell: about 20 minutes
 python benchmarks/alarms.py --lives 20 LinUCB LinTS      # some policies, fewer lives
 
 A life has 2000 rounds with five arms of five numbers x ~ N(0, I) and 40 updates, after every 50 rounds.
@@ -77,7 +77,7 @@ def life(name: str, world: str, change: str, seed: int) -> list[tuple[int, str]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("policies", nargs="*", default=list(POLICIES))
-    parser.add_argument("--lives", type=int, default=100)
+    parser.add_argument("--lives", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--worlds", nargs="*", default=WORLDS)
     parser.add_argument("--changes", nargs="*", default=CHANGES)
