@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rarely._core.errors import InvalidContexts, InvalidInput, InvalidReward
-from rarely.study import Client, RequestRefused, ServiceUnavailable, Study, StudyConflict, UnknownStudy
+from rarely.study import Client, RequestRefused, RewardRule, ServiceUnavailable, Study, StudyConflict, UnknownStudy
 from services import PATIENCE, serving
 from studies import contexts_of, linear
 
@@ -34,6 +34,21 @@ def test_the_client_reports_an_override_with_its_reason(client, served):
     assert client.tell("visit-1", 1.0, arm=other, reason="an allergy").reason == "override"
     assert served.opened.study.log().overrides == {1: "an allergy"}
     assert client.tell_many([("visit-1", 2.0, "k", "", other, "again")])[0].reason == "override"
+
+
+def test_the_client_reports_outcomes(storage):
+    rule = RewardRule(outcomes={"click": 1.0, "purchase": 20.0})
+    Study.create(storage, "shop", policy=linear(), arms=["a", "b", "c"], rewards=rule).close()
+    with serving(storage) as service, Client(service.url, "shop", backoff=0.01) as client:
+        client.ask(contexts_of(1), id="visit-1")
+        assert client.tell("visit-1", {"purchase": 1, "click": 2}).status == "accepted"
+        assert client.tell("visit-1", {"purchase": 1, "click": 2}).status == "duplicate"
+        with pytest.raises(InvalidReward, match="click, purchase"):
+            client.tell("visit-1", {"clicks": 2})
+        with pytest.raises(InvalidReward):
+            client.tell("visit-1", {})
+    with Study.open(storage, "shop") as study:
+        assert study.log().outcomes == {1: {"click": 2.0, "purchase": 1.0}}
 
 
 def test_the_client_takes_names_of_arms_and_arms_that_are_there(client):

@@ -267,9 +267,8 @@ def difference(
 def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
     """Estimate how much more a round earns that the policy decides than one that was left to a lot.
 
-    It is the difference of two means, of the rounds that `log.held_out` marks and of the others, as a trial with a
-    control group has it: it needs no probabilities. `difference(log, log.probabilities, …)` uses all rounds for the
-    value of both, so its interval is shorter where few rounds are held out.
+    It is the difference of two means, of the rounds that `log.held_out` marks and of the others, and needs no
+    probabilities. `difference(log, log.probabilities, …)` uses all rounds for both, so its interval is shorter.
 
     Parameters
     ----------

@@ -23,6 +23,7 @@ from rarely.study import errors as study_errors
 from rarely.study.decisions import Answer, Request
 from rarely.study.errors import ServiceUnavailable
 from rarely.study.events import check_id, new_id
+from rarely.study.settings import RewardRule
 from rarely.study.tell import Receipt, Tell, read_tell
 
 RETRIED = (429, 502, 503, 504)
@@ -143,7 +144,7 @@ class Client:
         found = self._send("POST", "decide", {"requests": bodies})["answers"] if bodies else []
         return [Answer(**each) if "arm" in each else _error_of(each) for each in found]
 
-    def tell(self, id: str, reward: float, *, key: str | None = None, arm: Any = None, reason: str = "") -> Receipt:
+    def tell(self, id: str, reward: Any, *, key: str | None = None, arm: Any = None, reason: str = "") -> Receipt:
         """Record a reward; see `Study.tell`.
 
         With a spool an undeliverable reward is kept in it, and the receipt has the status "spooled".
@@ -273,9 +274,11 @@ def _request_body(request: Request) -> dict[str, Any]:
 
 
 def _tell_body(tell: Tell) -> dict[str, Any]:
-    checked = read_tell(tell)
+    outcomes = dict.fromkeys(tell.reward, 0.0) if isinstance(tell.reward, Mapping) and tell.reward else None
+    checked = read_tell(tell, RewardRule(outcomes=outcomes))  # the service knows what they are worth
+    body = {"id": checked.id, "reward": checked.outcomes or checked.value}
     given = {"key": tell.key, "arm": tell.arm, "reason": tell.reason or None}
-    return {"id": checked.id, "reward": checked.value} | {k: v for k, v in given.items() if v is not None}
+    return body | {k: v for k, v in given.items() if v is not None}
 
 
 def _error_of(problem: Any) -> RarelyError:

@@ -265,7 +265,7 @@ class Study:
         id
             The id of the decision.
         reward
-            A finite number.
+            A finite number; a dict of outcomes in a study whose `RewardRule` has them.
         key
             Which of several rewards of the decision it is. The same id and key again is a duplicate and changes
             nothing. Without a key the value identifies the delivery, so equal rewards that are to be summed need keys.
@@ -332,7 +332,7 @@ class Study:
         except TypeError as error:
             raise InvalidInput(f"requests and tells must be lists; {error}.") from None
         questions = [_read(read_request, Request, request, session.settings, session.dim) for request in requests]
-        deliveries = [_read(read_tell, Tell, tell) for tell in tells]
+        deliveries = [_read(read_tell, Tell, tell, session.settings.rewards) for tell in tells]
         if errors == "raise":
             _raise_first([*questions, *deliveries])
         if all(isinstance(each, RarelyError) for each in (*questions, *deliveries)):

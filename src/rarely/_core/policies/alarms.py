@@ -37,10 +37,6 @@ MODEL_DEVIATIONS = 1.0
 """How many σ√v the predictions of a whole batch may be off together."""
 
 
-TINY = 1e-30
-"""Stands in for rewards that do not vary."""
-
-
 class Moments(NamedTuple):
     """The weight, mean and variance of some numbers."""
 
@@ -106,7 +102,7 @@ class Expectations:
     ) -> tuple[dict[str, str], Expectations]:
         """Return what is to be said of errors, and the expectations with those that are as expected."""
         now, squares, spread = Moments.of(errors), Moments.of(np.square(errors)), float(rewards.var())
-        share = squares.mean / max(spread, TINY)
+        share = squares.mean / max(spread, 1e-30)
         found = {"coverage": "", "rewards": ""}
         if not math.isfinite(share + squares.variance):  # rewards whose squares overflow have their own warning
             return found, self

@@ -277,8 +277,8 @@ class _OpenBatch:
             found = Choices(arms, scored.variances, scored.bonuses, probabilities)
         if uniforms is None:
             return found
-        count, arms = len(found.arms), found.arms
-        lot = held_out(frozen.rule, part.present[:count], found.probabilities, arms, uniforms[:count])
+        done = slice(len(found.arms))
+        lot = held_out(frozen.rule, part.present[done], found.probabilities, found.arms, uniforms[done])
         return found if lot is None else found._replace(held_out=lot)
 
     def _grow(self, scored: ScoredArms, part: Part, rows: IntArray) -> tuple[int, int | None]:

@@ -347,14 +347,9 @@ def _concluded(
 
 def _watched(after: PolicyState, before: PolicyState, record: UpdateRecord) -> tuple[PolicyState, UpdateRecord]:
     """Return the state and the record of an update with the alarms that the rewards of the batch raise."""
-    frozen, history = before.frozen, before.history
-    expectations, alarms = before.expectations.after(
-        history,
-        before.clock.version,
-        record.chosen or 0.0,
-        predicts=bool(frozen.covariance.widths),
-        frozen=not frozen.uses_running,
-    )
+    frozen, version = before.frozen, before.clock.version
+    how = {"predicts": bool(frozen.covariance.widths), "frozen": not frozen.uses_running}
+    expectations, alarms = before.expectations.after(before.history, version, record.chosen or 0.0, **how)
     after = replace(after, expectations=expectations)
     for kind, sentence in alarms.items():
         after = after.with_event("alarm", f"{kind}: {sentence}")
