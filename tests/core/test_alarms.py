@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rarely import DriftWarning, LinTS, LinUCB, OnDemand, Policy, Uniform, Window, load
-from rarely._core.policies.alarms import FEWEST, LEVEL, Moments, _bound
+from rarely._core.policies.alarms import FEWEST, LEVEL, Expectations, Moments, _bound
 from rarely.service import written_page
 from rarely.study import Request, Study
 
@@ -75,6 +75,16 @@ def test_rewards_of_a_lower_level_are_noticed_without_a_model():
     (said,) = play(policy, 1, 1, lower=1.5)
     assert said.startswith("rewards: the last 50 rewards are ")
     assert kinds(policy) == ["rewards"]
+
+
+def test_rewards_that_vary_more_are_no_alarm_while_predictions_are_as_good():
+    """Clicks of 5 % become clicks of 50 %, foreseen as such: e² is five times as large, and q is 1 as before."""
+    for seed in range(20):
+        generator, known = np.random.default_rng(seed), Expectations()
+        for chance in (0.05, 0.05, 0.05, 0.5):
+            clicks = (generator.random(100) < chance).astype(float)
+            found, known = known._check_rewards(clicks, clicks - chance, 0.0, predicts=True)
+        assert found == {"coverage": "", "rewards": ""}
 
 
 def test_better_predictions_are_no_alarm():

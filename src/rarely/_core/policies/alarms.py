@@ -5,7 +5,7 @@
     σ    ()     standard deviation of e
     √v   ()     √(φᵀZ⁻¹φ) of the arms that the batch chose: σ·√v is how far predictions may be off together
 
-    coverage    e² is larger than before, and so is q: rewards lie farther from their predictions
+    coverage    e² is larger than before, and q by a quarter: rewards lie farther from their predictions
     rewards     the mean of e has left that of earlier batches, away from 0
     arms        a frozen version chose other arms in the second half of its batch than in the first
     missing     of the rounds before the latest batch, more have no reward than before at the same age
@@ -31,6 +31,8 @@ from rarely._core.types import Array
 KINDS = ("coverage", "rewards", "arms", "missing")
 LEVEL = 0.01 / (40 * len(KINDS))
 """The probability of one false alarm of one kind at one update."""
+WORSE = 1.25
+"""How many times q must be that of earlier batches, for e² may grow because rewards vary more."""
 FEWEST = 20
 """Rewards, or rounds, below which nothing is compared."""
 MODEL_DEVIATIONS = 1.0
@@ -117,7 +119,7 @@ class Expectations:
                 )
         if predicts and self.squares.weight >= FEWEST:
             more = squares.mean - self.squares.mean
-            if share > self.unexplained and more > _bound(squares, self.squares):
+            if share > WORSE * self.unexplained and more > _bound(squares, self.squares):
                 found["coverage"] = (
                     f"the last {len(errors)} rewards are {math.sqrt(squares.mean):.3g} from their predictions (root "
                     f"mean square), and those before were {math.sqrt(self.squares.mean):.3g}"
