@@ -87,6 +87,24 @@ def test_rewards_that_vary_more_are_no_alarm_while_predictions_are_as_good():
         assert found == {"coverage": "", "rewards": ""}
 
 
+@pytest.mark.parametrize("scale", [1e150, 1e-200, 0.0])
+def test_rewards_whose_squares_are_no_numbers_are_not_compared(scale):
+    generator, policy = np.random.default_rng(0), Uniform(2, OnDemand(), seed=0)
+    for _ in range(6):
+        decision = policy.select(generator.normal(size=(30, 3, 2)))
+        policy.observe(decision, scale * generator.normal(size=30))
+        policy.update()
+    assert kinds(policy) == []
+
+
+def test_rounding_is_no_alarm():
+    generator, known = np.random.default_rng(0), Expectations()
+    for size in (1e-16, 1e-16, 1e-12):
+        errors = size * (1 + 0.1 * generator.random(50))
+        found, known = known._check_rewards(1 + generator.random(50), errors, 0.0, predicts=True)
+        assert not any(found.values())
+
+
 def test_better_predictions_are_no_alarm():
     """A version from a poor log learns: its errors shrink by a factor of ten, and nothing is said."""
     generator = np.random.default_rng(0)

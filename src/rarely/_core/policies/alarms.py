@@ -106,27 +106,26 @@ class Expectations:
         now, squares, spread = Moments.of(errors), Moments.of(np.square(errors)), float(rewards.var())
         share = squares.mean / max(spread, 1e-30)
         found = {"coverage": "", "rewards": ""}
-        if not math.isfinite(share + squares.variance):  # rewards whose squares overflow have their own warning
+        rounding = 1e-9 * float(np.abs(rewards).max())
+        if not math.isfinite(share + squares.variance) or 0 < rounding < 1e-150:  # squares overflow, or vanish
             return found, self
         if self.errors.weight >= FEWEST:
             off = abs(now.mean - self.errors.mean)
             together = MODEL_DEVIATIONS * math.sqrt(now.variance) * model
             worse = not predicts or abs(now.mean) > abs(self.errors.mean)
-            if worse and off > _bound(now, self.errors, extra=together):
+            if worse and off > rounding + _bound(now, self.errors, extra=together):
                 found["rewards"] = (
                     f"the last {len(errors)} rewards are {rewards.mean():.3g} in the mean, {now.mean:+.3g} from their "
                     f"predictions, and those before were {self.errors.mean:+.3g}"
                 )
         if predicts and self.squares.weight >= FEWEST:
             more = squares.mean - self.squares.mean
-            if share > WORSE * self.unexplained and more > _bound(squares, self.squares):
+            if share > WORSE * self.unexplained and more > rounding**2 + _bound(squares, self.squares):
                 found["coverage"] = (
                     f"the last {len(errors)} rewards are {math.sqrt(squares.mean):.3g} from their predictions (root "
                     f"mean square), and those before were {math.sqrt(self.squares.mean):.3g}"
                 )
-        next_ = self
-        if not found["rewards"]:
-            next_ = replace(next_, errors=self.errors.followed_by(now))
+        next_ = self if found["rewards"] else replace(self, errors=self.errors.followed_by(now))
         if not found["coverage"]:
             both = self.squares.followed_by(squares)
             part = squares.weight / both.weight
