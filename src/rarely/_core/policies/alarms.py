@@ -35,8 +35,6 @@ WORSE = 1.25
 """How many times q must be that of earlier batches, for e² may grow because rewards vary more."""
 FEWEST = 20
 """Rewards, or rounds, below which nothing is compared."""
-MODEL_DEVIATIONS = 1.0
-"""How many σ√v the predictions of a whole batch may be off together."""
 
 
 class Moments(NamedTuple):
@@ -85,6 +83,8 @@ class Expectations:
         `version` is the one whose batch ends, `model` its √v, `predicts` whether there is a model at all and
         `frozen` whether nothing but contexts decides within a batch.
         """
+        if max(history.rounds - self.rounds, history.arrived - self.arrived) < FEWEST:
+            return self, {}
         next_, found = self, dict.fromkeys(self.raised, "still")  # unless it is checked now
         if history.rounds - self.rounds >= FEWEST:
             found["missing"], next_ = next_._check_missing(history)
@@ -111,7 +111,7 @@ class Expectations:
             return found, self
         if self.errors.weight >= FEWEST:
             off = abs(now.mean - self.errors.mean)
-            together = MODEL_DEVIATIONS * math.sqrt(now.variance) * model
+            together = math.sqrt(now.variance) * model
             worse = not predicts or abs(now.mean) > abs(self.errors.mean)
             if worse and off > rounding + _bound(now, self.errors, extra=together):
                 found["rewards"] = (

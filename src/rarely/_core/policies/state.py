@@ -28,8 +28,7 @@ from rarely._core.types import Array, IntArray
 
 WithinBatch = Literal["frozen", "running"]
 EventKind = Literal["budget", "covariance", "compaction", "limit", "memory", "alarm"]
-LISTED = ("rescaled", "alarms")
-"""The fields of a record that are lists in JSON."""
+LISTED = ("rescaled", "alarms")  # the fields of a record that are lists in JSON
 TINY_VARIANCE = 1e-30
 """Stands in for a variance of 0 whose logarithm is taken."""
 

@@ -336,7 +336,7 @@ def _concluded(
     lost = state.lost if fit.reason else history.total - frozen.covariance.rounds
     after = PolicyState(
         *(frozen, clock, history, state.random, state.reader, state.updates, ArmStats(), learned, state.events, lost),
-        state.most_arms,
+        *(state.most_arms, state.expectations),
     )
     after, record = _watched(after, state, _record_of(after, fit, cut, _coverage(state), due, state.arm_stats))
     if result.memory is not None and result.memory.why and not fit.reason:
@@ -350,6 +350,8 @@ def _watched(after: PolicyState, before: PolicyState, record: UpdateRecord) -> t
     frozen, version = before.frozen, before.clock.version
     how = {"predicts": bool(frozen.covariance.widths), "frozen": not frozen.uses_running}
     expectations, alarms = before.expectations.after(before.history, version, record.chosen or 0.0, **how)
+    if expectations is before.expectations and not expectations.raised:
+        return after, record
     after = replace(after, expectations=expectations)
     for kind, sentence in alarms.items():
         after = after.with_event("alarm", f"{kind}: {sentence}")
