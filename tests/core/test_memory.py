@@ -8,7 +8,7 @@ import pytest
 
 from rarely import BatchNeuralUCB, Discount, ForgettingWarning, InvalidInput, Paced, SparseRows, Window, load
 from rarely._core.inputs.history import Samples
-from rarely._core.training.memory import FEWEST_BEFORE, FEWEST_NEW, Newest, recall
+from rarely._core.training.tuning import FEWEST_BEFORE, FEWEST_NEW, Newest, recall
 from rarely.worlds import GALLERY
 from rarely.worlds.gallery import Drifting
 

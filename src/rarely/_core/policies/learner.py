@@ -17,8 +17,7 @@ from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.model.features import Factors
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import NO_TRAINING, TrainingReport
-from rarely._core.training.memory import Recall
-from rarely._core.training.tuning import training_rows
+from rarely._core.training.tuning import Recall, training_rows
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, BoolArray, IntArray
 

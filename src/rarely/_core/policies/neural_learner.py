@@ -46,9 +46,8 @@ from rarely._core.model.sparse_features import values_and_factors
 from rarely._core.policies.learner import FitResult, ScaledLearner, TrainingSet
 from rarely._core.saving.fields import DType, Fields
 from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, descend_to, objective_of, train
-from rarely._core.training.memory import Newest, Recall, recall
 from rarely._core.training.sgd import train_singly
-from rarely._core.training.tuning import STEP_GRID, Tuning, training_rows, tune
+from rarely._core.training.tuning import STEP_GRID, Newest, Recall, Tuning, recall, training_rows, tune
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, BoolArray, IntArray
 

@@ -42,7 +42,7 @@ from rarely._core.policies.state import ArmStats, FrozenPolicy, PolicyState, Upd
 from rarely._core.policies.update_warnings import announce
 from rarely._core.saving import archive
 from rarely._core.training.gradient_descent import NO_TRAINING, TRAINING_NUMBERS
-from rarely._core.training.memory import Recall
+from rarely._core.training.tuning import Recall
 from rarely._core.training.watch import TRAINED, UNWATCHED, Progress, Watch
 from rarely._core.types import Array
 
