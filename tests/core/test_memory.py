@@ -52,6 +52,17 @@ def test_a_longer_memory_returns_once_it_predicts_better():
     assert recall(short, Window(10), 1.0, line).forgetting != Window(10)
 
 
+def test_a_batch_without_a_rare_reward_is_no_new_world():
+    rewards = np.zeros(200)
+    rewards[[8, 31, 52, 77, 100, 110]] = 1.0
+    samples = Samples(np.arange(200), np.ones((200, 1)), rewards, None)
+    newest = Newest(samples, np.full(200, 0.2), np.ones((200, 1)), 60)
+    found = recall(
+        newest, None, float(rewards.var()), lambda some, contexts: np.full(len(contexts), some.rewards.mean())
+    )
+    assert found.forgetting is None
+
+
 def test_the_network_has_the_last_word():
     assert recall(newest_of([120]), None, 1.0, lambda samples, contexts: np.full(len(contexts), 9.0)).forgetting is None
     assert recall(newest_of([120]), None, 1.0, lambda samples, contexts: None).forgetting is None

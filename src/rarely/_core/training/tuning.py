@@ -81,8 +81,8 @@ EQUAL_REWARDS = 1e-12
 SAMPLE_SALT = 0x5DEECE66D
 """Makes the sample of rows independent of the folds, which hash rows too."""
 
-FEWEST_NEW, FEWEST_BEFORE = 20, 40
-"""Rewards to be predicted, at least, and rewards before them."""
+FEWEST_NEW, FEWEST_BEFORE, FEWEST_FOR_NOISE = 20, 40, 100
+"""Rewards to be predicted, at least, rewards before them, and rounds of a window that tells their noise."""
 SHORTEST = 25
 """Rounds of the shortest window; the next ones are √2 times as long each, up to half of the past."""
 SHORTER_DOUBTS, LONGER_DOUBTS = 3.0, 1.0
@@ -434,49 +434,52 @@ class Newest:
             return np.arange(self.cut)
         return np.flatnonzero(memory.weights((rows[self.cut] - 1 - rows[: self.cut]).astype(np.float64)) > 0)
 
-    def corrected(self, memory: Forgetting | None) -> Array:
-        """Return squared errors of the newest rewards under f, corrected by what a memory holds."""
+    def corrected(self, memory: Forgetting | None) -> tuple[Array, float]:
+        """Return predictions of the newest rewards, f corrected by what a memory holds, and the variance it leaves."""
         u, left, inside = self.regressors, self.samples.rewards - self.predicted, self.before(memory)
         matrix = u[inside].T @ u[inside] + MEMORY_RIDGE * np.eye(u.shape[1])
         coefficients = np.linalg.solve(matrix, u[inside].T @ left[inside])
-        return np.asarray(np.square(left[self.cut :] - u[self.cut :] @ coefficients))
+        unexplained = float(np.square(left[inside] - u[inside] @ coefficients).mean()) if len(inside) else math.inf
+        return self.predicted[self.cut :] + u[self.cut :] @ coefficients, unexplained
 
     def forecast(self, memory: Forgetting | None, fit: Fit) -> Array | None:
-        """Return squared errors of the newest rewards under a network trained on what a memory holds."""
-        ahead = fit(self.samples.some(self.before(memory)), self.samples.contexts[self.cut :])
-        return None if ahead is None else np.square(self.samples.rewards[self.cut :] - ahead)
+        """Return predictions of the newest rewards by a network trained on what a memory holds."""
+        return fit(self.samples.some(self.before(memory)), self.samples.contexts[self.cut :])
 
 
 def recall(newest: Newest, current: Forgetting | None, largest_variance: float, fit: Fit) -> Recall:
     """Return what to learn from next; `current` is what the version in use learned from."""
     if newest.cut < FEWEST_BEFORE:
         return Recall(current)
+    rows, came = newest.samples.rows, newest.samples.rewards[newest.cut :]
+    ahead = {memory: newest.corrected(memory) for memory in _candidates(int(rows[newest.cut] - rows[0]), current)}
+    # In a short batch rare rewards may not come at all: their noise is that of a hundred earlier rounds or more.
+    noise = min(left for memory, (_, left) in ahead.items() if memory is None or _rounds(memory) >= FEWEST_FOR_NOISE)
+
+    def loss(predicted: Array) -> float:
+        return float(np.square(came - predicted).mean())
 
     def better(before: Array, after: Array, memory: Forgetting | None) -> bool:
-        gains = before - after
-        error, gain = float(gains.std()) / math.sqrt(len(gains)), float(gains.mean())
-        if not _shorter(memory, current):
+        gains = np.square(came - before) - np.square(came - after)
+        variance = max(float(gains.var()), 4 * noise * float(np.square(after - before).mean()))
+        error, gain = math.sqrt(variance / len(gains)), float(gains.mean())
+        if _rounds(memory) >= _rounds(current):
             return gain > LONGER_DOUBTS * error
-        return gain > max(
-            SHORTER_DOUBTS * error, PART_OF_VARIANCE * largest_variance, PART_OF_LOSS * float(before.mean())
-        )
+        return gain > max(SHORTER_DOUBTS * error, PART_OF_VARIANCE * largest_variance, PART_OF_LOSS * loss(before))
 
-    rows = newest.samples.rows
-    errors = {memory: newest.corrected(memory) for memory in _candidates(int(rows[newest.cut] - rows[0]), current)}
-    found = [memory for memory in errors if better(errors[current], errors[memory], memory)]
+    found = [memory for memory, (each, _) in ahead.items() if better(ahead[current][0], each, memory)]
     if not found:
         return Recall(current)
-    proposed = min(found, key=lambda memory: float(errors[memory].mean()))
-    own = np.square(newest.samples.rewards - newest.predicted)[newest.cut :]
+    proposed = min(found, key=lambda memory: loss(ahead[memory][0]))
     # A version that has seen some of the newest rewards predicts them too well to be compared with.
-    before = own if newest.new >= FEWEST_NEW else newest.forecast(current, fit)
+    before = newest.predicted[newest.cut :] if newest.new >= FEWEST_NEW else newest.forecast(current, fit)
     after = newest.forecast(proposed, fit)
     if before is None or after is None or not better(before, after, proposed):
         return Recall(current)
     return Recall(
         proposed,
-        f"{_named(proposed)} predict the newest {len(after)} rewards with a mean squared error of "
-        f"{after.mean():.3g}, {_named(current)} with {before.mean():.3g}",
+        f"{_named(proposed)} predict the newest {len(came)} rewards with a mean squared error of {loss(after):.3g}, "
+        f"{_named(current)} with {loss(before):.3g}",
     )
 
 
@@ -492,8 +495,8 @@ def _candidates(length: int, current: Forgetting | None) -> list[Forgetting | No
     return found if current in found else [*found, current]
 
 
-def _shorter(memory: Forgetting | None, current: Forgetting | None) -> bool:
-    return isinstance(memory, Window) and not (isinstance(current, Window) and current.rounds <= memory.rounds)
+def _rounds(memory: Forgetting | None) -> float:
+    return memory.rounds if isinstance(memory, Window) else math.inf
 
 
 def _named(memory: Forgetting | None) -> str:
