@@ -1,5 +1,6 @@
 """What another policy would have earned: a log of decisions, estimates from it, and its way to other programs."""
 
+from rarely._core.field_texts import show_fields
 from rarely.logs import (
     DecisionLog,
     InvalidLog,
@@ -32,3 +33,4 @@ __all__ = [
     "snips",
     "write_log",
 ]
+show_fields(globals())

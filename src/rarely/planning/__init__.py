@@ -1,5 +1,6 @@
 """How many updates, and how many patients of a trial: asked before the first round, answered by simulation."""
 
+from rarely._core.field_texts import show_fields
 from rarely.planning.plan import BrokenPlan, NothingClose, Plan, SavedPlan, read_plan
 from rarely.planning.planner import plan
 from rarely.planning.trial import TrialPlan, TrialPoint, plan_trial
@@ -15,3 +16,4 @@ __all__ = [
     "plan_trial",
     "read_plan",
 ]
+show_fields(globals())

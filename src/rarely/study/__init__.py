@@ -1,5 +1,6 @@
 """Studies: every decision, reward and version is on record before it is answered."""
 
+from rarely._core.field_texts import show_fields
 from rarely.study.analysis import Analysis, Effect, Imbalance, StageEffect
 from rarely.study.audit import Replay, Status, Training, Verification
 from rarely.study.client import Client
@@ -82,3 +83,4 @@ __all__ = [
     "VersionRow",
     "train",
 ]
+show_fields(globals())
