@@ -137,7 +137,7 @@ def test_an_interrupted_training_leaves_the_study_as_it_was(make, monkeypatch, e
     study = make()
     play(study, 0, 10)
 
-    def interrupted(job):
+    def interrupted(job, progress):
         raise error
 
     monkeypatch.setattr("rarely.study.study.train", interrupted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 
 from rarely._core.errors import InvalidInput, check_not_negative, check_whole, shown
 from rarely._core.inputs.scaling import Affine
+from rarely._core.progress import Progress, read_progress
 from rarely._core.types import Array
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
@@ -50,9 +51,6 @@ MAX_ROUNDS, MAX_CONTEXTS = 2000, 4000
 MAX_NAMED_ARMS = 12
 """Arms that a note names."""
 
-Progress = Callable[[str, int, int], None]
-"""Called with the stage's name, how much of it is done, and of how much."""
-
 
 def plan(
     source: DecisionLog | World,
@@ -69,7 +67,7 @@ def plan(
     memory_limit: int = 2**30,
     seed: int = 0,
     jobs: int = 1,
-    progress: Progress = lambda stage, done, of: None,
+    progress: Progress = None,
     resume: str | Path | None = None,
 ) -> Plan:
     """Plan the updates of `horizon` rounds.
@@ -102,7 +100,7 @@ def plan(
     jobs
         Processes that simulate.
     progress
-        Called with a stage, the steps done and their total.
+        Called with a stage, the steps done and their total; or a bar such as tqdm's: `progress=tqdm`.
     resume
         A folder for simulations that are finished. A plan that was interrupted continues from it if it is called with
         the same arguments, and they are removed when the plan is made. Not with a simulator, whose code may change.
@@ -124,6 +122,7 @@ def plan(
         check_whole(name, number, least)
     if noise is not None:
         check_not_negative("noise", noise, "because it is a standard deviation")
+    progress = read_progress(progress, "a stage, the steps done and their total")
     maker, played = Maker(policy, settings or {}), _read_source(source)
     rounds = min(horizon, max_rounds, played.horizon or horizon if isinstance(played, World) else horizon)
     counts = _counts(batches, rounds, maker)

@@ -18,9 +18,9 @@ import numpy as np
 from rarely import AtRounds, BatchNeuralUCB, LinTS, LinUCB, Policy, Training
 from rarely._core.errors import InvalidInput, as_number, check_choice, check_not_negative, check_whole, shown
 from rarely._core.policies.replay import rule_of, set_rule
+from rarely._core.progress import Progress, read_progress
 from rarely._core.types import Array
 from rarely._pages.grid import Grid
-from rarely.planning.planner import Progress
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.effects import Outcomes, anytime, planned_looks, predict_rewards, scores_of
 from rarely.study.looks import Spending
@@ -154,7 +154,7 @@ def plan_trial(
     policy: Kind = "LinTS",
     runs: int = 200,
     seed: int = 0,
-    progress: Progress = lambda stage, done, of: None,
+    progress: Progress = None,
 ) -> TrialPlan:
     """Simulate trials of several sizes, and return their power and the widths of their intervals.
 
@@ -179,13 +179,14 @@ def plan_trial(
     runs, seed
         Simulated trials of each size, and the first seed.
     progress
-        Called with a stage, the trials done and their total.
+        Called with a stage, the trials done and their total; or a bar such as tqdm's: `progress=tqdm`.
 
     Examples
     --------
     >>> plan_trial([0.2, 0.8], patients=[80], looks=[1], runs=5).points[0].power
     1.0
     """
+    progress = read_progress(progress, "a stage, the trials done and their total")
     values = _check(means, power, width, noise, least, burn_in, runs, seed)
     check_choice("policy", policy, Kind)
     sizes = _sizes(values, noise, level, power) if patients is None else [int(size) for size in patients]

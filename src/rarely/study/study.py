@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from rarely import ArmBlocks, InvalidInput, Policy, RarelyError
 from rarely._core.errors import check_choice, check_positive, is_whole, shown
+from rarely._core.progress import Progress
 from rarely._core.types import Array
 from rarely.logs import DecisionLog
 from rarely.study import audit, versions
@@ -347,7 +348,9 @@ class Study:
 
     # --- versions
 
-    def update(self, *, force: bool = False, lease: float = LEASE, actor: str = "", reason: str = "") -> str:
+    def update(
+        self, *, force: bool = False, lease: float = LEASE, progress: Progress = None, actor: str = "", reason: str = ""
+    ) -> str:
         """Train the next version on the settled rewards, and publish it.
 
         Other threads and processes keep deciding with the old version meanwhile.
@@ -358,6 +361,8 @@ class Study:
             Train even if no reward came since the last update.
         lease
             Seconds that the training may take before another trainer may begin.
+        progress
+            As in `Policy.update`.
 
         Returns
         -------
@@ -376,7 +381,7 @@ class Study:
         """
         job = self.begin_update(force=force, lease=lease, actor=actor, reason=reason)
         try:
-            return self.finish_update(train(job), actor=actor, reason=reason)
+            return self.finish_update(train(job, progress), actor=actor, reason=reason)
         except BaseException:
             with suppress(RarelyError):  # the error of the training matters more
                 self.give_up_update(job)

@@ -26,6 +26,7 @@ import numpy as np
 from rarely import Policy, RarelyError, build_info
 from rarely._core.code_digest import code_digest
 from rarely._core.errors import shown
+from rarely._core.progress import Progress
 from rarely.study.errors import (
     ApprovalNeeded,
     BrokenStudy,
@@ -218,13 +219,15 @@ class Trained:
     environment: dict[str, str]
 
 
-def train(job: Job) -> Trained:
+def train(job: Job, progress: Progress = None) -> Trained:
     """Train the next version. The job's policy is used up.
 
     Parameters
     ----------
     job
         The value that `Study.begin_update` returned.
+    progress
+        As in `Policy.update`.
 
     Raises
     ------
@@ -244,7 +247,7 @@ def train(job: Job) -> Trained:
     policy = job.policy
     if job.rounds:
         policy.observe(rounds=np.array(job.rounds), rewards=np.array(job.rewards))
-    record = policy.update(force=job.force)
+    record = policy.update(force=job.force, progress=progress)
     return Trained(
         job.study,
         job.token,

@@ -73,10 +73,10 @@ from rarely._core.policies.update import (
     with_digest,
 )
 from rarely._core.policies.update_warnings import log_update, warn_past_horizon
+from rarely._core.progress import Progress
 from rarely._core.saving import archive
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import Budget, Schedule, schedule_from
-from rarely._core.training.watch import Progress
 from rarely._core.types import Array, Arrays, Decision
 
 Ties = Literal["lowest", "random"]
@@ -343,9 +343,7 @@ class Policy(ABC):
                 history = state.history.with_rewards(rounds, rewards, late=late)
             self._state = state.with_history(history)
 
-    def update(
-        self, *, force: bool = False, progress: Progress | None = None, seconds: float | None = None
-    ) -> UpdateRecord:
+    def update(self, *, force: bool = False, progress: Progress = None, seconds: float | None = None) -> UpdateRecord:
         """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.
 
         A training that made things worse is rejected: no version is spent, the frozen policy stays, the
@@ -365,7 +363,7 @@ class Policy(ABC):
             Whether to update although no reward has arrived since the last update.
         progress
             Called with a fraction from 0 to 1, which never falls, and a phase: "training", "covariance" or "done". It
-            may raise, as an interrupt does: then nothing has changed.
+            may raise, as an interrupt does: then nothing has changed. Or a bar such as tqdm's: `progress=tqdm`.
         seconds
             Time that the training may take; None sets no limit. Rebuilding Z, if the update does so, is not counted.
 

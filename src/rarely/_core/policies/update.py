@@ -40,10 +40,11 @@ from rarely._core.policies.learner import FitResult, Learner, ScaledLearner
 from rarely._core.policies.own_evidence import OwnEvidence
 from rarely._core.policies.state import ArmStats, FrozenPolicy, PolicyState, UpdateRecord
 from rarely._core.policies.update_warnings import announce
+from rarely._core.progress import Progress
 from rarely._core.saving import archive
 from rarely._core.training.gradient_descent import NO_TRAINING, TRAINING_NUMBERS
 from rarely._core.training.tuning import Recall
-from rarely._core.training.watch import TRAINED, UNWATCHED, Progress, Watch
+from rarely._core.training.watch import TRAINED, UNWATCHED, Watch
 from rarely._core.types import Array
 
 _MOVING = ("seen", "seen_rounds", "seen_mean", "seen_squares", "center", "spread", "follows")
@@ -141,13 +142,13 @@ class UpdateJob:
     ahead: int
     """Rounds that the next batch is expected to last."""
 
-    def run(self, progress: Progress | None = None, *, seconds: float | None = None) -> UpdateResult:
+    def run(self, progress: Progress = None, *, seconds: float | None = None) -> UpdateResult:
         """Train the next version.
 
         Parameters
         ----------
         progress
-            Called with a fraction from 0 to 1 and a phase, "training", "covariance" or "done"; it may raise.
+            Called with a fraction from 0 to 1 and a phase, "training", "covariance" or "done"; or a bar.
         seconds
             Time that the training may take; see `Policy.update`.
 
@@ -226,7 +227,7 @@ def update(
     *,
     force: bool,
     limit: int | None,
-    progress: Progress | None,
+    progress: Progress,
     seconds: float | None,
 ) -> tuple[PolicyState, UpdateRecord]:
     """Learn from the rewards that are in, and freeze the next version, or record why not."""

@@ -13,10 +13,9 @@ import math
 import time
 from collections.abc import Callable
 
-from rarely._core.errors import InvalidInput, check_positive, shown
+from rarely._core.errors import check_positive
+from rarely._core.progress import Bar, Progress, read_progress
 
-Progress = Callable[[float, str], object]
-"""Called with a fraction from 0 to 1 and a phase: "training", "covariance" or "done"."""
 TRAINED = 0.9
 """The fraction at which training has ended."""
 USUAL_STEPS = 20
@@ -39,14 +38,12 @@ class Watch:
     ([(0.044, 'training')], False, '')
     """
 
-    def __init__(self, progress: Progress | None = None, seconds: float | None = None) -> None:
-        if progress is not None and not callable(progress):
-            raise InvalidInput(
-                f"progress must be a function of a fraction and a phase, or None; got {shown(progress)}."
-            )
+    def __init__(self, progress: Progress = None, seconds: float | None = None) -> None:
+        heard = None if progress is None else read_progress(progress, "a fraction and a phase")
         if seconds is not None:
             check_positive("seconds", seconds, "the time that a training may take, or None")
-        self._progress, self._seconds, self._start = progress, seconds, clock()
+        self._progress = heard.fraction if isinstance(heard, Bar) else heard
+        self._seconds, self._start = seconds, clock()
         self._steps = 0
         self._undone: list[str] = []
 
