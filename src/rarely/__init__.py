@@ -81,6 +81,7 @@ from rarely._core.schedules import (
 from rarely._core.training.tuning import Validation
 from rarely._core.types import Decision
 from rarely._core.version import __version__ as __version__
+from rarely._pages.plots import plot_policy
 from rarely.frames.encoder import FrameEncoder
 from rarely.frames.policy import ColumnEffect, FramePolicy
 from rarely.theory.kernel_ucb import KernelUCB
@@ -176,3 +177,4 @@ for _error in [globals()[name] for name in __all__]:
         _error.__module__ = __name__
 
 show_fields(globals())
+Policy._plotter = plot_policy

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-import rarely
 from rarely._core import native
+from rarely._core.version import __version__
 
 
 @cache
@@ -37,7 +37,7 @@ def describe() -> dict[str, str]:
         "system": platform.system(),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "rarely": rarely.__version__,
+        "rarely": __version__,
         "passes": "compiled" if native.available() else "numpy",
         "form": native.form(),
     }

@@ -24,6 +24,7 @@ from markupsafe import Markup
 
 from rarely._core.types import Array
 from rarely._pages.page import render
+from rarely._pages.plots import group_means
 from rarely._pages.svg import Chart, legend
 from rarely.study import Status, VersionRow
 from rarely.study.decisions import record_of
@@ -240,8 +241,7 @@ def _rewards(overview: Overview) -> Panel | None:
     if len(known) < 2:
         return None
     groups = np.array_split(known, min(BINS, len(known)))
-    means = np.array([rewards[group].mean() for group in groups])
-    rounds = np.array([group.mean() + 1 for group in groups])
+    means, rounds = group_means(rewards, groups)[0], np.array([group.mean() + 1 for group in groups])
     chart = Chart(
         "mean reward over rounds", (1, overview.decisions), (min(means.min(), 0), means.max() * 1.05), "round"
     )
@@ -332,9 +332,7 @@ def _calibration(overview: Overview) -> list[Panel]:
             continue
         order = these[np.argsort(means[these], kind="stable")]
         groups = np.array_split(order, CALIBRATION_GROUPS)
-        xs = np.array([means[group].mean() for group in groups])
-        ys = np.array([rewards[group].mean() for group in groups])
-        errors = np.array([rewards[group].std() / np.sqrt(len(group)) for group in groups])
+        (xs, _), (ys, errors) = group_means(means, groups), group_means(rewards, groups)
         span = (float(min(xs.min(), (ys - errors).min())), float(max(xs.max(), (ys + errors).max())))
         chart = Chart(f"calibration of version {version}", span, span, "predicted reward")
         chart.line(span, span, 7, dashed=True)

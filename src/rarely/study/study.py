@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any, Literal, Self
 
 from rarely import ArmBlocks, InvalidInput, Policy, RarelyError
 from rarely._core.errors import check_choice, check_positive, is_whole, shown
+from rarely._core.policies.policy import facts_table
 from rarely._core.progress import Progress
 from rarely._core.types import Array
 from rarely.logs import DecisionLog
@@ -24,7 +26,7 @@ from rarely.study.looks import AnalysisPlan
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, StudySettings, read_arms
 from rarely.study.storage import VersionRow, open_storage
-from rarely.study.tell import Receipt, Tell, read_tell, receive
+from rarely.study.tell import Receipt, Tell, read_tell, receive, settled
 from rarely.study.trial import Stage
 from rarely.study.versions import (
     LEASE,
@@ -199,6 +201,27 @@ class Study:
     def __repr__(self) -> str:
         position = self._session.position
         return f"<Study {self.name!r}: {position.rounds} decisions, version {position.version}, event {position.seq}>"
+
+    def _repr_html_(self) -> str | None:
+        try:
+            status = self.status()
+        except RarelyError:
+            return None  # and `repr` is shown
+        facts = [(name, str(getattr(status, name))) for name in ("version", "budget", "decisions", "stage", "due")]
+        facts.append(("arms", ", ".join(self.settings.arms or ("those of each request",))))
+        kinds = ("received", "used", "pending", "late", "quarantined")
+        facts.append(("rewards", ", ".join(f"{getattr(status.rewards, kind)} {kind}" for kind in kinds)))
+        return facts_table(f"study {self.name}", facts, self._session.live.policy.updates)
+
+    def plot(self, figure: Any = None) -> Any:
+        """Draw rewards, arms, calibration and updates so far, as `Policy.plot` does, and return the figure."""
+        session = self._session
+        with session.writing():
+            policy, cut, last = copy.copy(session.live.policy), session.position.cut, session.position.seq
+        if found := settled(session, cut, last):  # what the next training would learn from
+            rounds, rewards = map(list, zip(*found, strict=True))
+            policy.observe(rounds=rounds, rewards=rewards, late="count")
+        return policy.plot(figure, arms=self.settings.arms or ())
 
     # --- decisions and rewards
 

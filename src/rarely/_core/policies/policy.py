@@ -25,7 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -100,6 +100,8 @@ class Policy(ABC):
     >>> policy.due, policy.update().version
     (True, 1)
     """
+
+    _plotter: ClassVar[Callable[..., Any]]  # set by the front door: the core knows nothing of figures
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -624,7 +626,16 @@ class Policy(ABC):
             ("next update", "due now" if self.due else coming),
             ("covariance", self.covariance),
         ]
-        return _policy_table(type(self).__name__, facts, self.updates)
+        return facts_table(type(self).__name__, facts, self.updates)
+
+    def plot(self, figure: Any = None, *, arms: Sequence[str] = ()) -> Any:
+        """Draw rewards, arms, calibration and updates so far, with matplotlib, and return the figure.
+
+        Notebooks show it; `policy.plot().savefig("policy.png")` writes it. `figure` is one of your own to draw into,
+        such as `plt.figure(layout="constrained")` before `plt.show()`, and `arms` are names of arms 0, 1, …. The panel
+        of `UpdateRecord.coverage` is empty for policies that do not estimate the noise, such as `LinUCB`.
+        """
+        return self._plotter(figure, arms)
 
     @property
     def dim(self) -> int:
@@ -850,10 +861,10 @@ def _joined(parts: list[Array], rounds: RoundContexts) -> Array:
     return joined[0] if rounds.single else joined
 
 
-def _policy_table(name: str, facts: Sequence[tuple[str, str]], updates: Sequence[UpdateRecord]) -> str:
+def facts_table(name: str, facts: Sequence[tuple[str, str]], updates: Sequence[UpdateRecord]) -> str:
     """Return the facts as a table, and the last updates below it; all text is escaped.
 
-    >>> _policy_table("LinUCB", [("version", "3")], [])
+    >>> facts_table("LinUCB", [("version", "3")], [])
     '<table><caption>LinUCB</caption><tbody><tr><th>version</th><td>3</td></tr></tbody></table>'
     """
     rows = "".join(f"<tr><th>{escape(fact)}</th><td>{escape(value)}</td></tr>" for fact, value in facts)
