@@ -214,7 +214,7 @@ class Study:
         return facts_table(f"study {self.name}", facts, self._session.live.policy.updates)
 
     def plot(self, figure: Any = None) -> Any:
-        """Draw rewards, arms, calibration and updates so far, as `Policy.plot` does, and return the figure."""
+        """Draw rewards, arms, calibration and the updates behind the version in use, as `Policy.plot` does."""
         session = self._session
         with session.writing():
             policy, cut, last = copy.copy(session.live.policy), session.position.cut, session.position.seq
