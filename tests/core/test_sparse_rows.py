@@ -119,11 +119,25 @@ def test_a_dense_form_of_z_is_made_of_the_dual_one():
         ([{D: 1.0}], "columns beyond 29"),
         ([{-1: 1.0}], "columns beyond 29"),
         ([dict.fromkeys(range(5), 1.0)], "at most 4 are not 0; got 30 columns and 5 numbers"),
+        ([{1.5: 1.0}], "columns must be whole numbers"),
+        ([{"a": 1.0}], "columns must be whole numbers"),
+        ([{10**30: 1.0}], "columns must be whole numbers"),
+        ([{1: "x"}], "numbers of a sparse row must be real"),
+        ([{1: 10**400}], "numbers of a sparse row must be real"),
+        ([{1: 2j}], "numbers of a sparse row must be real"),
+        ({1: 1.0}, "a sparse matrix or a list of dicts"),
+        ([[1.0, 2.0]], "a sparse matrix or a list of dicts"),
+        (np.eye(3), "a sparse matrix or a list of dicts"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(rows, message):
     with pytest.raises(InvalidContexts, match=message):
         ROWS.pack(rows)
+
+
+def test_zeros_take_no_place_and_no_rows_are_no_contexts():
+    assert np.array_equal(ROWS.pack([dict.fromkeys(range(9), 0.0) | {7: 2.0}]), ROWS.pack([{7: 2.0}]))
+    assert ROWS.pack([]).shape == (0, ROWS.dim)
 
 
 def test_what_was_not_packed_is_refused():

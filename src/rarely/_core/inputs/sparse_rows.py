@@ -12,13 +12,15 @@ centred, which would fill the zeros.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
-from rarely._core.errors import InvalidContexts, check_whole
+from rarely._core.errors import InvalidContexts, check_whole, shown
+from rarely._core.inputs.contexts import read_real, read_whole
 from rarely._core.inputs.scaling import Affine, check_dim
 from rarely._core.types import Array, IntArray
 
@@ -68,34 +70,38 @@ class SparseRows(Affine):
 
     def pack(self, matrix: Any) -> Array:
         """Return the rows of a sparse matrix, or dicts from columns to numbers, as contexts of a policy, (K, 2w)."""
-        if hasattr(matrix, "tocsr"):
+        if hasattr(matrix, "tocsr") and len(matrix.shape) == 2:
             matrix = matrix.tocsr(copy=True)
             matrix.sum_duplicates()
-            shape, starts, columns, values = matrix.shape, matrix.indptr, matrix.indices, matrix.data
+            width, lengths, columns, values = matrix.shape[1], np.diff(matrix.indptr), matrix.indices, matrix.data
+        elif isinstance(matrix, Sequence) and all(isinstance(row, Mapping) for row in matrix):
+            width, lengths = self.columns, np.array([len(row) for row in matrix], np.int64)
+            columns, values = ([each for row in matrix for each in part(row)] for part in (dict.keys, dict.values))
         else:
-            shape = len(matrix), self.columns
-            starts = np.cumsum([0, *map(len, matrix)])
-            columns = np.array([column for row in matrix for column in row], np.int64)
-            values = np.array([value for row in matrix for value in row.values()], np.float64)
-        counts, most = np.diff(starts), self.dim // 2
-        if shape[1] != self.columns or counts.max(initial=0) > most:
+            raise InvalidContexts(f"rows must be a sparse matrix or a list of dicts; got {shown(matrix)}.")
+        columns = read_whole(columns, "columns", InvalidContexts)
+        values = read_real(values, "numbers of a sparse row", InvalidContexts)
+        filled, most = values != 0, self.dim // 2
+        counts = np.bincount(np.repeat(np.arange(len(lengths)), lengths)[filled], minlength=len(lengths))
+        if width != self.columns or counts.max(initial=0) > most:
             raise InvalidContexts(
-                f"rows must have {self.columns} columns, of which at most {most} are not 0; got {shape[1]} columns and "
+                f"rows must have {self.columns} columns, of which at most {most} are not 0; got {width} columns and "
                 f"{counts.max(initial=0)} numbers in a row."
             )
         packed, there = np.zeros((len(counts), 2, most)), np.arange(most) < counts[:, None]
-        packed[:, 0][there], packed[:, 1][there] = columns, values
-        self.padded(packed.reshape(len(counts), -1))  # checks the columns
-        return packed.reshape(len(counts), -1)
+        packed[:, 0][there], packed[:, 1][there] = columns[filled], values[filled]
+        out = packed.reshape(len(counts), self.dim)
+        self.padded(out)  # checks the columns
+        return out
 
     def padded(self, contexts: Array) -> Array:
         """Return packed contexts, scaled and with the constant among them, (n, 2w + 2)."""
         columns = contexts[:, : self.dim // 2]
         if not ((columns >= 0) & (columns < self.columns) & (columns == np.floor(columns))).all():
             raise InvalidContexts(f"contexts must be what rows.pack returned; got columns beyond {self.columns - 1}.")
-        pairs = (contexts / self.spread).reshape(len(contexts), 2, -1)
+        pairs = (contexts / self.spread).reshape(len(contexts), 2, self.dim // 2)
         ends = np.broadcast_to([[self.columns], [1.0]], (len(contexts), 2, int(self.constant)))
-        return np.concatenate((pairs, ends), axis=2).reshape(len(contexts), -1)
+        return np.concatenate((pairs, ends), axis=2).reshape(len(contexts), self.dim + 2 * self.constant)
 
     def __call__(self, contexts: Array) -> Array:
         """Write (n, 2w) packed contexts out, (n, scaled_dim)."""
