@@ -76,6 +76,14 @@ def test_a_simulated_trial_follows_its_stages(kind):
         ([0.3, 0.5], {"least": 0.6}, "at most 1/2"),
         ([0.3, 0.5], {"policy": "UCB1"}, "policy"),
         ([0.3, 0.5], {"runs": 0}, "runs"),
+        ([0.3, 0.5], {"power": "high"}, "must be wanted"),
+        ([0.3, 0.5], {"power": float("nan"), "patients": None}, "must be wanted"),
+        ([0.3, 0.5], {"level": 2, "patients": None}, "level must be between 0 and 1"),
+        ([0.3, 0.5], {"patients": [2.7]}, "patients must be a whole number"),
+        ([0.3, 0.5], {"patients": ["many"]}, "patients must be a whole number"),
+        ([0.3, 0.5], {"patients": []}, "patients must be a whole number"),
+        ([0.3, 0.5], {"looks": 2.5}, "looks must be a whole number"),
+        ([0.3, 0.5], {"looks": []}, "looks must be a whole number"),
     ],
 )
 def test_wishes_that_make_no_sense_are_refused(means, given, says):

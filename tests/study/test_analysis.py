@@ -395,3 +395,29 @@ def test_reports_have_the_same_tables(made, tmp_path):
     assert "http" not in page
     with pytest.raises(ValueError, match=r"\.html, \.md or \.json"):
         made.save(tmp_path / "report.pdf")
+
+
+@pytest.mark.parametrize("blocks", [None, ArmBlocks.fit([[0.0], [1.0]], arms=2)])
+def test_balance_is_judged_where_both_arms_were_available(blocks):
+    """The second arm is for positive numbers alone, and drawn at random there: nothing is out of balance."""
+    policy = LinTS(seed=0, **{"dim": 1} if blocks is None else blocks.settings)
+    study = study_of(policy, **TRIAL | {"arms": ["a", "b"], "blocks": blocks})
+    numbers = np.random.default_rng(3).normal(size=400)
+    asked = [([x] if blocks else [[x], [x]], f"{i}", ["a", "b"] if x > 0 else ["b"]) for i, x in enumerate(numbers)]
+    study.ask_many(asked)
+    made = study.analysis()
+    assert {row.covariate for row in made.balance} == ({"x0"} if blocks else {"x0 of a", "x0 of b"})
+    assert all(abs(row.weighted) < row.chance for row in made.balance)
+    assert not any("differ between arms" in note for note in made.notes)
+
+
+@pytest.mark.parametrize("rewards", [0, 1])
+def test_next_to_no_rewards_leave_the_whole_range(rewards):
+    study = study_of(**TRIAL)
+    answers = study.ask_many([(contexts_of(i), f"{i}") for i in range(3)])
+    study.tell_many([(answer.id, 1.0) for answer in answers[:rewards]])
+    made = study.analysis()
+    for effect in (*made.means, *made.contrasts):
+        ends = (-1.0, 1.0) if effect.against else (0.0, 1.0)
+        assert (effect.low, effect.high) == (effect.exact_low, effect.exact_high) == ends
+    assert not any("Exact intervals and bounds need" in note for note in made.notes)

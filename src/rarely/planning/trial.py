@@ -23,7 +23,7 @@ from rarely._core.types import Array
 from rarely._pages.grid import Grid
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.effects import Outcomes, anytime, planned_looks, predict_rewards, scores_of
-from rarely.study.looks import Spending
+from rarely.study.looks import Spending, check_level
 from rarely.study.trial import rule_of_stage, stage_at
 
 Kind = Literal["LinTS", "LinUCB", "default"]
@@ -189,8 +189,9 @@ def plan_trial(
     progress = read_progress(progress, "a stage, the trials done and their total")
     values = _check(means, power, width, noise, least, burn_in, runs, seed)
     check_choice("policy", policy, Kind)
-    sizes = _sizes(values, noise, level, power) if patients is None else [int(size) for size in patients]
-    counts = [looks] if isinstance(looks, int | np.integer) else list(looks)
+    check_level(level)
+    sizes = _sizes(values, noise, level, power) if patients is None else _counts("patients", patients, 2)
+    counts = _counts("looks", looks, 1)
     cases, points = list(product(sizes, counts)), []
     for done, (size, count) in enumerate(cases):
         plan = AnalysisPlan(size, int(count), spending, level)
@@ -218,8 +219,8 @@ def _check(means: Any, power: Any, width: Any, noise: Any, least: Any, burn_in: 
         raise InvalidInput(f"means of rewards 0 and 1 lie between 0 and 1; give noise for others; got {shown(means)}.")
     if noise is not None:
         check_not_negative("noise", noise, "because it is a standard deviation")
-    wishes = [as_number(wish) for wish in (power, width) if wish is not None]
-    if not wishes or min(wishes) <= 0 or (power is not None and power >= 1):
+    wishes = [0 < as_number(wish) < most for wish, most in ((power, 1), (width, math.inf)) if wish is not None]
+    if not wishes or not all(wishes):
         raise InvalidInput(f"power between 0 and 1 or width above 0 must be wanted; got {power!r} and {width!r}.")
     if not 0 < as_number(least) <= 1 / len(values) or not 0 < as_number(burn_in) < 1:
         raise InvalidInput(
@@ -228,6 +229,13 @@ def _check(means: Any, power: Any, width: Any, noise: Any, least: Any, burn_in: 
     check_whole("runs", runs, 1)
     check_whole("seed", seed, 0)
     return values
+
+
+def _counts(name: str, given: Any, least: int) -> list[int]:
+    values = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
+    for value in values or [given]:
+        check_whole(name, value, least)
+    return [int(value) for value in values]
 
 
 def _sizes(means: Sequence[float], noise: float | None, level: float, power: float | None) -> list[int]:

@@ -240,7 +240,7 @@ def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
     chances = np.zeros(present.shape)
     for i, row in enumerate(rows):
         present[i] = row.present
-        covariates[i, row.present] = row.question.numbers
+        covariates[i, row.present if settings.blocks is None else slice(None)] = row.question.numbers
         chances[i] = row.padded(row.probabilities, 0.0)
     rule = settings.rewards
     bounded = rule.least is not None and rule.most is not None and rule.aggregation != "sum"
@@ -314,9 +314,9 @@ def _effect(
         look._replace(estimate=cut(look.estimate), low=cut(look.low), high=cut(look.high))
         for look in planned_looks(scores, plan, count)
     )
-    exact, shift = (-math.inf, math.inf), 0.0 if len(arms) > 1 else within[0]
+    exact, shift = [-math.inf, math.inf], 0.0 if len(arms) > 1 else within[0]
     if limit > 0 and math.isfinite(span):
-        exact = exact_interval(scores.values - shift, span, limit, alpha)
+        exact = [cut(end + shift) for end in exact_interval(scores.values - shift, span, limit, alpha)]
     low, high = anytime(summary, plan.rounds, alpha)
     bound = _bound(outcomes, q, plan, target, looks[-1].round if looks else count)
     lacking = outcomes.present[:, arms].all(axis=1) & np.isnan(outcomes.rewards)
@@ -329,8 +329,8 @@ def _effect(
         rounds=summary.rounds,
         low=cut(low),
         high=cut(high),
-        exact_low=cut(exact[0] + shift) if math.isfinite(exact[0]) else -math.inf,
-        exact_high=cut(exact[1] + shift) if math.isfinite(exact[1]) else math.inf,
+        exact_low=exact[0],
+        exact_high=exact[1],
         missing=int(lacking.sum()),
         bound_low=cut(bound[0]),
         bound_high=cut(bound[1]),
@@ -375,14 +375,15 @@ def _by_stage(
 
 def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) -> list[Imbalance]:
     columns, found = _columns(outcomes, names, shared=settings.blocks is not None), []
-    n, count = outcomes.present.shape
-    inverse = 1 / outcomes.chances[np.arange(n), outcomes.arms] if n else np.ones(0)
-    groups = [np.flatnonzero(outcomes.arms == arm) for arm in range(count)]
-    base = None if settings.control is None else names.index(settings.control)
-    for arm, other in _targets(names, None if base is None else names[base]):
-        if other is None or min(len(groups[arm]), len(groups[other])) < 2:
+    n = len(outcomes.arms)
+    inverse = 1 / outcomes.chances[np.arange(n), outcomes.arms]
+    for arm, other in _targets(names, settings.control):
+        if other is None:
             continue
-        pair = [groups[arm], groups[other]]
+        both = outcomes.present[:, [arm, other]].all(axis=1)
+        pair = [np.flatnonzero(both & (outcomes.arms == each)) for each in (arm, other)]
+        if min(map(len, pair)) < 2:
+            continue
         sizes = [inverse[each].sum() ** 2 / np.square(inverse[each]).sum() for each in pair]
         for name, x in columns.items():
             spread = float(x.std())
@@ -477,7 +478,7 @@ def _notes(made: Analysis, settings: StudySettings, names: Sequence[str]) -> Ite
     if few:
         yield f"Fewer than {FEW} rounds tell the variance, and intervals are wide or rough, of: {', '.join(few)}."
     if len(names) > MAX_PAIRED:
-        yield f"With more than {MAX_PAIRED} arms each is compared with the control arm only."
+        yield f"With more than {MAX_PAIRED} arms each is compared with the control arm only, control=."
     wrong = [row for row in made.balance if abs(row.weighted) > max(IMBALANCE, 1.5 * row.chance)]
     if wrong:
         worst = wrong[0]

@@ -124,7 +124,9 @@ class Summary(NamedTuple):
     effective: float
 
     def interval(self, deviations: float) -> Range:
-        """Return θ̂ ± a t quantile that leaves as much as this many normal deviations."""
+        """Return θ̂ ± a t quantile that leaves as much as this many normal deviations; all numbers if m is 0."""
+        if not self.effective > 0:
+            return -math.inf, math.inf
         half = self.error * t_quantile(deviations, self.effective)
         return self.estimate - half, self.estimate + half
 
