@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from rarely import ContextsWarning, FrameEncoder, InvalidContexts, InvalidInput
 from rarely.frames.columns import bucket_of
+from rarely.logs import DecisionLog
 
 DATES = [dt.date(2031, 5, 17), dt.date(2031, 5, 24), dt.date(2031, 6, 1)]
 SAMPLE = {
@@ -195,3 +196,29 @@ def test_the_scale_of_a_short_sample_leaves_cycles_as_they_are():
     encoder = FrameEncoder.fit({"at": [dt.datetime(2031, 5, 17, 12, minute) for minute in range(10)]})
     later = encoder.scale(encoder({"at": [dt.datetime(2031, 11, 17, 0, 0)]}))[0]
     assert np.abs(later[1:] * math.sqrt(7)).max() <= 4
+
+
+def test_values_that_libraries_of_numbers_refuse_are_gaps_or_text():
+    signalling = FrameEncoder.fit({"price": [Decimal("sNaN"), Decimal(1)]})
+    assert np.array_equal(signalling({"price": [Decimal("sNaN")]}), [[1.0, 1.0]])
+    lists = FrameEncoder.fit({"tags": [["a"], ["b"], ["a"]]}, kinds={"tags": "hash"})
+    assert np.array_equal(lists({"tags": [["a"]]}), lists({"tags": ["['a']"]}))
+    assert 0 <= bucket_of("\ud800", 64) < 64
+
+
+def test_a_warning_that_is_an_error_is_raised_again():
+    encoder = FrameEncoder.fit({"town": ["Ulm", "Bonn"]})
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(ContextsWarning, match="'Rome' is unknown"):
+                encoder({"town": ["Rome"]})
+
+
+def test_a_log_is_read_through_an_encoder_of_its_users():
+    users = {"age": [20, 30], "town": ["Ulm", "Bonn"]}
+    past = {"paid": [1, 0], "offer": ["tea", "rum"], "p": [0.5, 0.5]}
+    encoder = FrameEncoder.fit(users)
+    log = DecisionLog.from_frame(users | past, arm="offer", reward="paid", probability="p", encoder=encoder)
+    assert np.array_equal(log.rows, encoder(users))
+    assert log.names == encoder.names

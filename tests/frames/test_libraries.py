@@ -5,7 +5,7 @@ import datetime as dt
 import numpy as np
 import pytest
 
-from rarely import FrameEncoder, FramePolicy, LinUCB
+from rarely import FrameEncoder, FramePolicy, InvalidContexts, LinUCB
 
 TABLE = {
     "age": [20, None, 40, 33],
@@ -80,3 +80,15 @@ def test_a_policy_decides_from_frames(frame):
     decision = policy.select(frame(), {"price": [1.0, 2.0, 3.0]})
     policy.observe(decision, [0.0, 1.0, 0.0, 1.0])
     assert policy.update().samples == 4
+
+
+def test_long_numbers_of_a_category_stay_apart():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": pandas.array([2**60 + 1, 2**60 + 2, None], dtype="Int64")})
+    assert len(FrameEncoder.fit(frame, kinds={"id": "category"}).columns[0].values) == 2
+
+
+def test_a_lazy_frame_is_refused():
+    polars = pytest.importorskip("polars")
+    with pytest.raises(InvalidContexts, match="must be a frame of pandas, polars or pyarrow"):
+        FrameEncoder.fit(polars.DataFrame({"age": [1, 2]}).lazy())

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rarely.logs import DecisionLog, InvalidLog, bandit_feedback, read_log
+from rarely import InvalidInput
+from rarely.logs import DecisionLog, InvalidLog, bandit_feedback, read_log, write_log
 from rarely.offpolicy import evaluate, ips
 
 
@@ -93,8 +94,10 @@ def test_decision_service_json_has_all_probabilities_and_text_as_columns(tmp_pat
         ("shared | a\n| b\n| c\n", "no round has a label"),
         ('{"_label_cost": 1}\n', "line 1: this is not a round"),
         (json.dumps(event(_outcomes=[])), "slates and conditional bandits"),
-        (json.dumps(event(p=[0.5, 0.2])), "must sum to 1"),
+        (json.dumps(event(p=[0.5, 0.2])), "p sum to 1"),
         (json.dumps(event())[:-1], "line 1: this is not a round"),
+        ("1:1:0.5 | a\n2:nan:0.5 | a\n", "line 2: a cost must be a finite number"),
+        (json.dumps(event(a=[0, 1])), "the actions a must be 1, 2"),
     ],
 )
 def test_what_vowpal_wabbit_would_not_read_is_refused_with_its_line(text, says, tmp_path):
@@ -148,3 +151,50 @@ def test_bandit_feedback_comes_back_as_the_same_log():
     assert read_log(slots).rows.shape == (50, 4)
     several = evaluate(read_log({name: value for name, value in feedback.items() if name != "pi_b"}))
     assert [each.target for each in several][-1] == "always 2"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"action": [], "reward": [], "context": []}, "a position of at least 0 for each action"),
+        ({"action": [0.7, 0.2]}, "action must be whole numbers"),
+        ({"action": ["a", "b"]}, "action must be whole numbers"),
+        ({"position": [0, -1]}, "a position of at least 0 for each action"),
+        ({"position": [0]}, "a position of at least 0 for each action"),
+        ({"pi_b": [[0.5, 0.5]]}, "pi_b must have shape"),
+    ],
+)
+def test_feedback_that_does_not_fit_is_refused(given, says):
+    fine = {"action": [0, 1], "reward": [1, 0], "context": [[1.0], [2.0]], "pscore": [0.5, 0.5]}
+    assert len(read_log(fine)) == 2
+    with pytest.raises(InvalidLog, match=says):
+        read_log(fine | given)
+
+
+def test_arguments_that_a_log_has_no_use_for_are_refused(tmp_path):
+    path = written(tmp_path / "log.dat", CB)
+    with pytest.raises(InvalidInput, match="unknown argument 'context' for a log of Vowpal Wabbit"):
+        read_log(path, context=["a"])
+    mine = DecisionLog.from_arrays([[[1.0], [2.0]]], arms=[0], rewards=[1.0], probabilities=[[0.5, 0.5]])
+    write_log(mine, tmp_path / "log.csv")
+    with pytest.raises(InvalidInput, match="unknown argument 'ignore' for a log that write_log wrote"):
+        read_log(tmp_path / "log.csv", ignore=["version"])
+    with pytest.raises(InvalidInput, match="unknown argument 'arm_count' for a bandit_feedback"):
+        read_log({"action": [0], "reward": [1], "context": [[1.0]], "pscore": [0.5]}, arm_count=3)
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '[["x", 1]]', '[{"x": 1, "a": "u"}]', '{"x": 1' + "0" * 5000 + "}", "{"])
+def test_lines_that_are_no_objects_are_refused(text, tmp_path):
+    path = written(tmp_path / "log.jsonl", '{"x": 1, "a": "u"}\n' + text + "\n")
+    with pytest.raises(InvalidLog, match="line 2: one JSON object is expected"):
+        read_log(path, arm="a")
+
+
+def test_numbers_and_names_that_cannot_be_read_are_refused(tmp_path):
+    with pytest.raises(InvalidLog, match="x has 1000000"):
+        read_log({"x": [10**400, 2], "a": ["u", "v"]}, arm="a")
+    assert read_log({"x": [1, 2], "a": [np.ones(2), "v"]}, arm="a").arm_count == 2
+    pytest.importorskip("pyarrow")
+    for path in (tmp_path / "none.parquet", written(tmp_path / "bad.parquet", "abc")):
+        with pytest.raises(InvalidLog, match="cannot be read"):
+            read_log(path, arm="a")

@@ -127,7 +127,7 @@ def test_a_log_without_a_single_reward_has_none(tmp_path):
         ([""], {"arm_count": 2}, "is empty; its first line must name the columns"),
         (["a,b"], {"arm_count": 2}, "a header and no rows"),
         (["a,b", "1"], {"arm_count": 2}, "line 2: 2 fields are expected; got 1"),
-        (["a,a", "1,2"], {"arm_count": 2}, "names must differ; 'a'"),
+        (["a,a", "1,2"], {"arm_count": 2}, "must have different names; 'a'"),
         (["a,b", "1,2"], {}, "does not say how many arms"),
         (["a,b", "1,x", "2,3"], {"arm_count": 2}, "b has 'x' in line 2"),
         (["a,b,c", "1,x,y"], {"arm_count": 2}, "b has 'x' in line 2, c has 'y' in line 2"),
@@ -312,6 +312,9 @@ class Series:
     def __init__(self, *values):
         self.values = values
 
+    def __len__(self):
+        return len(self.values)
+
     def to_list(self):
         return list(self.values)
 
@@ -333,16 +336,16 @@ def test_gaps_of_frames_are_gaps_and_whole_numbers_among_floats_stay_whole():
     ("frame", "options", "says"),
     [
         ("log.csv", {}, "log.csv cannot be read"),
-        (3, {}, "a frame must be of pandas, polars or pyarrow"),
-        ([[1.0]], {}, "got list"),
+        (3, {}, "must be a frame of pandas, polars or pyarrow"),
+        ([[1.0]], {}, r"got \[\[1.0\]\]"),
         ({"x": [1, None], "a": [0, 1]}, {"arm": "a"}, "x has None in row 1"),
         ({"x": [1, "b"], "a": [0, 1]}, {"arm": "a"}, "x has 'b' in row 1"),
         ({"x": [1, 2], "a": [0, None]}, {"arm": "a"}, "row 1: a must not be None"),
-        ({"x": [1, 2], "a": [0]}, {"arm": "a"}, "as many rows; x has 2, a has 1"),
+        ({"x": [1, 2], "a": [0]}, {"arm": "a"}, "equally many rows; x has 2, a has 1"),
         ({"x": [], "a": []}, {"arm": "a"}, "no rows"),
-        ({"x": 1}, {}, "column x must be a list or an array, one value a row; got 1"),
-        ({"x": np.float64(1)}, {}, "column x must be a list or an array"),
-        ({"x": "ab"}, {}, "column x must be a list or an array"),
+        ({"x": 1}, {}, "must have columns: lists or arrays, one value a row; got one row"),
+        ({"x": np.float64(1)}, {}, "must have columns: lists or arrays"),
+        ({"x": "ab"}, {}, "must have columns: lists or arrays"),
     ],
 )
 def test_a_frame_that_is_no_log_is_refused_with_the_row(frame, options, says):

@@ -247,7 +247,7 @@ def check_names(owner: str, given: Iterable[str], known: Collection[str]) -> Non
     """Raise InvalidInput for the first argument that its owner does not have."""
     for name in given:
         if name not in known:
-            has = f"It has {', '.join(sorted(known))}."
+            has = f"It has {', '.join(sorted(known)) or 'none'}."
             raise InvalidInput(f"unknown argument {name!r} for {owner}. {nearest(name, known)}{has}")
 
 

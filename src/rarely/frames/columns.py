@@ -63,7 +63,7 @@ class Column:
             times = bool((days[~np.isnan(days)] % 1 != 0).any())
             return cls(name, kind, gaps, float(np.nanmedian(days)), tuple(CYCLES)[: 2 + times])
         if kind == "category":
-            return cls(name, kind, gaps, values=tuple(sorted({key for key in map(_key, values) if key is not None})))
+            return cls(name, kind, gaps, values=tuple(sorted({key for key in map(key_of, values) if key is not None})))
         return cls(name, kind, gaps, buckets=buckets)
 
     @cached_property
@@ -94,7 +94,7 @@ class Column:
 
     def _mark(self, values: Values, out: Array) -> str | None:
         """Write a 1 for each value of a category, or of a hashed column."""
-        keys = [value if type(value) is str or value is None else _key(value) for value in values]
+        keys = [value if type(value) is str or value is None else key_of(value) for value in values]
         if self.kind == "hash":
             codes = [out.shape[1] - 1 if key is None else bucket_of(key, self.buckets) for key in keys]
         else:
@@ -122,7 +122,7 @@ def kind_of(values: Values, max_categories: int) -> Kind:
         return "date" if values.dtype.kind == "M" else "number"
     row, value = next((row, value) for row, value in enumerate(values) if not is_gap(value))
     if isinstance(value, str):
-        return "hash" if len({*map(_key, values)} - {None}) > max_categories else "category"
+        return "hash" if len({*map(key_of, values)} - {None}) > max_categories else "category"
     if isinstance(value, dt.date | np.datetime64):
         return "date"
     _number(row, value)
@@ -136,10 +136,10 @@ def bucket_of(text: str, buckets: int) -> int:
     >>> bucket_of("Ulm", 64), bucket_of("Bonn", 64)
     (41, 61)
     """
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") % buckets
+    return int.from_bytes(blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "big") % buckets
 
 
-def _key(value: Any) -> str | None:
+def key_of(value: Any) -> str | None:
     """Return a value as text, None for a gap; libraries turn whole numbers into floats where a column has gaps."""
     if is_gap(value):
         return None

@@ -23,7 +23,7 @@ from rarely._core.errors import (
 from rarely._core.growable_array import all_finite
 from rarely._core.inputs.scaling import Affine
 from rarely._core.types import Array
-from rarely.frames.columns import Column, Kind, WrongValue, kind_of
+from rarely.frames.columns import Column, Kind, WrongValue, key_of, kind_of
 from rarely.frames.tables import Table, Values, is_gap, read_table
 
 
@@ -167,8 +167,8 @@ class FrameEncoder:
     def _announce(self, column: Column, event: str) -> None:
         kind = (column.name, event.startswith("a gap"))
         if kind not in self._announced:
-            self._announced.add(kind)
             warnings.warn(f"column {column.name!r}: {event}. This is said once.", ContextsWarning, stacklevel=6)
+            self._announced.add(kind)  # only now: a warning may be turned into an error
 
     def describe(self) -> dict[str, Any]:
         """Return the encoder as JSON, for `from_description`."""
@@ -192,7 +192,7 @@ def _fitted(name: str, values: Values, kind: Kind | None, max_categories: int, b
     try:
         kind = kind_of(values, max_categories) if kind is None else kind
         check_choice(f"the kind of {name!r}", kind, Kind)
-        if kind == "hash" and len(known) == len(set(known)):
+        if kind == "hash" and len(known) == len({*map(key_of, known)}):
             event = f"column {name!r}: all {len(known)} values differ, as ids do, which say nothing about new rows."
             warnings.warn(f"{event} Leave it out with ignore=[{name!r}] if it is one.", ContextsWarning, stacklevel=4)
         return Column.fit(name, values, kind, buckets)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely._core.errors import InvalidContexts, shown
+from rarely._core.errors import InvalidContexts, InvalidInput, shown
 
 Values = NDArray[Any] | list[Any]
 
@@ -39,26 +39,40 @@ def is_gap(value: Any) -> bool:
     """
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(value, float | Decimal | np.generic) and bool(value != value)
+    if isinstance(value, Decimal):  # a signalling NaN refuses to be compared
+        return value.is_nan()
+    return isinstance(value, float | np.generic) and bool(value != value)
 
 
-def read_table(table: Any, what: str) -> Table:
-    """Return a table, or one row, by its columns; `what` is its name in errors.
+def read_table(table: Any, what: str, error: type[InvalidInput] = InvalidContexts) -> Table:
+    """Return a table, or one row, by its columns; `what` is its name in errors, which are of the type `error`.
 
     >>> read_table([{"age": 30, "town": "Ulm"}, {"age": 41}], "users").columns
     {'age': [30, 41], 'town': ['Ulm', None]}
     """
     single = _is_row(table)
-    names, columns = _row(table) if single else _columns(table, what)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidContexts(f"the columns of {what} must have different names; {twice!r} occurs more than once.")
-    found = {name: _values(column, what) for name, column in zip(names, columns, strict=True)}
+    names, columns = _row(table) if single else _columns(table)
+    if names is None:
+        raise error(
+            f"{what} must be a frame of pandas, polars or pyarrow, a dict of columns, a list of dicts, or one row as a "
+            f"dict; got {shown(table)}."
+        )
+    check_distinct(names, what, error)
+    found = {
+        name: _values(column, f"{what}: column {name}", error) for name, column in zip(names, columns, strict=True)
+    }
     lengths = {*map(len, found.values())}
     if len(lengths) != 1:
         sizes = ", ".join(f"{name} has {len(values)}" for name, values in found.items()) or "there are none"
-        raise InvalidContexts(f"the columns of {what} must have equally many rows; {sizes}.")
+        raise error(f"the columns of {what} must have equally many rows; {sizes}.")
     return Table(found, lengths.pop(), single)
+
+
+def check_distinct(names: Sequence[str], what: str, error: type[InvalidInput]) -> None:
+    """Refuse a table in which two columns have the same name."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise error(f"the columns of {what} must have different names; {twice!r} occurs more than once.")
 
 
 def _is_row(table: Any) -> bool:
@@ -72,7 +86,8 @@ def _row(row: Any) -> tuple[list[str], list[Any]]:
     return [str(name) for name in named], [[value] for value in named.values()]
 
 
-def _columns(table: Any, what: str) -> tuple[list[str], Sequence[Any]]:
+def _columns(table: Any) -> tuple[list[str] | None, Sequence[Any]]:
+    """Return names and columns; None and nothing of what is not a table."""
     kind = type(table)  # a frame looks for an attribute that it lacks for longer than a decision takes
     if isinstance(table, list | tuple) and table and all(isinstance(row, Mapping) for row in table):
         keys = list(dict.fromkeys(key for row in table for key in row))
@@ -81,25 +96,19 @@ def _columns(table: Any, what: str) -> tuple[list[str], Sequence[Any]]:
         return table.column_names, list(table.columns)
     elif hasattr(kind, "get_columns"):  # polars
         table = table.to_dict(as_series=False)
-    elif hasattr(kind, "_iter_column_arrays"):
-        # pandas makes a Series of every column that it is asked for by name, which takes as long.
-        return [str(name) for name in table.columns.tolist()], list(table._iter_column_arrays())
-    elif hasattr(kind, "columns") and hasattr(kind, "__getitem__"):
-        return [str(name) for name in table.columns], [table[name] for name in table.columns]
+    elif hasattr(kind, "columns") and hasattr(kind, "items"):  # pandas
+        return [str(name) for name in table.columns], [column for _, column in table.items()]
     if isinstance(table, Mapping):
         return [str(name) for name in table], list(table.values())
-    raise InvalidContexts(
-        f"{what} must be a frame of pandas, polars or pyarrow, a dict of columns, a list of dicts, or one row as a "
-        f"dict; got {shown(table)}."
-    )
+    return None, ()
 
 
-def _values(column: Any, what: str) -> Values:
+def _values(column: Any, what: str, error: type[InvalidInput]) -> Values:
     found = column if type(column) in (np.ndarray, list) else _converted(column)
     if isinstance(found, np.ndarray) and found.ndim == 1:
         return found if found.dtype.kind in "fiubMm" else found.tolist()
     if not isinstance(found, list):
-        raise InvalidContexts(f"the columns of {what} must hold one value for each row; got {shown(column)}.")
+        raise error(f"{what} must hold one value for each row, in a list or an array; got {shown(column)}.")
     return found
 
 
@@ -112,7 +121,7 @@ def _converted(column: Any) -> Any:
     if hasattr(kind, "codes"):  # `tolist` of pandas' categories takes ten times as long; the code of a gap is −1
         names = [*column.categories.tolist(), None]
         return [names[code] for code in column.codes.tolist()]
-    if hasattr(kind, "isna") and re.fullmatch(r"(u?int|float|double)\d*(\[pyarrow\])?", name, re.IGNORECASE):
+    if hasattr(kind, "isna") and re.fullmatch(r"(float|double)\d*(\[pyarrow\])?", name, re.IGNORECASE):
         return column.to_numpy(dtype=float, na_value=np.nan)
     if re.fullmatch(r"datetime64\[\w+\]", name):
         return np.asarray(column)

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.inputs.contexts import read_real
+from rarely._core.errors import check_names
+from rarely._core.inputs.contexts import read_real, read_whole
 from rarely._core.saving.files import path_of
 from rarely._core.types import Array, Arrays, Decision
 from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
@@ -102,16 +103,19 @@ def read_log(source: Any, **columns: Any) -> DecisionLog:
     if {"arm", "reward", "round"} & given.keys():
         return DecisionLog.from_frame(source, **given)
     if isinstance(source, Mapping) and {"action", "reward", "context"} <= source.keys():
+        check_names("a bandit_feedback", given, ())
         return _of_feedback(source)
     if isinstance(source, str | os.PathLike) and not path_of(source).endswith(".parquet"):
         first = next((line.strip() for _, line in lines_of(source) if line.strip()), "")
         if re.match(r"""(shared\b[^|,]*|\d+:[^|,]*|'[^|,]*)?\||\{.*"_(label|multi)""", first):
+            check_names("a log of Vowpal Wabbit", given, ("arm_count", "ignore"))
             return read_vowpal_wabbit(source, **given)
     table = open_table(source)
     if {*WHOLE, "propensity"} <= {*table.header}:
+        check_names("a log that write_log wrote", given, ())
         return _log_of(table)
     known = {"encoder": UserFeatures(), **OPEN_BANDIT} if {*OPEN_BANDIT.values()} <= {*table.header} else {}
-    return DecisionLog.from_frame(source, **given, **known)
+    return DecisionLog.from_frame(source, **known | given)
 
 
 def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, Any]:
@@ -175,12 +179,22 @@ def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, 
 
 def _of_feedback(feedback: Mapping[str, Any]) -> DecisionLog:
     """Return the log of a `bandit_feedback`; where it has several positions, a column for each joins the context."""
-    arms, rows = np.asarray(feedback["action"], np.int64), read_real(feedback["context"], "context", InvalidLog)
-    given = feedback.get("position")
-    places = np.zeros(len(arms), np.int64) if given is None else np.asarray(given, np.int64)
+    arms, rows = (
+        read_whole(feedback["action"], "action", InvalidLog),
+        read_real(feedback["context"], "context", InvalidLog),
+    )
+    given, chances = feedback.get("position"), feedback.get("pi_b")
+    places = np.zeros(len(arms), np.int64) if given is None else read_whole(given, "position", InvalidLog)
+    if not len(arms) or places.shape != arms.shape or places.min() < 0:
+        raise InvalidLog(
+            f"a bandit_feedback needs a position of at least 0 for each action; got {given} for {len(arms)}."
+        )
     known: dict[str, Any] = {"propensities": feedback.get("pscore")}
-    if feedback.get("pi_b") is not None:
-        known = {"probabilities": np.asarray(feedback["pi_b"])[np.arange(len(arms)), :, places]}
+    if chances is not None:
+        chances = read_real(chances, "pi_b", InvalidLog)
+        if chances.ndim != 3 or len(chances) != len(arms) or chances.shape[2] <= places.max():
+            raise InvalidLog(f"pi_b must have shape ({len(arms)}, K, {places.max() + 1} or more); got {chances.shape}.")
+        known = {"probabilities": chances[np.arange(len(arms)), :, places]}
     rows = np.hstack([rows, np.eye(places.max() + 1)[places]]) if places.any() else rows
     count = int(feedback.get("n_actions") or arms.max() + 1)
     return DecisionLog.from_arrays(None, arms, feedback["reward"], rows=rows, arm_count=count, **known)

@@ -18,7 +18,7 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from rarely._core.errors import InvalidInput, RarelyError, shown
 from rarely._core.saving.files import path_of
 from rarely._core.types import Array, IntArray
 from rarely.frames.encoder import FrameEncoder
+from rarely.frames.tables import check_distinct, is_gap, read_table
 
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
 """Fields that stand for a value that is not known."""
@@ -88,7 +89,7 @@ def listed(rows: Sequence[int], unit: str) -> str:
 
 def is_missing(field: Any) -> bool:
     """Return whether a field stands for an unknown value."""
-    return field.strip().lower() in MISSING if isinstance(field, str) else field is None or field != field
+    return field.strip().lower() in MISSING if isinstance(field, str) else is_gap(field)
 
 
 def is_name_like(field: Any) -> bool:
@@ -100,7 +101,7 @@ def finite_number(field: Any) -> float | None:
     """Return the number in a field, or None if it holds no finite one."""
     try:
         value = float(field)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None
 
@@ -184,26 +185,27 @@ def open_csv(path: str | os.PathLike[str]) -> NamedRows:
 def open_parquet(path: str | os.PathLike[str]) -> NamedRows:
     """Open a Parquet file; raise ParquetUnavailable without pyarrow."""
     name, (_, parquet) = path_of(path), import_pyarrow()
-    return _open_frame(parquet.read_table(name), name)
+    try:
+        return _open_frame(parquet.read_table(name), name)
+    except (OSError, ValueError) as reason:
+        raise reason if isinstance(reason, InvalidLog) else InvalidLog(f"{name} cannot be read: {reason}.") from None
 
 
 def open_json_lines(path: str | os.PathLike[str]) -> NamedRows:
-    """Open a file of one JSON object a line."""
-    records, number = {}, 0
-    try:
-        for number, line in lines_of(path):
-            if line.strip():
-                records[number] = dict(json.loads(line))
-    except (json.JSONDecodeError, TypeError) as reason:
-        raise InvalidLog(f"{path_of(path)}, line {number}: one JSON object is expected; {reason}.") from None
-    return _open_records(path_of(path), records, "line")
-
-
-def _open_records(name: str, records: Mapping[int, Mapping[str, Any]], unit: Literal["line", "row"]) -> NamedRows:
-    """Open dicts by their numbers; a name that one of them lacks is a gap."""
+    """Open a file of one JSON object a line; a name that one of them lacks is a gap."""
+    name, records = path_of(path), {}
+    for number, line in lines_of(path):
+        try:
+            record = json.loads(line) if line.strip() else {}
+        except ValueError as reason:
+            raise InvalidLog(f"{name}, line {number}: one JSON object is expected; {reason}.") from None
+        if not isinstance(record, dict):
+            raise InvalidLog(f"{name}, line {number}: one JSON object is expected; got {shown(record)}.")
+        if record:
+            records[number] = record
     header = list(dict.fromkeys(each for record in records.values() for each in record))
     rows = ((number, [record.get(each) for each in header]) for number, record in records.items())
-    return NamedRows(name, header, rows, unit)
+    return NamedRows(name, header, rows, "line")
 
 
 def open_table(source: Any) -> NamedRows:
@@ -230,40 +232,21 @@ def columns_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str
 
 
 def _open_frame(frame: Any, name: str) -> NamedRows:
-    if isinstance(frame, list) and frame and all(isinstance(record, Mapping) for record in frame):
-        return _open_records(name, dict(enumerate(frame)), "row")
-    if not isinstance(frame, Mapping) and not hasattr(frame, "columns"):
-        if not hasattr(frame, "__arrow_c_stream__"):
-            raise InvalidLog(
-                "a frame must be of pandas, polars or pyarrow, a dict of columns, a list of dicts, or the path of a "
-                f"file; got {type(frame).__name__}."
-            )
+    if not hasattr(frame, "columns") and hasattr(frame, "__arrow_c_stream__"):
         frame = import_pyarrow()[0].table(frame)
-    names = list(getattr(frame, "column_names", frame if isinstance(frame, Mapping) else frame.columns))
-    _check_distinct(name, names)
-    columns = [_values(frame[each], f"{name}: column {each}") for each in names]
-    if len({len(column) for column in columns}) > 1:
-        sizes = ", ".join(f"{each} has {len(column)}" for each, column in zip(names, columns, strict=True))
-        raise InvalidLog(f"{name}: all columns must have as many rows; {sizes}.")
-    return NamedRows(name, [str(each) for each in names], enumerate(zip(*columns, strict=True)), "row")
+    table = read_table(frame, name, InvalidLog)
+    if table.single:
+        raise InvalidLog(f"{name} must have columns: lists or arrays, one value a row; got one row, {shown(frame)}.")
+    columns = [_python_values(values) for values in table.columns.values()]
+    return NamedRows(name, list(table.columns), enumerate(zip(*columns, strict=True)), "row")
 
 
-def _check_distinct(name: str, header: Sequence[Any]) -> None:
-    if len(set(header)) < len(header):
-        twice = next(each for each in header if header.count(each) > 1)
-        raise InvalidLog(f"{name}: the columns' names must differ; {twice!r} occurs more than once.")
-
-
-def _values(column: Any, what: str) -> list[Any]:
-    """Return a column as Python values, None for what its library calls NA."""
-    values = column
-    for method in ("to_pylist", "to_list", "tolist"):  # of pyarrow, of pandas and polars, of NumPy
-        if hasattr(column, method):
-            values = getattr(column, method)()
-            break
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidLog(f"{what} must be a list or an array, one value a row; got {shown(column)}.")
-    return [None if type(value).__name__ in ("NAType", "NaTType") else value for value in values]
+def _python_values(values: Any) -> list[Any]:
+    """Return a column as Python values; nanoseconds, which Python's dates lack, would become whole numbers."""
+    if isinstance(values, list):
+        return values
+    unit = f"{values.dtype.kind}8[us]" if values.dtype.kind in "Mm" else values.dtype
+    return list(values.astype(unit).tolist())
 
 
 def import_pyarrow() -> tuple[Any, Any]:
@@ -481,7 +464,7 @@ def _context_columns(
         raise InvalidLog(f"{name} is empty; its first line must name the columns.")
     if len(header) == 1 and "|" in header[0]:
         raise InvalidLog(f"{name} must separate its columns by commas, semicolons or tabs; its first line has '|'.")
-    _check_distinct(name, header)
+    check_distinct(header, name, InvalidLog)
     for column in (*(context or ()), *ignore, *roles.values()):
         if column not in header:
             raise InvalidLog(f"{name} has no column {column!r}; its columns are {', '.join(header)}.")
@@ -552,7 +535,7 @@ def _complain(table: NamedRows, faults: Faults, *, hint: bool) -> None:
     for name, found in faults["name"].items():
         raise InvalidLog(f"{table.name}, {where(found)}: {name} must not be {found[0][0]!r}; drop or correct the row.")
     if wrong := faults["number"]:
-        said = ", ".join(f"{name} has {found[0][0]!r} in {where(found)}" for name, found in wrong.items())
+        said = ", ".join(f"{name} has {shown(found[0][0])} in {where(found)}" for name, found in wrong.items())
         empty = next((name for name, found in wrong.items() if is_missing(found[0][0])), None) if hint else None
         guess = f" Is {empty} the reward, unknown there? Then say reward={empty!r} (--reward {empty})." if empty else ""
         raise InvalidLog(

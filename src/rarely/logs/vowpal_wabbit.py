@@ -59,6 +59,8 @@ def read_vowpal_wabbit(
     arms, costs, propensities = (
         np.array(column) for column in zip(*(example.label or () for example in kept), strict=True)
     )
+    if (odd := np.flatnonzero(~np.isfinite(costs))).size:
+        raise InvalidLog(f"{path}, line {kept[odd[0]].line}: a cost must be a finite number; got {costs[odd[0]]}.")
     given: dict[str, Any] = {"propensities": propensities}
     if kept[0].arms is None:
         count = arm_count or int(arms.max()) + 1
@@ -154,8 +156,10 @@ def _from_json(line: int, event: dict[str, Any]) -> Example:
     if "p" in event and "a" in event:
         chances = np.zeros(len(arms))
         chances[np.asarray(event["a"]) - 1] = event["p"]
-        if not abs(chances.sum() - 1) < 1e-3:
-            raise InvalidLog(f"the probabilities p must sum to 1; they sum to {chances.sum():g}.")
+        if not abs(chances.sum() - 1) < 1e-3 or min(event["a"]) < 1:
+            raise InvalidLog(
+                f"the actions a must be 1, 2, …, and their probabilities p sum to 1; got {event['a']} and {event['p']}."
+            )
         chances /= chances.sum()  # they have the seven digits of a float32
     chosen = int(named["_labelindex"] if "_labelindex" in named else named["_label_action"] - 1)
     return Example(
