@@ -44,8 +44,7 @@ def storage_string(given: str) -> str:
 
 
 Storage = Annotated[
-    str,
-    typer.Argument(help="trial.db or sqlite:///trial.db, or postgresql://user@host/name.", callback=storage_string),
+    str, typer.Argument(help="trial.db or sqlite:///trial.db, or postgresql://user@host/name.", callback=storage_string)
 ]
 
 
@@ -208,9 +207,7 @@ def update_command(
 
 @command("status", "sqlite:///trial.db")
 def status_command(
-    storage: Storage,
-    name: Name = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    storage: Storage, name: Name = None, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
     """Show the state of a study."""
     with opened(storage, name) as study:
@@ -282,9 +279,7 @@ def replay_command(storage: Storage, name: Name = None) -> None:
 
 @command("export", "sqlite:///trial.db log.csv — `rarely.logs.read_log` reads it")
 def export_command(
-    storage: Storage,
-    out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")],
-    name: Name = None,
+    storage: Storage, out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")], name: Name = None
 ) -> None:
     """Write decisions, probabilities and rewards as a table for off-policy estimates."""
     from rarely.logs import write_log

@@ -112,10 +112,8 @@ class Comparison:
         How many runs of each, with seeds from `first_seed` on.
     rounds
         T; for a table at most its rows.
-    label
-        The column of a CSV file that holds the class.
-    ignore
-        Columns of a CSV file to leave out, such as an id.
+    label, ignore
+        The column of a CSV file that holds the class; columns of a CSV file to leave out, such as an id.
     first_seed
         The seed of the first run.
 
@@ -219,12 +217,8 @@ def compare(
 
     Parameters
     ----------
-    comparison
-        What is asked for.
-    out
-        The folder for records.
-    jobs
-        Processes to play in.
+    comparison, out, jobs
+        What is asked for; the folder for records; processes to play in.
     replace
         Whether to play again what other code has played.
     planned, finished

@@ -67,6 +67,8 @@ class FrameEncoder:
     ) -> FrameEncoder:
         """Return the encoder of tables like this sample: a log, last month's users, or those of the first rounds.
 
+        Raises `InvalidContexts` if a column has values of several kinds, or only gaps.
+
         Parameters
         ----------
         frame
@@ -78,11 +80,6 @@ class FrameEncoder:
             Columns that are not read, such as ids.
         max_categories, buckets
             Text of more values than `max_categories` is hashed into so many `buckets`, one number each.
-
-        Raises
-        ------
-        InvalidContexts
-            If a column has values of several kinds, or only gaps.
         """
         check_whole("max_categories", max_categories, 1)
         check_whole("buckets", buckets, 2)

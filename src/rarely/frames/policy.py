@@ -151,6 +151,8 @@ class FramePolicy:
     def contexts(self, users: Any = None, items: Any = None) -> Any:
         """Return what the policy inside decides on, for `Study.ask` and other callers that need arrays.
 
+        Returns (K, d) or (n, K, d), or a list of (K_i, d) where each round has its own items.
+
         Parameters
         ----------
         users
@@ -158,11 +160,6 @@ class FramePolicy:
         items
             A table: the arms of each round; or a list of tables, one for each round. What `policy.items(table)`
             returned may be given instead of the table, and is not encoded again.
-
-        Returns
-        -------
-        array
-            (K, d) or (n, K, d), or a list of (K_i, d) where each round has its own items.
         """
         for name, given in (("users", users), ("items", items)):
             if (given is None) != (getattr(self, name) is None):

@@ -4,12 +4,4 @@ from rarely.logs.decision_log import DecisionLog
 from rarely.logs.files import bandit_feedback, read_log, write_log
 from rarely.logs.tables import InvalidLog, ParquetUnavailable, Remark
 
-__all__ = [
-    "DecisionLog",
-    "InvalidLog",
-    "ParquetUnavailable",
-    "Remark",
-    "bandit_feedback",
-    "read_log",
-    "write_log",
-]
+__all__ = ["DecisionLog", "InvalidLog", "ParquetUnavailable", "Remark", "bandit_feedback", "read_log", "write_log"]

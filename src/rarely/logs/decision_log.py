@@ -141,10 +141,8 @@ class DecisionLog:
         rows
             (n, r): what all arms of a round share. Without `contexts`, an arm's context is the row in a block that
             belongs to the arm, as `ArmBlocks` makes it, and `arm_count` says how many arms there are.
-        mask
-            (n, K): which arms were available.
-        arm_count
-            K, with rows alone.
+        mask, arm_count
+            (n, K): which arms were available; K, with rows alone.
         names, arm_names
             Of the columns, and of the arms.
 
@@ -353,6 +351,9 @@ class DecisionLog:
         Where the decision no longer exists, `observe(rounds=[…], rewards=[…])` takes the numbers of its rounds. Use it
         with care: from a number alone the log cannot know whether the reward belongs to what is on record.
 
+        Raises `WrongDecision` if the decision is not the one on record, `UnknownRound` if a round is not recorded, and
+        `ConflictingReward` if it has another reward already.
+
         Parameters
         ----------
         decision
@@ -361,11 +362,6 @@ class DecisionLog:
             One finite number for each round. A value that is in already is ignored; a different one is refused.
         rounds
             Numbers of recorded rounds, instead of a decision.
-
-        Raises
-        ------
-        WrongDecision, UnknownRound, ConflictingReward
-            If the decision is not the one on record, a round is not recorded, or it has another reward already.
         """
         numbers = _read_numbers(decision, rounds)
         if rewards is None:

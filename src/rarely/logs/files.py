@@ -123,20 +123,15 @@ def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, 
 
     Its rounds are those of `log.observed`; make an `action_dist` of Open Bandit Pipeline on the same rounds.
 
+    Its `context` has (n, r) recorded rows or, without them, the arms' contexts side by side, (n, K·d), 0 where an
+    arm is absent. `action_context` is one-hot, (K, K): here contexts belong to an arm in a round, in that library to an
+    arm for ever. `position` is 0 everywhere, because one arm is shown. `pscore` (n,) and `pi_b` (n, K, 1) are the
+    probabilities of the chosen arm and of every arm; `pi_b` is None if some are unknown.
+
     Parameters
     ----------
-    log
-        The decisions and their rewards.
-    expected_reward
-        (n, K) for each round of the log, if it is known.
-
-    Returns
-    -------
-    dict
-        `context` has (n, r) recorded rows or, without them, the arms' contexts side by side, (n, K·d), 0 where an arm
-        is absent. `action_context` is one-hot, (K, K): here contexts belong to an arm in a round, in that library to an
-        arm for ever. `position` is 0 everywhere, because one arm is shown. `pscore` (n,) and `pi_b` (n, K, 1) are the
-        probabilities of the chosen arm and of every arm; `pi_b` is None if some are unknown.
+    log, expected_reward
+        The decisions and their rewards; (n, K) for each round of the log, if it is known.
 
     Examples
     --------

@@ -109,6 +109,9 @@ def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: 
     It is unbiased if the log could choose every arm that the target would, and refuses targets of which the log says
     that it could not.
 
+    Raises `NotIdentified` if the target would choose an arm that had the probability 0, or never the arm that was
+    chosen.
+
     Parameters
     ----------
     log
@@ -121,11 +124,6 @@ def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: 
     reward_range
         (low, high) if rewards cannot lie elsewhere: the interval then stays inside, and holds with rare rewards, too.
         Rewards that are all 0 or 1 are taken to lie in (0, 1); give another range if they do not.
-
-    Raises
-    ------
-    NotIdentified
-        If the target would choose an arm that had the probability 0, or never the arm that was chosen.
 
     Examples
     --------
@@ -219,10 +217,8 @@ def difference(
         As in `ips`.
     a, b
         Two targets, each as in `ips`.
-    estimator
-        "ips", "snips" or "dr".
-    model
-        As in `dr`, for this estimator.
+    estimator, model
+        "ips", "snips" or "dr"; as in `dr`, for this estimator.
 
     Examples
     --------

@@ -95,12 +95,9 @@ def plan(
     max_contexts, memory_limit
         The effective dimension is measured on at most `max_contexts` contexts, and on fewer where the contexts alone
         would take more than a quarter of `memory_limit` bytes.
-    seed
-        Of all simulations.
-    jobs
-        Processes that simulate.
-    progress
-        Called with a stage, the steps done and their total; or a bar such as tqdm's: `progress=tqdm`.
+    seed, jobs, progress
+        Of all simulations; processes that simulate; called with a stage, the steps done and their total, or a bar
+        such as tqdm's: `progress=tqdm`.
     resume
         A folder for simulations that are finished. A plan that was interrupted continues from it if it is called with
         the same arguments, and they are removed when the plan is made. Not with a simulator, whose code may change.

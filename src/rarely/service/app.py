@@ -127,10 +127,7 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
 
 def _operation(route: Route) -> dict[str, Any]:
     """Return what the OpenAPI description says about a route besides its path."""
-    problem = {
-        "description": "Why the request was refused.",
-        "content": {MEDIA: {"schema": _any((ProblemBody,))}},
-    }
+    problem = {"description": "Why the request was refused.", "content": {MEDIA: {"schema": _any((ProblemBody,))}}}
     refused = ["404", "405", "422", "503"] + (["401", "403", "421"] if route.scope != PUBLIC else [])
     refused += ["400", "409", "413", "415", "429"] if route.takes else []
     given: dict[str, Any] = {"description": "The answer."}

@@ -51,12 +51,7 @@ def configured(
 ) -> AnnouncingServer:
     """Return a server that is ready to run, with all studies open.
 
-    Raises
-    ------
-    InvalidInput
-        If other machines could reach it without a key.
-    BrokenStudy
-        If a study is damaged.
+    Raises `InvalidInput` if other machines could reach it without a key, and `BrokenStudy` if a study is damaged.
     """
     keys, limits = options.get("keys"), options.get("limits") or Limits()
     if keys is None and not is_loopback(host):

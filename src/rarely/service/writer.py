@@ -30,12 +30,8 @@ class Limits:
 
     Parameters
     ----------
-    body
-        Bytes of a request's body.
-    items
-        Decisions or rewards in one request.
-    arms
-        Contexts in one decision.
+    body, items, arms
+        Bytes of a request's body; decisions or rewards in one request; contexts in one decision.
     waiting
         Decisions and rewards of one study that may wait for the writer; further ones are refused with 429.
     group

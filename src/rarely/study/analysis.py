@@ -353,12 +353,7 @@ def _bound(outcomes: Outcomes, q: Array, plan: AnalysisPlan, target: tuple[int, 
 
 
 def _by_stage(
-    outcomes: Outcomes,
-    scores: Scores,
-    stages: Array,
-    effect: Effect,
-    target: tuple[int, int | None],
-    level: float,
+    outcomes: Outcomes, scores: Scores, stages: Array, effect: Effect, target: tuple[int, int | None], level: float
 ) -> Iterator[StageEffect]:
     there = outcomes.present[:, [arm for arm in target if arm is not None]].all(axis=1)
     z = NormalDist().inv_cdf((1 + level) / 2)

@@ -79,14 +79,10 @@ class Client:
 
     Parameters
     ----------
-    url
-        The address of the service: "http://127.0.0.1:8000".
-    study
-        The name of the study.
-    key
-        An API key, if the service requires one.
-    timeout
-        Seconds that one attempt may take.
+    url, study
+        The address of the service: "http://127.0.0.1:8000"; the name of the study.
+    key, timeout
+        An API key, if the service requires one; seconds that one attempt may take.
     retries
         How often a request is retried that was not answered, or answered with 429, 502, 503 or 504.
     backoff

@@ -96,6 +96,8 @@ class Study:
     ) -> Self:
         """Make a new study; the same call again opens it.
 
+        Raises `StudyExists` if there is a study of that name with other settings.
+
         Parameters
         ----------
         storage
@@ -119,11 +121,6 @@ class Study:
             An `AnalysisPlan`: when `analysis` looks at the trial, and how the error is spent on the looks.
         clock
             A function that returns the time in seconds since 1970.
-
-        Raises
-        ------
-        StudyExists
-            If there is a study of that name with other settings.
         """
         settings = StudySettings(
             read_arms(arms),
@@ -148,6 +145,10 @@ class Study:
     def open(cls, storage: str, name: str | None = None, *, lazy: bool = False, clock: Clock = time.time) -> Self:
         """Open a study that was created before, in this process or in another one.
 
+        Raises `InvalidStorage` if there is no such database, or it cannot be written to, `UnknownStudy` if the database
+        has no study of that name, `BrokenStudy` if the record or the snapshot in use is damaged, and `StudyBusy` if
+        another process uses the file.
+
         Parameters
         ----------
         storage, name
@@ -157,17 +158,6 @@ class Study:
             call that needs the policy builds it; `verify` and `log` do not need it.
         clock
             A function that returns the time in seconds since 1970.
-
-        Raises
-        ------
-        InvalidStorage
-            If there is no such database, or it cannot be written to.
-        UnknownStudy
-            If the database has no study of that name.
-        BrokenStudy
-            If the record or the snapshot in use is damaged.
-        StudyBusy
-            If another process uses the file.
         """
         database = open_storage(storage)
         try:
@@ -230,6 +220,9 @@ class Study:
     ) -> Answer:
         """Decide, once for each id.
 
+        Raises `InvalidContexts` if the contexts are not finite numbers of the right shape, and `StudyConflict` if the
+        id was decided for other contexts.
+
         Parameters
         ----------
         contexts
@@ -240,13 +233,6 @@ class Study:
             of the study. None makes a new id, which is part of the answer.
         available
             Names (or indices) of the available arms; None for all.
-
-        Raises
-        ------
-        InvalidContexts
-            If the contexts are not finite numbers of the right shape.
-        StudyConflict
-            If the id was decided for other contexts.
         """
         answer: Answer = self.ask_many([Request(contexts, id, available)], actor=actor, reason=reason)[0]
         return answer
@@ -261,6 +247,8 @@ class Study:
     ) -> list[Any]:
         """Decide many requests in one commit; each is decided as if it had been asked alone.
 
+        Returns an `Answer` for each request, or an error.
+
         Parameters
         ----------
         requests
@@ -270,11 +258,6 @@ class Study:
         errors
             With "raise" the first error is raised, and nothing is decided. With "return" the error takes the place of
             the answer of a bad request, and the others are decided.
-
-        Returns
-        -------
-        list
-            An `Answer` for each request, or an error.
         """
         answers, _ = self.ask_and_tell(requests, (), actor=actor, reason=reason, errors=errors)
         return answers
@@ -284,30 +267,19 @@ class Study:
     ) -> Receipt:
         """Record a reward, now or late; a repeated delivery changes nothing.
 
+        The status of the receipt is "accepted", "duplicate", "late" or "quarantined". Raises `InvalidReward` if
+        the reward is not a finite number, and `StudyConflict` if the key was used for another reward.
+
         Parameters
         ----------
-        id
-            The id of the decision.
-        reward
-            A finite number; a dict of outcomes in a study whose `RewardRule` has them.
+        id, reward
+            The id of the decision; a finite number, or a dict of outcomes if the study's `RewardRule` has them.
         key
             Which of several rewards of the decision it is. The same id and key again is a duplicate and changes
             nothing. Without a key the value identifies the delivery, so equal rewards that are to be summed need keys.
         arm
             The arm that a person gave instead of the one decided, with the `reason`. The reward goes to the quarantine
             as an override, so no version learns from it, and `log` marks the round, which estimates leave out.
-
-        Returns
-        -------
-        Receipt
-            Its status is "accepted", "duplicate", "late" or "quarantined".
-
-        Raises
-        ------
-        InvalidReward
-            If the reward is not a finite number.
-        StudyConflict
-            If the key was used for another reward.
         """
         receipt: Receipt = self.tell_many([Tell(id, reward, key, arm=arm)], actor=actor, reason=reason)[0]
         return receipt
@@ -335,6 +307,8 @@ class Study:
     ) -> tuple[list[Any], list[Any]]:
         """Decide many requests and then record many rewards, of several callers, in one commit.
 
+        Returns the list of `ask_many` and that of `tell_many`.
+
         Parameters
         ----------
         requests, tells
@@ -343,11 +317,6 @@ class Study:
             Who calls, and why, for requests and rewards without an actor.
         errors
             As in `ask_many`.
-
-        Returns
-        -------
-        tuple
-            The list of `ask_many` and that of `tell_many`.
         """
         check_choice("errors", errors, Literal["raise", "return"])
         fields, session = check_signature(actor, reason), self._session
@@ -378,6 +347,11 @@ class Study:
 
         Other threads and processes keep deciding with the old version meanwhile.
 
+        Returns "version" if the new version decides from now on, "candidate" if a person must approve it first,
+        "rejected" if the training did not lower the loss and the old version stays in use. Raises `StudyFull` if the
+        study has published all its versions, `StudyBusy` if another trainer is at work, and `NothingToLearn` if no
+        reward came since the last update, none is due and `force` is not set.
+
         Parameters
         ----------
         force
@@ -386,21 +360,6 @@ class Study:
             Seconds that the training may take before another trainer may begin.
         progress
             As in `Policy.update`.
-
-        Returns
-        -------
-        str
-            "version" if the new version decides from now on, "candidate" if a person must approve it first,
-            "rejected" if the training did not lower the loss and the old version stays in use.
-
-        Raises
-        ------
-        StudyFull
-            If the study has published all its versions.
-        StudyBusy
-            If another trainer is at work.
-        NothingToLearn
-            If no reward came since the last update, none is due and `force` is not set.
         """
         job = self.begin_update(force=force, lease=lease, actor=actor, reason=reason)
         try:
@@ -435,22 +394,13 @@ class Study:
     def approve(self, *, actor: str, reason: str = "") -> int:
         """Publish the candidate, if a stage requires approval.
 
+        Returns the number of the version, which decides from now on. Raises `ApprovalNeeded` if there is no candidate,
+        and `StudyFull` if the study has published all its versions.
+
         Parameters
         ----------
         actor, reason
             Who approves, and why. The actor must not be empty.
-
-        Returns
-        -------
-        int
-            The number of the version, which decides from now on.
-
-        Raises
-        ------
-        ApprovalNeeded
-            If there is no candidate.
-        StudyFull
-            If the study has published all its versions.
         """
         session, fields = self._session, _signed_by_person(actor, reason)
         with session.writing() as tables:
@@ -466,10 +416,7 @@ class Study:
     def dismiss(self, *, actor: str, reason: str = "") -> None:
         """Drop the candidate; the version in use keeps deciding, and the budget is not charged.
 
-        Raises
-        ------
-        ApprovalNeeded
-            If there is no candidate.
+        Raises `ApprovalNeeded` if there is no candidate.
         """
         session, fields = self._session, _signed_by_person(actor, reason)
         with session.writing() as tables:
@@ -600,15 +547,12 @@ class Study:
     def shadow_log(self, version: int | None = None) -> tuple[DecisionLog, Array]:
         """Return what off-policy estimates of a shadow version need: `snips(*study.shadow_log())`.
 
+        Returns the decisions beside which it was scored, and its (n, K) probabilities.
+
         Parameters
         ----------
         version
             The number of a published version; None for the current shadow version.
-
-        Returns
-        -------
-        tuple
-            The decisions beside which it was scored, and its (n, K) probabilities.
         """
         seq = self._session.position.shadow
         if version is not None:
@@ -626,6 +570,8 @@ class Study:
     ) -> Analysis:
         """Analyse a trial: arm means and contrasts with intervals, stages, missing rewards, balance and deviations.
 
+        Raises `InvalidStudy` if arms have no names, or an available arm had the probability 0 in some decision.
+
         Parameters
         ----------
         plan, control
@@ -633,11 +579,6 @@ class Study:
             among the deviations.
         registration
             A file that `preregister` wrote, to be compared with the record.
-
-        Raises
-        ------
-        InvalidStudy
-            If arms have no names, or an available arm had the probability 0 in some decision.
         """
         return analyse(self._session, plan=plan, control=control, registration=registration)
 
@@ -646,27 +587,21 @@ class Study:
     def verify(self, head: str | None = None, seq: int | None = None) -> Verification:
         """Check the chain of all events, and the rows and snapshots that they name.
 
+        In what it returns, `bad` is the first wrong event, and `flaw` says what is wrong.
+
         Parameters
         ----------
         head, seq
             A hash that `status` returned earlier, and the number of events at that time, to detect whether the record
             was cut off or rewritten since.
-
-        Returns
-        -------
-        Verification
-            `bad` is the first wrong event, and `flaw` says what is wrong.
         """
         return audit.verify(self._session, head, seq)
 
     def replay(self) -> Replay:
         """Train every version and make every decision again from the record, without writing anything.
 
-        Returns
-        -------
-        Replay
-            `equal` says whether hashes are equal in the environment of the study, and arms in any other, except for
-            ties.
+        `equal` of what it returns says whether hashes are equal in the environment of the study, and arms in any other,
+        except for ties.
         """
         return audit.replay(self._session)
 

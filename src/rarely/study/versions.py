@@ -222,17 +222,14 @@ class Trained:
 def train(job: Job, progress: Progress = None) -> Trained:
     """Train the next version. The job's policy is used up.
 
+    Raises `NothingToLearn` if no reward came since the last update, none is due and `force` is not set.
+
     Parameters
     ----------
     job
         The value that `Study.begin_update` returned.
     progress
         As in `Policy.update`.
-
-    Raises
-    ------
-    NothingToLearn
-        If no reward came since the last update, none is due and `force` is not set.
 
     Examples
     --------

@@ -377,16 +377,7 @@ class _Promises(_Case):
         wider, holed, endless = np.hstack((x, x)), x.copy(), x.copy()
         holed[1, 0], endless[0, -1] = np.nan, np.inf
         shapes = ((policy.dim,), (1, 1, 1, policy.dim), (0, policy.dim), (0, ARMS, policy.dim))
-        broken: list[Any] = [
-            holed,
-            endless,
-            wider,
-            "contexts",
-            [],
-            [x, wider],
-            [x, holed],
-            *map(np.zeros, shapes),
-        ]
+        broken: list[Any] = [holed, endless, wider, "contexts", [], [x, wider], [x, holed], *map(np.zeros, shapes)]
         for bad in broken:
             _refused(policy, InvalidContexts, policy.select, bad)
         _refused(policy, InvalidContexts, policy.score, holed)

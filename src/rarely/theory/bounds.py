@@ -42,18 +42,14 @@ def radius(
 
     Parameters
     ----------
-    round
-        t.
-    log_det
-        D of Z_t.
+    round, log_det
+        t; D of Z_t.
     nu, S
         ν, the scale of the noise, and S, the bound on the norm of the rewards.
     ridge, depth, steps, step
         λ, L, J and ηm.
-    delta
-        The probability with which the bound may fail.
-    C1
-        The constant of the theorem, which the paper does not name.
+    delta, C1
+        The probability with which the bound may fail; the constant of the theorem, which the paper does not name.
 
     Examples
     --------
@@ -99,10 +95,8 @@ def steps(rounds: int, *, depth: int, ridge: float, S: float, C2: float = 1.0) -
     ----------
     rounds, depth, ridge
         T, L and λ.
-    S
-        The bound on the norm of the rewards.
-    C2
-        The constant of the theorem, which the paper does not name.
+    S, C2
+        The bound on the norm of the rewards; the constant of the theorem, which the paper does not name.
 
     Examples
     --------

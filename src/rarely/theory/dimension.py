@@ -98,14 +98,10 @@ def effective_dimension(
         (n, d): those of all arms of all rounds.
     ridge, depth
         λ, and the number of layers L.
-    kind
-        "definition" or "network", as above.
-    seed
-        Of the random vectors by which the bounds are found.
-    memory_limit
-        Bytes that the computation may take.
-    progress
-        Called with a line of text for each stage.
+    kind, seed
+        "definition" or "network", as above; of the random vectors by which the bounds are found.
+    memory_limit, progress
+        Bytes that the computation may take; called with a line of text for each stage.
 
     Examples
     --------
@@ -145,10 +141,8 @@ def reward_norm(contexts: Any, rewards: Any, *, depth: int = 2, kind: KernelKind
 
     Parameters
     ----------
-    contexts
-        (n, d).
-    rewards
-        (n,): the expected reward of each.
+    contexts, rewards
+        (n, d); (n,): the expected reward of each.
     depth, kind
         As in `effective_dimension`.
 

@@ -168,10 +168,8 @@ class KernelUCB(Policy):
         J gradient steps, as a network of infinite width would take them. None is the limit that they approach.
     context_scale
         An `Affine`; None fits one to the contexts, as `BatchNeuralUCB` does.
-    standardise_rewards
-        Whether rewards are learned less their mean, over their spread.
-    within_batch
-        "frozen" or "running", as in `BatchNeuralUCB`.
+    standardise_rewards, within_batch
+        Whether rewards are learned less their mean, over their spread; "frozen" or "running", as in `BatchNeuralUCB`.
     exploration, forgetting, ties, seed
         As in `BatchNeuralUCB`.
     limits

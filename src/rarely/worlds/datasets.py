@@ -171,10 +171,7 @@ DATASETS = {
             sha256="0a9371cef7c964b5475d6053cc3e0894a5aa6f65ad1ed3ecb01c45aa96217945",
             label=54,
             counts=(("1", 21197), ("2", 28308), ("3", 3578), ("4", 266), ("5", 958), ("6", 1752), ("7", 2043)),
-            urls=(
-                f"{_UCI}/ml/machine-learning-databases/covtype/covtype.data.gz",
-                f"{_SHOWDOWN}/covtype.data",
-            ),
+            urls=(f"{_UCI}/ml/machine-learning-databases/covtype/covtype.data.gz", f"{_SHOWDOWN}/covtype.data"),
             source="Covertype (Blackard, 1998), UCI ML Repository, doi:10.24432/C50K5N, CC BY 4.0",
             every=10,
             packed=True,
@@ -191,10 +188,7 @@ DATASETS = {
                 *(("Other-service", 3295), ("Priv-house-serv", 149), ("Prof-specialty", 4140)),
                 *(("Protective-serv", 649), ("Sales", 3650), ("Tech-support", 928), ("Transport-moving", 1597)),
             ),
-            urls=(
-                f"{_UCI}/ml/machine-learning-databases/adult/adult.data",
-                f"{_UCI}/static/public/2/adult.zip",
-            ),
+            urls=(f"{_UCI}/ml/machine-learning-databases/adult/adult.data", f"{_UCI}/static/public/2/adult.zip"),
             source="Adult (Becker and Kohavi, 1996), UCI ML Repository, doi:10.24432/C5XW20, CC BY 4.0",
             unknown="?",
         ),

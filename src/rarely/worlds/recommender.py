@@ -80,12 +80,8 @@ class Recommender(World):
 
     Parameters
     ----------
-    arms
-        K, articles that are live at a time.
-    new
-        Articles that come, and go, each day.
-    daily
-        Decisions a day.
+    arms, new, daily
+        K, articles that are live at a time; articles that come, and go, each day; decisions a day.
     user_dim, article_dim
         Numbers about a user, and about an article.
     rank
@@ -95,10 +91,8 @@ class Recommender(World):
     taste, popularity, quality
         Standard deviations of the three parts of the log odds: user × article, the article's features, and what
         no feature shows.
-    delay
-        Mean hours until a reward arrives.
-    lost
-        The share of rewards that never arrive.
+    delay, lost
+        Mean hours until a reward arrives; the share of rewards that never arrive.
 
     Examples
     --------

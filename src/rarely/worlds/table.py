@@ -82,11 +82,7 @@ class Table:
 
     @classmethod
     def from_csv(
-        cls,
-        path: str | Path,
-        label: str | int | None = None,
-        delimiter: str = ",",
-        ignore: Sequence[str | int] = (),
+        cls, path: str | Path, label: str | int | None = None, delimiter: str = ",", ignore: Sequence[str | int] = ()
     ) -> Table:
         """Read a CSV file; `label` is the class's column, by name or number (None: the last); `ignore` names others.
 

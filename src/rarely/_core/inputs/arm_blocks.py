@@ -200,6 +200,8 @@ class ArmBlocks:
     ) -> ArmBlocks:
         """Return blocks that standardise rows like this (n, r) sample, and features like an (N, f) sample of arms.
 
+        Raises `InvalidInput` if the layout does not fit `arms` and `features`.
+
         Parameters
         ----------
         rows
@@ -208,19 +210,8 @@ class ArmBlocks:
             K; None for content arms, which `features` distinguish.
         layout
             "disjoint", "shared" or "hybrid" for K arms, "shared" or "bilinear" for content arms.
-        constant
-            Whether a constant is appended.
-        features
-            (N, f): a sample of arms, such as those of last month.
-
-        Returns
-        -------
-        ArmBlocks
-
-        Raises
-        ------
-        InvalidInput
-            If the layout does not fit `arms` and `features`.
+        constant, features
+            Whether a constant is appended; (N, f): a sample of arms, such as those of last month.
 
         Examples
         --------
@@ -249,10 +240,7 @@ class ArmBlocks:
         assert self.features is not None
         center, spread = (
             np.concatenate((of_row, of_arm))
-            for of_row, of_arm in (
-                (self.rows.center, self.features.center),
-                (self.rows.spread, self.features.spread),
-            )
+            for of_row, of_arm in ((self.rows.center, self.features.center), (self.rows.spread, self.features.spread))
         )
         if self.layout == "bilinear":
             return Crossed(center, spread, self.rows.constant, rows=self.rows.dim)

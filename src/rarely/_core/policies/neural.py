@@ -63,10 +63,8 @@ class BatchNeuralUCB(Policy):
 
     Parameters
     ----------
-    dim
-        d, numbers in a context.
-    schedule
-        When updates are due, and how many there may be.
+    dim, schedule
+        d, numbers in a context; when updates are due, and how many there may be.
     hidden, depth
         m units (an even number) in each of L − 1 hidden layers. `hidden=None` is 200 where the policy tunes itself and
         100 elsewhere.
@@ -240,8 +238,7 @@ class BatchNeuralUCB(Policy):
             tuning=tuning,
             chooses_memory=tuning is not None and is_automatic(given["forgetting"]),
             plan=TrainingPlan(
-                *(given["ridge"], steps, training.step_size),
-                *(preset.optimiser, precision, training.warm_start),
+                *(given["ridge"], steps, training.step_size), *(preset.optimiser, precision, training.warm_start)
             ),
             standardise_rewards=preset.standardise_rewards,
             shuffle_seed=int(generator.integers(2**32)) if preset.optimiser == "sgd" else 0,

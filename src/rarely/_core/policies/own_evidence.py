@@ -93,15 +93,7 @@ class OwnEvidence:
         chosen = np.concatenate((self.chosen, np.zeros(more, np.int64)))
         count, mean, squares = (np.concatenate((old, np.zeros(more))) for old in (self.count, self.mean, self.squares))
         chosen[places[rows[arm].tobytes()]] += 1
-        return replace(
-            self,
-            places=places,
-            contexts=contexts,
-            chosen=chosen,
-            count=count,
-            mean=mean,
-            squares=squares,
-        )
+        return replace(self, places=places, contexts=contexts, chosen=chosen, count=count, mean=mean, squares=squares)
 
     def after_update(
         self, contexts: Array, rewards: Array, predicted: Array, *, spread: float, horizon: int, disjoint: bool

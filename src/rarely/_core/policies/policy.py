@@ -54,14 +54,7 @@ from rarely._core.policies.options import Limits
 from rarely._core.policies.own_evidence import OwnEvidence
 from rarely._core.policies.saving import content_of, decoded, register, restored_state
 from rarely._core.policies.select import ScoredArms, Scores, concatenated, decide, prepared, rounds_at_once, score
-from rarely._core.policies.state import (
-    BatchClock,
-    FrozenPolicy,
-    PolicyEvent,
-    PolicyState,
-    UpdateRecord,
-    WithinBatch,
-)
+from rarely._core.policies.state import BatchClock, FrozenPolicy, PolicyEvent, PolicyState, UpdateRecord, WithinBatch
 from rarely._core.policies.update import (
     UpdateJob,
     UpdateResult,
@@ -186,15 +179,12 @@ class Policy(ABC):
     def score(self, contexts: Any, mask: Any = None) -> Scores:
         """Return each arm's mean and bonus under the current Z, without recording a decision.
 
+        Returns `means` and `bonuses`, (K,) or (n, K) each, NaN for an absent arm.
+
         Parameters
         ----------
         contexts, mask
             As in `select`.
-
-        Returns
-        -------
-        Scores
-            `means` and `bonuses`, (K,) or (n, K) each, NaN for an absent arm.
 
         Examples
         --------
@@ -211,15 +201,12 @@ class Policy(ABC):
     def probabilities(self, contexts: Any, mask: Any = None) -> Array:
         """Return the probability of every arm under the current Z, without recording a decision.
 
+        Returns (K,) or (n, K), 0 for an absent arm.
+
         Parameters
         ----------
         contexts, mask
             As in `select`.
-
-        Returns
-        -------
-        array
-            (K,) or (n, K), 0 for an absent arm.
 
         Examples
         --------
@@ -235,6 +222,10 @@ class Policy(ABC):
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
         """Decide one round, or n under the same version.
 
+        Returns arms, means, bonuses and probabilities. Keep it, or its `id`, for `observe`. Raises `InvalidContexts` if
+        shapes, kinds or column names do not fit, or a number is not finite, and `UpdateDue` if `until_due` is set and
+        the batch has ended already.
+
         Parameters
         ----------
         contexts
@@ -244,18 +235,6 @@ class Policy(ABC):
             (K,) or (n, K): which arms are available; all of them without it.
         until_due
             Decide the rounds up to and including the one that ends the batch, and no more.
-
-        Returns
-        -------
-        Decision
-            Arms, means, bonuses and probabilities. Keep it, or its `id`, for `observe`.
-
-        Raises
-        ------
-        InvalidContexts
-            If shapes, kinds or column names do not fit, or a number is not finite.
-        UpdateDue
-            If `until_due` is set and the batch has ended already.
 
         Examples
         --------
@@ -292,6 +271,10 @@ class Policy(ABC):
         A decision is compared with the one on record, and refused if this policy did not make it or has lost it
         in a crash.
 
+        Raises `WrongDecision` or `UnknownRound` if this policy did not make the decision or did not decide the round,
+        `ConflictingReward` if a round has another reward already, and `InvalidReward` if a reward is not a finite
+        number.
+
         Parameters
         ----------
         decision
@@ -306,15 +289,6 @@ class Policy(ABC):
             decision belongs to a later one, so use it only where that cannot happen.
         late
             "raise" `DroppedRound` for a reward of a round that was compacted away, or "count" it.
-
-        Raises
-        ------
-        WrongDecision, UnknownRound
-            If this policy did not make the decision or did not decide the round.
-        ConflictingReward
-            If a round has another reward already.
-        InvalidReward
-            If a reward is not a finite number.
 
         Examples
         --------
@@ -359,6 +333,9 @@ class Policy(ABC):
         always taken. A time limit that is not reached changes no number. One that is makes the update depend on the
         machine, so studies, whose versions can be trained again, have none. See also `prepare_update`.
 
+        Returns what was done. Raises `BudgetSpent` if no version may follow, `NothingToLearn` if there is nothing
+        new and no update is due, and `InvalidInput` if `seconds` is not a positive number.
+
         Parameters
         ----------
         force
@@ -368,16 +345,6 @@ class Policy(ABC):
             may raise, as an interrupt does: then nothing has changed. Or a bar such as tqdm's: `progress=tqdm`.
         seconds
             Time that the training may take; None sets no limit. Rebuilding Z, if the update does so, is not counted.
-
-        Returns
-        -------
-        UpdateRecord
-            What was done.
-
-        Raises
-        ------
-        BudgetSpent, NothingToLearn, InvalidInput
-            If no version may follow, there is nothing new and no update is due, or `seconds` is not a positive number.
 
         Examples
         --------
@@ -410,22 +377,14 @@ class Policy(ABC):
         `job.run()` trains in another thread, process or machine, and `adopt` takes over what it returns. The policy
         itself does not change, and may be saved and loaded in between.
 
+        Returns a value that can be pickled. It holds the learner and the rewards so far, not the covariance. Raises
+        `BudgetSpent` if no version may follow the one in use, and `NothingToLearn` if no reward has arrived since the
+        last update.
+
         Parameters
         ----------
         force
             Prepare an update even if no reward has arrived since the last one.
-
-        Returns
-        -------
-        UpdateJob
-            A value that can be pickled. It holds the learner and the rewards so far, not the covariance.
-
-        Raises
-        ------
-        BudgetSpent
-            If no version may follow the one in use.
-        NothingToLearn
-            If no reward has arrived since the last update.
 
         Examples
         --------
@@ -456,22 +415,14 @@ class Policy(ABC):
         came since wait for the next update; the schedule counts from the round of the job. A training that failed is
         recorded, and the version in use stays.
 
+        Returns the record: its `round` is that of the job, and `adopted` that of this call. Raises `WrongUpdate` if
+        another policy prepared the job, or a process of this one whose later decisions or rewards were lost, and
+        `StaleUpdate` if the result was adopted already, or another update was made since the job was prepared.
+
         Parameters
         ----------
         result
             What `UpdateJob.run` returned.
-
-        Returns
-        -------
-        UpdateRecord
-            `round` is that of the job, and `adopted` that of this call.
-
-        Raises
-        ------
-        WrongUpdate
-            If another policy prepared the job, or a process of this one whose later decisions or rewards were lost.
-        StaleUpdate
-            If the result was adopted already, or another update was made since the job was prepared.
         """
         if not isinstance(result, UpdateResult):
             raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
@@ -487,17 +438,13 @@ class Policy(ABC):
         A grid plans no further updates for them: call `update` when it suits. The radius of the version in use
         stays as it is, even if it was chosen for the last one.
 
+        Raises `InvalidInput` if `versions` is not a positive whole number, `reason` is empty, or the budget has no
+        limit.
+
         Parameters
         ----------
-        versions
-            How many are added.
-        reason
-            Why, in words, for the record.
-
-        Raises
-        ------
-        InvalidInput
-            If `versions` is not a positive whole number, `reason` is empty, or the budget has no limit.
+        versions, reason
+            How many are added; why, in words, for the record.
 
         Examples
         --------
@@ -530,15 +477,12 @@ class Policy(ABC):
         call. Updates do the same by themselves where a `forgetting` has left a quarter of more than 1000 rounds unused,
         and where `Limits.history` is reached.
 
+        Returns the rounds that were dropped. A reward for one of them is refused with `DroppedRound`.
+
         Parameters
         ----------
         open_for
             Also drop rounds that have waited for a reward for more than this many rounds. None keeps them all.
-
-        Returns
-        -------
-        int
-            Rounds that were dropped. A reward for one of them is refused with `DroppedRound`.
 
         Examples
         --------
@@ -567,6 +511,9 @@ class Policy(ABC):
         not hold is lost. From an approximation, Z is rebuilt from the history, with the features of the version
         in use. The copy's `events` say which. Decisions made so far, open rewards, ids and the schedule stay.
 
+        Returns the copy; this policy is left as it is. Raises `HistoryDropped` if Z must be rebuilt and rounds were
+        dropped, and `TooExpensive` if the form needs more memory than the limit allows.
+
         Parameters
         ----------
         covariance
@@ -575,18 +522,6 @@ class Policy(ABC):
             Bytes that Z may take; None keeps the limit.
         reason
             Why, for the record.
-
-        Returns
-        -------
-        Policy
-            The copy; this policy is left as it is.
-
-        Raises
-        ------
-        HistoryDropped
-            If Z must be rebuilt and rounds were dropped.
-        TooExpensive
-            If the form needs more memory than the limit allows.
 
         Examples
         --------
@@ -811,15 +746,12 @@ class Policy(ABC):
     def set_params(self, **params: Any) -> Self:
         """Change arguments of a policy that has not decided yet, and return the policy.
 
+        Raises `InvalidInput` if a name is not one of the constructor's, or if a round was decided or a log was learned.
+
         Parameters
         ----------
         **params
             Arguments of the constructor by name.
-
-        Raises
-        ------
-        InvalidInput
-            If a name is not one of the constructor's, or if a round was decided or a log was learned.
 
         Examples
         --------

@@ -145,17 +145,14 @@ class UpdateJob:
     def run(self, progress: Progress = None, *, seconds: float | None = None) -> UpdateResult:
         """Train the next version.
 
+        What it returns is for `Policy.adopt`, and can be pickled too.
+
         Parameters
         ----------
         progress
             Called with a fraction from 0 to 1 and a phase, "training", "covariance" or "done"; or a bar.
         seconds
             Time that the training may take; see `Policy.update`.
-
-        Returns
-        -------
-        UpdateResult
-            For `Policy.adopt`; it can be pickled too.
         """
         watch = UNWATCHED if progress is None and seconds is None else Watch(progress, seconds)
         with np.errstate(all="ignore"):  # as in a policy's own calls

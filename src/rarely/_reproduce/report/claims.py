@@ -245,17 +245,8 @@ def _finite(x: float) -> float | None:
 
 Quantity = Literal["regret", "time", "versions"]
 SAME = "the same decisions in every run"
-NAMED_BATCHES = {
-    "cosine": (40,),
-    "mushroom": (40, 250),
-    "quadratic": (40, 100, 200),
-    "magic": (40, 100, 200),
-}
-NAMED_LOG_RATIOS: dict[str, tuple[float, ...]] = {
-    "mushroom": (30,),
-    "quadratic": (20, 25, 30),
-    "magic": (50, 60, 70),
-}
+NAMED_BATCHES = {"cosine": (40,), "mushroom": (40, 250), "quadratic": (40, 100, 200), "magic": (40, 100, 200)}
+NAMED_LOG_RATIOS: dict[str, tuple[float, ...]] = {"mushroom": (30,), "quadratic": (20, 25, 30), "magic": (50, 60, 70)}
 
 
 class ClaimChecker:

@@ -107,10 +107,7 @@ CHECKS: dict[str, Callable[[ClaimChecker], list[Check]]] = {
     ],
     "mushroom-1": lambda on: _beats_linear(on, NEURAL),
     "mushroom-2": lambda on: [on.around(1000, "time", NEURAL, BEST_LINEAR)],
-    "mushroom-3": lambda on: [
-        *_falls_with_batches(on),
-        *(on.nearer(*ends, NEURAL) for ends in _ends_of_families(on)),
-    ],
+    "mushroom-3": lambda on: [*_falls_with_batches(on), *(on.nearer(*ends, NEURAL) for ends in _ends_of_families(on))],
     "mushroom-4": lambda on: _close_and_beats_linear(on, 1.2, *on.adaptive_with(250)),
     "mushroom-5": lambda on: [on.around(8, "time", NEURAL, name) for name in on.adaptive_with(250)],
     "mushroom-6": lambda on: [on.beats(adaptive, fixed) for adaptive in on.adaptive for fixed in on.fixed],
