@@ -13,6 +13,7 @@ import hashlib
 import http.client
 import io
 import os
+import tomllib
 import urllib.error
 import urllib.request
 import zipfile
@@ -122,78 +123,12 @@ class Dataset:
         )
 
 
-_UCI = "https://archive.ics.uci.edu"
-_SHOWDOWN = "https://storage.googleapis.com/bandits_datasets"
+_PINNED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 DATASETS = {
-    dataset.name: dataset
-    for dataset in (
-        Dataset(
-            name="mushroom",
-            file="agaricus-lepiota.data",
-            size=373_704,
-            sha256="e65d082030501a3ebcbcd7c9f7c71aa9d28fdfff463bf4cf4716a3fe13ac360e",
-            label=0,
-            counts=(("e", 4208), ("p", 3916)),
-            urls=(
-                f"{_UCI}/ml/machine-learning-databases/mushroom/agaricus-lepiota.data",
-                f"{_UCI}/static/public/73/mushroom.zip",
-            ),
-            source="Mushroom (1981), UCI ML Repository, doi:10.24432/C5959T, CC BY 4.0",
-        ),
-        Dataset(
-            name="magic",
-            file="magic04.data",
-            size=1_477_391,
-            sha256="e9314b7ebd4b4b59a3b3d65f7316663963777b16a46786877651dbbaa640b36a",
-            label=10,
-            counts=(("g", 12332), ("h", 6688)),
-            urls=(
-                f"{_UCI}/ml/machine-learning-databases/magic/magic04.data",
-                f"{_UCI}/static/public/159/magic+gamma+telescope.zip",
-            ),
-            source="MAGIC Gamma Telescope (Bock, 2004), UCI ML Repository, doi:10.24432/C52C8B, CC BY 4.0",
-        ),
-        Dataset(
-            name="shuttle",
-            file="shuttle.trn",
-            size=1_153_518,
-            sha256="87b24ee9fb5137e1d417659cf905d84d0e15342bbaa60770f1ae83da1a38200a",
-            label=9,
-            counts=(("1", 34108), ("2", 37), ("3", 132), ("4", 6748), ("5", 2458), ("6", 6), ("7", 11)),
-            urls=(f"{_SHOWDOWN}/shuttle.trn", f"{_UCI}/static/public/148/statlog+shuttle.zip"),
-            source="Statlog (Shuttle), UCI ML Repository, doi:10.24432/C5WS31, CC BY 4.0",
-            delimiter=" ",
-        ),
-        Dataset(
-            name="covertype",
-            file="covtype.data",
-            size=75_169_317,
-            sha256="0a9371cef7c964b5475d6053cc3e0894a5aa6f65ad1ed3ecb01c45aa96217945",
-            label=54,
-            counts=(("1", 21197), ("2", 28308), ("3", 3578), ("4", 266), ("5", 958), ("6", 1752), ("7", 2043)),
-            urls=(f"{_UCI}/ml/machine-learning-databases/covtype/covtype.data.gz", f"{_SHOWDOWN}/covtype.data"),
-            source="Covertype (Blackard, 1998), UCI ML Repository, doi:10.24432/C50K5N, CC BY 4.0",
-            every=10,
-            packed=True,
-        ),
-        Dataset(
-            name="adult",
-            file="adult.data",
-            size=3_974_305,
-            sha256="5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-            label=6,
-            counts=(
-                *(("Adm-clerical", 3770), ("Armed-Forces", 9), ("Craft-repair", 4099), ("Exec-managerial", 4066)),
-                *(("Farming-fishing", 994), ("Handlers-cleaners", 1370), ("Machine-op-inspct", 2002)),
-                *(("Other-service", 3295), ("Priv-house-serv", 149), ("Prof-specialty", 4140)),
-                *(("Protective-serv", 649), ("Sales", 3650), ("Tech-support", 928), ("Transport-moving", 1597)),
-            ),
-            urls=(f"{_UCI}/ml/machine-learning-databases/adult/adult.data", f"{_UCI}/static/public/2/adult.zip"),
-            source="Adult (Becker and Kohavi, 1996), UCI ML Repository, doi:10.24432/C5XW20, CC BY 4.0",
-            unknown="?",
-        ),
-    )
+    name: Dataset(**each | {"name": name, "counts": tuple(each["counts"].items()), "urls": tuple(each["urls"])})
+    for name, each in _PINNED.items()
 }
+"""All of them by name, as `datasets.toml` pins them."""
 
 
 def cache_folder() -> Path:
