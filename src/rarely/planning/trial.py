@@ -21,6 +21,7 @@ from rarely._core.policies.replay import rule_of, set_rule
 from rarely._core.progress import Progress, read_progress
 from rarely._core.types import Array
 from rarely._pages.grid import Grid
+from rarely.offpolicy.intervals import Span, deviations, score
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.effects import Outcomes, anytime, planned_looks, predict_rewards, scores_of
 from rarely.study.looks import Spending, check_level
@@ -240,9 +241,9 @@ def _counts(name: str, given: Any, least: int) -> list[int]:
 
 def _sizes(means: Sequence[float], noise: float | None, level: float, power: float | None) -> list[int]:
     """Return sizes around that of a trial with two equal groups and one look, rounded to two digits."""
-    normal, best = NormalDist(), max(means)
+    best = max(means)
     variance = sum(mean * (1 - mean) for mean in (means[0], best)) if noise is None else 2 * noise**2
-    needed = normal.inv_cdf((1 + level) / 2) + normal.inv_cdf(0.8 if power is None else power)
+    needed = deviations(level) + NormalDist().inv_cdf(0.8 if power is None else power)
     size = max(needed**2 * variance * len(means) / (best - means[0]) ** 2, 40.0)
     digits = 1 - math.floor(math.log10(size))
     return sorted({int(round(size * factor, digits)) for factor in SIZES})
@@ -312,9 +313,7 @@ def _judged(outcomes: Outcomes, plan: AnalysisPlan, means: Sequence[float]) -> l
 
 def _point(found: Array, plan: AnalysisPlan) -> TrialPoint:
     power, width, stopped, best, always, held = found.mean(axis=0).tolist()
+    runs, all_of_it = len(found), (0.0, 1.0)
     # Wilson's interval of a proportion.
-    runs, z = len(found), NormalDist().inv_cdf(0.975)
-    middle, shrink = (power + z * z / (2 * runs)) / (1 + z * z / runs), 1 / (1 + z * z / runs)
-    half = z * shrink * math.sqrt(power * (1 - power) / runs + (z / (2 * runs)) ** 2)
-    ends = max(middle - half, 0.0), min(middle + half, 1.0)
+    ends = score(power, math.sqrt(power * (1 - power) / runs), deviations(0.95), Span(*all_of_it, runs), 1.0, all_of_it)
     return TrialPoint(plan.rounds, len(plan.at), power, *ends, width, stopped, best, always, held)

@@ -10,19 +10,18 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rarely._core.errors import shown
 from rarely._core.types import Array
+from rarely.offpolicy.intervals import Range, cut, deviations, effective
 from rarely.study import report
 from rarely.study.audit import check_registration, records, registration_of
 from rarely.study.effects import (
     Look,
     Outcomes,
-    Range,
     Scores,
     anytime,
     exact_interval,
@@ -307,34 +306,28 @@ def _effect(
     span = math.inf if outcomes.within is None else outcomes.within[1] - outcomes.within[0]
     within = (-span, span) if len(arms) > 1 or outcomes.within is None else outcomes.within
 
-    def cut(value: float) -> float:  # no mean or difference of rewards exceeds their range
-        return float(np.clip(value, *within))
-
+    # No mean or difference of rewards exceeds their range.
     looks = tuple(
-        look._replace(estimate=cut(look.estimate), low=cut(look.low), high=cut(look.high))
-        for look in planned_looks(scores, plan, count)
+        Look(at, rounds, float(np.clip(estimate, *within)), *cut((low, high), within), c)
+        for at, rounds, estimate, low, high, c in planned_looks(scores, plan, count)
     )
-    exact, shift = [-math.inf, math.inf], 0.0 if len(arms) > 1 else within[0]
+    exact, shift = (-math.inf, math.inf), 0.0 if len(arms) > 1 else within[0]
     if limit > 0 and math.isfinite(span):
-        exact = [cut(end + shift) for end in exact_interval(scores.values - shift, span, limit, alpha)]
-    low, high = anytime(summary, plan.rounds, alpha)
-    bound = _bound(outcomes, q, plan, target, looks[-1].round if looks else count)
+        low, high = exact_interval(scores.values - shift, span, limit, alpha)
+        exact = cut((low + shift, high + shift), within)
     lacking = outcomes.present[:, arms].all(axis=1) & np.isnan(outcomes.rewards)
     return Effect(
-        arm=names[arms[0]],
-        against=names[arms[1]] if len(arms) > 1 else "",
-        registered=registered,
-        looks=looks,
-        estimate=cut(summary.estimate),
-        rounds=summary.rounds,
-        low=cut(low),
-        high=cut(high),
-        exact_low=exact[0],
-        exact_high=exact[1],
-        missing=int(lacking.sum()),
-        bound_low=cut(bound[0]),
-        bound_high=cut(bound[1]),
-        effective=summary.effective,
+        names[arms[0]],
+        names[arms[1]] if len(arms) > 1 else "",
+        registered,
+        looks,
+        float(np.clip(summary.estimate, *within)),
+        summary.rounds,
+        *cut(anytime(summary, plan.rounds, alpha), within),
+        *exact,
+        int(lacking.sum()),
+        *cut(_bound(outcomes, q, plan, target, looks[-1].round if looks else count), within),
+        summary.effective,
     )
 
 
@@ -356,7 +349,7 @@ def _by_stage(
     outcomes: Outcomes, scores: Scores, stages: Array, effect: Effect, target: tuple[int, int | None], level: float
 ) -> Iterator[StageEffect]:
     there = outcomes.present[:, [arm for arm in target if arm is not None]].all(axis=1)
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    z = deviations(level)
     for stage in dict.fromkeys(stages.tolist()):
         inside = stages == stage
         kept = inside[scores.rounds]
@@ -379,12 +372,11 @@ def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) 
         pair = [np.flatnonzero(both & (outcomes.arms == each)) for each in (arm, other)]
         if min(map(len, pair)) < 2:
             continue
-        sizes = [inverse[each].sum() ** 2 / np.square(inverse[each]).sum() for each in pair]
+        chance = deviations(0.95) * math.sqrt(sum(1 / effective(inverse[each]) for each in pair))
         for name, x in columns.items():
             spread = float(x.std())
             raw = float(x[pair[0]].mean() - x[pair[1]].mean()) / spread
             means = [float(np.average(x[each], weights=inverse[each])) for each in pair]
-            chance = 1.96 * math.sqrt(1 / sizes[0] + 1 / sizes[1])
             found.append(Imbalance(name, f"{names[arm]} − {names[other]}", raw, (means[0] - means[1]) / spread, chance))
     return sorted(found, key=lambda row: -abs(row.weighted))
 

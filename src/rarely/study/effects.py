@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rarely._core.types import Array, BoolArray, IntArray
+from rarely.offpolicy.intervals import Range
 from rarely.offpolicy.models import Ridge, stages
 from rarely.study.looks import AnalysisPlan, boundaries, spent
 
@@ -37,7 +38,6 @@ ETA, POWER = 2.0, 1.4
 """η and s of the stitched boundary: epochs grow by η, and the k-th gets a share of α that falls as (k + 1)⁻ˢ."""
 ZETA = 3.105473
 """ζ(1.4), rounded up: the shares sum to less than α."""
-Range = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
