@@ -39,13 +39,8 @@ class Record(PolicyRecord):
 
     Examples
     --------
-    >>> import tempfile
-    >>> from rarely.compare import Comparison, compare, read_records
-    >>> folder = tempfile.mkdtemp()
-    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
-    >>> record = read_records(folder).records[0]
-    >>> record.id, record.problem, record.policy
-    ('cosine/linucb/B5/seed0', 'cosine', 'linucb')
+    >>> Record({"asked": {"policy": {"name": "linucb"}}}).policy
+    'linucb'
     """
 
     kind: ClassVar[str] = "comparison"

@@ -75,11 +75,8 @@ class Estimate:
 
     Examples
     --------
-    >>> from rarely import Uniform
-    >>> contexts, log = np.arange(80.0).reshape(40, 2, 1), DecisionLog()
-    >>> decision = Uniform(dim=1, seed=0).select(contexts)
-    >>> log.record(contexts, decision)
-    >>> log.observe(decision, 10.0 * decision.arm)
+    >>> past = {"arms": [0, 1] * 20, "rewards": [0.0, 10.0] * 20, "propensities": [0.5] * 40}
+    >>> log = DecisionLog.from_arrays(np.arange(80.0).reshape(40, 2, 1), **past)
     >>> estimate = snips(log, target=[1] * 40)
     >>> estimate.value, estimate.rounds
     (10.0, 40)
@@ -127,13 +124,10 @@ def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: 
 
     Examples
     --------
-    >>> from rarely import Uniform
-    >>> contexts, log = np.arange(8.0).reshape(4, 2, 1), DecisionLog()
-    >>> decision = Uniform(dim=1, seed=0).select(contexts)
-    >>> log.record(contexts, decision)
-    >>> log.observe(decision, 10.0 * decision.arm)
-    >>> decision.arm, ips(log, target=[1, 1, 1, 1]).value
-    (array([1, 0, 0, 0]), 5.0)
+    >>> past = {"arms": [1, 0, 0, 0], "rewards": [10.0, 0.0, 0.0, 0.0], "propensities": [0.5] * 4}
+    >>> log = DecisionLog.from_arrays(np.arange(8.0).reshape(4, 2, 1), **past)
+    >>> ips(log, target=[1, 1, 1, 1]).value
+    5.0
     """
     return _one_target("ips", log, target, None, level, reward_range)
 
@@ -150,11 +144,8 @@ def snips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range
 
     Examples
     --------
-    >>> from rarely import Uniform
-    >>> contexts, log = np.arange(8.0).reshape(4, 2, 1), DecisionLog()
-    >>> decision = Uniform(dim=1, seed=0).select(contexts)
-    >>> log.record(contexts, decision)
-    >>> log.observe(decision, 10.0 * decision.arm)
+    >>> past = {"arms": [1, 0, 0, 0], "rewards": [10.0, 0.0, 0.0, 0.0], "propensities": [0.5] * 4}
+    >>> log = DecisionLog.from_arrays(np.arange(8.0).reshape(4, 2, 1), **past)
     >>> snips(log, target=[1, 1, 1, 1]).value
     10.0
     """
@@ -266,17 +257,14 @@ def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
     It is the difference of two means, of the rounds that `log.held_out` marks and of the others, and needs no
     probabilities. `difference(log, log.probabilities, …)` uses all rounds for both, so its interval is shorter.
 
+    Raises `NotIdentified` if fewer than two rounds with a reward were held out, or fewer than two were not.
+
     Parameters
     ----------
     log
         Decisions of a policy with `exploration=Mixture(…)`, and their rewards.
     level
         As in `ips`.
-
-    Raises
-    ------
-    NotIdentified
-        If fewer than two rounds with a reward were held out, or fewer than two were not.
 
     Examples
     --------

@@ -307,16 +307,7 @@ class Study:
     ) -> tuple[list[Any], list[Any]]:
         """Decide many requests and then record many rewards, of several callers, in one commit.
 
-        Returns the list of `ask_many` and that of `tell_many`.
-
-        Parameters
-        ----------
-        requests, tells
-            The arguments of `ask_many` and `tell_many`; each may name its own actor.
-        actor, reason
-            Who calls, and why, for requests and rewards without an actor.
-        errors
-            As in `ask_many`.
+        Arguments are those of `ask_many` and `tell_many`, and so are the two lists that it returns.
         """
         check_choice("errors", errors, Literal["raise", "return"])
         fields, session = check_signature(actor, reason), self._session
@@ -394,13 +385,8 @@ class Study:
     def approve(self, *, actor: str, reason: str = "") -> int:
         """Publish the candidate, if a stage requires approval.
 
-        Returns the number of the version, which decides from now on. Raises `ApprovalNeeded` if there is no candidate,
-        and `StudyFull` if the study has published all its versions.
-
-        Parameters
-        ----------
-        actor, reason
-            Who approves, and why. The actor must not be empty.
+        The actor must not be empty. Returns the number of the version, which decides from now on. Raises
+        `ApprovalNeeded` if there is no candidate, and `StudyFull` if the study has published all its versions.
         """
         session, fields = self._session, _signed_by_person(actor, reason)
         with session.writing() as tables:
@@ -428,11 +414,6 @@ class Study:
 
         It keeps its number, and the budget is not charged. Decisions and rewards since then stay on record, and the
         next update learns from all of them.
-
-        Parameters
-        ----------
-        version
-            The number of a published version.
         """
         session, fields = self._session, check_signature(actor, reason)
         with session.writing() as tables:
@@ -464,12 +445,8 @@ class Study:
     def shadow(self, version: int | Literal["candidate"] | None, *, actor: str = "", reason: str = "") -> None:
         """Score another version beside the one in use.
 
-        Its probabilities are logged with every decision, for `shadow_log`, and never affect an answer.
-
-        Parameters
-        ----------
-        version
-            "candidate", the number of a published version, or None to end it.
+        Its probabilities are logged with every decision, for `shadow_log`, and never affect an answer. `version` is
+        "candidate", the number of a published version, or None to end it.
         """
         session, fields = self._session, check_signature(actor, reason)
         with session.writing() as tables:
@@ -547,12 +524,8 @@ class Study:
     def shadow_log(self, version: int | None = None) -> tuple[DecisionLog, Array]:
         """Return what off-policy estimates of a shadow version need: `snips(*study.shadow_log())`.
 
-        Returns the decisions beside which it was scored, and its (n, K) probabilities.
-
-        Parameters
-        ----------
-        version
-            The number of a published version; None for the current shadow version.
+        That is the decisions beside which it was scored, and its (n, K) probabilities. `version` is the number of a
+        published version, or None for the current shadow version.
         """
         seq = self._session.position.shadow
         if version is not None:

@@ -43,11 +43,9 @@ def radius(
     Parameters
     ----------
     round, log_det
-        t; D of Z_t.
-    nu, S
-        ν, the scale of the noise, and S, the bound on the norm of the rewards.
-    ridge, depth, steps, step
-        λ, L, J and ηm.
+        t, and D of Z_t.
+    nu, S, ridge, depth, steps, step
+        ν, the scale of the noise; S, the bound on the norm of the rewards; λ, L, J and ηm.
     delta, C1
         The probability with which the bound may fail; the constant of the theorem, which the paper does not name.
 
@@ -70,10 +68,8 @@ def step_size(rounds: int, *, hidden: int, depth: int, ridge: float, C3: float =
 
     Parameters
     ----------
-    rounds, hidden, depth, ridge
-        T, m, L and λ.
-    C3
-        The constant of the theorem, which the paper does not name.
+    rounds, hidden, depth, ridge, C3
+        T, m, L, λ, and the constant of the theorem, which the paper does not name.
 
     Examples
     --------
@@ -93,10 +89,8 @@ def steps(rounds: int, *, depth: int, ridge: float, S: float, C2: float = 1.0) -
 
     Parameters
     ----------
-    rounds, depth, ridge
-        T, L and λ.
-    S, C2
-        The bound on the norm of the rewards; the constant of the theorem, which the paper does not name.
+    rounds, depth, ridge, S, C2
+        T, L, λ, the bound on the norm of the rewards, and the constant of the theorem, which the paper does not name.
 
     Examples
     --------
@@ -169,12 +163,8 @@ def fixed_regret_order(dimension: float, *, rounds: int, batches: int, nu: float
 
     Parameters
     ----------
-    dimension
-        The effective dimension d̃.
-    rounds, batches
-        T and B.
-    nu, ridge, S
-        ν, the scale of the noise; λ; and S, the bound on the norm of the rewards.
+    dimension, rounds, batches, nu, ridge, S
+        d̃, T, B, ν, λ and S, the bound on the norm of the rewards.
 
     Examples
     --------
@@ -192,12 +182,8 @@ def adaptive_regret_order(
 
     Parameters
     ----------
-    dimension
-        The effective dimension d̃.
-    rounds, arms, batches, log_ratio
-        T, K, B and log q.
-    nu, ridge, S
-        ν, the scale of the noise; λ; and S, the bound on the norm of the rewards.
+    dimension, rounds, arms, batches, log_ratio, nu, ridge, S
+        d̃, T, K, B, log q, ν, λ and S, the bound on the norm of the rewards.
 
     Examples
     --------

@@ -299,14 +299,8 @@ class LinUCB(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        schedule, beta, context_scale, exploration, forgetting, limits = decoded(
-            schedule=schedule,
-            beta=beta,
-            context_scale=context_scale,
-            exploration=exploration,
-            forgetting=forgetting,
-            limits=limits,
-        )
+        schedule, beta, context_scale = decoded(schedule=schedule, beta=beta, context_scale=context_scale)
+        exploration, forgetting, limits = decoded(exploration=exploration, forgetting=forgetting, limits=limits)
         limits = limits_from(limits).settled(history=DEFAULT_HISTORY)
         limits.check_unset(type(self).__name__, "operations", "arms")
         check_choice("ties", ties, Ties)

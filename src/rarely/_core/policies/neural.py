@@ -142,14 +142,8 @@ class BatchNeuralUCB(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        schedule, beta, context_scale, exploration, forgetting, limits = decoded(
-            schedule=schedule,
-            beta=beta,
-            context_scale=context_scale,
-            exploration=exploration,
-            forgetting=forgetting,
-            limits=limits,
-        )
+        schedule, beta, context_scale = decoded(schedule=schedule, beta=beta, context_scale=context_scale)
+        exploration, forgetting, limits = decoded(exploration=exploration, forgetting=forgetting, limits=limits)
         preset, training = _read_training(*decoded(preset=preset, training=training))
         _check_together(ties, forgetting, preset)
         scale = ContextScale.start(dim, context_scale, constant=preset.scale_contexts, fitted=preset.scale_contexts)

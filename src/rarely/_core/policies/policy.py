@@ -179,12 +179,7 @@ class Policy(ABC):
     def score(self, contexts: Any, mask: Any = None) -> Scores:
         """Return each arm's mean and bonus under the current Z, without recording a decision.
 
-        Returns `means` and `bonuses`, (K,) or (n, K) each, NaN for an absent arm.
-
-        Parameters
-        ----------
-        contexts, mask
-            As in `select`.
+        Both are (K,) or (n, K), NaN for an absent arm; `contexts` and `mask` are those of `select`.
 
         Examples
         --------
@@ -201,12 +196,7 @@ class Policy(ABC):
     def probabilities(self, contexts: Any, mask: Any = None) -> Array:
         """Return the probability of every arm under the current Z, without recording a decision.
 
-        Returns (K,) or (n, K), 0 for an absent arm.
-
-        Parameters
-        ----------
-        contexts, mask
-            As in `select`.
+        They are (K,) or (n, K), 0 for an absent arm; `contexts` and `mask` are those of `select`.
 
         Examples
         --------
@@ -375,16 +365,9 @@ class Policy(ABC):
         """Return an update to be run elsewhere, while this policy keeps deciding.
 
         `job.run()` trains in another thread, process or machine, and `adopt` takes over what it returns. The policy
-        itself does not change, and may be saved and loaded in between.
-
-        Returns a value that can be pickled. It holds the learner and the rewards so far, not the covariance. Raises
-        `BudgetSpent` if no version may follow the one in use, and `NothingToLearn` if no reward has arrived since the
-        last update.
-
-        Parameters
-        ----------
-        force
-            Prepare an update even if no reward has arrived since the last one.
+        itself does not change, and may be saved and loaded in between. The job can be pickled: it holds the learner
+        and the rewards so far, not the covariance. Raises `BudgetSpent` if no version may follow the one in use, and
+        `NothingToLearn`, unless `force`, if no reward has arrived since the last update.
 
         Examples
         --------
