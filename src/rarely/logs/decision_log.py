@@ -349,9 +349,8 @@ class DecisionLog:
         """Record rewards: of a decision, whole or sliced; now, later, in any order.
 
         Where the decision no longer exists, `observe(rounds=[…], rewards=[…])` takes the numbers of its rounds. Use it
-        with care: from a number alone the log cannot know whether the reward belongs to what is on record.
-
-        Raises `WrongDecision` if the decision is not the one on record, `UnknownRound` if a round is not recorded, and
+        with care: from a number alone the log cannot know whether the reward belongs to what is on record. Raises
+        `WrongDecision` if the decision is not the one on record, `UnknownRound` if a round is not recorded, and
         `ConflictingReward` if it has another reward already.
 
         Parameters

@@ -104,10 +104,8 @@ def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: 
     """Estimate by inverse propensity scores: the mean of weighted rewards, wide where weights are large.
 
     It is unbiased if the log could choose every arm that the target would, and refuses targets of which the log says
-    that it could not.
-
-    Raises `NotIdentified` if the target would choose an arm that had the probability 0, or never the arm that was
-    chosen.
+    that it could not. Raises `NotIdentified` if the target would choose an arm that had the probability 0, or never the
+    arm that was chosen.
 
     Parameters
     ----------
@@ -255,9 +253,8 @@ def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
     """Estimate how much more a round earns that the policy decides than one that was left to a lot.
 
     It is the difference of two means, of the rounds that `log.held_out` marks and of the others, and needs no
-    probabilities. `difference(log, log.probabilities, …)` uses all rounds for both, so its interval is shorter.
-
-    Raises `NotIdentified` if fewer than two rounds with a reward were held out, or fewer than two were not.
+    probabilities. `difference(log, log.probabilities, …)` uses all rounds for both, so its interval is shorter. Raises
+    `NotIdentified` if fewer than two rounds with a reward were held out, or fewer than two were not.
 
     Parameters
     ----------

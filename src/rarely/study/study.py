@@ -336,12 +336,11 @@ class Study:
     ) -> str:
         """Train the next version on the settled rewards, and publish it.
 
-        Other threads and processes keep deciding with the old version meanwhile.
-
-        Returns "version" if the new version decides from now on, "candidate" if a person must approve it first,
-        "rejected" if the training did not lower the loss and the old version stays in use. Raises `StudyFull` if the
-        study has published all its versions, `StudyBusy` if another trainer is at work, and `NothingToLearn` if no
-        reward came since the last update, none is due and `force` is not set.
+        Other threads and processes keep deciding with the old version meanwhile. Returns "version" if the new version
+        decides from now on, "candidate" if a person must approve it first, "rejected" if the training did not lower the
+        loss and the old version stays in use. Raises `StudyFull` if the study has published all its versions,
+        `StudyBusy` if another trainer is at work, and `NothingToLearn` if no reward came since the last update, none is
+        due and `force` is not set.
 
         Parameters
         ----------

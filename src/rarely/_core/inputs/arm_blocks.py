@@ -296,17 +296,8 @@ class ArmBlocks:
     def set_params(self, **params: Any) -> Self:
         """Change arguments in place, as scikit-learn does, and return the blocks.
 
-        A `Roster` or a study that was made with these blocks keeps the earlier ones.
-
-        Parameters
-        ----------
-        **params
-            Arguments of the constructor by name.
-
-        Raises
-        ------
-        InvalidInput
-            For an unknown name, or arguments that do not fit together. Then nothing has changed.
+        A `Roster` or a study that was made with these blocks keeps the earlier ones. Raises `InvalidInput`, and changes
+        nothing, for a name that is not one of the constructor's, or arguments that do not fit together.
 
         Examples
         --------

@@ -258,12 +258,10 @@ class Policy(ABC):
     ) -> None:
         """Record the rewards of a decision, whole or sliced; now, later, in any order.
 
-        A decision is compared with the one on record, and refused if this policy did not make it or has lost it
-        in a crash.
-
-        Raises `WrongDecision` or `UnknownRound` if this policy did not make the decision or did not decide the round,
-        `ConflictingReward` if a round has another reward already, and `InvalidReward` if a reward is not a finite
-        number.
+        A decision is compared with the one on record, and refused if this policy did not make it or has lost it in a
+        crash. Raises `WrongDecision` or `UnknownRound` if this policy did not make the decision or did not decide the
+        round, `ConflictingReward` if a round has another reward already, and `InvalidReward` if a reward is not a
+        finite number.
 
         Parameters
         ----------
@@ -321,10 +319,9 @@ class Policy(ABC):
         When half of `seconds` is over, a policy that tunes itself tries no further candidates. When all of it is over,
         the training ends at the point of the lowest loss so far, and `early` in the record says so. A few steps are
         always taken. A time limit that is not reached changes no number. One that is makes the update depend on the
-        machine, so studies, whose versions can be trained again, have none. See also `prepare_update`.
-
-        Returns what was done. Raises `BudgetSpent` if no version may follow, `NothingToLearn` if there is nothing
-        new and no update is due, and `InvalidInput` if `seconds` is not a positive number.
+        machine, so studies, whose versions can be trained again, have none. See also `prepare_update`. Returns what was
+        done. Raises `BudgetSpent` if no version may follow, `NothingToLearn` if there is nothing new and no update is
+        due, and `InvalidInput` if `seconds` is not a positive number.
 
         Parameters
         ----------
@@ -391,21 +388,15 @@ class Policy(ABC):
             return with_digest(job, self.settings(), state.learned)
 
     def adopt(self, result: UpdateResult) -> UpdateRecord:
-        """Adopt an update that was run elsewhere.
+        """Adopt an update that was run elsewhere: what `UpdateJob.run` returned.
 
         The policy is afterwards what it would be if it had made the update when the job was prepared and had decided
-        since with the version before. Their features count in Z, which is frozen as it is now; rewards that
-        came since wait for the next update; the schedule counts from the round of the job. A training that failed is
-        recorded, and the version in use stays.
-
-        Returns the record: its `round` is that of the job, and `adopted` that of this call. Raises `WrongUpdate` if
-        another policy prepared the job, or a process of this one whose later decisions or rewards were lost, and
-        `StaleUpdate` if the result was adopted already, or another update was made since the job was prepared.
-
-        Parameters
-        ----------
-        result
-            What `UpdateJob.run` returned.
+        since with the version before. Their features count in Z, which is frozen as it is now; rewards that came since
+        wait for the next update; the schedule counts from the round of the job. A training that failed is recorded, and
+        the version in use stays. Returns the record: its `round` is that of the job, and `adopted` that of this call.
+        Raises `WrongUpdate` if another policy prepared the job, or a process of this one whose later decisions or
+        rewards were lost, and `StaleUpdate` if the result was adopted already, or another update was made since the job
+        was prepared.
         """
         if not isinstance(result, UpdateResult):
             raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
@@ -419,15 +410,8 @@ class Policy(ABC):
         """Allow more versions than were planned; `events` records the round and the reason.
 
         A grid plans no further updates for them: call `update` when it suits. The radius of the version in use
-        stays as it is, even if it was chosen for the last one.
-
-        Raises `InvalidInput` if `versions` is not a positive whole number, `reason` is empty, or the budget has no
-        limit.
-
-        Parameters
-        ----------
-        versions, reason
-            How many are added; why, in words, for the record.
+        stays as it is, even if it was chosen for the last one. Raises `InvalidInput` if `versions`, which are added, is
+        not a positive whole number, `reason` is empty, or the budget has no limit.
 
         Examples
         --------
@@ -460,12 +444,8 @@ class Policy(ABC):
         call. Updates do the same by themselves where a `forgetting` has left a quarter of more than 1000 rounds unused,
         and where `Limits.history` is reached.
 
-        Returns the rounds that were dropped. A reward for one of them is refused with `DroppedRound`.
-
-        Parameters
-        ----------
-        open_for
-            Also drop rounds that have waited for a reward for more than this many rounds. None keeps them all.
+        Rounds that have waited for a reward for more than `open_for` rounds are dropped too, unless it is None. Returns
+        the rounds that were dropped. A reward for one of them is refused with `DroppedRound`.
 
         Examples
         --------
@@ -494,17 +474,13 @@ class Policy(ABC):
         not hold is lost. From an approximation, Z is rebuilt from the history, with the features of the version
         in use. The copy's `events` say which. Decisions made so far, open rewards, ids and the schedule stay.
 
-        Returns the copy; this policy is left as it is. Raises `HistoryDropped` if Z must be rebuilt and rounds were
-        dropped, and `TooExpensive` if the form needs more memory than the limit allows.
+        This policy is left as it is. Raises `HistoryDropped` if Z must be rebuilt and rounds were dropped, and
+        `TooExpensive` if the form needs more memory than the limit allows.
 
         Parameters
         ----------
-        covariance
-            As in the constructor; None keeps the form.
-        memory_limit
-            Bytes that Z may take; None keeps the limit.
-        reason
-            Why, for the record.
+        covariance, memory_limit, reason
+            The form, as in the constructor; bytes that Z may take; why, for the record. None keeps what is in use.
 
         Examples
         --------
@@ -730,11 +706,6 @@ class Policy(ABC):
         """Change arguments of a policy that has not decided yet, and return the policy.
 
         Raises `InvalidInput` if a name is not one of the constructor's, or if a round was decided or a log was learned.
-
-        Parameters
-        ----------
-        **params
-            Arguments of the constructor by name.
 
         Examples
         --------
