@@ -1,11 +1,11 @@
-"""Types of arrays, and the decision that a policy returns.
+"""Types of arrays, dataclasses that describe themselves, and the decision that a policy returns.
 
 n  rounds in a call    K  arms (the largest number, if rounds differ)    d  numbers in a context
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,16 @@ Arrays = dict[str, NDArray[Any]]
 """The arrays of a saved state, by name."""
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+
+
+class Described:
+    """A dataclass whose fields are all there is to say about it."""
+
+    __slots__ = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Return its fields by name, as JSON."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ import sqlite3
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from rarely import Decision, Policy, RarelyError
 from rarely._core.saving.files import replacing
-from rarely._core.types import Array
+from rarely._core.types import Array, Described
 from rarely.logs import DecisionLog
 from rarely.study.decisions import Record, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class Status(Described):
     """The state of a study, as `Study.status` returns it.
 
     Examples
@@ -99,10 +99,6 @@ class Status:
     """How often each alarm was raised in the life of the policy in use,"""
     raised: tuple[str, ...]
     """and those that have not returned to normal; see `UpdateRecord.alarms`."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return the status as JSON."""
-        return asdict(self)
 
 
 def status_of(session: Session) -> Status:

@@ -8,14 +8,14 @@ data    contexts of the available arms (N·d numbers, or the r of a row), then N
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rarely._core.errors import InvalidContexts, shown
 from rarely._core.inputs.contexts import read_real
-from rarely._core.types import Array, BoolArray
+from rarely._core.types import Array, BoolArray, Described
 from rarely.study.errors import BrokenStudy
 from rarely.study.events import Event, canonical, check_id, check_text, digest, new_id, packed, unpacked
 from rarely.study.settings import StudySettings
@@ -55,7 +55,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Described):
     """The answer of `ask`: the same for the same id and request, for the life of the study.
 
     Examples
@@ -80,10 +80,6 @@ class Answer:
     """The number of its event in the record."""
     time: int
     """Microseconds since 1970 (UTC)."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return the answer as JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

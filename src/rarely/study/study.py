@@ -559,13 +559,9 @@ class Study:
     def verify(self, head: str | None = None, seq: int | None = None) -> Verification:
         """Check the chain of all events, and the rows and snapshots that they name.
 
-        In what it returns, `bad` is the first wrong event, and `flaw` says what is wrong.
-
-        Parameters
-        ----------
-        head, seq
-            A hash that `status` returned earlier, and the number of events at that time, to detect whether the record
-            was cut off or rewritten since.
+        With a hash that `status` returned earlier, `head`, and the number of events at that time, `seq`, it also
+        detects whether the record was cut off or rewritten since. Of what it returns, `bad` is the first wrong event,
+        and `flaw` says what is wrong.
         """
         return audit.verify(self._session, head, seq)
 

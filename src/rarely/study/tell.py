@@ -10,12 +10,13 @@ a waiting window has closed if it ended before the time of the event at the cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from rarely import InvalidInput, InvalidReward
 from rarely._core.errors import is_whole, shown
 from rarely._core.inputs.history import read_rewards
+from rarely._core.types import Described
 from rarely.study.errors import StudyConflict
 from rarely.study.events import Event, Kind, canonical, check_id, check_text
 from rarely.study.session import Session
@@ -53,7 +54,7 @@ class Tell(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Described):
     """What became of a reward.
 
     Examples
@@ -68,10 +69,6 @@ class Receipt:
     """Why it is late or in quarantine."""
     seq: int
     """The number of its event; for a duplicate, that of the first delivery."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return the receipt as JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

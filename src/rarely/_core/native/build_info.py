@@ -8,13 +8,14 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rarely._core import native
+from rarely._core.types import Described
 from rarely._core.version import __version__
 
 VARIABLES = (
@@ -44,7 +45,7 @@ class Blas:
 
 
 @dataclass(frozen=True, slots=True)
-class BuildInfo:
+class BuildInfo(Described):
     """The result of `build_info`.
 
     Examples
@@ -76,10 +77,6 @@ class BuildInfo:
     """What the compiled loops were built by and from, as `rarely._core.native.build()` has it."""
     variables: dict[str, str]
     """Those of `VARIABLES` that are set."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return everything as JSON."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {value}" for name, value in self.describe().items())

@@ -18,15 +18,15 @@ bound. The expectation halves what it knew at every check, and stays as it was w
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rarely._core.inputs.history import History
 from rarely._core.saving.fields import Fields
-from rarely._core.types import Array
+from rarely._core.types import Array, Described
 
 KINDS = ("coverage", "rewards", "arms", "missing")
 LEVEL = 0.01 / (40 * len(KINDS))
@@ -59,7 +59,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Expectations:
+class Expectations(Described):
     """What the batches so far lead one to expect of the next, and which alarms are raised."""
 
     arrived: int = 0
@@ -147,10 +147,6 @@ class Expectations:
                     f"have no reward, {now.mean:.0%} against {before.mean:.0%} before"
                 ), self
         return "", replace(self, missing=before.followed_by(now))
-
-    def describe(self) -> dict[str, Any]:
-        """Return the expectations as JSON."""
-        return asdict(self)
 
     @classmethod
     def restored(cls, saved: Fields) -> Expectations:

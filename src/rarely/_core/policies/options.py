@@ -18,6 +18,7 @@ from rarely._core.errors import (
 )
 from rarely._core.model.network import Initial, Scaling
 from rarely._core.training.gradient_descent import Optimiser, Precision
+from rarely._core.types import Described
 
 PresetName = Literal["practical", "paper", "code"]
 
@@ -94,7 +95,7 @@ PRESET_SETTINGS: dict[PresetName, Preset] = {
 
 @named_arguments
 @dataclass(frozen=True)
-class Training:
+class Training(Described):
     """How a network is trained at each update; with all but `rows` left out, the practical policy tunes itself.
 
     Parameters
@@ -145,10 +146,6 @@ class Training:
         """Return the training with this number of rows, if none was given."""
         return replace(self, rows=rows) if self.rows is None else self
 
-    def describe(self) -> dict[str, Any]:
-        """Return the training as JSON."""
-        return asdict(self)
-
 
 def preset_from(given: Any) -> Preset:
     """Return a preset, given its name, its description or itself."""
@@ -178,7 +175,7 @@ DEFAULT_OPERATIONS = 37_800_000
 
 @named_arguments
 @dataclass(frozen=True)
-class Limits:
+class Limits(Described):
     """Bytes and multiplications that a policy may take.
 
     Parameters
@@ -249,10 +246,6 @@ class Limits:
     def exact_operations(self) -> int | None:
         """Multiplications that an exact decision may take, once "auto" is settled."""
         return None if self.operations is None or self.operations == "auto" else int(self.operations)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the limits as JSON."""
-        return asdict(self)
 
 
 def limits_from(given: Any) -> Limits:

@@ -10,7 +10,7 @@ UpdateRecord   what an update did          PolicyEvent   what else was done to t
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,7 +24,7 @@ from rarely._core.policies.learner import Learner
 from rarely._core.policies.own_evidence import OwnEvidence
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import NEVER, Budget, Schedule
-from rarely._core.types import Array, IntArray
+from rarely._core.types import Array, Described, IntArray
 
 WithinBatch = Literal["frozen", "running"]
 EventKind = Literal["budget", "covariance", "compaction", "limit", "memory", "alarm"]
@@ -204,7 +204,7 @@ class BatchClock:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyEvent:
+class PolicyEvent(Described):
     """A change of a policy's budget, of the form of its Z, or of what it remembers, or an alarm; see `Policy.events`.
 
     Examples
@@ -227,10 +227,6 @@ class PolicyEvent:
     reason: str = ""
     """Why, as the caller said."""
 
-    def describe(self) -> dict[str, Any]:
-        """Return the event as JSON."""
-        return asdict(self)
-
 
 def read_events(saved: Fields, rounds: int, version: int) -> tuple[PolicyEvent, ...]:
     """Return the saved events of a policy at this round and version."""
@@ -250,7 +246,7 @@ def read_events(saved: Fields, rounds: int, version: int) -> tuple[PolicyEvent, 
 
 
 @dataclass(slots=True)
-class ArmStats:
+class ArmStats(Described):
     """Sums over the arms that were offered since the last update, chosen or not.
 
     v   (n, K)   φᵀZ⁻¹φ of every arm when its round was decided        v_0   (n, K)   ‖φ‖²/λ, before any data
@@ -299,10 +295,6 @@ class ArmStats:
             return None
         return float(np.exp(0.5 * self.chosen / self.rounds)), float(np.exp(0.5 * self.least_known / self.rounds))
 
-    def describe(self) -> dict[str, Any]:
-        """Return the sums as JSON."""
-        return asdict(self)
-
     @classmethod
     def restored(cls, saved: Fields) -> ArmStats:
         """Return the saved sums."""
@@ -322,7 +314,7 @@ def _sum(numbers: Array) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateRecord:
+class UpdateRecord(Described):
     """One call of `update`; or the start from a log, of version 0 and round 0.
 
     Examples
@@ -400,10 +392,6 @@ class UpdateRecord:
     """What a policy that chooses its own memory learns from since this update, and why; "" where nothing changed."""
     early: str = ""
     """What `update(seconds=…)` left undone when the time was over, and after how many steps; "" where nothing was."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return the record as JSON."""
-        return asdict(self)
 
 
 def read_records(saved: Fields) -> tuple[UpdateRecord, ...]:

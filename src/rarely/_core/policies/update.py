@@ -143,16 +143,9 @@ class UpdateJob:
     """Rounds that the next batch is expected to last."""
 
     def run(self, progress: Progress = None, *, seconds: float | None = None) -> UpdateResult:
-        """Train the next version.
+        """Train the next version, and return what `Policy.adopt` takes, which can be pickled too.
 
-        What it returns is for `Policy.adopt`, and can be pickled too.
-
-        Parameters
-        ----------
-        progress
-            Called with a fraction from 0 to 1 and a phase, "training", "covariance" or "done"; or a bar.
-        seconds
-            Time that the training may take; see `Policy.update`.
+        `progress` and `seconds` are those of `Policy.update`.
         """
         watch = UNWATCHED if progress is None and seconds is None else Watch(progress, seconds)
         with np.errstate(all="ignore"):  # as in a policy's own calls
