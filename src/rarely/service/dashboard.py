@@ -26,6 +26,7 @@ from rarely._core.types import Array
 from rarely._pages.page import render
 from rarely._pages.plots import group_means
 from rarely._pages.svg import Chart, legend
+from rarely.offpolicy.intervals import deviations, effective, normal
 from rarely.study import Status, VersionRow
 from rarely.study.decisions import record_of
 from rarely.study.events import SPECIALS, Event
@@ -138,16 +139,8 @@ class Overview:
     def _special(self, event: Event) -> None:
         if event.kind in ("create", "version", "candidate", "rejected"):
             content = event.content
-            self.updates.append(
-                {
-                    "seq": event.seq,
-                    "time": event.time / 1e6,
-                    "kind": event.kind,
-                    "number": content.get("number", 0),
-                    "record": content.get("record"),
-                    "actor": event.actor,
-                }
-            )
+            made = {"seq": event.seq, "time": event.time / 1e6, "kind": event.kind, "actor": event.actor}
+            self.updates.append(made | {"number": content.get("number", 0), "record": content.get("record")})
         if event.kind not in ("create", "rejected"):
             self.steps.append(event)
 
@@ -355,17 +348,9 @@ def shadows(overview: Overview) -> list[dict[str, Any]]:
         value = float((w * r).sum() / w.sum())
         error = float(np.sqrt((w**2 * (r - value) ** 2).sum()) / w.sum())
         name = next((f"version {u['number']}" for u in overview.updates if u["seq"] == source), "")
-        rows.append(
-            {
-                "name": name or f"event {source}",
-                "value": value,
-                "low": value - 1.96 * error,
-                "high": value + 1.96 * error,
-                "live": float(r.mean()),
-                "rewards": len(r),
-                "effective": float(w.sum() ** 2 / (w**2).sum()),
-            }
-        )
+        low, high = normal(value, error, deviations(0.95))
+        row = {"name": name or f"event {source}", "value": value, "low": low, "high": high}
+        rows.append(row | {"live": float(r.mean()), "rewards": len(r), "effective": effective(w)})
     return rows
 
 

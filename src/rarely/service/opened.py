@@ -93,19 +93,12 @@ class OpenedStudy:
 
     def metrics(self) -> list[str]:
         status, name = self.status(), self.study.name
-        numbers = {
-            "waiting": self.writer.waiting,
-            "decisions": status.decisions,
-            "events": status.events,
-            "version": status.version,
-            "versions": status.versions,
-            "versions_budget": status.budget,
-            "log_det": status.log_det,
-            "update_due": int(status.due),
-            "training": int(self.trainer.under_way),
-            "training_seconds": self.trainer.seconds,
-            "healthy": int(not self.failure and self.writer.alive),
-        }
+        numbers: dict[str, float] = {"waiting": self.writer.waiting, "decisions": status.decisions}
+        numbers["events"] = status.events
+        numbers |= {"version": status.version, "versions": status.versions, "versions_budget": status.budget}
+        numbers |= {"log_det": status.log_det, "update_due": int(status.due), "training": int(self.trainer.under_way)}
+        numbers["training_seconds"] = self.trainer.seconds
+        numbers["healthy"] = int(not self.failure and self.writer.alive)
         kinds = ("received", "used", "pending", "late", "quarantined")
         trainings = sorted(self.trainer.outcomes.items())
         return [

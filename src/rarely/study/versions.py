@@ -121,19 +121,10 @@ def _first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dic
         kept = from_bytes(name, snapshot)
     except RarelyError as error:
         raise InvalidStudy(f"the policy of a study must be one that can be saved and loaded: {error}") from error
-    return {
-        "cut": 1,
-        "dim": policy.dim,
-        "environment": environment(),
-        "fingerprint": kept.fingerprint(),
-        "number": 0,
-        "parent": None,
-        "policy": type(policy).__name__,
-        "settings": policy.settings(),
-        "sha256": sha256_of(snapshot),
-        "snapshot": 1,
-        "study": settings.describe(),
-    }, snapshot
+    content: dict[str, Any] = {"policy": type(policy).__name__, "settings": policy.settings()}
+    content |= {"study": settings.describe(), "dim": policy.dim, "environment": environment()}
+    content |= {"cut": 1, "number": 0, "parent": None, "snapshot": 1}
+    return content | {"fingerprint": kept.fingerprint(), "sha256": sha256_of(snapshot)}, snapshot
 
 
 def _identity(content: dict[str, Any]) -> str:

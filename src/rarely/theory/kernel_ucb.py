@@ -218,17 +218,9 @@ class KernelUCB(Policy):
         scale = ContextScale.start(dim, context_scale, constant=True, fitted=True)
         self._kernel = NTK(depth, kind)
         none = np.empty((0, scale.affine.scaled_dim))
-        self._given: dict[str, Any] = {
-            "depth": depth,
-            "kind": kind,
-            "steps": steps,
-            "standardise_rewards": standardise_rewards,
-            "within_batch": within_batch,
-            "ties": ties,
-            "schedule": schedule,
-            "context_scale": context_scale,
-            "exploration": exploration,
-        }
+        self._given: dict[str, Any] = {"depth": depth, "kind": kind, "steps": steps}
+        self._given |= {"standardise_rewards": standardise_rewards, "within_batch": within_batch, "ties": ties}
+        self._given |= {"schedule": schedule, "context_scale": context_scale, "exploration": exploration}
         super().__init__(
             KernelLearner(self._kernel, ridge, steps, standardise_rewards, scale, none, np.empty(0)),
             schedule=schedule,
@@ -251,14 +243,6 @@ class KernelUCB(Policy):
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON."""
-        return encoded(
-            self._given
-            | {
-                "dim": self.dim,
-                "ridge": self._factory.ridge,
-                "beta": self._beta,
-                "forgetting": self.history.forgetting,
-                "seed": self._seed,
-                "limits": self._limits,
-            }
-        )
+        given = self._given | {"dim": self.dim, "ridge": self._factory.ridge, "beta": self._beta}
+        given |= {"forgetting": self.history.forgetting, "seed": self._seed, "limits": self._limits}
+        return encoded(given)

@@ -149,19 +149,11 @@ class BatchNeuralUCB(Policy):
         scale = ContextScale.start(dim, context_scale, constant=preset.scale_contexts, fitted=preset.scale_contexts)
         tuned = preset.can_tune and training.tunes
         # Everything that makes the policy again, except what may change in its life and the seed, drawn below.
-        self._settings: dict[str, Any] = {
-            "dim": dim,
-            "schedule": schedule,
-            "depth": depth,
-            "ridge": ridge,
-            "training": training.settled(self._tuned_rows if tuned else "all"),
-            "preset": preset,
-            "context_scale": context_scale,
-            "exploration": exploration,
-            "forgetting": forgetting,
-            "ties": ties,
-            **self._defaults(tuned=tuned, hidden=hidden, beta=beta, within_batch=within_batch),
-        }
+        self._settings: dict[str, Any] = {"dim": dim, "schedule": schedule, "depth": depth, "ridge": ridge}
+        self._settings |= {"training": training.settled(self._tuned_rows if tuned else "all"), "preset": preset}
+        self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
+        self._settings["ties"] = ties
+        self._settings |= self._defaults(tuned=tuned, hidden=hidden, beta=beta, within_batch=within_batch)
         sparse = isinstance(scale.affine, SparseRows)
         continues = training.warm_start or preset.optimiser == "sgd"
         if sparse and (depth != 2 or preset.biases or continues or self._learner_kind is not NeuralLearner):

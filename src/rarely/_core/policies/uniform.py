@@ -155,12 +155,5 @@ class Uniform(Policy):
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON."""
-        return encoded(
-            {
-                "dim": self.dim,
-                "schedule": self._schedule,
-                "context_scale": self._scale,
-                "seed": self._seed,
-                "limits": self._limits,
-            }
-        )
+        given = {"dim": self.dim, "schedule": self._schedule, "context_scale": self._scale}
+        return encoded(given | {"seed": self._seed, "limits": self._limits})
