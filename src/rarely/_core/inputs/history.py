@@ -346,12 +346,13 @@ class History:
         places = self._arrivals[here]
         return places, self._contexts[places], self._values[here]
 
-    def predicted_since(self, count: int) -> tuple[Array, Array]:
-        """Return the rewards after the first `count`, and their predictions by a version that had been trained."""
+    def predicted_since(self, count: int) -> tuple[Array, Array, Array, IntArray]:
+        """Return the rewards after the first `count` that a trained version predicted, its means, bonuses and arms."""
         here = slice(self._arrival(max(count, self._kept.settled)), self._arrived)
         places = self._arrivals[here]
         trained = self._numbers[places, 1] >= (0 if self.logged else 1)
-        return self._values[here][trained], self._known[places[trained], 1]
+        means, bonuses = self._known[places[trained], 1:].T
+        return self._values[here][trained], means, bonuses, self._numbers[places[trained], 0]
 
     def rewards_between(self, start: int, end: int) -> Array:
         """Return the rewards of the kept rounds start + 1 … end, NaN where none arrived."""

@@ -10,6 +10,8 @@
     arms        a frozen version chose other arms in the second half of its batch than in the first
     missing     of the rounds before the latest batch, more have no reward than before at the same age
 
+Rewards of arms of which far less was known than of those before, such as new ones, are left out.
+
 A policy learns, so predictions may get better, and a new version chooses other arms: neither is an alarm. One test has
 the level 0.01/(40·4), so that 40 updates of an unchanged world raise an alarm in one life of a hundred, by the union
 bound. The expectation halves what it knew at every check, and stays as it was while an alarm of its kind is raised.
@@ -33,6 +35,8 @@ LEVEL = 0.01 / (40 * len(KINDS))
 """The probability of one false alarm of one kind at one update."""
 WORSE = 1.25
 """How many times q must be that of earlier batches, for e² may grow because rewards vary more."""
+STRANGE = 2.0
+"""How many times the largest bonus before an arm's may be: what was said of an arm that is new is no surprise."""
 FEWEST = 20
 """Rewards, or rounds, below which nothing is compared."""
 
@@ -72,6 +76,8 @@ class Expectations(Described):
     squares: Moments = field(default_factory=Moments)
     unexplained: float = 0.0
     """q of earlier batches."""
+    doubt: float = 0.0
+    """The largest bonus among the rewards compared last."""
     missing: Moments = field(default_factory=Moments)
     raised: tuple[str, ...] = ()
 
@@ -91,11 +97,14 @@ class Expectations(Described):
             if frozen:
                 found["arms"] = _check_arms(history, self.rounds, version)
             next_ = replace(next_, rounds=history.rounds, earlier=self.rounds)
-        rewards, means = history.predicted_since(self.arrived)
+        rewards, means, bonuses, arms = history.predicted_since(self.arrived)
         if len(rewards) >= FEWEST:
-            said, next_ = next_._check_rewards(rewards, rewards - means, model, predicts=predicts)
-            found |= said
-            next_ = replace(next_, arrived=history.arrived)
+            strange = bonuses > STRANGE * (self.doubt or math.inf)
+            known = ~np.isin(arms, arms[strange])  # running bonuses fall within a batch, whose means stay
+            if np.count_nonzero(known) >= FEWEST:
+                said, next_ = next_._check_rewards(rewards[known], (rewards - means)[known], model, predicts=predicts)
+                found |= said
+            next_ = replace(next_, arrived=history.arrived, doubt=float(bonuses.max()))
         raised = tuple(kind for kind in KINDS if found.get(kind))
         return replace(next_, raised=raised), {kind: found[kind] for kind in raised if kind not in self.raised}
 
@@ -154,8 +163,9 @@ class Expectations(Described):
         with saved:
             arrived, rounds, earlier = (saved.whole(name) for name in ("arrived", "rounds", "earlier"))
             errors, squares, missing = (Moments(*saved.listed(name)) for name in ("errors", "squares", "missing"))
-            unexplained = saved.number("unexplained", least=0)
-            return cls(arrived, rounds, earlier, errors, squares, unexplained, missing, tuple(saved.listed("raised")))
+            unexplained, doubt = saved.number("unexplained", least=0), saved.number("doubt", least=0)
+            raised = tuple(saved.listed("raised"))
+            return cls(arrived, rounds, earlier, errors, squares, unexplained, doubt, missing, raised)
 
 
 def _bound(now: Moments, before: Moments, extra: float = 0.0, tests: int = 1) -> float:
