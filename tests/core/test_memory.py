@@ -72,6 +72,15 @@ def test_next_to_nothing_is_not_worth_forgetting_for():
     assert recall(newest_of([120]), None, 100.0, line).forgetting is None
 
 
+def test_a_lucky_run_of_rare_rewards_is_no_other_world():
+    """One of ten rewards is 1, and none of the last fifty is: that happens, and says nothing about the world."""
+    rewards = (np.random.default_rng(1).random(200) < 0.1).astype(float)
+    rewards[-50:] = 0.0
+    samples = Samples(np.arange(200), np.ones((200, 1)), rewards, None)
+    newest = Newest(samples, np.full(200, rewards[:150].mean()), samples.contexts, 40)
+    assert recall(newest, None, 0.09, line).forgetting is None
+
+
 def test_too_few_rewards_decide_nothing():
     few = newest_of([30], count=FEWEST_BEFORE + FEWEST_NEW - 1, new=5)
     assert recall(few, None, 1.0, line) == (None, "")

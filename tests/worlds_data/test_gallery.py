@@ -71,7 +71,7 @@ FIXED_ARMS = ("needle", "wheel", "constant-arms", "gaussian-arms")
 PLAYED = [(name, Paced(400, 20)) for name in GALLERY] + [(name, FixedGrid(400, 20)) for name in FIXED_ARMS]
 
 
-@pytest.mark.filterwarnings("ignore::rarely.ForgettingWarning")  # one world drifts, and rare rewards look like it
+@pytest.mark.filterwarnings("ignore::rarely.ForgettingWarning")  # one world drifts
 @pytest.mark.parametrize(("name", "schedule"), PLAYED, ids=[f"{n}-{type(s).__name__}" for n, s in PLAYED])
 def test_the_default_policy_goes_on_exploring(name, schedule):
     """It loses less than uniform play, and less than half as much in the last quarter; no run is stuck."""
