@@ -65,6 +65,12 @@ class Samples(NamedTuple):
     weights: Array | None
     """(n,), or None if nothing is forgotten."""
 
+    def clipped(self, quantiles: tuple[float, float] | None) -> Samples:
+        """Return the samples with rewards beyond these quantiles taken as equal to them."""
+        if quantiles is None or not len(self.rewards):
+            return self
+        return self._replace(rewards=np.clip(self.rewards, *np.quantile(self.rewards, quantiles)))
+
     def some(self, places: IntArray) -> Samples:
         """Return the samples at these indices."""
         weights = None if self.weights is None else self.weights[places]

@@ -47,6 +47,8 @@ class TrainingSet(NamedTuple):
     scale: RewardScale
     offsets: Array | None = None
     """(n,): what a linear part predicts, in reward units; `rewards` are what it leaves."""
+    clipped: int | None = None
+    """Rewards that were clipped, where some may be."""
 
     @classmethod
     def of(
@@ -57,17 +59,20 @@ class TrainingSet(NamedTuple):
         rewards: bool,
         most: int | None = None,
         linear: Callable[[Array], Array] | None = None,
+        clip: tuple[float, float] | None = None,
     ) -> TrainingSet:
-        """Return the history's samples, at most `most`; with `rewards` their scale is fitted."""
-        samples = history.samples()
+        """Return the history's samples, at most `most`, clipped; with `rewards` their scale is fitted."""
+        samples = came = history.samples()
         if most is not None and len(samples.rows) > most:
-            samples = samples.some(training_rows(samples.rows, most))
+            samples = came = samples.some(training_rows(samples.rows, most))
+        samples = samples.clipped(clip)
         offsets = None if linear is None else linear(samples.contexts)
         values = samples.rewards if offsets is None else samples.rewards - offsets
         scale = RewardScale.fit(values, samples.weights) if rewards else RewardScale()
         with np.errstate(over="ignore", invalid="ignore"):
             values = (values - scale.center) / scale.spread
-        return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale, offsets)
+        clipped = None if clip is None else int(np.count_nonzero(samples.rewards != came.rewards))
+        return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale, offsets, clipped)
 
     def weighted(self) -> tuple[Array, Array]:
         """Return contexts and rewards, scaled where samples have weights.

@@ -222,6 +222,7 @@ class BatchNeuralUCB(Policy):
             scale=scale,
             rewards=RewardScale(),
             tuning=tuning,
+            clip=training.clip,
             chooses_memory=tuning is not None and is_automatic(given["forgetting"]),
             plan=TrainingPlan(
                 *(given["ridge"], steps, training.step_size), *(preset.optimiser, precision, training.warm_start)

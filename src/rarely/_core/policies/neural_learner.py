@@ -241,6 +241,8 @@ class NeuralLearner(ScaledLearner):
     """Samples that an update trains on, at most; None: all of them."""
     linear: LinearPart | None = None
     """Learned from all samples where there are more than that; the network then learns what it leaves."""
+    clip: tuple[float, float] | None = None
+    """Quantiles beyond which rewards are clipped."""
     chooses_memory: bool = False
     """Whether it chooses itself how much of the past it learns from."""
     lowest: float | None = None
@@ -349,7 +351,12 @@ class NeuralLearner(ScaledLearner):
         ready = self.with_fitted_scale()
         linear = self._next_linear(history, ready.scale)
         samples = TrainingSet.of(
-            history, ready.scale, rewards=self.standardise_rewards, most=self.training_rows, linear=linear
+            history,
+            ready.scale,
+            rewards=self.standardise_rewards,
+            most=self.training_rows,
+            linear=linear,
+            clip=self.clip,
         )
         if samples.overflow:
             return FitResult(self, samples.overflow)
@@ -377,13 +384,14 @@ class NeuralLearner(ScaledLearner):
         other_path = network.skip != self.network.skip and len(history) == history.total
         rebuilt = bool(rescaled) or self._first or other_path
         basis = self._basis(learner) if rebuilt else None
-        report = replace(outcome.report, trained=None if count == history.counted else count)
+        trained = None if count == history.counted else count
+        report = replace(outcome.report, trained=trained, clipped=samples.clipped)
         return FitResult(learner, outcome.reason, basis, rescaled, report)
 
     def recall(self, history: History, new: int) -> Recall:
         if not self.chooses_memory or self.tuning is None or not self.tuning.turn:
             return super().recall(history, new)
-        samples = history.with_forgetting(None).samples()
+        samples = history.with_forgetting(None).samples().clipped(self.clip)
         if self._sparse is not None:
             return self._within(SeenSpace.of_sample(self._sparse, samples.contexts)).recall(history, new)
         if len(samples.rows) > TRAINING_ROWS:
@@ -414,7 +422,7 @@ class NeuralLearner(ScaledLearner):
 
     def _next_linear(self, history: History, scale: ContextScale) -> LinearPart | None:
         """Return the linear part of the next version, where there are more samples than train the network."""
-        if self.training_rows is None or self.tuning is None or history.forgetting is not None:
+        if self.training_rows is None or self.tuning is None or history.forgetting is not None or self.clip is not None:
             return None
         if scale.affine.scaled_dim > MOST_COLUMNS or isinstance(scale.affine, SparseRows):
             return None

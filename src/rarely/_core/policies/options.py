@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from rarely._core.covariance import DEFAULT_LIMIT
 from rarely._core.errors import (
     InvalidInput,
+    as_number,
     check_choice,
     check_flag,
     check_not_negative,
@@ -115,10 +116,14 @@ class Training(Described):
         that number and on a uniform sample of the others. A policy that tunes itself then learns by a ridge regression
         on *all* rewards, and the network learns what this leaves. So an update costs the same however long the policy
         lives; `UpdateRecord.trained` has the number. None is 10 000 where the policy tunes itself and "all" elsewhere.
+    clip
+        Two quantiles, such as (0.02, 0.98), for rewards with heavy tails: a training takes rewards beyond those
+        quantiles of all that it learns from as equal to them. `UpdateRecord.clipped` counts them; the history keeps
+        rewards as they came. Not where few rounds earn most of the reward: they would be clipped away.
 
     Examples
     --------
-    >>> Training(steps=50).tunes, Training(rows=5000).tunes
+    >>> Training(steps=50).tunes, Training(rows=5000, clip=(0.02, 0.98)).tunes
     (False, True)
     """
 
@@ -127,6 +132,7 @@ class Training(Described):
     skip: float | None = None
     warm_start: bool = False
     rows: int | Literal["all"] | None = None
+    clip: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_whole("steps", self.steps, 0, besides=(None,))
@@ -136,15 +142,26 @@ class Training(Described):
             check_not_negative("skip", self.skip, "or None for no skip path")
         check_flag("warm_start", self.warm_start)
         check_whole("rows", self.rows, 2, besides=("all", None))
+        if self.clip is not None:
+            object.__setattr__(self, "clip", _read_quantiles(self.clip))
 
     @property
     def tunes(self) -> bool:
-        """Whether the policy may choose J and s itself: nothing but `rows` is set."""
-        return self == Training(rows=self.rows)
+        """Whether the policy may choose J and s itself: nothing but `rows` and `clip` is set."""
+        return self == Training(rows=self.rows, clip=self.clip)
 
     def settled(self, rows: int | Literal["all"]) -> Training:
         """Return the training with this number of rows, if none was given."""
         return replace(self, rows=rows) if self.rows is None else self
+
+
+def _read_quantiles(given: Any) -> tuple[float, float]:
+    ends = tuple(map(as_number, given)) if isinstance(given, tuple | list) else ()
+    if len(ends) != 2 or not 0 <= ends[0] < ends[1] <= 1:
+        raise InvalidInput(
+            f"clip must be two quantiles from 0 to 1, such as (0.02, 0.98), or None; got {shown(given)}."
+        )
+    return ends[0], ends[1]
 
 
 def preset_from(given: Any) -> Preset:

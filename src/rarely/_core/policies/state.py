@@ -367,6 +367,8 @@ class UpdateRecord(Described):
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
     trained: int | None = None
     """Samples that the network was trained on, where `Training.rows` left some out; None where it was all of them."""
+    clipped: int | None = None
+    """Rewards that `Training.clip` clipped; None without it."""
     due: str = ""
     """Why the schedule had ended the batch, and its plan for the rest of the budget; "" if the update was not due."""
     unexplored: float | None = None
@@ -402,7 +404,7 @@ def read_records(saved: Fields) -> tuple[UpdateRecord, ...]:
     with saved.table("updates") as table:
         for name in ("version", "round", "samples", "missing", "jitters", "attempts", "adopted", "dropped", "lost"):
             table.column(name, "whole", least=0)
-        for name in ("steps", "trained"):
+        for name in ("steps", "trained", "clipped"):
             table.column(name, "whole", least=0, null=True)
         table.column("accepted", "flag")
         for name in ("reason", "covariance", "tuning", "due", "loops", "memory", "early"):

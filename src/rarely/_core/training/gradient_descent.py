@@ -60,6 +60,8 @@ class TrainingReport:
     """The loops that trained, as `Objective.loops` names them."""
     trained: int | None = None
     """Samples that the network was trained on; None for all of them."""
+    clipped: int | None = None
+    """Rewards that were clipped; None where none may be."""
     early: str = ""
     """What a budget of seconds left undone."""
 
