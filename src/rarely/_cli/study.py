@@ -363,7 +363,7 @@ def analysis_command(
     plan = None
     if looks is not None:
         at = whole_numbers("--looks", looks)
-        plan = AnalysisPlan(at[-1], at, spending, level)  # type: ignore[arg-type]
+        plan = AnalysisPlan(at[-1], at, spending, level)  # type: ignore[arg-type]  # another name is refused there
     with opened(storage, name, lazy=True) as study:
         found = study.analysis(plan=plan, control=control, registration=registration)
     if out is not None:

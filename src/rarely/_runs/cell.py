@@ -11,7 +11,7 @@ import traceback
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from rarely._core.errors import RarelyError
 from rarely._runs.record import Record
@@ -51,7 +51,7 @@ class Cell(ABC):
         return getattr(self, self.shared_field) if self.shared_field else None
 
     def with_shared(self, value: Any) -> Any:
-        return replace(self, **{self.shared_field: value}) if self.shared_field else self  # type: ignore[type-var]
+        return replace(cast(Any, self), **{self.shared_field: value}) if self.shared_field else self
 
 
 @dataclass(frozen=True)

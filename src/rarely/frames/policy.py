@@ -208,9 +208,11 @@ class FramePolicy:
         if variants[0].ndim != 2 or chosen >= len(variants[0]):
             raise InvalidInput(f"explain takes one round and one of its arms; got arm {chosen} of {variants[0].shape}.")
         for table, encoder, numbers in (("users", self.users, rows), ("items", self.items, features)):
-            for column, place in () if encoder is None else encoder.slices.items():
+            if encoder is None:
+                continue
+            for column, place in encoder.slices.items():
                 other = numbers.copy()
-                other[..., place] = encoder.scale.center[place]  # type: ignore[union-attr]
+                other[..., place] = encoder.scale.center[place]
                 names.append(f"{table}.{column}")
                 variants.append(self._placed(*((other, features) if table == "users" else (rows, other))))
         scores = self.policy.score(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -197,7 +197,7 @@ class Learner(ABC):
 
         Unless a learner says otherwise, these are the fields of its dataclass that are numbers, texts or arrays.
         """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         numbers = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
         return numbers, arrays
@@ -208,7 +208,7 @@ class Learner(ABC):
         with saved:
             values = {name: saved.value(name) for name in numbers}
             values |= {name: saved.array(name, (None,) * array.ndim) for name, array in arrays.items()}
-            return replace(self, **values)  # type: ignore[type-var]
+            return cast(Self, replace(cast(Any, self), **values))
 
 
 class ScaledLearner(Learner):
