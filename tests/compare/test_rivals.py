@@ -9,8 +9,7 @@ from rarely.compare.contestant import Contestant, play
 from rarely.compare.policies import POLICIES
 from rarely.compare.rivals import RIVALS, UCB1, BetaThompson, Elimination, GaussianThompson
 from rarely.worlds import Cosine, Rounds
-from rarely.worlds.gallery import ConstantArms
-from rarely.worlds.plain_arms import BernoulliArms
+from rarely.worlds.gallery import BernoulliArms, ConstantArms
 
 everyone = pytest.mark.parametrize("name", RIVALS)
 

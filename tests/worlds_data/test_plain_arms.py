@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rarely.worlds import PLAIN_ARMS
-from rarely.worlds.plain_arms import BernoulliArms, SafeOrRisky, StudentArms, UnequalArms
+from rarely.worlds.gallery import BernoulliArms, SafeOrRisky, StudentArms, UnequalArms
 
 COUNT = 4000
 

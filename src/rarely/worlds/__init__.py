@@ -1,8 +1,7 @@
 """Problems to play policies on: the paper's, any labelled table, and worlds of your own."""
 
 from rarely.worlds.datasets import DATASETS, Dataset, DataUnavailable
-from rarely.worlds.gallery import GALLERY
-from rarely.worlds.plain_arms import PLAIN_ARMS
+from rarely.worlds.gallery import GALLERY, PLAIN_ARMS
 from rarely.worlds.protocol import Rounds, World
 from rarely.worlds.recommender import Day, Recommender
 from rarely.worlds.synthetic import Cosine, Quadratic

@@ -92,7 +92,7 @@ class Dataset:
 
     def table(self, path: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Table:
         """Return the table, from wherever the file is found."""
-        return self.read(find(self, path, progress))
+        return self.read(located(self, path) or fetch(self, progress))
 
     def read(self, path: Path) -> Table:
         """Return the table in a file that was verified."""
@@ -161,11 +161,6 @@ def located(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Pat
     return None
 
 
-def find(dataset: Dataset, path: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> Path:
-    """Return the verified file, downloaded into the cache if it is nowhere else."""
-    return located(dataset, path) or fetch(dataset, progress)
-
-
 def fetch(dataset: Dataset, progress: Progress | None = None, patience: float = DOWNLOAD_TIMEOUT) -> Path:
     """Download into the cache folder, checked before it is put there under its name."""
     failures = []
@@ -223,9 +218,7 @@ def _put(content: bytes, path: Path) -> Path:
         with replacing(path) as file:
             file.write(content)
     except OSError as error:
-        raise DataUnavailable(
-            f"{path} cannot be written: {error.strerror}. Set RARELY_CACHE to a folder that can be."
-        ) from error
+        raise DataUnavailable(f"{path} cannot be written ({error.strerror}); set RARELY_CACHE to a folder.") from error
     return path
 
 

@@ -116,8 +116,7 @@ class World(ABC):
         check_whole("first", first, 1)
         if self.horizon is not None and first + count - 1 > self.horizon:
             raise InvalidInput(
-                f"{type(self).__name__} has {self.horizon} rounds; "
-                f"got a call for round {first + count - 1}. Ask for fewer rounds."
+                f"{type(self).__name__} has {self.horizon} rounds; got round {first + count - 1}: ask for fewer."
             )
         secret = self.secret(seeded(seed, 0))
         contexts, means = np.empty((count, self.arms, self.dim)), np.empty((count, self.arms))

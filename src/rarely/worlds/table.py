@@ -75,8 +75,7 @@ class Table:
         """Make a table of a scikit-learn dataset, such as `load_digits()`."""
         if not (hasattr(bunch, "data") and hasattr(bunch, "target")):
             raise InvalidInput(
-                f"a scikit-learn dataset has `data` and `target`; got {type(bunch).__name__}. "
-                "For arrays of your own use Table.of(rows, labels)."
+                f"a dataset needs `data` and `target`; got {type(bunch).__name__}. For arrays use Table.of."
             )
         return cls.of(bunch.data, bunch.target)
 
@@ -192,9 +191,7 @@ def _coded(path: str | Path, name: str, column: tuple[str, ...]) -> Array:
     if not others:
         return np.array(column, np.float64)
     if len(others) < len(set(column)) and all(_is_number(field) or is_missing(field) for field in others):
-        raise InvalidInput(
-            f"{path}: column {name} holds numbers, but {min(others)!r} in some rows; fill them in or drop those rows."
-        )
+        raise InvalidInput(f"{path}: column {name} holds numbers, but {min(others)!r} in some rows; drop these.")
     return np.unique(column, return_inverse=True)[1].astype(np.float64)
 
 
@@ -234,9 +231,7 @@ def sklearn_table(name: str) -> Table:
     try:
         datasets = import_module("sklearn.datasets")
     except ModuleNotFoundError as error:
-        raise RarelyError(
-            f"{name} comes with scikit-learn, which is not installed: pip install scikit-learn."
-        ) from error
+        raise RarelyError(f"{name} comes with scikit-learn: pip install scikit-learn.") from error
     load = getattr(datasets, f"load_{name}", None)
     if load is None:
         raise InvalidInput(f"scikit-learn has no load_{name}; try digits, wine, breast_cancer or iris.")
