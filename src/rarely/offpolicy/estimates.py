@@ -50,7 +50,6 @@ from rarely._core.errors import InvalidInput, as_number, check_choice, shown
 from rarely._core.inputs.contexts import read_real
 from rarely._core.types import Array
 from rarely.logs.decision_log import DecisionLog
-from rarely.offpolicy import notes
 from rarely.offpolicy.intervals import (
     Range,
     Span,
@@ -67,6 +66,12 @@ from rarely.offpolicy.models import Fit, Ridge, reward_model
 from rarely.offpolicy.sample import NotIdentified, Sample, Target
 
 Estimator = Literal["ips", "snips", "dr"]
+MIN_EFFECTIVE_ROUNDS = 50
+"""Effective rounds below which a normal interval may be too short."""
+MIN_UNUSUAL_REWARDS = 40
+"""Effective rewards other than the most common one below which a normal interval may be too short."""
+MAX_DEVIATIONS = 4
+"""Standard errors that the mean weight may lie from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +129,8 @@ def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: 
     --------
     >>> past = {"arms": [1, 0, 0, 0], "rewards": [10.0, 0.0, 0.0, 0.0], "propensities": [0.5] * 4}
     >>> log = DecisionLog.from_arrays(np.arange(8.0).reshape(4, 2, 1), **past)
-    >>> ips(log, target=[1, 1, 1, 1]).value
-    5.0
+    >>> ips(log, target=[1, 1, 1, 1]).value, snips(log, target=[1, 1, 1, 1]).value
+    (5.0, 10.0)
     """
     return _one_target("ips", log, target, None, level, reward_range)
 
@@ -223,9 +228,7 @@ def difference(
     check_choice("estimator", estimator, Estimator)
     _check_level(level)
     if model is not None and estimator != "dr":
-        raise InvalidInput(
-            f"model must be None with estimator={estimator!r}, because only dr has one; got {shown(model)}."
-        )
+        raise InvalidInput(f"model must be None with {estimator!r}, because only dr has one; got {shown(model)}.")
     samples = [Sample.of(log, a), Sample.of(log, b)]
     within = read_range(reward_range, samples[0].rewards)
     one, other = terms_of(estimator, log, samples, Ridge() if model is None else model)
@@ -241,11 +244,11 @@ def difference(
     return _estimate(
         (value, error, interval, level, within),
         np.abs(weights),
-        notes.of_log(log),
-        notes.of_target(samples[0], "target a"),
-        notes.of_target(samples[1], "target b"),
-        notes.of_rewards(weights, one.rewards, error, within),
-        notes.of_weights(weights) if within is None else "",
+        _note_on_log(log),
+        _note_on_target(samples[0], "target a"),
+        _note_on_target(samples[1], "target b"),
+        _note_on_rewards(weights, one.rewards, error, within),
+        _note_on_weights(weights) if within is None else "",
     )
 
 
@@ -288,7 +291,7 @@ def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
     error = math.sqrt(own.var(ddof=1) / len(own) + lot.var(ddof=1) / len(lot))
     weights = np.where(marked, 1 / len(lot), 1 / len(own)) * len(rewards)
     numbers = (value, error, normal(value, error, deviations(level)), level, None)
-    return _estimate(numbers, weights, notes.of_log(log))
+    return _estimate(numbers, weights, _note_on_log(log))
 
 
 def _one_target(
@@ -313,11 +316,11 @@ def _one_target(
     return _estimate(
         (terms.value, error, interval, level, within),
         terms.weights,
-        notes.of_log(log),
-        notes.of_target(sample),
-        notes.of_rewards(terms.weights, terms.rewards, error, None if span is None else within),
-        notes.of_value(terms.value, within),
-        notes.of_weights(terms.weights) if span is None else "",
+        _note_on_log(log),
+        _note_on_target(sample),
+        _note_on_rewards(terms.weights, terms.rewards, error, None if span is None else within),
+        _note_on_value(terms.value, within),
+        _note_on_weights(terms.weights) if span is None else "",
     )
 
 
@@ -421,3 +424,85 @@ def _read_predictions(model: Any, log: DecisionLog) -> Array:
     if q.shape != present.shape or not np.isfinite(q[present]).all():
         raise InvalidInput(f"{wanted}, one for each arm of each round; got {type(model).__name__} of shape {q.shape}.")
     return np.where(present, q, 0.0)
+
+
+# --- what to know before an estimate is trusted, in sentences
+#
+# A note is to mean something: it is rare where intervals hold the truth as often as they say, and frequent where they
+# do not. `benchmarks/offpolicy_notes.py` measures both. The skewness of the terms says nothing: a log that met its
+# largest terms has a wide interval, and one that did not looks even.
+
+
+def _note_on_log(log: DecisionLog) -> str:
+    """Say how many rewards are missing, and how many of them because a person gave another arm."""
+    why = f"; in {len(log.overrides)} of them a person gave another arm than the one decided" if log.overrides else ""
+    return f"{log.missing} of {len(log)} rounds have no reward and are left out{why}." if log.missing else ""
+
+
+def _note_on_target(sample: Sample, name: str = "target") -> str:
+    """Say if the target wants arms that the log hardly chose, or may have learned from the rounds that judge it."""
+    n = len(sample.weights)
+    learned = (
+        f"The {name} had {sample.learned} of these {n} rounds when it was last updated: it may have learned from their "
+        "rewards, and the estimate is then too good. Judge it by rounds that came later."
+    )
+    off = (
+        f"The weights of the {name} average {sample.weights.mean():.2f} where 1 is expected, "
+        f"{abs(sample.deviations):.0f} standard errors away: "
+    )
+    if sample.deviations < 0:
+        off += (
+            "it wants arms that the log had next to no chance to choose, and what they pay is not in this estimate, or "
+            "the probabilities on record are wrong. Log with an exploration, as Mixture(0.05)."
+        )
+    else:
+        off += "the probabilities on record are too small for how often the arms were chosen."
+    said = (learned if sample.learned else "", off if abs(sample.deviations) > MAX_DEVIATIONS else "")
+    return " ".join(filter(None, said))
+
+
+def _note_on_weights(weights: Array) -> str:
+    """Say if the effective rounds are too few for a normal interval."""
+    rounds = effective(np.abs(weights))
+    if rounds >= MIN_EFFECTIVE_ROUNDS or not weights.any() or len(weights) == 1:  # one round has no finite interval
+        return ""
+    return f"The weights leave {rounds:.1f} effective rounds, so few that the interval may be too short."
+
+
+def _note_on_rewards(weights: Array, rewards: Array, error: float, within: Range | None) -> str:
+    """Say if the rewards that count are all the same or, with a normal interval, nearly all."""
+    counted, sizes = rewards[weights != 0], np.abs(weights[weights != 0])
+    if len(counted) < 2:
+        return "A single reward counts, and it does not show how far others may lie from it." if len(counted) else ""
+    values, times = np.unique(counted, return_counts=True)
+    common = values[times.argmax()]
+    others = int(len(counted) - times.max())
+    unusual = sizes[counted != common]
+    # Rare rewards that met small weights only look more even than the next ones will be.
+    rare = min(effective(unusual), effective(sizes) * float(unusual.sum() / sizes.sum()))
+    if rare >= MIN_UNUSUAL_REWARDS or 2 * others > len(counted) or (others and within is not None):
+        return ""
+    what = (
+        f"Only {others} of {len(counted)} rewards that count differ from {common:g} ({rare:.1f} effective)"
+        if others
+        else f"All {len(counted)} rewards that count are {common:g}"
+    )
+    give = "give it as reward_range=(low, high)."
+    if within is None:
+        short = "has no width, which says nothing of rarer rewards" if error == 0 else "may be too short"
+        return f"{what}: the interval {short}. If rewards have a range, {give}"
+    return f"{what}: the interval rests on the range of rewards alone, {_text(within)}. If it is another, {give}"
+
+
+def _note_on_value(value: float, within: Range | None) -> str:
+    """Say if the value lies beyond the range of rewards."""
+    if within is None or within[0] <= value <= within[1]:
+        return ""
+    return (
+        f"The value lies outside the range of rewards, {_text(within)}, because the weights of so few rounds do not "
+        "average 1; the interval is cut to the range. The value of snips always lies inside."
+    )
+
+
+def _text(within: Range) -> str:
+    return f"[{within[0]:g}, {within[1]:g}]"
