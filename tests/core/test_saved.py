@@ -178,11 +178,11 @@ def test_a_name_stands_for_one_thing():
 def test_null_text_and_lists_are_read():
     with fields(a=None, b="0f", c=[1, "x"], d={"any": 1}) as saved:
         assert saved.is_null("a")
-        assert saved.text("b", "[0-9a-f]{2}") == "0f"
+        assert saved.text("b") == "0f"
         assert saved.listed("c") == [1, "x"]
         assert saved.value("d") == {"any": 1}
     saved = fields(b="0f\n", c=1, d=np.zeros((2, 1)))
-    for read in (lambda: saved.text("b", "[0-9a-f]{2}"), lambda: saved.text("c"), lambda: saved.listed("b")):
+    for read in (lambda: saved.text("c"), lambda: saved.listed("b")):
         with refused("must hold"):
             read()
     assert not saved.is_null("c")
@@ -193,41 +193,10 @@ def test_null_text_and_lists_are_read():
             read("z")
 
 
-def rows(*values):
-    return fields(t=[{"a": value} for value in values]).table("t")
-
-
-def test_a_table_is_read_by_its_columns():
-    with fields(t=[{"a": 1, "b": None}, {"a": 2.5, "b": "x"}]) as saved, saved.table("t") as table:
-        assert table.column("a", "number", least=1, most=3) == [1, 2.5]
-        assert table.column("b", "text", null=True) == [None, "x"]
-    assert fields(t=[]).table("t").finish() is None
-    for junk in (None, {}, [1], [{"a": 1}, {"b": 1}], [{"a": 1}, {}]):
-        with refused("in part.t, not"):
-            fields(t=junk).table("t")
-    with refused("holds part.t.a, which"):
-        rows(1).finish()
-
-
-@pytest.mark.parametrize(
-    ("value", "asked"),
-    [
-        *((junk, ("number",)) for junk in (None, "1", True, [1], math.nan, math.inf, 10**400)),
-        *((junk, ("whole",)) for junk in (None, 1.0, True, 2**60)),
-        *((junk, ("flag",)) for junk in (0, 1, "true", None)),
-        *((junk, ("text",)) for junk in (0, None, ["x"])),
-        *((0, ("number", 1)), (3, ("number", 1, 2))),
-    ],
-)
-def test_other_values_in_a_column_are_refused(value, asked):
-    with refused("part.t.a"):
-        rows(value).column("a", *asked)
-
-
-def test_a_column_may_hold_numbers_that_are_not_finite():
-    assert rows(math.inf, 1, None).column("a", "number", 0, null=True, finite=False) == [math.inf, 1, None]
-    with refused("part.t.a"):
-        rows(math.inf, -1).column("a", "number", 0, finite=False)
+def test_the_rest_is_what_nothing_has_read():
+    with fields(a=1, b="x", c=None) as saved:
+        assert saved.whole("a") == 1
+        assert saved.rest() == {"b": "x", "c": None}
 
 
 def test_long_values_are_cut_short():

@@ -19,7 +19,7 @@ fail half-way. Successive histories share buffers, behind whose first `length` r
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -145,23 +145,15 @@ class KeptRows:
 
     def describe(self) -> dict[str, Any]:
         """Return everything but `old` as JSON."""
-        sums = self.rewards
-        return {
-            "start": self.start,
-            "abandoned": self.abandoned,
-            "settled": self.settled,
-            "late": self.late,
-            "dropped_rewards": [sums.count, sums.mean, sums.squares, sums.largest],
-        }
+        counts = {name: getattr(self, name) for name in ("start", "abandoned", "settled", "late")}
+        return counts | {"dropped_rewards": list(astuple(self.rewards))}
 
     @classmethod
     def restored(cls, saved: Fields) -> KeptRows:
         """Return the saved value."""
         with saved:
-            rewards = RewardSums(*saved.listed("dropped_rewards"))
-            old = saved.array("old", (None,), "int", least=0)
-            counts = (saved.whole(name) for name in ("abandoned", "settled", "late"))
-            return cls(saved.whole("start"), old, rewards, *counts)
+            old, rewards = saved.array("old", (None,), "int"), RewardSums(*saved.listed("dropped_rewards"))
+            return cls(old=old, rewards=rewards, **saved.rest())
 
 
 class History:
@@ -384,10 +376,7 @@ class History:
     def _arrival(self, count: int) -> int:
         """Return where the rewards after the first `count` begin among the kept ones."""
         if count < self._kept.settled:
-            raise HistoryDropped(
-                f"rewards after the first {count} must still be kept, but some of the first {self._kept.settled} were "
-                "dropped."
-            )
+            raise HistoryDropped(f"rewards after the first {count} must be kept; {self._kept.settled} were dropped.")
         return count - self._kept.rewards.count
 
     def lives_before(self, row: int) -> tuple[tuple[int, str], ...]:
@@ -589,10 +578,9 @@ class History:
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return numbers and arrays, for `restored`."""
-        arrays = {"contexts": self.contexts, "rewards": self.rewards, "arms": self.arms, "versions": self.versions}
-        arrays |= {"arrivals": _read_only(self._arrivals[: self._arrived]), "propensities": self.propensities}
-        arrays |= {"means": self.means, "bonuses": self.bonuses}
-        arrays |= {"kept.old": self._kept.old}
+        columns = ("contexts", "rewards", "arms", "versions", "propensities", "means", "bonuses")
+        arrays: Arrays = {name: getattr(self, name) for name in columns}
+        arrays |= {"arrivals": _read_only(self._arrivals[: self._arrived]), "kept.old": self._kept.old}
         forgetting = describe_forgetting(self.forgetting)
         numbers = {"logged": self.logged, "forgetting": forgetting, "lives": [list(life) for life in self._lives]}
         return numbers | {"kept": self._kept.describe()}, arrays
@@ -628,9 +616,7 @@ def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
             "indexes. Align them first: rewards.loc[contexts.index]."
         )
     if rows.ndim != 2 or not rows.size:
-        raise InvalidContexts(
-            f"logged contexts must have shape (n, d), n ≥ 1, one row for the arm that was chosen; got {rows.shape}."
-        )
+        raise InvalidContexts(f"logged contexts must have shape (n, d), n ≥ 1, of the chosen arms; got {rows.shape}.")
     if not np.isfinite(rows).all():
         raise InvalidContexts("logged contexts must be finite; drop or fill in the rows that are not.")
     return rows, read_rewards(rewards, len(rows), aligned=aligned)
@@ -658,9 +644,7 @@ def read_rewards(rewards: Any, count: int, *, aligned: bool = False) -> Array:
     if values.shape != (count,):
         raise InvalidReward(f"rewards must be one number a round: {count} rounds, but rewards of shape {values.shape}.")
     if not all_finite(values):
-        raise InvalidReward(
-            f"rewards must be finite; got {values[~np.isfinite(values)][0]}. Leave out a reward that never arrives."
-        )
+        raise InvalidReward(f"rewards must be finite; got {values[~np.isfinite(values)][0]}. Leave missing ones out.")
     return values
 
 
@@ -685,11 +669,6 @@ def new_values(earlier: Array, rows: IntArray, numbers: IntArray, values: Array)
             "The same value may be given twice; to correct a value, start from a corrected log."
         )
     return fresh
-
-
-def fresh_rewards(known: Array, rows: IntArray, numbers: IntArray, values: Array) -> BoolArray:
-    """Return which values are new, where `known` holds the rewards of all rows."""
-    return new_values(known[rows], rows, numbers, values)
 
 
 def _chosen_means(decision: Decision, arms: IntArray) -> Array:

@@ -160,12 +160,9 @@ class Expectations(Described):
     @classmethod
     def restored(cls, saved: Fields) -> Expectations:
         """Return the saved expectations."""
-        with saved:
-            arrived, rounds, earlier = (saved.whole(name) for name in ("arrived", "rounds", "earlier"))
-            errors, squares, missing = (Moments(*saved.listed(name)) for name in ("errors", "squares", "missing"))
-            unexplained, doubt = saved.number("unexplained", least=0), saved.number("doubt", least=0)
-            raised = tuple(saved.listed("raised"))
-            return cls(arrived, rounds, earlier, errors, squares, unexplained, doubt, missing, raised)
+        found = saved.rest()
+        moments = {name: Moments(*found[name]) for name in ("errors", "squares", "missing")}
+        return cls(**found | moments | {"raised": tuple(found["raised"])})
 
 
 def _bound(now: Moments, before: Moments, extra: float = 0.0, tests: int = 1) -> float:

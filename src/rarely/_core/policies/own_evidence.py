@@ -171,18 +171,7 @@ class OwnEvidence:
         """Return the saved value."""
         with saved:
             contexts = saved.array("contexts", (None, dim))
-            arms = (len(contexts),)
-            return cls(
-                contexts,
-                saved.array("chosen", arms, "int", least=0),
-                saved.array("count", arms, least=0),
-                saved.array("mean", arms),
-                saved.array("squares", arms, least=0),
-                {row.tobytes(): i for i, row in enumerate(contexts)},
-                saved.number("spread", least=0),
-                saved.whole("horizon"),
-                saved.whole("learned"),
-                saved.number("gain"),
-                saved.whole("compared"),
-                saved.flag("disjoint"),
-            )
+            chosen = saved.array("chosen", (len(contexts),), "int")
+            found: dict[str, Any] = {"places": {row.tobytes(): i for i, row in enumerate(contexts)}}
+            found |= {name: saved.array(name, (len(contexts),)) for name in ("count", "mean", "squares")}
+            return cls(contexts, chosen, **found, **saved.rest())

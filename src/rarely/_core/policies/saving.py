@@ -155,7 +155,7 @@ def restored_state(
         read_records(saved),
         ArmStats.restored(saved.inner("arm_stats")),
         saved.whole("learned"),
-        read_events(saved, history.rounds, clock.version),
+        read_events(saved),
         saved.whole("lost", most=history.total),
         saved.whole("most_arms"),
         Expectations.restored(saved.inner("expectations")),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from rarely._core.types import Array, Described, IntArray
 
 WithinBatch = Literal["frozen", "running"]
 EventKind = Literal["budget", "covariance", "compaction", "limit", "memory", "alarm"]
-LISTED = ("rescaled", "alarms")  # the fields of a record that are lists in JSON
 TINY_VARIANCE = 1e-30
 """Stands in for a variance of 0 whose logarithm is taken."""
 
@@ -228,21 +227,9 @@ class PolicyEvent(Described):
     """Why, as the caller said."""
 
 
-def read_events(saved: Fields, rounds: int, version: int) -> tuple[PolicyEvent, ...]:
-    """Return the saved events of a policy at this round and version."""
-    events: list[PolicyEvent] = []
-    for i, row in enumerate(saved.listed("events")):
-        with Fields(f"events.{i}", row, {}) as event:
-            events.append(
-                PolicyEvent(
-                    event.choice("kind", get_args(EventKind)),
-                    event.whole("round", least=events[-1].round if events else 0, most=rounds),
-                    event.whole("version", least=events[-1].version if events else 0, most=version),
-                    event.text("detail"),
-                    event.text("reason"),
-                )
-            )
-    return tuple(events)
+def read_events(saved: Fields) -> tuple[PolicyEvent, ...]:
+    """Return the saved events."""
+    return tuple(PolicyEvent(**row) for row in saved.listed("events"))
 
 
 @dataclass(slots=True)
@@ -298,15 +285,7 @@ class ArmStats(Described):
     @classmethod
     def restored(cls, saved: Fields) -> ArmStats:
         """Return the saved sums."""
-        with saved:
-            return cls(
-                saved.whole("rounds"),
-                saved.whole("arms"),
-                saved.number("unexplored"),
-                saved.number("chosen"),
-                saved.number("least_known"),
-                saved.flag("disjoint"),
-            )
+        return cls(**saved.rest())
 
 
 def _sum(numbers: Array) -> float:
@@ -398,26 +377,8 @@ class UpdateRecord(Described):
 
 def read_records(saved: Fields) -> tuple[UpdateRecord, ...]:
     """Return the saved records."""
-    rows = saved.listed("updates")
-    if not rows:
-        return ()
-    with saved.table("updates") as table:
-        for name in ("version", "round", "samples", "missing", "jitters", "attempts", "adopted", "dropped", "lost"):
-            table.column(name, "whole", least=0)
-        for name in ("steps", "trained", "clipped"):
-            table.column(name, "whole", least=0, null=True)
-        table.column("accepted", "flag")
-        for name in ("reason", "covariance", "tuning", "due", "loops", "memory", "early"):
-            table.column(name, "text")
-        for name in ("log_det", "beta"):
-            table.column(name, "number")
-        for name in ("step_size", "skip", "noise", "coverage", "unexplored", "chosen", "least_known"):
-            table.column(name, "number", least=0, null=True)
-        for name in ("initial_loss", "final_loss"):  # a training that was rejected may have ended anywhere
-            table.column(name, "number", null=True, finite=False)
-        for name in LISTED:
-            table.require(all(isinstance(found, list) for found in table.value(name)), f"{name} must be lists")
-    return tuple(UpdateRecord(**row | {name: tuple(row[name]) for name in LISTED}) for row in rows)
+    lists = ("rescaled", "alarms")
+    return tuple(UpdateRecord(**row | {name: tuple(row[name]) for name in lists}) for row in saved.listed("updates"))
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,6 @@ continues after the path of the file, which `load` puts before it.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Container, Mapping
 from numbers import Integral, Real
 from types import TracebackType
@@ -27,13 +26,6 @@ Shape = tuple[int | None, ...]
 """None stands for any length."""
 DType = Literal["float", "single", "int", "bool"]
 _DTYPES: dict[DType, str] = {"float": "float64", "single": "float32", "int": "int64", "bool": "bool"}
-Kind = Literal["number", "whole", "flag", "text"]
-_KINDS: dict[Kind, tuple[set[type], str]] = {
-    "number": ({int, float}, "numbers"),
-    "whole": ({int}, "whole numbers"),
-    "flag": ({bool}, "true or false"),
-    "text": ({str}, "text"),
-}
 MAX_COUNT = 2.0**53
 """Every whole number up to here is a float too; no count is larger."""
 
@@ -105,13 +97,11 @@ class Fields:
         """Return how many axes an array has; 0 for anything else."""
         return self._arrays[name].ndim if name in self._arrays else 0
 
-    def text(self, name: str, pattern: str = ".*") -> str:
-        """Return text that matches the whole pattern."""
+    def text(self, name: str) -> str:
+        """Return text."""
         value = self._taken(name)
         if not isinstance(value, str):
             raise self._wrong(name, "text", shown(value))
-        if not re.fullmatch(pattern, value, re.DOTALL):
-            raise self._wrong(name, f"text of the form {pattern}", shown(value))
         return value
 
     def listed(self, name: str) -> list[Any]:
@@ -121,39 +111,9 @@ class Fields:
             raise self._wrong(name, "a list", shown(value))
         return value
 
-    def table(self, name: str) -> Fields:
-        """Return a list of objects with the same fields, as the columns of those fields."""
-        rows = self.listed(name)
-        if not all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows):
-            raise self._wrong(name, "a list of objects with the same fields", shown(rows))
-        names = list(rows[0]) if rows else []
-        return Fields(self._named(name), {key: [row[key] for row in rows] for key in names}, {})
-
-    def column(
-        self,
-        name: str,
-        kind: Kind,
-        least: float = -math.inf,
-        most: float = math.inf,
-        *,
-        null: bool = False,
-        finite: bool = True,
-    ) -> list[Any]:
-        """Return a column of a table; numbers from `least` to `most`, with `null` also None."""
-        values: list[Any] = self._taken(name)
-        types, words = _KINDS[kind]
-        strays = set(map(type, values)) - types - ({type(None)} if null else set())
-        if strays:
-            came = next(value for value in values if type(value) in strays)
-            raise self._wrong(name, f"{words}{' or null' if null else ''} alone", shown(came))
-        if kind in ("number", "whole"):
-            try:
-                known = np.array([value for value in values if value is not None], np.float64)
-            except OverflowError:
-                raise self._wrong(name, f"{words} that a float can hold", "larger ones") from None
-            most = min(most, MAX_COUNT) if kind == "whole" else most
-            self._check_numbers(name, known if finite else known[np.isfinite(known)], least, most, missing=False)
-        return values
+    def rest(self) -> dict[str, Any]:
+        """Return everything that JSON has and nothing has read yet, by name."""
+        return {name: self._taken(name) for name in self._numbers if name in self._unread}
 
     def number(self, name: str, least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf) -> float:
         """Return a finite number from `least` to `most`, and larger than `above`."""
@@ -163,9 +123,8 @@ class Fields:
         value = float(found)
         if not (least <= value <= most and value > above):
             bounds = [f"above {above:g}"] * (above > -math.inf) + [f"from {least:g}"] * (least > -math.inf)
-            raise self._wrong(
-                name, " ".join(["a number", *bounds, *[f"up to {most:g}"] * (most < math.inf)]), f"{value!r}"
-            )
+            bounds += [f"up to {most:g}"] * (most < math.inf)
+            raise self._wrong(name, " ".join(["a number", *bounds]), f"{value!r}")
         return value
 
     def whole(self, name: str, least: int = 0, most: int | None = None) -> int:
@@ -227,9 +186,8 @@ class Fields:
             raise self._wrong(name, "an array of finite numbers" + (", or NaN" if missing else ""), "one with others")
         if known.size and not (known.min() >= least and known.min() > above and known.max() <= most):
             lower = f"above {above:g}" if above > -math.inf else f"from {least:g}"
-            raise self._wrong(
-                name, f"an array of numbers {lower} to {most:g}", f"from {known.min():g} to {known.max():g}"
-            )
+            came = f"from {known.min():g} to {known.max():g}"
+            raise self._wrong(name, f"an array of numbers {lower} to {most:g}", came)
 
     def require(self, holds: bool, sentence: str) -> None:
         """Raise SnapshotError if fields do not fit together."""

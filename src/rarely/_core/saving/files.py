@@ -87,9 +87,7 @@ def _target(path: str | os.PathLike[str]) -> tuple[str, int | None]:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
         if not os.path.isdir(os.path.dirname(target)):
-            raise FileNotFoundError(
-                errno.ENOENT, "a file must be written into a folder that exists", os.fspath(path)
-            ) from None
+            raise FileNotFoundError(errno.ENOENT, "a file needs a folder that exists", os.fspath(path)) from None
         return target, None
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "a file must be given to write to, not a folder", os.fspath(path))
