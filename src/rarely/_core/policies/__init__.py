@@ -11,27 +11,3 @@ from rarely._core.policies.select import Scores
 from rarely._core.policies.state import PolicyEvent, UpdateRecord
 from rarely._core.policies.uniform import Uniform
 from rarely._core.policies.update import UpdateJob, UpdateResult
-
-__all__ = [
-    "BatchNeuralUCB",
-    "FitResult",
-    "Learner",
-    "Limits",
-    "LinTS",
-    "LinUCB",
-    "NeuralEpsilonGreedy",
-    "NeuralLinear",
-    "NeuralTS",
-    "NeuralUCB",
-    "Policy",
-    "PolicyEvent",
-    "Preset",
-    "PresetName",
-    "Scores",
-    "Training",
-    "Uniform",
-    "UpdateJob",
-    "UpdateRecord",
-    "UpdateResult",
-    "load",
-]

@@ -17,22 +17,6 @@ from rarely._core.schedules.fixed import (
 )
 from rarely._core.schedules.protocol import NEVER, Budget, Schedule
 
-__all__ = [
-    "MAX_POINTS",
-    "NEVER",
-    "AtRounds",
-    "Budget",
-    "DeterminantTrigger",
-    "EveryRound",
-    "FixedGrid",
-    "GeometricGrid",
-    "LogLogGrid",
-    "OnDemand",
-    "Paced",
-    "Schedule",
-    "schedule_from",
-]
-
 _KINDS: dict[str, type[Schedule]] = {
     kind.__name__: kind
     for kind in (EveryRound, FixedGrid, GeometricGrid, LogLogGrid, AtRounds, DeterminantTrigger, Paced, OnDemand)

@@ -64,19 +64,16 @@ class Paced(Schedule):
     def __post_init__(self) -> None:
         check_counts(self, "horizon", "batches")
 
-    def in_batch(self, version: int, round: int, log_det: float) -> PacedBatch:
-        return self._batch(version, round, log_det)
-
     def first_due(self, round: int, growth: Array) -> int | None:
-        return self._batch(0, 0, 0.0).first_due(round, growth)
+        return self.in_batch(0, 0, 0.0).first_due(round, growth)
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
-        return self._batch(0, 0, 0.0).lookahead(round, growth, rounds_in_batch)
+        return self.in_batch(0, 0, 0.0).lookahead(round, growth, rounds_in_batch)
 
     def explain(self, round: int, growth: float) -> str:
-        return self._batch(0, 0, 0.0).explain(round, growth)
+        return self.in_batch(0, 0, 0.0).explain(round, growth)
 
-    def _batch(self, version: int, round: int, log_det: float) -> PacedBatch:
+    def in_batch(self, version: int, round: int, log_det: float) -> PacedBatch:
         horizon, update, left = self.horizon, version + 1, self.batches - version
         if left < 2:
             return PacedBatch(horizon, update, NEVER, NEVER, math.inf)
@@ -179,15 +176,10 @@ class DeterminantTrigger(Schedule):
         check_counts(self, "horizon", "batches", besides=(None,))
         ratio = as_number(self.log_ratio)
         if math.isnan(ratio):
-            raise InvalidSchedule(
-                "DeterminantTrigger.log_ratio must be given: the growth of log det Z that ends a batch; got "
-                f"{shown(self.log_ratio)}."
-            )
+            raise InvalidSchedule(f"DeterminantTrigger.log_ratio must be given, a number; got {shown(self.log_ratio)}.")
         if not ratio > 0:
-            raise InvalidSchedule(
-                "DeterminantTrigger.log_ratio must be positive, because det Z never shrinks; got "
-                f"{shown(self.log_ratio)}.\nFor a new batch at every round use EveryRound()."
-            )
+            wrong = f"DeterminantTrigger.log_ratio must be positive, because det Z never shrinks; got {self.log_ratio}."
+            raise InvalidSchedule(f"{wrong}\nFor a new batch at every round use EveryRound().")
 
     def rescued(self) -> Schedule:
         known = self.horizon is not None and self.batches is not None and math.isfinite(self.log_ratio)

@@ -20,6 +20,23 @@ class _Grid(Schedule):
     points: tuple[int, ...]
     """The rounds that end a batch, rising; the last batch ends with the horizon, which is not among them."""
 
+    def __post_init__(self) -> None:
+        check_counts(self, "horizon", "batches")
+        assert self.horizon is not None
+        assert self.batches is not None
+        count = min(self.batches, self.horizon)
+        if count > MAX_POINTS:
+            limit = f"{type(self).__name__}.batches must be at most {MAX_POINTS:,}, because all are listed; got {count}"
+            raise InvalidSchedule(f"{limit}.\nFor a new batch at every round use EveryRound().")
+        points: list[int] = []
+        for b, end in enumerate(self._ends(self.horizon, count), start=1):  # moved so that no batch is empty
+            points.append(min(max(round(end), points[-1] + 1 if points else 1), self.horizon - (count - b)))
+        object.__setattr__(self, "points", tuple(points))
+
+    def _ends(self, horizon: int, count: int) -> Iterable[float]:
+        """Return where the first `count` − 1 of so many batches should end."""
+        raise NotImplementedError
+
     def first_due(self, round: int, growth: Array) -> int | None:
         ahead = self._next(round)
         return ahead - round - 1 if ahead <= round + len(growth) else None
@@ -81,10 +98,8 @@ class FixedGrid(_Grid):
     horizon: int
     batches: int
 
-    def __post_init__(self) -> None:
-        check_counts(self, "horizon", "batches")
-        count = _count(self)
-        object.__setattr__(self, "points", tuple(b * self.horizon // count for b in range(1, count)))
+    def _ends(self, horizon: int, count: int) -> Iterable[float]:
+        return (b * horizon // count for b in range(1, count))
 
 
 @named_arguments
@@ -105,18 +120,12 @@ class GeometricGrid(_Grid):
     batches: int
     first: int | None = None
 
-    def __post_init__(self) -> None:
-        check_counts(self, "horizon", "batches")
-        if self.first is not None:
-            check_counts(self, "first")
-            if self.first >= self.horizon:
-                raise InvalidSchedule(
-                    f"GeometricGrid.first must be below the horizon of {self.horizon} rounds; got {self.first}."
-                )
-        count = _count(self)
-        first = self.first or self.horizon ** (1 / count)
-        ends = (first * (self.horizon / first) ** ((b - 1) / max(count - 1, 1)) for b in range(1, count))
-        object.__setattr__(self, "points", _apart(ends, self.horizon, count))
+    def _ends(self, horizon: int, count: int) -> Iterable[float]:
+        check_counts(self, "first", besides=(None,))
+        if self.first is not None and self.first >= horizon:
+            raise InvalidSchedule(f"GeometricGrid.first must be below horizon={horizon}; got {self.first}.")
+        first = self.first or horizon ** (1 / count)
+        return (first * (horizon / first) ** ((b - 1) / max(count - 1, 1)) for b in range(1, count))
 
 
 @named_arguments
@@ -137,11 +146,8 @@ class LogLogGrid(_Grid):
     horizon: int
     batches: int
 
-    def __post_init__(self) -> None:
-        check_counts(self, "horizon", "batches")
-        count = _count(self)
-        ends = (self.horizon ** ((1 - 0.5**b) / (1 - 0.5**count)) for b in range(1, count))
-        object.__setattr__(self, "points", _apart(ends, self.horizon, count))
+    def _ends(self, horizon: int, count: int) -> Iterable[float]:
+        return (horizon ** ((1 - 0.5**b) / (1 - 0.5**count)) for b in range(1, count))
 
 
 @named_arguments
@@ -172,25 +178,6 @@ class AtRounds(_Grid):
             raise InvalidSchedule(f"AtRounds.rounds must rise, without repetition; got {points}.")
         for name, value in (("rounds", points), ("points", points), ("batches", len(points) + 1), ("horizon", None)):
             object.__setattr__(self, name, value)
-
-
-def _apart(ends: Iterable[float], horizon: int, count: int) -> tuple[int, ...]:
-    """Return the ends of `count` − 1 batches as rounds, moved so that no batch is empty."""
-    points: list[int] = []
-    for b, end in enumerate(ends, start=1):
-        points.append(min(max(round(end), points[-1] + 1 if points else 1), horizon - (count - b)))
-    return tuple(points)
-
-
-def _count(grid: FixedGrid | GeometricGrid | LogLogGrid) -> int:
-    """Return the number of batches of a grid."""
-    count = min(grid.batches, grid.horizon)
-    if count > MAX_POINTS:
-        raise InvalidSchedule(
-            f"{type(grid).__name__}.batches must be at most {MAX_POINTS:,}, because all are listed; got {count}.\n"
-            "For a new batch at every round use EveryRound()."
-        )
-    return count
 
 
 @named_arguments
