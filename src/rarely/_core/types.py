@@ -30,6 +30,16 @@ class Described:
         return asdict(cast(Any, self))
 
 
+class OfKind(Described):
+    """One of several kinds of such dataclasses, whose description names its kind."""
+
+    __slots__ = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Return its kind, and its fields by name, as JSON."""
+        return {"kind": type(self).__name__} | super().describe()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
     """One round's decision, or n of them with a leading axis everywhere.
@@ -94,8 +104,6 @@ class Decision:
     def describe(self) -> dict[str, Any] | list[dict[str, Any]]:
         """Return the decision as JSON, one dict for each round, for a log file or a message.
 
-        Examples
-        --------
         >>> decision = Decision(arm=1, means=np.array([0.2, 0.5]), bonuses=np.array([0.3, np.nan]), version=0,
         ...                     round=7, probabilities=np.array([0.0, 1.0]), life="ab")
         >>> decision.describe()["arm"], decision.describe()["means"], decision.describe()["bonuses"]

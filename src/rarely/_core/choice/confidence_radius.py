@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from rarely._core.errors import InvalidInput, as_number, check_flag, check_not_negative, named_arguments, shown
+from rarely._core.types import OfKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class VersionStats:
 
 @named_arguments
 @dataclass(frozen=True)
-class TheoremRadius:
+class TheoremRadius(OfKind):
     """Theorem 1's β_t, its unknown constants as parameters.
 
         β_t = C₁[ν√(log(det Z_t/det λI) − 2 log δ) + √λ·S + (λ + tL)(1 − ηmλ)^{J/2}√(t/λ)]
@@ -110,7 +111,7 @@ UNTRIED_PART = 0.25
 
 @named_arguments
 @dataclass(frozen=True)
-class NoiseRadius:
+class NoiseRadius(OfKind):
     """β in units of the noise, and of the other part of Theorem 1's radius, both estimated.
 
         β = f·max(ν̂, relative·s) + factor·√λ·Ŝ        f = relative/√v̄, but from factor to 2
@@ -192,25 +193,18 @@ def radius_at(beta: Beta, now: VersionStats) -> float:
     >>> radius_at(lambda t: 0.5 * t, VersionStats(round=4, features=3, log_det=0.0, ridge=1.0))
     2.0
     """
-    answer = _ask(beta, now)
+    statistics: Any = now if isinstance(beta, TheoremRadius | NoiseRadius) else now.round
+    answer = beta(statistics) if callable(beta) else beta
     value = as_number(answer)
     if not 0 <= value < math.inf:
-        raise InvalidInput(
-            f"beta must be, or return, a finite number of at least 0; at round {now.round} it is {shown(answer)}."
-        )
+        raise InvalidInput(f"beta must be, or return, a finite number ≥ 0; at round {now.round} it is {shown(answer)}.")
     return value
-
-
-def _ask(beta: Beta, now: VersionStats) -> float:
-    if isinstance(beta, TheoremRadius | NoiseRadius):
-        return beta(now)
-    return beta(now.round) if callable(beta) else beta
 
 
 def describe_beta(beta: Beta) -> Any:
     """Return β as JSON; of a function only that it is one, and it must be given again."""
     if isinstance(beta, TheoremRadius | NoiseRadius):
-        return {"kind": type(beta).__name__, **asdict(beta)}
+        return beta.describe()
     return FUNCTION if callable(beta) else float(beta)
 
 

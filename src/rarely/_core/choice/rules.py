@@ -161,9 +161,7 @@ class Mixture:
 
     def __post_init__(self) -> None:
         if not 0 <= as_number(self.epsilon) <= 1:
-            raise InvalidInput(
-                f"epsilon must be a number from 0 to 1, the share of rounds that explore; got {shown(self.epsilon)}."
-            )
+            raise InvalidInput(f"epsilon must be a number from 0 to 1, a share of rounds; got {shown(self.epsilon)}.")
 
     def describe(self) -> dict[str, Any]:
         """Return the mixture as JSON: its fields, so `Mixture(**description)` is the inverse."""

@@ -36,16 +36,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from rarely._core.errors import (
-    InvalidContexts,
-    InvalidInput,
-    check_choice,
-    check_names,
-    check_whole,
-    is_whole,
-    named_arguments,
-    shown,
-)
+from rarely._core import errors
+from rarely._core.errors import check_choice, check_names, check_whole, is_whole, named_arguments, shown
 from rarely._core.inputs.contexts import BlockContexts, ContentContexts, column_names, read_real
 from rarely._core.inputs.scaling import Affine
 from rarely._core.inputs.sparse_rows import SparseRows
@@ -66,10 +58,7 @@ class Crossed(Affine):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not is_whole(self.rows) or not 0 < self.rows < self.dim:
-            raise InvalidInput(
-                f"rows must be a whole number from 1 to {self.dim - 1}, so that of {self.dim} numbers some are the "
-                f"row's and some the arm's; got {shown(self.rows)}."
-            )
+            raise errors.InvalidInput(f"rows must be a whole number from 1 to {self.dim - 1}; got {shown(self.rows)}.")
 
     @cached_property
     def scaled_dim(self) -> int:
@@ -163,29 +152,26 @@ class ArmBlocks:
         check_choice("layout", self.layout, Layout)
         check_whole("arms", self.arms, 1, besides=(None,))
         if not isinstance(self.rows, Affine):
-            raise InvalidInput(
-                f"rows must be the Affine that scales a row; got {shown(self.rows)}. "
-                "ArmBlocks.fit makes it from a sample of rows."
-            )
+            raise errors.InvalidInput(f"rows must be an Affine, as ArmBlocks.fit makes it; got {shown(self.rows)}.")
         if self.features is not None and not isinstance(self.features, Affine):
-            raise InvalidInput(
+            raise errors.InvalidInput(
                 f"features must be the Affine that scales the arms' own features, or None; got {shown(self.features)}. "
                 "The features themselves are given with the rows: blocks(rows, features)."
             )
         if self.features is not None and self.layout == "disjoint":
-            raise InvalidInput(
-                "features need a part that arms share, and layout 'disjoint' has none; use 'hybrid' or 'shared'."
+            raise errors.InvalidInput(
+                "features need a part that arms share; 'disjoint' has none: use 'hybrid' or 'shared'."
             )
         if self.arms is None and self.features is None:
-            raise InvalidInput(
+            raise errors.InvalidInput(
                 "arms must be a number, or features must distinguish them; got neither. Give arms=K, or features= with "
                 "layout 'bilinear' or 'shared'."
             )
         if self.arms is None and self.layout == "hybrid":
-            raise InvalidInput("layout 'hybrid' has a block for each arm, so arms must be a number; got None.")
+            raise errors.InvalidInput("layout 'hybrid' has a block for each arm, so arms must be a number; got None.")
         if self.arms is not None and self.layout == "bilinear":
-            raise InvalidInput(
-                f"layout 'bilinear' distinguishes arms by their features only, so arms must be None; got {self.arms}."
+            raise errors.InvalidInput(
+                f"layout 'bilinear' distinguishes arms by their features: arms must be None; got {self.arms}."
             )
 
     @classmethod
@@ -286,8 +272,6 @@ class ArmBlocks:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments by name, as scikit-learn's estimators do; `deep` changes nothing.
 
-        Examples
-        --------
         >>> ArmBlocks(2, Affine.identity(1)).get_params()["layout"]
         'disjoint'
         """
@@ -299,8 +283,6 @@ class ArmBlocks:
         A `Roster` or a study that was made with these blocks keeps the earlier ones. Raises `InvalidInput`, and changes
         nothing, for a name that is not one of the constructor's, or arguments that do not fit together.
 
-        Examples
-        --------
         >>> ArmBlocks(2, Affine.identity(1)).set_params(layout="hybrid").dim
         3
         """
@@ -353,7 +335,7 @@ class ArmBlocks:
         """Return the arms' own features, checked: (K, …) or (n, K, …); empty without features."""
         if self.features is None:
             if features is not None:
-                raise InvalidContexts(
+                raise errors.InvalidContexts(
                     f"these blocks were made for arms without features; got features of shape {np.shape(features)}. "
                     "Make them with ArmBlocks.fit(rows, arms, layout='hybrid', features=sample)."
                 )
@@ -363,7 +345,7 @@ class ArmBlocks:
             each = f"({'K' if self.arms is None else self.arms}, {self.features.dim})"
             wanted = each if rounds is None else f"{each} or ({rounds}, {each[1:]}"
             came = "none" if array is None else f"shape {array.shape}"
-            raise InvalidContexts(f"features of the arms must have shape {wanted}; got {came}.")
+            raise errors.InvalidContexts(f"features of the arms must have shape {wanted}; got {came}.")
         _check_finite(array, "features")
         return array
 
@@ -378,14 +360,14 @@ class ArmBlocks:
 
 def read_numbers(values: Any, name: str) -> Array:
     """Return an array of numbers, of any shape."""
-    return read_real(values, name, InvalidContexts, "numbers, equally many in each")
+    return read_real(values, name, errors.InvalidContexts, "numbers, equally many in each")
 
 
 def _read(rows: Any, width: int | None, name: str = "rows") -> Array:
     array = np.atleast_2d(read_numbers(rows, name))
     if array.ndim != 2 or (width is not None and array.shape[1] != width):
         wanted = "r" if width is None else width
-        raise InvalidContexts(f"{name} must have shape ({wanted},) or (n, {wanted}); got {np.shape(rows)}.")
+        raise errors.InvalidContexts(f"{name} must have shape ({wanted},) or (n, {wanted}); got {np.shape(rows)}.")
     _check_finite(array, name)
     return array
 
@@ -394,7 +376,7 @@ def check_columns(name: str, table: Any, wanted: tuple[str, ...] | None) -> None
     """Raise InvalidContexts for a table whose columns are not those of the sample."""
     names = None if wanted is None else column_names(table)
     if wanted is not None and names is not None and names != wanted:
-        raise InvalidContexts(
+        raise errors.InvalidContexts(
             f"the columns of {name} must be those that the blocks were fitted to, in the same order: "
             f"{', '.join(wanted)}; got {', '.join(names)}. Select them by name."
         )
@@ -402,4 +384,4 @@ def check_columns(name: str, table: Any, wanted: tuple[str, ...] | None) -> None
 
 def _check_finite(array: Array, name: str) -> None:
     if not np.isfinite(array).all():
-        raise InvalidContexts(f"{name} must be finite; fill in missing numbers first.")
+        raise errors.InvalidContexts(f"{name} must be finite; fill in missing numbers first.")

@@ -79,10 +79,7 @@ def read_array(values: Any, name: str, error: type[InvalidInput], wanted: str = 
     if type(values) is np.ndarray:
         return values
     if _has_masked(values):
-        raise error(
-            f"{name} must not be masked, because the numbers under a mask would count. Leave them out, or give "
-            "values.filled(number)."
-        )
+        raise error(f"{name} must not be masked: numbers under a mask would count. Give values.filled(number).")
     if _is_sparse(values):
         raise error(
             f"{name} must be dense; got a sparse matrix. Give matrix.toarray(), a part at a time if it is large, or "
@@ -167,9 +164,7 @@ class Part:
         """Raise InvalidContexts unless every round has an arm and all numbers are finite."""
         if not self.complete and not self.present.any(axis=1).all():
             empty = np.flatnonzero(~self.present.any(axis=1))
-            raise InvalidContexts(
-                f"every round must have at least one arm; round {offset + int(empty[0])} of the call has none."
-            )
+            raise InvalidContexts(f"every round must have at least one arm; round {offset + int(empty[0])} has none.")
         if not all_finite(self.rows):
             bad = int(np.flatnonzero(~np.isfinite(self.rows).all(axis=1))[0])
             owner, arm = (int(axis[bad]) for axis in np.nonzero(self.present))
@@ -202,7 +197,7 @@ class RoundContexts:
     def __post_init__(self) -> None:
         if not self.present.size:
             raise InvalidContexts(
-                f"contexts must hold at least one round with at least one arm; got {len(self)} rounds of {self.arms}."
+                f"contexts must hold a round and an arm at least; got {len(self)} rounds of {self.arms}."
             )
 
     def __len__(self) -> int:
@@ -251,10 +246,7 @@ def read_rounds(contexts: Any, mask: Any, dim: int) -> RoundContexts:
         )
         array = read_real(contexts, "contexts", InvalidContexts, wanted)
     if array.ndim not in (2, 3) or array.shape[-1] != dim:
-        raise InvalidContexts(
-            f"contexts must have shape (K, {dim}) or (n, K, {dim}), because the policy was made with "
-            f"dim={dim}; got {array.shape}."
-        )
+        raise InvalidContexts(f"contexts must have shape (K, {dim}) or (n, K, {dim}), as dim={dim}; got {array.shape}.")
     if mask is None:
         # A stream of rounds may be passed whole for the few of them that are decided, so nothing of its size is made.
         present = np.broadcast_to(np.True_, array.shape[:-1]) if array.ndim > 2 else _all_present(len(array))
@@ -314,18 +306,19 @@ def _read_mask(mask: Any, shape: tuple[int, ...], *, rows_alone: bool) -> BoolAr
 # --- contexts with a kind
 
 
-class BlockContexts(np.ndarray[Any, np.dtype[np.float64]]):
-    """Contexts that `ArmBlocks` made, which are scaled already; an array in every other respect."""
+class MarkedContexts(np.ndarray[Any, np.dtype[np.float64]]):
+    """Contexts whose class says who made them; an array in every other respect."""
 
     def __repr__(self) -> str:
         return repr(np.asarray(self))
 
 
-class ContentContexts(np.ndarray[Any, np.dtype[np.float64]]):
-    """Contexts of content arms, [row, features] as they came; an array in every other respect."""
+class BlockContexts(MarkedContexts):
+    """Contexts that `ArmBlocks` made, which are scaled already."""
 
-    def __repr__(self) -> str:
-        return repr(np.asarray(self))
+
+class ContentContexts(MarkedContexts):
+    """Contexts of content arms, [row, features] as they came."""
 
 
 class OpenContexts(ContentContexts):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rarely._core.errors import InvalidInput, as_number, check_whole, named_arguments, shown
-from rarely._core.types import Array
+from rarely._core.types import Array, OfKind
 
 NEGLIGIBLE = 1e-6
 """Smaller weights are 0, so that the memory is bounded."""
@@ -24,7 +24,7 @@ NEGLIGIBLE = 1e-6
 
 @named_arguments
 @dataclass(frozen=True, slots=True)
-class Window:
+class Window(OfKind):
     """A memory of the last `rounds` rounds.
 
     A good policy earns good rewards, and a short window soon remembers nothing else: then it must learn again what is
@@ -46,14 +46,10 @@ class Window:
         """Return the weights of rounds of these ages; the latest round has age 0."""
         return np.asarray(ages < self.rounds, np.float64)
 
-    def describe(self) -> dict[str, Any]:
-        """Return it as JSON, for `forgetting_from`."""
-        return {"kind": "Window", "rounds": self.rounds}
-
 
 @named_arguments
 @dataclass(frozen=True, slots=True)
-class Discount:
+class Discount(OfKind):
     """A geometric discount.
 
     Examples
@@ -72,10 +68,6 @@ class Discount:
         """Return the weights of rounds of these ages; the latest round has age 0."""
         weights = np.power(float(self.factor), ages)
         return np.where(weights < NEGLIGIBLE, 0.0, weights)
-
-    def describe(self) -> dict[str, Any]:
-        """Return it as JSON, for `forgetting_from`."""
-        return {"kind": "Discount", "factor": float(self.factor)}
 
 
 Forgetting = Window | Discount

@@ -68,9 +68,7 @@ class Affine:
             for name, values in (("center", self.center), ("spread", self.spread))
         )
         if center.ndim != 1 or center.shape != spread.shape:
-            raise InvalidInput(
-                f"center and spread must be two vectors of one length; got {center.shape} and {spread.shape}."
-            )
+            raise InvalidInput(f"center and spread must be vectors of one length; got {center.shape}, {spread.shape}.")
         if not (np.all(np.isfinite(center)) and np.all(np.isfinite(spread)) and np.all(spread > 0)):
             raise InvalidInput("center must be finite and spread finite and positive in every coordinate.")
         check_flag("constant", self.constant)
@@ -154,10 +152,8 @@ class Moments:
             return
         size = np.abs(contexts)
         if np.count_nonzero(size > MAX_CONTEXT):
-            largest = float(size.max())
             raise InvalidContexts(
-                f"contexts must be at most {MAX_CONTEXT:g} in size, because their squares are summed to scale them; "
-                f"got {largest:g}. Give them in a larger unit."
+                f"contexts must be at most {MAX_CONTEXT:g} in size; got {size.max():g}. Use a larger unit."
             )
         # Every decision comes through here: ufuncs cost a third of what `mean` and `sum` do on so few numbers.
         mean = np.add.reduce(contexts, axis=0) / len(contexts)

@@ -84,9 +84,9 @@ class SparseRows(Affine):
         filled, most = values != 0, self.dim // 2
         counts = np.bincount(np.repeat(np.arange(len(lengths)), lengths)[filled], minlength=len(lengths))
         if width != self.columns or counts.max(initial=0) > most:
+            came = f"{width} columns and {counts.max(initial=0)} numbers in a row"
             raise InvalidContexts(
-                f"rows must have {self.columns} columns, of which at most {most} are not 0; got {width} columns and "
-                f"{counts.max(initial=0)} numbers in a row."
+                f"rows must have {self.columns} columns, of which at most {most} are not 0; got {came}."
             )
         packed, there = np.zeros((len(counts), 2, most)), np.arange(most) < counts[:, None]
         packed[:, 0][there], packed[:, 1][there] = columns[filled], values[filled]

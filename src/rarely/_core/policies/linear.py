@@ -339,15 +339,10 @@ class LinUCB(Policy):
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON."""
-        given = {
-            "dim": self.dim,
-            "schedule": self._schedule,
-            "intercept": self._intercept,
-            "context_scale": self._scale,
-        }
-        given |= {"ridge": self._factory.ridge, "beta": self._beta, "covariance": self._factory.form}
-        given |= {"exploration": self._exploration, "forgetting": self.history.forgetting}
-        given |= {"within_batch": self._within_batch, "ties": self._ties}
+        given = {"dim": self.dim, "schedule": self._schedule, "intercept": self._intercept}
+        given |= {"context_scale": self._scale, "ridge": self._factory.ridge, "beta": self._beta}
+        given |= {"covariance": self._factory.form, "exploration": self._exploration}
+        given |= {"forgetting": self.history.forgetting, "within_batch": self._within_batch, "ties": self._ties}
         return encoded(given | {"seed": self._seed, "limits": self._limits})
 
 

@@ -158,9 +158,7 @@ class Training(Described):
 def _read_quantiles(given: Any) -> tuple[float, float]:
     ends = tuple(map(as_number, given)) if isinstance(given, tuple | list) else ()
     if len(ends) != 2 or not 0 <= ends[0] < ends[1] <= 1:
-        raise InvalidInput(
-            f"clip must be two quantiles from 0 to 1, such as (0.02, 0.98), or None; got {shown(given)}."
-        )
+        raise InvalidInput(f"clip must be two quantiles, such as (0.02, 0.98), or None; got {shown(given)}.")
     return ends[0], ends[1]
 
 
@@ -209,11 +207,9 @@ class Limits(Described):
         has, if that is known beforehand; `**blocks.settings` and `**roster.settings` give it. With K arms, t rounds,
         p parameters and c numbers in a round's factors, a decision takes (K + 4)·t²/2 + (K + 2)·2ct in the t×t form
         and (K + 4)·p²/2 + Kp in the p×p form. With `covariance="auto"` Z is exact while one of them is within
-        `operations`, and diagonal afterwards (or that of the last layer, if only this is small enough).
-        `policy.exact_rounds` says until when; an `ApproximationWarning` and `policy.events` say that it happened.
-        None never approximates, as `covariance="exact"` does. "auto" is 37.8 million in preset "practical", about 5 ms
-        on one core of a common server, and None in the others. `LinUCB`, `LinTS`, `Uniform` and `KernelUCB` are
-        exact, and take neither.
+        `operations`, and diagonal or that of the last layer afterwards: `policy.exact_rounds` says until when, and an
+        `ApproximationWarning` that it happened. None never approximates; "auto" is 37.8 million in preset "practical",
+        about 5 ms on one core of a common server, and None in the others. Linear and kernel policies take neither.
 
     Examples
     --------

@@ -118,9 +118,7 @@ class Policy(ABC):
         factory: Callable[..., CovarianceFactory] = CovarianceFactory,
     ) -> None:
         if not isinstance(schedule, Schedule):
-            raise InvalidInput(
-                f"schedule must be a Schedule, such as FixedGrid(horizon, batches); got {shown(schedule)}."
-            )
+            raise InvalidInput(f"schedule must be one, such as FixedGrid(horizon, batches); got {shown(schedule)}.")
         check_forgetting(forgetting)
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
@@ -181,8 +179,6 @@ class Policy(ABC):
 
         Both are (K,) or (n, K), NaN for an absent arm; `contexts` and `mask` are those of `select`.
 
-        Examples
-        --------
         >>> from rarely import LinUCB
         >>> LinUCB(dim=1, intercept=False).score([[1.0], [3.0]]).bonuses
         array([1., 3.])
@@ -198,8 +194,6 @@ class Policy(ABC):
 
         They are (K,) or (n, K), 0 for an absent arm; `contexts` and `mask` are those of `select`.
 
-        Examples
-        --------
         >>> from rarely import LinUCB, Mixture
         >>> LinUCB(dim=1, exploration=Mixture(0.2)).probabilities([[1.0], [3.0]])
         array([0.1, 0.9])
@@ -258,10 +252,8 @@ class Policy(ABC):
     ) -> None:
         """Record the rewards of a decision, whole or sliced; now, later, in any order.
 
-        A decision is compared with the one on record, and refused if this policy did not make it or has lost it in a
-        crash. Raises `WrongDecision` or `UnknownRound` if this policy did not make the decision or did not decide the
-        round, `ConflictingReward` if a round has another reward already, and `InvalidReward` if a reward is not a
-        finite number.
+        Raises `WrongDecision` or `UnknownRound` if this policy did not make the decision, or has lost it in a crash,
+        `ConflictingReward` if a round has another reward already, and `InvalidReward` if a reward is not finite.
 
         Parameters
         ----------
@@ -312,26 +304,22 @@ class Policy(ABC):
 
         A training that made things worse is rejected: no version is spent, the frozen policy stays, the
         record says why, and the schedule starts afresh from here. The same holds, with a `NothingToLearnWarning`, where
-        an update is due and no reward has arrived since the last one; an update that is not due is then refused. With
-        `force` it takes place: the bonuses then include the rounds since, and a policy that tunes itself judges its
-        candidates by further held-out rewards.
-
-        When half of `seconds` is over, a policy that tunes itself tries no further candidates. When all of it is over,
-        the training ends at the point of the lowest loss so far, and `early` in the record says so. A few steps are
-        always taken. A time limit that is not reached changes no number. One that is makes the update depend on the
-        machine, so studies, whose versions can be trained again, have none. See also `prepare_update`. Returns what was
-        done. Raises `BudgetSpent` if no version may follow, `NothingToLearn` if there is nothing new and no update is
-        due, and `InvalidInput` if `seconds` is not a positive number.
+        an update is due and no reward has arrived since the last one; an update that is not due is then refused.
+        Returns what was done. Raises `BudgetSpent` if no version may follow, and `NothingToLearn` if there is nothing
+        new and no update is due. See also `prepare_update`.
 
         Parameters
         ----------
         force
-            Whether to update although no reward has arrived since the last update.
+            Whether to update although no reward has arrived since the last update: bonuses then include the rounds
+            since, and a policy that tunes itself judges its candidates by further held-out rewards.
         progress
             Called with a fraction from 0 to 1, which never falls, and a phase: "training", "covariance" or "done". It
             may raise, as an interrupt does: then nothing has changed. Or a bar such as tqdm's: `progress=tqdm`.
         seconds
-            Time that the training may take; None sets no limit. Rebuilding Z, if the update does so, is not counted.
+            Time that the training may take; None sets no limit. After half of it a policy that tunes itself tries no
+            further candidates; after all of it the training ends at the lowest loss so far, and `early` in the record
+            says so. A limit that is reached makes the update depend on the machine, so studies have none.
 
         Examples
         --------
@@ -366,8 +354,6 @@ class Policy(ABC):
         and the rewards so far, not the covariance. Raises `BudgetSpent` if no version may follow the one in use, and
         `NothingToLearn`, unless `force`, if no reward has arrived since the last update.
 
-        Examples
-        --------
         >>> import pickle
         >>> from rarely import LinUCB, OnDemand
         >>> policy = LinUCB(dim=1, schedule=OnDemand(batches=3))
@@ -391,12 +377,10 @@ class Policy(ABC):
         """Adopt an update that was run elsewhere: what `UpdateJob.run` returned.
 
         The policy is afterwards what it would be if it had made the update when the job was prepared and had decided
-        since with the version before. Their features count in Z, which is frozen as it is now; rewards that came since
-        wait for the next update; the schedule counts from the round of the job. A training that failed is recorded, and
-        the version in use stays. Returns the record: its `round` is that of the job, and `adopted` that of this call.
-        Raises `WrongUpdate` if another policy prepared the job, or a process of this one whose later decisions or
-        rewards were lost, and `StaleUpdate` if the result was adopted already, or another update was made since the job
-        was prepared.
+        since with the version before: these rounds count in Z, rewards that came since wait for the next update, and
+        the schedule counts from the round of the job. A training that failed is recorded, and the version in use stays.
+        Returns the record: its `round` is that of the job, and `adopted` that of this call. Raises `WrongUpdate` if
+        another policy, or a lost process of this one, prepared the job, and `StaleUpdate` if another update came first.
         """
         if not isinstance(result, UpdateResult):
             raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
@@ -413,8 +397,6 @@ class Policy(ABC):
         stays as it is, even if it was chosen for the last one. Raises `InvalidInput` if `versions`, which are added, is
         not a positive whole number, `reason` is empty, or the budget has no limit.
 
-        Examples
-        --------
         >>> from rarely import LinUCB, OnDemand
         >>> policy = LinUCB(dim=1, schedule=OnDemand(batches=1))
         >>> policy.extend_budget(2, reason="two more stages were approved")
@@ -439,16 +421,12 @@ class Policy(ABC):
         Needed are the rounds since the last update, rewards that no update has learned from, rounds whose rewards may
         still come, and what the next training and Z are made of: for `LinUCB` nothing else, because its sums hold
         the rest; with a `Window` or a `Discount`, the rounds that it remembers; for a network without them, all
-        rewards. Decisions, probabilities and later updates are the same as without the call, except that Z and a
-        training cannot be rebuilt from rounds that are gone. `history.dropped` counts them, and `events` records the
-        call. Updates do the same by themselves where a `forgetting` has left a quarter of more than 1000 rounds unused,
-        and where `Limits.history` is reached.
+        rewards. So decisions, probabilities and later updates stay the same. Updates do it by themselves where a
+        `forgetting` has left a quarter of more than 1000 rounds unused, and where `Limits.history` is reached.
 
         Rounds that have waited for a reward for more than `open_for` rounds are dropped too, unless it is None. Returns
-        the rounds that were dropped. A reward for one of them is refused with `DroppedRound`.
+        how many were dropped. A reward for one of them is refused with `DroppedRound`.
 
-        Examples
-        --------
         >>> from rarely import LinUCB, OnDemand
         >>> policy = LinUCB(dim=1, schedule=OnDemand())
         >>> decision = policy.select([[[1.0], [2.0]]] * 5)
@@ -470,12 +448,9 @@ class Policy(ABC):
     ) -> Self:
         """Return a copy of this policy whose Z has another form, or another limit of memory, from now on.
 
-        From an exact form every other one is made without loss of rounds; an approximation holds less, and what it does
-        not hold is lost. From an approximation, Z is rebuilt from the history, with the features of the version
-        in use. The copy's `events` say which. Decisions made so far, open rewards, ids and the schedule stay.
-
-        This policy is left as it is. Raises `HistoryDropped` if Z must be rebuilt and rounds were dropped, and
-        `TooExpensive` if the form needs more memory than the limit allows.
+        From an exact form every other one is made without loss of rounds; from an approximation, Z is rebuilt from the
+        history, with the features of the version in use. The copy's `events` say which. Raises `HistoryDropped` if Z
+        must be rebuilt and rounds were dropped, and `TooExpensive` if the form needs more memory than the limit allows.
 
         Parameters
         ----------
@@ -638,8 +613,6 @@ class Policy(ABC):
 
         It leaves out the lives of the policy (see `Decision.life`) and the names of the loops that trained.
 
-        Examples
-        --------
         >>> from rarely import LinUCB
         >>> LinUCB(dim=2, seed=0).fingerprint() == LinUCB(dim=2, seed=0).fingerprint()
         True
@@ -669,9 +642,8 @@ class Policy(ABC):
         """Write every number of the state to one file, at any moment; `rarely.load` brings it back.
 
         The file takes the place of an earlier one in one step, and is on the disk when `save` returns: after a crash
-        there is either the old file or the new one, complete. A new file gets the mode 0666 less the umask, and an
-        existing one keeps its own; a symbolic link stays, and the file that it leads to is replaced. While it is
-        written, a temporary file `.rarely-….part` is beside it, which the next save removes if the process was killed.
+        there is either the old file or the new one, complete. An existing file keeps its mode, and a symbolic link
+        stays. If the process is killed, the next save removes the temporary file `.rarely-….part` beside it.
         """
         schedule_from(self.schedule.describe())  # a schedule that `load` does not know is refused now
         archive.write(path, *self._content())
@@ -691,8 +663,6 @@ class Policy(ABC):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments by name, as scikit-learn's estimators do; `deep` changes nothing.
 
-        Examples
-        --------
         >>> from rarely import LinUCB
         >>> LinUCB(dim=2, beta=0.5).get_params()["beta"]
         0.5
@@ -707,8 +677,6 @@ class Policy(ABC):
 
         Raises `InvalidInput` if a name is not one of the constructor's, or if a round was decided or a log was learned.
 
-        Examples
-        --------
         >>> from rarely import LinUCB
         >>> LinUCB(dim=2).set_params(beta=0.5).beta
         0.5

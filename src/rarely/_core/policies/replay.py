@@ -58,16 +58,6 @@ def set_life(policy: Policy, life: str) -> None:
     policy._life = life
 
 
-def generator_state(policy: Policy) -> Any:
-    """Return the place of the policy's generator in its stream, as JSON."""
-    return policy._state.random
-
-
-def is_running(policy: Policy) -> bool:
-    """Return whether bonuses come from the running Z, so that a decision depends on those before it in its batch."""
-    return policy._state.frozen.uses_running
-
-
 def follow(policy: Policy, contexts: Any, mask: Any, arms: IntArray, propensities: Array) -> None:
     """Replay n rounds that were decided already, with the arms and propensities on record.
 

@@ -20,17 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from rarely._core import errors
 from rarely._core.choice.confidence_radius import Beta, NoiseRadius, radius_at
 from rarely._core.covariance import RECENT, Covariance, CovarianceFactory
-from rarely._core.errors import (
-    BudgetSpent,
-    ForgettingWarning,
-    NothingToLearn,
-    NothingToLearnWarning,
-    StaleUpdate,
-    TrainingRejected,
-    WrongUpdate,
-)
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.model.features import Factors
@@ -119,8 +111,7 @@ class UpdateResult:
 class UpdateJob:
     """An update that can run in another thread, process or machine.
 
-    A job is a value: it can be pickled, and running it changes neither the job nor the policy. It holds the learner and
-    the rewards, not the covariance.
+    A job is a value: it can be pickled, and running it changes neither the job nor the policy.
 
     Examples
     --------
@@ -233,7 +224,7 @@ def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
     """Return the update that could be made now."""
     clock, history = state.clock, state.history
     if clock.spent:
-        raise BudgetSpent(
+        raise errors.BudgetSpent(
             f"the budget allows {clock.budget.batches} versions, and version {clock.version} is the last; "
             "keep calling select, plan more batches, or call extend_budget."
         )
@@ -257,7 +248,7 @@ def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
 def check_new(state: PolicyState) -> None:
     """Refuse an update without a reward since the last one."""
     if state.history.arrived <= state.learned:
-        raise NothingToLearn(
+        raise errors.NothingToLearn(
             f"an update must have something to learn from, and {_NO_REWARD[state.learned > 0]}: it would spend a "
             "version of the budget for nothing. Call observe first, or use force=True."
         )
@@ -284,14 +275,14 @@ def _check_result(state: PolicyState, result: UpdateResult, settings: dict[str, 
     known = cut.round <= history.rounds and history.lives_before(history.logged + cut.round) == cut.lives
     if known and cut.updates < len(state.updates):
         last = state.updates[-1]
-        raise StaleUpdate(
+        raise errors.StaleUpdate(
             f"a result must be of the latest update that was prepared: this one was prepared at round {cut.round} "
             f"after {cut.updates} updates, and the policy has {len(state.updates)} on record, the last of round "
             f"{last.round}. It was adopted already, or another update came first. Call prepare_update again."
         )
     known = known and cut.arrived <= history.arrived and cut.updates == len(state.updates)
     if not known or digest_of(settings, state.frozen.learner, history, cut, state.learned) != cut.digest:
-        raise WrongUpdate(
+        raise errors.WrongUpdate(
             f"a result must come from a job that this policy prepared; this one was prepared at round {cut.round} "
             "by another policy, or by a process of this one whose later decisions or rewards were lost in a "
             "restart. Call prepare_update again."
@@ -365,7 +356,7 @@ def _tidied(
         warnings.warn(
             f"{sentence}. From now on the oldest rounds are dropped at every update, and records count them. Raise "
             "limits.history, or use forgetting=Window(…) to choose what is forgotten.",
-            ForgettingWarning,
+            errors.ForgettingWarning,
             stacklevel=4,
         )
         state = state.with_event("limit", sentence)
@@ -380,7 +371,7 @@ def start_from_log(
     history = state.history.with_log(rows, values)
     fit = learner.learn(history)
     if fit.reason:
-        raise TrainingRejected(f"version 0 could not be trained on the log: {fit.reason}.")
+        raise errors.TrainingRejected(f"version 0 could not be trained on the log: {fit.reason}.")
     basis = fit.basis or learner if history.forgetting is None else fit.learner
     ahead = state.clock.rounds_ahead(0, 0)
     contexts, weights = history.remembered()
@@ -411,7 +402,7 @@ def _nothing_new(state: PolicyState) -> FitResult | None:
     warnings.warn(
         f"an update was due, but {reason}, so it was skipped: the version in use stays, and no version of the "
         "budget is spent. Report rewards with observe.",
-        NothingToLearnWarning,
+        errors.NothingToLearnWarning,
         stacklevel=4,
     )
     return FitResult(state.frozen.learner, reason)
