@@ -36,7 +36,7 @@ from rarely._core.errors import (
 )
 from rarely._core.growable_array import GrowableArray
 from rarely._core.inputs.contexts import OpenContexts, read_array, read_real, read_rounds, read_whole
-from rarely._core.inputs.history import LOGGED, fresh_rewards, read_rewards
+from rarely._core.inputs.history import LOGGED, new_values, read_rewards
 from rarely._core.types import Array, BoolArray, Decision, IntArray
 from rarely.logs.tables import (
     Columns,
@@ -134,10 +134,9 @@ class DecisionLog:
         probabilities
             (n, K): what the arms were drawn from.
         propensities
-            (n,): instead of `probabilities`, those of the chosen arms alone. Those of the other arms are then unknown,
-            NaN in `log.probabilities`, unless they follow: a single other arm has the rest of 1. Estimates weigh by
-            the chosen arm's probability, so they need no more, but cannot check that the log could have chosen every
-            arm that a target would.
+            (n,): instead of `probabilities`, those of the chosen arms alone; the others are NaN in `log.probabilities`,
+            unless they follow. Estimates need no more, but cannot check that the log could have chosen every arm that
+            a target would.
         rows
             (n, r): what all arms of a round share. Without `contexts`, an arm's context is the row in a block that
             belongs to the arm, as `ArmBlocks` makes it, and `arm_count` says how many arms there are.
@@ -229,18 +228,17 @@ class DecisionLog:
         ignore
             Columns that are not read.
         encoder
-            For columns of text, categories, dates or gaps: a fitted `FrameEncoder`, or any object whose
-            `transform(frame)` makes one row of numbers a round. It is given the frame; of a file, a dict of its
-            columns. Its `names`, if any, become those of the log. "auto" fits a `FrameEncoder` to the context.
+            For columns of text, categories, dates or gaps: "auto", which fits a `FrameEncoder` to the context, a fitted
+            one, or any object whose `transform(frame)` makes one row of numbers a round. It is given the frame; of a
+            file, a dict of its columns. Its `names`, if any, become those of the log.
         arm_count
             How many arms there are, if more than the table names, or if it does not say.
 
         Warns
         -----
         ContextsWarning
-            For each of `remarks` but the missing rewards: columns that look like something else than a context, such as
-            an unnamed probability, arms that look like a misspelling or like a missing entry, repeated rows, and rows
-            out of order. Each has the rows that it is about.
+            For each of `remarks` but the missing rewards, with the rows that it is about: columns that look like
+            something else than a context, arms that look like a misspelling, repeated rows, rows out of order.
 
         Examples
         --------
@@ -270,10 +268,7 @@ class DecisionLog:
         if chosen is None and read.numbers:
             raise InvalidLog(f"{name}: a reward or a probability is an arm's; name the arm's column too.")
         if arm_count is None and chosen is None:
-            raise InvalidLog(
-                f"{name}: one row a round does not say how many arms there are; give arm_count (--arms), or the arm's "
-                "column."
-            )
+            raise InvalidLog(f"{name} does not say how many arms there are; give arm_count (--arms) or its column.")
         known = () if chosen is None else chosen.values
         if arm_count is not None and len(known) > arm_count:
             raise InvalidLog(f"{name}: {len(known)} arms were chosen, more than the {arm_count} given.")
@@ -348,9 +343,7 @@ class DecisionLog:
     def observe(self, decision: Decision | None = None, rewards: Any = None, *, rounds: Any = None) -> None:
         """Record rewards: of a decision, whole or sliced; now, later, in any order.
 
-        Where the decision no longer exists, `observe(rounds=[…], rewards=[…])` takes the numbers of its rounds. Use it
-        with care: from a number alone the log cannot know whether the reward belongs to what is on record. Raises
-        `WrongDecision` if the decision is not the one on record, `UnknownRound` if a round is not recorded, and
+        Raises `WrongDecision` if the decision is not the one on record, `UnknownRound` if a round is not recorded, and
         `ConflictingReward` if it has another reward already.
 
         Parameters
@@ -360,7 +353,8 @@ class DecisionLog:
         rewards
             One finite number for each round. A value that is in already is ignored; a different one is refused.
         rounds
-            Numbers of recorded rounds, instead of a decision.
+            Numbers of recorded rounds, where the decision no longer exists. From a number alone the log cannot know
+            whether the reward belongs to what is on record.
         """
         numbers = _read_numbers(decision, rounds)
         if rewards is None:
@@ -379,8 +373,7 @@ class DecisionLog:
             raise InvalidLog(f"a reward must belong to an arm; the log has no arm for round {numbers[lacking[0]]}.")
         if decision is not None:
             self._check_same(read_decision(decision), places)
-        distinct, each = np.unique(places, return_inverse=True)
-        fresh = fresh_rewards(state.rewards.view[distinct], each, numbers, values)
+        fresh = new_values(state.rewards.view[places], places, numbers, values)
         state.rewards.view[places[fresh]] = values[fresh]
 
     def override(self, decision: Decision | None = None, *, rounds: Any = None, reason: str) -> None:
@@ -703,19 +696,15 @@ def _read_chances(arms: IntArray, probabilities: Any, propensities: Any, present
         _check_arms(arms, present.shape[1])
         known = np.flatnonzero(arms != UNKNOWN)
         if len(absent := known[~present[known, arms[known]]]):
-            raise InvalidLog(
-                f"a chosen arm must be available; arm {arms[absent[0]]} of round {absent[0] + 1} is masked."
-            )
+            raise InvalidLog(f"a chosen arm must be there; arm {arms[absent[0]]} of round {absent[0] + 1} is masked.")
         return np.full(len(arms), np.nan), np.where(present, np.nan, 0.0)
     if probabilities is None:
         given = read_real(propensities, "propensities", InvalidLog)
         if given.shape != arms.shape:
             raise InvalidLog(f"propensities must be one number for each round, {arms.shape}; got {given.shape}.")
         if (bad := np.flatnonzero(~((given > 0) & (given <= 1)))).size:
-            raise InvalidLog(
-                f"propensities must be above 0 and at most 1; that of round {bad[0] + 1} (row {bad[0]}) is "
-                f"{given[bad[0]]}{_others(bad)}."
-            )
+            first = f"that of round {bad[0] + 1} (row {bad[0]}) is {given[bad[0]]}{_others(bad)}"
+            raise InvalidLog(f"propensities must be above 0 and at most 1; {first}.")
         _check_arms(arms, present.shape[1], lowest=0)
         chances = known_chances(given, arms, present)
     else:
@@ -731,10 +720,7 @@ def _read_rows(rows: Any, count: int, wanted: int | None = None) -> Array:
     if array.ndim != 2 or len(array) != count or (wanted is not None and array.shape[1] != wanted):
         raise InvalidContexts(f"rows must have shape ({count}, {wanted or 'r'}); got {np.shape(rows)}.")
     if (bad := np.flatnonzero(~np.isfinite(array).all(axis=1))).size:
-        raise InvalidContexts(
-            f"rows must be finite, and row {bad[0]} (from 0 on) is not{_others(bad)}; fill in missing numbers, or drop "
-            "their rounds."
-        )
+        raise InvalidContexts(f"rows must be finite, and row {bad[0]} (from 0 on) is not{_others(bad)}.")
     return array
 
 
@@ -836,9 +822,7 @@ def _last_axis(contexts: Any) -> int:
     try:
         return int(np.shape(contexts[0])[-1])
     except (IndexError, TypeError, ValueError):
-        raise InvalidContexts(
-            "contexts must be what select was given, (K, d), (n, K, d) or a list of (K_i, d) arrays."
-        ) from None
+        raise InvalidContexts("contexts must be what select was given: (K, d), (n, K, d) or a list.") from None
 
 
 def check_probabilities(decision: Decision, present: BoolArray, *, unknown: bool = False) -> None:
@@ -853,9 +837,7 @@ def check_probabilities(decision: Decision, present: BoolArray, *, unknown: bool
     sums = np.where(open_, 0.0, chances).sum(axis=1)
     off = np.flatnonzero(~((np.abs(sums - 1) <= SUM_TOLERANCE) | (open_.any(axis=1) & (sums < 1))))
     if len(off):
-        raise InvalidLog(
-            f"probabilities of a round must sum to 1; those of round {decision.rounds[off[0]]} sum to {sums[off[0]]}."
-        )
+        raise InvalidLog(f"probabilities must sum to 1; in round {decision.rounds[off[0]]} they sum to {sums[off[0]]}.")
     never = np.flatnonzero(~(chances_of_chosen(decision) > 0))
     if len(never):
         raise InvalidLog(

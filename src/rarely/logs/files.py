@@ -121,12 +121,9 @@ def read_log(source: Any, **columns: Any) -> DecisionLog:
 def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, Any]:
     """Return the rounds whose rewards are in, as Open Bandit Pipeline's `bandit_feedback`.
 
-    Its rounds are those of `log.observed`; make an `action_dist` of Open Bandit Pipeline on the same rounds.
-
-    Its `context` has (n, r) recorded rows or, without them, the arms' contexts side by side, (n, K·d), 0 where an
-    arm is absent. `action_context` is one-hot, (K, K): here contexts belong to an arm in a round, in that library to an
-    arm for ever. `position` is 0 everywhere, because one arm is shown. `pscore` (n,) and `pi_b` (n, K, 1) are the
-    probabilities of the chosen arm and of every arm; `pi_b` is None if some are unknown.
+    Its rounds are those of `log.observed`; make an `action_dist` on the same rounds. Its `context` has (n, r) recorded
+    rows or, without them, the arms' contexts side by side, (n, K·d), 0 where an arm is absent. `action_context` is
+    one-hot, (K, K), and `position` 0. `pi_b` is None if the probabilities of some arms are unknown.
 
     Parameters
     ----------
@@ -153,10 +150,7 @@ def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, 
     if expected_reward is not None:
         expected_reward = read_real(expected_reward, "expected_reward", InvalidLog)
         if expected_reward.shape != log.present.shape:
-            raise InvalidLog(
-                f"expected_reward must have shape {log.present.shape}, a number for each arm of each round of the log; "
-                f"got {expected_reward.shape}."
-            )
+            raise InvalidLog(f"expected_reward must have shape {log.present.shape}; got {expected_reward.shape}.")
         expected_reward = expected_reward[places]
     return {
         "n_rounds": n,
@@ -181,9 +175,7 @@ def _of_feedback(feedback: Mapping[str, Any]) -> DecisionLog:
     given, chances = feedback.get("position"), feedback.get("pi_b")
     places = np.zeros(len(arms), np.int64) if given is None else read_whole(given, "position", InvalidLog)
     if not len(arms) or places.shape != arms.shape or places.min() < 0:
-        raise InvalidLog(
-            f"a bandit_feedback needs a position of at least 0 for each action; got {given} for {len(arms)}."
-        )
+        raise InvalidLog(f"a bandit_feedback needs a position of at least 0 for each action; got {given}.")
     known: dict[str, Any] = {"propensities": feedback.get("pscore")}
     if chances is not None:
         chances = read_real(chances, "pi_b", InvalidLog)
@@ -213,10 +205,7 @@ def _columns_of(log: DecisionLog) -> Arrays:
     check_log(log)
     contexts = log.contexts
     if len(log) and (np.isnan(log.propensities).any() or not contexts.shape[2]):
-        raise InvalidLog(
-            "only a log of decisions, with their contexts and probabilities, can be written; this one was read from a "
-            "table without them."
-        )
+        raise InvalidLog("only a log of decisions, with their contexts and probabilities, can be written.")
     whole = zip(WHOLE, (log.rounds, log.versions, log.arms), strict=True)
     columns: Arrays = {**dict(whole), "reward": log.rewards, "propensity": log.propensities}
     probabilities = np.where(log.present, log.probabilities, np.nan)

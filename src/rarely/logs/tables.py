@@ -212,12 +212,7 @@ def open_table(source: Any) -> NamedRows:
     """Open a frame, or a file by its path: Parquet or JSON lines if its name ends so, CSV otherwise."""
     if not isinstance(source, str | os.PathLike):
         return _open_frame(source, "the frame")
-    openers = {
-        ".parquet": open_parquet,
-        ".jsonl": open_json_lines,
-        ".ndjson": open_json_lines,
-        ".json": open_json_lines,
-    }
+    openers = {".parquet": open_parquet, **dict.fromkeys((".jsonl", ".ndjson", ".json"), open_json_lines)}
     return openers.get(os.path.splitext(path_of(source))[1].lower(), open_csv)(source)
 
 
@@ -255,9 +250,7 @@ def import_pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ParquetUnavailable(
-            "Parquet needs pyarrow: pip install 'rarely[parquet]'. CSV files need nothing."
-        ) from None
+        raise ParquetUnavailable("Parquet needs pyarrow: pip install 'rarely[parquet]', or use CSV.") from None
     return pyarrow, pyarrow.parquet
 
 
@@ -472,9 +465,7 @@ def _context_columns(
     if context is None:
         context = [column for column in header if column not in taken]
     if both := [column for column in context if column in taken]:
-        raise InvalidLog(
-            f"{name}: {both[0]!r} cannot be a context column and something else; leave it out of the context."
-        )
+        raise InvalidLog(f"{name}: {both[0]!r} cannot be a context column and something else.")
     if not context and encoder is None:
         raise InvalidLog(f"{name} has no column left for the context; its columns are {', '.join(header)}.")
     return list(dict.fromkeys(context))
@@ -528,10 +519,8 @@ def _complain(table: NamedRows, faults: Faults, *, hint: bool) -> None:
         return listed([number for _, number in found], table.unit)
 
     for name, found in faults["probability"].items():
-        raise InvalidLog(
-            f"{table.name}, {where(found)}: {name}, the probability of the chosen arm, must be above 0 and at most 1; "
-            f"got {found[0][0]}."
-        )
+        said = f"{name}, the probability of the arm, must be above 0 and at most 1; got {found[0][0]}"
+        raise InvalidLog(f"{table.name}, {where(found)}: {said}.")
     for name, found in faults["name"].items():
         raise InvalidLog(f"{table.name}, {where(found)}: {name} must not be {found[0][0]!r}; drop or correct the row.")
     if wrong := faults["number"]:
