@@ -20,6 +20,12 @@ from rarely.theory import AdaptivePlan
 
 Origin = Literal["world", "fitted", "imagined", "simulated"]
 """Where the simulation's rewards are from."""
+REWARDS: dict[Origin, str] = {
+    "world": "the world's own rewards",
+    "fitted": "rewards fitted to the log",
+    "imagined": "imagined rewards",
+    "simulated": "the simulator's rewards",
+}
 TOLERANCES = (0.05, 0.10)
 """How far above the reference regret may lie, as a plan reports it."""
 SHOWN_ROUNDS = 8
@@ -95,10 +101,7 @@ class Plan:
         """Return the schedule with the fewest batches within the tolerance, by estimate or surely."""
         point = self.frontier.enough(tolerance, kind, surely=surely)
         if point is None:
-            raise NothingClose(
-                f"nothing tried came {'surely ' if surely else ''}within {_percent(tolerance)} of "
-                f"{self.frontier.often}. Allow a larger tolerance, plan with more batches or runs, or use EveryRound()."
-            )
+            raise NothingClose(_nothing_close(tolerance, self.frontier.often, surely=surely))
         return self.frontier.schedule(point, self.horizon)
 
     def describe(self) -> dict[str, Any]:
@@ -152,15 +155,9 @@ class Plan:
 
     def _basis(self) -> str:
         """Return what was simulated, to stand in front of what it says."""
-        rewards = {
-            "world": "On the world's own rewards",
-            "fitted": "On rewards fitted to the log",
-            "imagined": "On imagined rewards",
-            "simulated": "On the simulator's rewards",
-        }[self.origin]
         shorter = self.frontier.rounds < self.horizon
         at = f", simulated at {self.frontier.rounds} of {self.horizon} rounds" if shorter else ""
-        return f"{rewards}{at}, with {_POLICY[self.policy]}"
+        return f"On {REWARDS[self.origin]}{at}, with {_POLICY[self.policy]}"
 
     def _verdict(self) -> str:
         most, frontier = TOLERANCES[-1], self.frontier
@@ -290,6 +287,11 @@ def above(point: Point, often: str = "an update after every round") -> str:
     return f"{value} ({100 * CONFIDENCE:.0f} % interval {low:.2f} to {high:.2f}, {runs} runs)"
 
 
+def _nothing_close(tolerance: float, often: str = "an update after every round", *, surely: bool = False) -> str:
+    came = f"nothing tried came {'surely ' if surely else ''}within {_percent(tolerance)} of {often}"
+    return f"{came}. Allow a larger tolerance, plan with more batches or runs, or use EveryRound()."
+
+
 def _percent(part: float) -> str:
     return f"{100 * part:.0f} %"
 
@@ -347,10 +349,7 @@ class SavedPlan:
         of_kinds = self.data["enough"][_percent(tolerance)]
         close = [of_kinds[one] for one in KINDS if kind in (None, one) and of_kinds[one]["schedule"] is not None]
         if not close:
-            raise NothingClose(
-                f"nothing tried came within {_percent(tolerance)} of an update after every round. Allow a larger "
-                "tolerance, plan with more batches or runs, or use EveryRound()."
-            )
+            raise NothingClose(_nothing_close(tolerance))
         return schedule_from(min(close, key=lambda found: int(found["batches"]))["schedule"])
 
 

@@ -128,7 +128,7 @@ def plan(
     numbers = [int(number) for number in np.random.SeedSequence(seed).generate_state(runs + PILOTS)]
     world = case.world.settle(numbers) if isinstance(case.world, LogWorld) else case.world
     asked = {"rounds": rounds, "batches": counts, "runs": runs, "noise": noise, "seed": seed, "maker": maker}
-    engine = Engine(jobs) if resume is None else _resumed(jobs, resume, simulator, played, asked)
+    engine = Engine(jobs) if resume is None else Engine(jobs, Path(resume), _question(played, simulator, asked))
     frontier = measure_frontier(world, maker, rounds, counts, numbers[PILOTS:], numbers[:PILOTS], engine, progress)
     present = measure_present(world, rounds, numbers[PILOTS:])
     engine.remove()
@@ -169,19 +169,10 @@ def _read_source(source: Any) -> LoggedRounds | World:
     return LoggedRounds.of(source)
 
 
-def _resumed(
-    jobs: int, folder: str | Path, simulator: Simulator | None, source: LoggedRounds | World, asked: dict[str, Any]
-) -> Engine:
-    """Return an engine that keeps what it has played in a folder, for the same question asked again."""
-    if simulator is not None:
-        raise InvalidInput(
-            "resume must be None with a simulator: a record cannot know whether it is still the same one."
-        )
-    return Engine(jobs, Path(folder), _question(source, asked))
-
-
-def _question(source: LoggedRounds | World, asked: dict[str, Any]) -> str:
+def _question(source: LoggedRounds | World, simulator: Simulator | None, asked: dict[str, Any]) -> str:
     """Return a hash of everything that decides the simulations of a plan: data, settings, and code."""
+    if simulator is not None:
+        raise InvalidInput("resume must be None with a simulator: records cannot know whether it is the same one.")
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
     digest.update(PlanRecord.fingerprint().encode())
     if isinstance(source, LoggedRounds):

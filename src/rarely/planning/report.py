@@ -25,7 +25,7 @@ from rarely._runs.statistics import IntervalEstimate
 from rarely._runs.writing import make_folder, write_text
 from rarely.planning import gain
 from rarely.planning.frontier import CONFIDENCE, Frontier, Point
-from rarely.planning.plan import TOLERANCES, Plan, with_digest
+from rarely.planning.plan import REWARDS, TOLERANCES, Plan, with_digest
 from rarely.planning.simulate import KINDS, Kind
 from rarely.planning.trial import TrialPlan
 
@@ -198,19 +198,11 @@ def _draw_frontier(axes: Axes, plan: Plan) -> None:
     axes.set_xlabel("B, batches")
     axes.set_ylabel(f"regret, in units of sequential's\n({100 * CONFIDENCE:.0f} % intervals)")
     shorter = f" of {plan.horizon}" if frontier.rounds < plan.horizon else ""
-    axes.set_title(f"{frontier.rounds} simulated rounds{shorter}, {frontier.runs} runs, rewards {_ORIGIN[plan.origin]}")
+    axes.set_title(f"{frontier.rounds} simulated rounds{shorter}, {frontier.runs} runs, {REWARDS[plan.origin]}")
     # Below the axes: inside, it would cover some bar.
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, fontsize=7.5, columnspacing=0.8, handletextpad=0.4
     )
-
-
-_ORIGIN = {
-    "world": "of the world",
-    "fitted": "fitted to the log",
-    "imagined": "imagined",
-    "simulated": "of the simulator",
-}
 
 
 def _draw_strips(axes: Axes, plan: Plan, points: list[Point]) -> None:

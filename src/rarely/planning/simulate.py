@@ -24,16 +24,8 @@ from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from rarely._core.errors import (
-    InvalidInput,
-    OutlierWarning,
-    RarelyError,
-    RejectedWarning,
-    ScheduleWarning,
-    check_choice,
-    check_positive,
-    check_whole,
-)
+from rarely._core import errors
+from rarely._core.errors import check_choice, check_positive, check_whole
 from rarely._core.inputs.arm_blocks import ArmBlocks
 from rarely._core.inputs.scaling import Affine
 from rarely._core.policies import BatchNeuralUCB, LinUCB, Policy
@@ -210,9 +202,9 @@ class SimulatedRewards:
         try:
             means = np.asarray(given, np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidInput(f"the simulator must give numbers, a mean for every arm; {error}.") from None
+            raise errors.InvalidInput(f"the simulator must give numbers, a mean for every arm; {error}.") from None
         if means.shape != (len(rounds), self.log.arms) or not np.isfinite(means).all():
-            raise InvalidInput(
+            raise errors.InvalidInput(
                 f"the simulator must give a finite mean for every arm, {(len(rounds), self.log.arms)} of features "
                 f"{features.shape}; got {means.shape}{'' if np.isfinite(means).all() else ', not all finite'}."
             )
@@ -222,7 +214,7 @@ class SimulatedRewards:
         """Raise InvalidInput for one that cannot be used, or that draws: means must be the same at every call."""
         some, generator = np.arange(min(8, len(self.log))), np.random.default_rng(0)
         if not np.array_equal(self.means(some, generator), self.means(some, generator)):
-            raise InvalidInput(
+            raise errors.InvalidInput(
                 "the simulator must give mean rewards, the same for the same features; got others the second time. "
                 "Noise is added by the plan: leave it out of the simulator, or seed it."
             )
@@ -332,7 +324,7 @@ def _parts(count: int, bytes_each: int, limit: int = 2**26) -> list[slice]:
 # --- policies and schedules in it
 
 
-class SimulationFailed(RarelyError):
+class SimulationFailed(errors.RarelyError):
     """A simulation raised an error, or its process was killed."""
 
 
@@ -346,13 +338,17 @@ class Maker:
     def __post_init__(self) -> None:
         check_choice("policy", self.policy, PolicyName)
         if ours := [name for name in PLANNER_SETTINGS if name in self.settings]:
-            raise InvalidInput(f"settings must leave {', '.join(PLANNER_SETTINGS)} to the planner; got {ours[0]}.")
+            raise errors.InvalidInput(
+                f"settings must leave {', '.join(PLANNER_SETTINGS)} to the planner; got {ours[0]}."
+            )
         if self.policy == "default" and any(name in self.settings for name in TUNED):
-            raise InvalidInput('policy "default" chooses its training itself; use policy "neural" to set the steps.')
+            raise errors.InvalidInput(
+                'policy "default" chooses its training itself; use policy "neural" to set the steps.'
+            )
         object.__setattr__(self, "settings", POLICY_SETTINGS[self.policy] | dict(self.settings))
         check_positive("ridge", self.settings.get("ridge", 0.01), "because Z_1 = ridge·I is inverted")
         if not 1e-12 <= self.ridge <= 1e12:
-            raise InvalidInput(f"ridge must lie between 1e-12 and 1e12 for a plan; got {self.ridge:g}.")
+            raise errors.InvalidInput(f"ridge must lie between 1e-12 and 1e12 for a plan; got {self.ridge:g}.")
         # A policy that nobody plays shows now what would else show in the middle of a simulation.
         self._made(2, EveryRound(), None, 0)
 
@@ -445,7 +441,7 @@ def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome
             if policy.due and policy.round < rounds:
                 with warnings.catch_warnings():
                     # Budgets that are spent early and trainings that fail are part of what is simulated.
-                    for category in (ScheduleWarning, RejectedWarning, OutlierWarning):
+                    for category in (errors.ScheduleWarning, errors.RejectedWarning, errors.OutlierWarning):
                         warnings.simplefilter("ignore", category)
                     policy.update()
                 log_dets.append((policy.round, policy.log_det))

@@ -224,9 +224,8 @@ def _check(means: Any, power: Any, width: Any, noise: Any, least: Any, burn_in: 
     if not wishes or not all(wishes):
         raise InvalidInput(f"power between 0 and 1 or width above 0 must be wanted; got {power!r} and {width!r}.")
     if not 0 < as_number(least) <= 1 / len(values) or not 0 < as_number(burn_in) < 1:
-        raise InvalidInput(
-            f"least must be above 0 and at most 1/{len(values)}, burn_in between 0 and 1; got {least!r}, {burn_in!r}."
-        )
+        most = f"1/{len(values)}"
+        raise InvalidInput(f"least must be above 0 and at most {most}, burn_in in (0, 1); got {least!r}, {burn_in!r}.")
     check_whole("runs", runs, 1)
     check_whole("seed", seed, 0)
     return values
