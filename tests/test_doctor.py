@@ -1,14 +1,19 @@
 """What `rarely doctor` finds, line by line."""
 
 import hashlib
+import json
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import pytest
+import typer
 
 import rarely
 from rarely import _doctor as doctor
+from rarely._cli.doctor import doctor_command
 from rarely._core import native
 from rarely._core.native.build_info import Blas
 from rarely.worlds.datasets import DATASETS
@@ -189,8 +194,10 @@ def test_a_folder_that_cannot_be_written_to_is_a_problem(tmp_path, monkeypatch):
     assert (found.status, found.says) == ("problem", f"cannot write to {tmp_path}: Permission denied")
 
 
-def test_one_problem_is_enough():
+def test_one_problem_is_enough(monkeypatch, capsys):
     fine, bad = doctor.Finding("a", "note", "x", "y"), doctor.Finding("b", "problem", "x", "y")
-    assert not doctor.is_broken([fine])
-    assert doctor.is_broken([fine, bad])
-    assert doctor.as_json([fine, bad], INFO)["ok"] is False
+    for findings in ([fine], [fine, bad]):
+        monkeypatch.setattr(doctor, "examine", lambda info, out, found=findings: found)
+        with nullcontext() if findings == [fine] else pytest.raises(typer.Exit):
+            doctor_command(json=True, out=Path("out"))
+        assert json.loads(capsys.readouterr().out)["ok"] is (findings == [fine])

@@ -16,10 +16,9 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Any
 
 from rarely._core.errors import RarelyError
 from rarely._core.native.build_info import BuildInfo
@@ -47,20 +46,6 @@ def examine(info: BuildInfo, out: Path) -> Iterator[Finding]:
     yield _sqlite(sqlite3.sqlite_version_info)
     yield from _extras()
     yield _disk(out)
-
-
-def is_broken(findings: Iterable[Finding]) -> bool:
-    """Return whether there is a problem among them."""
-    return any(finding.status == "problem" for finding in findings)
-
-
-def as_json(findings: Sequence[Finding], info: BuildInfo) -> dict[str, Any]:
-    """Return the findings as JSON, with everything that `rarely.build_info()` knows."""
-    return {
-        "ok": not is_broken(findings),
-        "findings": [finding._asdict() for finding in findings],
-        "build": info.describe(),
-    }
 
 
 def _loops(info: BuildInfo) -> Finding:

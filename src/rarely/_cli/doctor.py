@@ -29,13 +29,14 @@ def doctor_command(
     - `rarely doctor --json` — print the same for programs and bug reports
     - `RARELY_COMPILED=1 rarely doctor` — fail if the compiled loops are missing
     """
-    from rarely._doctor import as_json, examine, is_broken
+    from rarely._doctor import examine
 
     info = build_info()
     if not json:
         say_findings(examine(info, out))
         return
-    findings = list(examine(info, out))
-    typer.echo(json_format.dumps(as_json(findings, info), indent=2))
-    if is_broken(findings):
+    findings = [finding._asdict() for finding in examine(info, out)]
+    fine = all(finding["status"] != "problem" for finding in findings)
+    typer.echo(json_format.dumps({"ok": fine, "findings": findings, "build": info.describe()}, indent=2))
+    if not fine:
         raise typer.Exit(1)

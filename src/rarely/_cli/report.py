@@ -54,9 +54,7 @@ def report_command(
     - `rarely report records.json.gz --out published` — the report from that file
     """
     if folder.name.endswith(PACKED):
-        raise InvalidInput(
-            f"{folder} is of rarely compare, and rarely compare --merge {folder} --out DIR makes its page."
-        )
+        raise InvalidInput(f"{folder} is of rarely compare; rarely compare --merge {folder} --out DIR makes its page.")
     if kind_of(folder) == COMPARISON:
         if publish is not None or out is not None:
             raise InvalidInput(
