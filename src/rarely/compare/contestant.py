@@ -105,17 +105,10 @@ class Contestant(Protocol):
     Examples
     --------
     >>> class Fixed:  # plays the first arm and never learns
-    ...     def select(self, contexts):
-    ...         return 0
-    ...
-    ...     def observe(self, round, contexts, arm, reward):
-    ...         pass
-    ...
-    ...     def due(self, round):
-    ...         return False
-    ...
-    ...     def update(self):
-    ...         pass
+    ...     def select(self, contexts): return 0
+    ...     def observe(self, round, contexts, arm, reward): pass
+    ...     def due(self, round): return False
+    ...     def update(self): pass
     >>> isinstance(Fixed(), Contestant)
     True
     """

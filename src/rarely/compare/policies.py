@@ -336,9 +336,7 @@ def find_policy(given: str) -> Entry:
                 import_module(entry.package)
         except ImportError as error:
             installed = {"sklearn": "scikit-learn"}.get(entry.package, entry.package)
-            raise UnavailablePolicy(
-                f"{given} needs {installed}, which is not installed: pip install {installed}."
-            ) from error
+            raise UnavailablePolicy(f"{given} needs {installed}, which is not installed: pip install it.") from error
         return entry
     name, equals, source = given.rpartition("=")
     if ":" not in source:

@@ -52,13 +52,9 @@ class Row:
 
     Examples
     --------
-    >>> import tempfile
-    >>> from rarely.compare import Comparison, compare, leaderboard, read_records
-    >>> folder = tempfile.mkdtemp()
-    >>> _ = compare(Comparison(["cosine"], ["linucb", "uniform"], [5], seeds=1, rounds=40), folder)
-    >>> row = leaderboard(read_records(folder).records).rows[0]
-    >>> row.policy, row.problems
-    ('linucb', 1)
+    >>> one = IntervalEstimate(0.25, 0.2, 0.3, runs=5)
+    >>> Row("linucb", one, {5: one}, one, wins=2, ties=1, losses=0, seconds=0.1, coverage=None, problems=3).area.low
+    0.2
     """
 
     policy: str
