@@ -16,30 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from rarely import (
-    AtRounds,
-    Budget,
-    BudgetSpent,
-    ConflictingReward,
-    Decision,
-    DeterminantTrigger,
-    EveryRound,
-    FixedGrid,
-    InvalidContexts,
-    InvalidInput,
-    InvalidReward,
-    NothingToLearn,
-    NothingToLearnWarning,
-    OnDemand,
-    Policy,
-    Schedule,
-    StaleUpdate,
-    UnknownRound,
-    UpdateDue,
-    load,
-)
+from rarely import AtRounds, Budget, DeterminantTrigger, EveryRound, FixedGrid, OnDemand, Policy, Schedule, load
+from rarely._core import errors
 from rarely._core.errors import shown
-from rarely._core.types import Array, IntArray
+from rarely._core.types import Array, Decision, IntArray
 from rarely.testing.promises import (
     check_promises,
     ensure,
@@ -337,7 +317,7 @@ class _Promises(_Case):
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
                     record = policy.update()
-                warned = any(issubclass(each.category, NothingToLearnWarning) for each in caught)
+                warned = any(issubclass(each.category, errors.NothingToLearnWarning) for each in caught)
                 ensure(warned, "an update without a reward must give a NothingToLearnWarning")
                 found = record.accepted, record.version, policy.due
                 ensure_equal(found, (False, 0, False), "accepted, version and due")
@@ -348,12 +328,12 @@ class _Promises(_Case):
     def an_update_with_nothing_to_learn_from_is_refused(self) -> None:
         """An update that is not due raises `NothingToLearn` without a new reward, unless it is forced."""
         policy = self.policy()
-        _refused(policy, NothingToLearn, policy.update)
+        _refused(policy, errors.NothingToLearn, policy.update)
         decision = policy.select(self.contexts()[:2])
         policy.observe(decision, [0.0, 1.0])
         policy.update()
         policy.observe(decision, [0.0, 1.0])
-        _refused(policy, NothingToLearn, policy.update)
+        _refused(policy, errors.NothingToLearn, policy.update)
         ensure_equal(policy.update(force=True).version, 2, "the version after update(force=True)")
 
     def a_reward_told_twice_is_ignored(self) -> None:
@@ -362,13 +342,13 @@ class _Promises(_Case):
         decision = policy.select(self.contexts()[:2])
         policy.observe(decision[0], 1.0)
         twice = [1.0, 4.0]
-        _refused(policy, ConflictingReward, policy.observe, rounds=[2, 2], rewards=twice)
+        _refused(policy, errors.ConflictingReward, policy.observe, rounds=[2, 2], rewards=twice)
         policy.observe(rounds=[2, 2], rewards=[2.0, 2.0])
         before = policy.fingerprint()
         policy.observe(decision, [1.0, 2.0])
         ensure_equal(policy.fingerprint(), before, "the fingerprint after the same rewards again")
-        _refused(policy, ConflictingReward, policy.observe, decision, [1.0, 3.0])
-        _refused(policy, ConflictingReward, policy.observe, rounds=[1, 1], rewards=twice)
+        _refused(policy, errors.ConflictingReward, policy.observe, decision, [1.0, 3.0])
+        _refused(policy, errors.ConflictingReward, policy.observe, rounds=[1, 1], rewards=twice)
 
     def errors_change_nothing(self) -> None:
         """Bad contexts and rewards raise typed errors, and leave the policy as it was."""
@@ -379,16 +359,16 @@ class _Promises(_Case):
         shapes = ((policy.dim,), (1, 1, 1, policy.dim), (0, policy.dim), (0, ARMS, policy.dim))
         broken: list[Any] = [holed, endless, wider, "contexts", [], [x, wider], [x, holed], *map(np.zeros, shapes)]
         for bad in broken:
-            _refused(policy, InvalidContexts, policy.select, bad)
-        _refused(policy, InvalidContexts, policy.score, holed)
+            _refused(policy, errors.InvalidContexts, policy.select, bad)
+        _refused(policy, errors.InvalidContexts, policy.score, holed)
         for mask in ([True, True], [1, 1, 0], [False] * ARMS):
-            _refused(policy, InvalidContexts, policy.select, x, mask)
-        _refused(policy, InvalidContexts, policy.select, [x, x[:2]], [[True] * ARMS] * 2)
+            _refused(policy, errors.InvalidContexts, policy.select, x, mask)
+        _refused(policy, errors.InvalidContexts, policy.select, [x, x[:2]], [[True] * ARMS] * 2)
         for rewards in ([1.0, np.nan], [1.0, -np.inf], 1.0, "much"):
-            _refused(policy, InvalidReward, policy.observe, decision, rewards)
+            _refused(policy, errors.InvalidReward, policy.observe, decision, rewards)
         for rounds, values in ((0, 1.0), ([1, 99], [1.0, 1.0]), (1.5, 1.0)):
-            _refused(policy, UnknownRound, policy.observe, rounds=rounds, rewards=values)
-        _refused(policy, InvalidInput, policy.observe, rewards=1.0)
+            _refused(policy, errors.UnknownRound, policy.observe, rounds=rounds, rewards=values)
+        _refused(policy, errors.InvalidInput, policy.observe, rewards=1.0)
 
     def the_budget_is_kept(self) -> None:
         """Under a schedule of B batches there are at most B − 1 updates; one more is refused and changes nothing."""
@@ -404,7 +384,7 @@ class _Promises(_Case):
             ensure(policy.version < batches and len(policy.updates) < batches, counts)
             if policy.version == batches - 1:
                 ensure(not policy.due, f"an update must not be due when the budget is spent: {schedule}")
-                _refused(policy, BudgetSpent, policy.update)
+                _refused(policy, errors.BudgetSpent, policy.update)
 
     def more_batches_than_rounds_are_ordinary(self) -> None:
         """A grid of more batches than rounds has a version for each round, and a horizon is not the end."""
@@ -442,7 +422,7 @@ class _Promises(_Case):
         """With `until_due` rounds are decided up to the end of the batch, and refused when it has ended."""
         policy, contexts = self.policy(FixedGrid(24, 4)), self.contexts()
         ensure_equal(len(policy.select(contexts, until_due=True)), 6, "rounds decided until an update was due")
-        _refused(policy, UpdateDue, policy.select, contexts, until_due=True)
+        _refused(policy, errors.UpdateDue, policy.select, contexts, until_due=True)
         policy.observe(rounds=np.arange(1, 7), rewards=np.arange(6.0))
         policy.update()
         ensure_equal(len(policy.select(contexts[:3], until_due=True)), 3, "rounds decided of three")
@@ -483,7 +463,7 @@ class _Promises(_Case):
         record, expected = elsewhere.adopt(result), at_once.update()
         ensure_equal((record.version, record.samples), (expected.version, expected.samples), "version and samples")
         ensure_equal(elsewhere.fingerprint(), at_once.fingerprint(), "the fingerprint after adopt")
-        _refused(elsewhere, StaleUpdate, elsewhere.adopt, result)
+        _refused(elsewhere, errors.StaleUpdate, elsewhere.adopt, result)
         _same_future(self, at_once, elsewhere, "after adopt", rounds=3)
 
     def a_budget_can_be_extended(self) -> None:
@@ -491,8 +471,8 @@ class _Promises(_Case):
         policy, contexts = self.lived(6, Budget(EveryRound(), 2)), self.contexts()
         ensure_equal((policy.version, policy.versions_left), (1, 0), "version and versions_left")
         policy.observe(policy.select(contexts[6]), 0.5)
-        _refused(policy, BudgetSpent, policy.update)
-        _refused(policy, InvalidInput, policy.extend_budget, 1, reason=" ")
+        _refused(policy, errors.BudgetSpent, policy.update)
+        _refused(policy, errors.InvalidInput, policy.extend_budget, 1, reason=" ")
         before = policy.score(contexts[8])
         policy.extend_budget(2, reason="two more")
         ensure_equal(policy.versions_left, 2, "versions_left after extend_budget(2)")
@@ -559,7 +539,7 @@ class _Promises(_Case):
         with tempfile.TemporaryDirectory() as folder:
             again = _saved_and_loaded(policy, Path(folder) / "policy.rarely")
         ensure(again.due, "due was true before save and is false after load")
-        _refused(again, UpdateDue, again.select, self.contexts(), until_due=True)
+        _refused(again, errors.UpdateDue, again.select, self.contexts(), until_due=True)
 
 
 def unfairness(arms: IntArray, chances: Array) -> tuple[float, float]:
