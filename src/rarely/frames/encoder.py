@@ -84,9 +84,7 @@ class FrameEncoder:
         check_whole("max_categories", max_categories, 1)
         check_whole("buckets", buckets, 2)
         if isinstance(ignore, str) or not isinstance(ignore, Iterable) or not isinstance(kinds, Mapping | None):
-            raise InvalidInput(
-                f"ignore must be a list of columns, and kinds a dict; got {shown(ignore)} and {shown(kinds)}."
-            )
+            raise InvalidInput(f"ignore must be a list of columns, kinds a dict; got {shown(ignore)}, {shown(kinds)}.")
         table, given, left_out = read_table(frame, "the sample"), dict(kinds or {}), tuple(map(str, ignore))
         _check_names((*given, *left_out), table.columns, "the sample must have the column")
         columns = tuple(

@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from rarely._core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
+from rarely._core.inputs.contexts import read_real
 from rarely._core.types import Array, BoolArray
 
 KernelKind = Literal["definition", "network"]
@@ -88,9 +89,8 @@ class NTK:
         """Return (n, n'): the kernel between contexts and others."""
         x, y = Directions.of(contexts), Directions.of(others)
         if x.unit.shape[1] != y.unit.shape[1]:
-            raise InvalidContexts(
-                f"contexts must have as many numbers each as the others; got {x.unit.shape[1]} and {y.unit.shape[1]}."
-            )
+            widths = f"{x.unit.shape[1]} and {y.unit.shape[1]}"
+            raise InvalidContexts(f"contexts must have as many numbers each as the others; got {widths}.")
         out = np.empty((len(x.norms), len(y.norms)))
         for rows, columns in _tiles(len(x.norms), len(y.norms)):
             out[rows, columns] = self._tile(x.part(rows), y.part(columns))
@@ -180,13 +180,7 @@ class Directions(NamedTuple):
 
 def read_contexts(contexts: Any) -> Array:
     """Check (n, d) contexts; n may be 0."""
-    try:
-        x = np.asarray(contexts)
-        if x.dtype.kind == "c":
-            raise TypeError("got complex ones")
-        x = np.asarray(x, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidContexts(f"contexts must be numbers of shape (n, d); {error}.") from None
+    x = read_real(contexts, "contexts", InvalidContexts, "numbers of shape (n, d)")
     if x.ndim != 2 or not x.shape[1]:
         raise InvalidContexts(f"contexts must have shape (n, d) with d ≥ 1, one row for each; got {x.shape}.")
     if not np.isfinite(x).all():

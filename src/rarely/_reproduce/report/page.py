@@ -105,9 +105,7 @@ def _found(out: Path, published: Path | None) -> Found:
     found = Store(out).examine()
     if not compare(found.records):
         refused = "".join(f"\n{file}" for file in found.refused)
-        raise NothingToReport(
-            f"{out / 'records'} holds no records to report; run: rarely reproduce --out {out}.{refused}"
-        )
+        raise NothingToReport(f"{out / 'records'} holds no records; run: rarely reproduce --out {out}.{refused}")
     return found
 
 
