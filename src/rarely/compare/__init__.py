@@ -9,20 +9,6 @@ from rarely.compare.records import Record, merge, read_records
 from rarely.compare.scores import Leaderboard, Row, leaderboard
 
 __all__ = [
-    "POLICIES",
-    "PROBLEM_SETS",
-    "Comparison",
-    "Contestant",
-    "Leaderboard",
-    "MixedRecords",
-    "Problem",
-    "Record",
-    "Row",
-    "Task",
-    "UnavailablePolicy",
-    "compare",
-    "find_problem",
-    "leaderboard",
-    "merge",
-    "read_records",
-]
+    "POLICIES", "PROBLEM_SETS", "Comparison", "Contestant", "Leaderboard", "MixedRecords", "Problem", "Record", "Row",
+    "Task", "UnavailablePolicy", "compare", "find_problem", "leaderboard", "merge", "read_records",
+]  # fmt: skip

@@ -8,22 +8,8 @@ from rarely.offpolicy.models import Ridge
 from rarely.offpolicy.sample import InvalidTarget, NotIdentified
 
 __all__ = [
-    "DecisionLog",
-    "Estimate",
-    "Evaluation",
-    "InvalidLog",
-    "InvalidTarget",
-    "NotIdentified",
-    "ParquetUnavailable",
-    "Ridge",
-    "against_holdout",
-    "bandit_feedback",
-    "difference",
-    "dr",
-    "evaluate",
-    "ips",
-    "read_log",
-    "snips",
+    "DecisionLog", "Estimate", "Evaluation", "InvalidLog", "InvalidTarget", "NotIdentified", "ParquetUnavailable",
+    "Ridge", "against_holdout", "bandit_feedback", "difference", "dr", "evaluate", "ips", "read_log", "snips",
     "write_log",
-]
+]  # fmt: skip
 show_fields(globals())

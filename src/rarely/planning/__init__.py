@@ -6,14 +6,6 @@ from rarely.planning.planner import plan
 from rarely.planning.trial import TrialPlan, TrialPoint, plan_trial
 
 __all__ = [
-    "BrokenPlan",
-    "NothingClose",
-    "Plan",
-    "SavedPlan",
-    "TrialPlan",
-    "TrialPoint",
-    "plan",
-    "plan_trial",
-    "read_plan",
-]
+    "BrokenPlan", "NothingClose", "Plan", "SavedPlan", "TrialPlan", "TrialPoint", "plan", "plan_trial", "read_plan",
+]  # fmt: skip
 show_fields(globals())

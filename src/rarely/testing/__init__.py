@@ -10,12 +10,6 @@ from rarely.testing.policies import POLICY_PROMISES, check_policy
 from rarely.testing.schedules import SCHEDULE_PROMISES, check_schedule
 
 __all__ = [
-    "COVARIANCE_PROMISES",
-    "LEARNER_PROMISES",
-    "POLICY_PROMISES",
-    "SCHEDULE_PROMISES",
-    "check_covariance",
-    "check_learner",
-    "check_policy",
-    "check_schedule",
-]
+    "COVARIANCE_PROMISES", "LEARNER_PROMISES", "POLICY_PROMISES", "SCHEDULE_PROMISES", "check_covariance",
+    "check_learner", "check_policy", "check_schedule",
+]  # fmt: skip

@@ -37,22 +37,7 @@ from rarely.theory.kernel_ucb import KernelUCB
 from rarely.theory.ntk import NTK
 
 __all__ = [
-    "NTK",
-    "AdaptivePlan",
-    "Dimension",
-    "KernelUCB",
-    "adaptive_plan",
-    "adaptive_regret",
-    "adaptive_regret_order",
-    "effective_dimension",
-    "fixed_batches",
-    "fixed_regret",
-    "fixed_regret_lower_order",
-    "fixed_regret_order",
-    "log_det_bound",
-    "radius",
-    "reward_norm",
-    "step_size",
-    "steps",
-    "switches_lower_order",
-]
+    "NTK", "AdaptivePlan", "Dimension", "KernelUCB", "adaptive_plan", "adaptive_regret", "adaptive_regret_order",
+    "effective_dimension", "fixed_batches", "fixed_regret", "fixed_regret_lower_order", "fixed_regret_order",
+    "log_det_bound", "radius", "reward_norm", "step_size", "steps", "switches_lower_order",
+]  # fmt: skip

@@ -8,17 +8,6 @@ from rarely.worlds.synthetic import Cosine, Quadratic
 from rarely.worlds.table import Table, TableWorld
 
 __all__ = [
-    "DATASETS",
-    "GALLERY",
-    "PLAIN_ARMS",
-    "Cosine",
-    "DataUnavailable",
-    "Dataset",
-    "Day",
-    "Quadratic",
-    "Recommender",
-    "Rounds",
-    "Table",
-    "TableWorld",
-    "World",
-]
+    "DATASETS", "GALLERY", "PLAIN_ARMS", "Cosine", "DataUnavailable", "Dataset", "Day", "Quadratic", "Recommender",
+    "Rounds", "Table", "TableWorld", "World",
+]  # fmt: skip
