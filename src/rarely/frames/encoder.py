@@ -87,11 +87,8 @@ class FrameEncoder:
             raise InvalidInput(f"ignore must be a list of columns, kinds a dict; got {shown(ignore)}, {shown(kinds)}.")
         table, given, left_out = read_table(frame, "the sample"), dict(kinds or {}), tuple(map(str, ignore))
         _check_names((*given, *left_out), table.columns, "the sample must have the column")
-        columns = tuple(
-            _fitted(name, values, given.get(name), max_categories, buckets)
-            for name, values in table.columns.items()
-            if name not in left_out
-        )
+        read = {name: values for name, values in table.columns.items() if name not in left_out}
+        columns = tuple(_fitted(name, read[name], given.get(name), max_categories, buckets) for name in read)
         if not columns:
             raise InvalidContexts("a table must have at least one column that is not ignored; the sample has none.")
         new = cls(columns, Affine.identity(1), left_out)
@@ -173,9 +170,8 @@ class FrameEncoder:
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> FrameEncoder:
         """Return the encoder that `describe` described."""
-        columns = [
-            Column(**each | {n: tuple(each[n]) for n in ("cycles", "values")}) for each in description["columns"]
-        ]
+        tuples = [{name: tuple(each[name]) for name in ("cycles", "values")} for each in description["columns"]]
+        columns = (Column(**each | own) for each, own in zip(description["columns"], tuples, strict=True))
         return cls(tuple(columns), Affine(**description["scale"]), tuple(description["ignore"]))
 
 

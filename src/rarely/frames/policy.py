@@ -149,9 +149,7 @@ class FramePolicy:
     # --- deciding
 
     def contexts(self, users: Any = None, items: Any = None) -> Any:
-        """Return what the policy inside decides on, for `Study.ask` and other callers that need arrays.
-
-        Returns (K, d) or (n, K, d), or a list of (K_i, d) where each round has its own items.
+        """Return what the policy inside decides on: (K, d), (n, K, d), or a list of (K_i, d) if rounds have own items.
 
         Parameters
         ----------
@@ -198,8 +196,7 @@ class FramePolicy:
     def explain(self, users: Any = None, items: Any = None, *, arm: int | Decision) -> tuple[ColumnEffect, ...]:
         """Return what each column contributes to the mean and the bonus of one arm, or of a decision's, largest first.
 
-        An effect is the difference to what they were with the average of the sample in that column. Columns that act
-        together share their effect, so effects need not add up.
+        An effect is the difference to the average of the sample in that column; effects need not add up.
         """
         chosen: Any = arm.arm if isinstance(arm, Decision) else arm
         check_whole("arm", chosen, 0)
@@ -215,9 +212,8 @@ class FramePolicy:
                 other[..., place] = encoder.scale.center[place]
                 names.append(f"{table}.{column}")
                 variants.append(self._placed(*((other, features) if table == "users" else (rows, other))))
-        scores = self.policy.score(
-            np.stack([contexts[chosen : chosen + 1] for contexts in variants]).view(type(variants[0]))
-        )
+        rounds = np.stack([contexts[chosen : chosen + 1] for contexts in variants])
+        scores = self.policy.score(rounds.view(type(variants[0])))
         mean, bonus = (values[0, 0] - values[1:, 0] for values in scores)
         effects = map(ColumnEffect, names[1:], mean.tolist(), bonus.tolist())
         return tuple(sorted(effects, key=lambda effect: -abs(effect.mean)))

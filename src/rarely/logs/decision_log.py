@@ -169,17 +169,9 @@ class DecisionLog:
         available = np.ones((count, width), np.bool_) if present is None else present
         chosen, chances = _read_chances(picked, probabilities, propensities, available)
         numbers, log = np.arange(1, count + 1), cls()
-        log._state = log._state.with_rounds(
-            numbers,
-            np.full(count, LOGGED),
-            picked,
-            chosen,
-            width=width,
-            present=present if probabilities is None else available,
-            chances=chances,
-            contexts=given,
-            shared=None if rows is None else _read_rows(rows, count),
-        )
+        columns: dict[str, Any] = {"rounds": numbers, "arms": picked, "propensities": chosen, "contexts": given}
+        columns |= {"versions": np.full(count, LOGGED), "shared": None if rows is None else _read_rows(rows, count)}
+        log._state = log._state.with_rounds(width, present if probabilities is None else available, chances, columns)
         log._table, log.names, log.arm_names = table, names, arm_names
         if values is not None and (known := ~np.isnan(values)).any():
             log.observe(rounds=numbers[known], rewards=values[known])
@@ -272,15 +264,9 @@ class DecisionLog:
         known = () if chosen is None else chosen.values
         if arm_count is not None and len(known) > arm_count:
             raise InvalidLog(f"{name}: {len(known)} arms were chosen, more than the {arm_count} given.")
-        return cls.from_arrays(
-            None,
-            None if chosen is None else chosen.codes,
-            read.numbers.get("reward"),
-            propensities=read.numbers.get("probability"),
-            rows=read.context,
-            arm_count=arm_count or len(known),
-            arm_names=known,
-        )
+        arms, rewards = None if chosen is None else chosen.codes, read.numbers.get("reward")
+        given: dict[str, Any] = {"propensities": read.numbers.get("probability"), "rows": read.context}
+        return cls.from_arrays(None, arms, rewards, arm_names=known, arm_count=arm_count or len(known), **given)
 
     @classmethod
     def _of_arm_rows(cls, name: str, read: Columns, arm_count: int | None) -> DecisionLog:
@@ -290,11 +276,9 @@ class DecisionLog:
             raise InvalidLog(f"{name}: a probability is the chosen arm's; it needs one row a round.")
         counts = np.bincount(rounds.codes)
         if (odd := np.flatnonzero(counts != counts[0])).size:
-            raise InvalidLog(
-                f"{name}: every round must have as many rows, one for each arm; round {rounds.values[0]} has "
-                f"{counts[0]}, round {rounds.values[odd[0]]} has {counts[odd[0]]}. Plan for the rounds with the most "
-                "usual number of arms."
-            )
+            first, other = f"{rounds.values[0]} has {counts[0]}", f"{rounds.values[odd[0]]} has {counts[odd[0]]}"
+            rule = f"{name}: every round must have as many rows, one for each arm"
+            raise InvalidLog(f"{rule}; round {first}, round {other}. Keep rounds of one size.")
         order, count = np.argsort(rounds.codes, kind="stable"), int(counts[0])
         if arm_count not in (None, count):
             raise InvalidInput(f"{name}: the rounds have {count} arms; got arm_count={arm_count!r}.")
@@ -326,17 +310,10 @@ class DecisionLog:
         given = _read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
         self._check_new(several.rounds)
         check_probabilities(several, present, unknown=unknown)
-        after = state.with_rounds(
-            several.rounds,
-            several.versions,
-            several.arms,
-            np.atleast_1d(several.propensity),
-            width=present.shape[1],
-            present=present,
-            chances=several.probabilities,
-            contexts=given,
-            shared=self._read_shared(rows, len(present)),
-        )
+        columns: dict[str, Any] = {"rounds": several.rounds, "versions": several.versions, "arms": several.arms}
+        columns |= {"propensities": np.atleast_1d(several.propensity), "contexts": given}
+        columns["shared"] = self._read_shared(rows, len(present))
+        after = state.with_rounds(present.shape[1], present, several.probabilities, columns)
         lot = () if several.held_out is None else several.rounds[np.atleast_1d(several.held_out)].tolist()
         self._state, self.held_out = after, self.held_out.union(lot)
 
@@ -503,9 +480,8 @@ class DecisionLog:
                 i = other[0]
                 raise WrongDecision(
                     f"a reward must belong to a decision on record; the {name} on record for round "
-                    f"{decision.rounds[i]} is {recorded[i]}, and this decision has {given[i]}. Either another policy "
-                    "made the decision, or the policy was loaded from a file and decided that round again. If the "
-                    "reward does belong to the round on record, call observe(rounds=[…], rewards=[…])."
+                    f"{decision.rounds[i]} is {recorded[i]}, and this decision has {given[i]}. If the reward does "
+                    "belong to the round on record, call observe(rounds=[…], rewards=[…])."
                 )
 
     def _read_shared(self, rows: Any, count: int) -> Array | None:
@@ -591,35 +567,24 @@ class LogState:
         return len(self.owners) > 0 or not len(self)
 
     def with_rounds(
-        self,
-        rounds: IntArray,
-        versions: IntArray,
-        arms: IntArray,
-        propensities: Array,
-        *,
-        width: int,
-        present: BoolArray | None,
-        chances: Array | None,
-        contexts: Array | None,
-        shared: Array | None,
+        self, width: int, present: BoolArray | None, chances: Array | None, columns: dict[str, Any]
     ) -> LogState:
-        """Return the state that also holds these n rounds, which are checked already, of up to K = `width` arms.
+        """Return the state that also holds n rounds, which are checked already, of up to K = `width` arms.
 
-        `present` and `chances` are (n, K), `contexts` (N, d) and `shared` (n, r). Without `present` all K arms are
-        available in every round, and none has a context or a probability to store.
+        `present` and `chances` are (n, K), and `columns` the fields by name, None for those that are not recorded.
+        Without `present` all K arms are available in every round, and none has a context or a probability to store.
         """
-        start = len(self)
+        start, rounds = len(self), columns["rounds"]
         mine = {field.name: getattr(self, field.name) for field in fields(self)}
         forks: dict[str, Any] = {name: value.fork() for name, value in mine.items() if isinstance(value, GrowableArray)}
         if not start:
-            first = {"contexts": contexts, "shared": shared}
+            first = {name: columns[name] for name in ("contexts", "shared")}
             forks |= {name: GrowableArray(given.shape[1]) for name, given in first.items() if given is not None}
         state = replace(self, **forks, width=max(self.width, width))
-        new: dict[str, Any] = {"rounds": rounds, "versions": versions, "arms": arms, "propensities": propensities}
-        new |= {"contexts": contexts, "shared": shared, "rewards": np.full(len(rounds), np.nan)}
+        new = columns | {"rewards": np.full(len(rounds), np.nan)}
         if present is not None and chances is not None:
-            owners, columns = np.nonzero(present)
-            new |= {"owners": owners + start, "columns": columns, "chances": chances[present]}
+            owners, places = np.nonzero(present)
+            new |= {"owners": owners + start, "columns": places, "chances": chances[present]}
         for name, values in new.items():
             if values is not None:
                 getattr(state, name).append(values)

@@ -82,9 +82,8 @@ def write_log(log: DecisionLog, path: str | os.PathLike[str]) -> None:
 def read_log(source: Any, **columns: Any) -> DecisionLog:
     """Read a log in whichever form it is.
 
-    It is recognised: what `write_log` wrote; a file of Vowpal Wabbit, text of --cb and --cb_adf, JSON of --dsjson; the
-    `bandit_feedback` of Open Bandit Pipeline, and a table of the Open Bandit Dataset. Any other table is read by
-    `DecisionLog.from_frame`.
+    Known are what `write_log` wrote, files of Vowpal Wabbit (--cb, --cb_adf, --dsjson), the `bandit_feedback` of Open
+    Bandit Pipeline and tables of the Open Bandit Dataset. Any other table is read by `DecisionLog.from_frame`.
 
     Parameters
     ----------
@@ -168,10 +167,8 @@ def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, 
 
 def _of_feedback(feedback: Mapping[str, Any]) -> DecisionLog:
     """Return the log of a `bandit_feedback`; where it has several positions, a column for each joins the context."""
-    arms, rows = (
-        read_whole(feedback["action"], "action", InvalidLog),
-        read_real(feedback["context"], "context", InvalidLog),
-    )
+    arms = read_whole(feedback["action"], "action", InvalidLog)
+    rows = read_real(feedback["context"], "context", InvalidLog)
     given, chances = feedback.get("position"), feedback.get("pi_b")
     places = np.zeros(len(arms), np.int64) if given is None else read_whole(given, "position", InvalidLog)
     if not len(arms) or places.shape != arms.shape or places.min() < 0:
@@ -212,9 +209,7 @@ def _columns_of(log: DecisionLog) -> Arrays:
     columns |= {f"probability_{k}": probabilities[:, k] for k in range(probabilities.shape[1])}
     if log.rows is not None:
         columns |= {f"row_{j}": column for j, column in enumerate(log.rows.T)}
-    return columns | {
-        f"context_{k}_{j}": contexts[:, k, j] for k in range(contexts.shape[1]) for j in range(contexts.shape[2])
-    }
+    return columns | {f"context_{k}_{j}": contexts[:, k, j] for k, j in np.ndindex(contexts.shape[1:])}
 
 
 def _log_of(table: NamedRows) -> DecisionLog:
@@ -242,10 +237,8 @@ def _log_of(table: NamedRows) -> DecisionLog:
     )
     contexts = contexts.reshape(-1, arms, dim)
     absent = np.isnan(probabilities) & np.isnan(contexts).all(axis=2)
-    blank = np.where(absent, np.nan, 0.0)
-    decision = Decision(
-        columns["arm"], blank, blank, columns["version"], columns["round"], np.where(absent, 0.0, probabilities)
-    )
+    blank, chances = np.where(absent, np.nan, 0.0), np.where(absent, 0.0, probabilities)
+    decision = Decision(columns["arm"], blank, blank, columns["version"], columns["round"], chances)
     log = DecisionLog()
     log._record(contexts, decision, rows if width else None, unknown=True)
     if (bad := np.flatnonzero(log.propensities != columns["propensity"])).size:

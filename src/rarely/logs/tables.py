@@ -28,6 +28,7 @@ import numpy as np
 from rarely._core.errors import InvalidInput, RarelyError, shown
 from rarely._core.saving.files import path_of
 from rarely._core.types import Array, IntArray
+from rarely.frames.columns import key_of
 from rarely.frames.encoder import FrameEncoder
 from rarely.frames.tables import check_distinct, is_gap, read_table
 
@@ -115,11 +116,6 @@ def moment(field: Any) -> float | None:
     except ValueError:
         return None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-
-
-def _name(field: Any) -> str:
-    """Return a field as a name; frames turn whole numbers into floats where a column has gaps."""
-    return str(int(field)) if isinstance(field, float) and field.is_integer() else str(field)
 
 
 # --- tables
@@ -292,10 +288,8 @@ def remarks_on_arms(column: str, arms: Coded, rows: IntArray, unit: str) -> Iter
     spelled: dict[Any, str] = {}
     alike = set()
     for name in sorted(arms.values, key=lambda name: -counts[arms.values.index(name)]):
-        number = finite_number(name)
-        first = spelled.setdefault(
-            " ".join(re.split(r"[\s_-]+", name.strip().lower())) if number is None else number, name
-        )
+        number, words = finite_number(name), " ".join(re.split(r"[\s_-]+", name.strip().lower()))
+        first = spelled.setdefault(words if number is None else number, name)
         if first != name:
             alike |= {first, name}
             said = f"{first!r} and {name!r} in column {column} are two arms; correct the rows if they should be one"
@@ -378,22 +372,25 @@ def read_columns(
             raise InvalidLog(f"{table.name}: one column cannot be both {role} and {twice[0]}; got {name!r} for both.")
     names, encoded = _context_columns(table, context, ignore, roles, encoder), None
     if encoder is not None:
-        if isinstance(encoder, str) and encoder == "auto":
-            return _encoded(table, names, roles, frame)
-        if context is not None or not hasattr(encoder, "transform"):
+        automatic = isinstance(encoder, str) and encoder == "auto"
+        if not automatic and (context is not None or not hasattr(encoder, "transform")):
             raise InvalidInput(
                 "encoder must be fitted and have transform(frame), and knows its columns, so context must be None; got "
                 f"{shown(encoder)} and context={shown(context)}."
             )
         lines = list(table.lines)
         table = replace(table, lines=iter(lines))
-        own = frame if hasattr(frame, "columns") else columns_of(table.header, [line for _, line in lines])
-        encoded = np.asarray(encoder.transform(own), np.float64)
+        if automatic or not hasattr(frame, "columns"):
+            frame = columns_of(table.header, [line for _, line in lines])
+        if automatic:
+            encoder, context = FrameEncoder.fit({name: frame[name] for name in names}), None
+        encoded = np.asarray(encoder.transform(frame), np.float64)
         if encoded.ndim != 2 or len(encoded) != len(lines):
             raise InvalidLog(f"an encoder must return a row of numbers for each of {len(lines)}; got {encoded.shape}.")
         names = []
     columns, numbers, coded, rows = _read(table, names, roles)
-    odd = tuple(name for name in names if context is None and SUSPICIOUS & set(_words(name)))
+    words = {name: {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)} for name in names}
+    odd = tuple(name for name in names if context is None and SUSPICIOUS & words[name])
     if encoded is not None:
         names = [str(name) for name in getattr(encoder, "names", range(encoded.shape[1]))]
     made = np.column_stack(columns) if encoded is None else encoded
@@ -419,18 +416,15 @@ def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[In
         facts = np.column_stack([read.context, *numbers.values(), *(each.codes for each in coded.values())])
         first = np.unique(coded["id"].codes, return_index=True)[1][coded["id"].codes]
         if len(other := np.flatnonzero(~np.isclose(facts, facts[first], 0, 0, equal_nan=True).all(axis=1))):
+            where, earlier = listed(rows[other].tolist(), table.unit), f"{table.unit} {rows[first[other[0]]]}"
             raise InvalidLog(
                 f"{table.name}: one {roles['id']} must be one round, but these rows have that of an earlier row and "
-                f"other values: {listed(rows[other].tolist(), table.unit)}; the first has that of {table.unit} "
-                f"{rows[first[other[0]]]}. Keep one row of each."
+                f"other values: {where}; the first has that of {earlier}. Keep one row of each."
             )
         again, kept = np.flatnonzero(first != kept), np.flatnonzero(first == kept)
         if len(again):
-            remark(
-                f"{len(again)} rows repeat an earlier one with the same {roles['id']} and are dropped",
-                "duplicate",
-                again,
-            )
+            said = f"{len(again)} rows repeat an earlier one with the same {roles['id']} and are dropped"
+            remark(said, "duplicate", again)
     if "time" in numbers and len(late := kept[1:][np.diff(numbers["time"][kept]) < 0]):
         said = f"Rows are put in the order of {roles['time']}; {len(late)} had an earlier one than the row before"
         remark(said, "order", late)
@@ -438,15 +432,6 @@ def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[In
     if "round" not in coded and len(gaps := np.sort(kept[np.isnan(rewards[kept])] if len(rewards) else kept[:0])):
         remark(f"{len(gaps)} of {len(kept)} rewards are missing, and estimates leave them out", "gap", gaps)
     return kept, remarks
-
-
-def _encoded(table: NamedRows, names: list[str], roles: dict[Role, str], frame: Any) -> Columns:
-    """Read the columns with an encoder of the context's that is fitted to them."""
-    lines = list(table.lines)
-    table = replace(table, lines=iter(lines))
-    kept = [place for place, name in enumerate(table.header) if name in names]
-    own = columns_of([table.header[place] for place in kept], [[line[place] for place in kept] for _, line in lines])
-    return read_columns(table, None, (), roles, FrameEncoder.fit(own), frame)
 
 
 def _context_columns(
@@ -503,7 +488,7 @@ def _read(
         for role, (at, codes, column_of_codes) in texts.items():
             if is_missing(line[at]) and not (role == "arm" and is_name_like(line[at])):
                 fault("name", at)
-            column_of_codes.append(codes.setdefault(_name(line[at]), len(codes)))
+            column_of_codes.append(codes.setdefault(str(key_of(line[at])), len(codes)))
     if not rows:
         raise InvalidLog(f"{table.name} has a header and no rows.")
     _complain(table, faults, hint="reward" not in roles)
@@ -532,8 +517,3 @@ def _complain(table: NamedRows, faults: Faults, *, hint: bool) -> None:
             "the columns of the context, or those to ignore; or let a FrameEncoder code text and gaps as numbers: "
             "encoder='auto' (--encode)."
         )
-
-
-def _words(name: str) -> list[str]:
-    """Return the words of snake_case and camelCase, in lower case."""
-    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]

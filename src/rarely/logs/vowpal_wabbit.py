@@ -56,9 +56,8 @@ def read_vowpal_wabbit(
             f"{path}: {len(names)} different features make {size} numbers, more than {MAX_NUMBERS}. Leave out those "
             "with many values, such as ids, by ignore=[namespace, …]."
         )
-    arms, costs, propensities = (
-        np.array(column) for column in zip(*(example.label or () for example in kept), strict=True)
-    )
+    labels = zip(*(example.label or () for example in kept), strict=True)
+    arms, costs, propensities = map(np.array, labels)
     if (odd := np.flatnonzero(~np.isfinite(costs))).size:
         raise InvalidLog(f"{path}, line {kept[odd[0]].line}: a cost must be a finite number; got {costs[odd[0]]}.")
     given: dict[str, Any] = {"propensities": propensities}
@@ -162,9 +161,8 @@ def _from_json(line: int, event: dict[str, Any]) -> Example:
             )
         chances /= chances.sum()  # they have the seven digits of a float32
     chosen = int(named["_labelindex"] if "_labelindex" in named else named["_label_action"] - 1)
-    return Example(
-        line, shared, arms, (chosen, float(named["_label_cost"]), float(named["_label_probability"])), chances
-    )
+    label = chosen, float(named["_label_cost"]), float(named["_label_probability"])
+    return Example(line, shared, arms, label, chances)
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
