@@ -152,9 +152,8 @@ class Chart:
     def svg(self) -> Markup:
         title = escape(self.title)
         inner = f"<title>{title}</title>{self._axes()}{''.join(self.marks)}"
-        return Markup(
-            f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{inner}</svg>'
-        )
+        head = f'class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}"'
+        return Markup(f"<svg {head}>{inner}</svg>")
 
     def _axes(self) -> str:
         parts = [f'<path d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}" class="axis"/>']

@@ -66,13 +66,9 @@ class Cell(runs.Cell):
         return find_policy(self.source or self.policy)
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "problem": self.found_problem().describe(),
-            "policy": {"name": self.policy, "text": self.found_policy().text},
-            "batches": self.batches,
-            "seed": self.seed,
-            "rounds": self.rounds,
-        }
+        policy = {"name": self.policy, "text": self.found_policy().text}
+        numbers = {"batches": self.batches, "seed": self.seed, "rounds": self.rounds}
+        return {"problem": self.found_problem().describe(), "policy": policy, **numbers}
 
     def play(self) -> dict[str, Any]:
         start = time.perf_counter()
@@ -148,18 +144,17 @@ class Comparison:
         problems = self._problems(skipped)
         policies = self._policies(skipped)
         cells: dict[str, Cell] = {}
-        seeds = range(self.first_seed, self.first_seed + self.seeds)
-        for seed, (path, problem), batches, (source, entry) in itertools.product(
-            seeds, problems.items(), dict.fromkeys(self.budgets), policies.items()
-        ):
+        seeds, budgets = range(self.first_seed, self.first_seed + self.seeds), dict.fromkeys(self.budgets)
+        every = itertools.product(seeds, problems.items(), budgets, policies.items())
+        for seed, (path, problem), batches, (source, entry) in every:
             rounds = problem.length(self.rounds)
             if batches is not None and batches >= rounds:
-                sentence = f"B = {batches} is left out on {problem.name}, which has T = {rounds}: T is for every round."
-                skipped += [] if sentence in skipped else [sentence]
+                left_out = f"B = {batches} is left out on {problem.name}, which has T = {rounds}"
+                skipped.append(f"{left_out}: T is for every round.")
                 continue
             if entry.fixed_arms and not problem.fixed_arms:
-                sentence = f"policies for fixed arms are left out on {problem.name}, whose arms change with the round."
-                skipped += [] if sentence in skipped else [sentence]
+                left_out = f"policies for fixed arms are left out on {problem.name}"
+                skipped.append(f"{left_out}, whose arms change with the round.")
                 continue
             name = entry.model if batches is None else entry.name
             csv = path if path.partition("+")[0].endswith(".csv") else ""
@@ -168,8 +163,8 @@ class Comparison:
             cell = Cell(problem.name, name, batches, seed, rounds, own, *table)
             cells.setdefault(cell.id, cell)
         if not cells:
-            raise InvalidInput(f"nothing is left to play. {' '.join(skipped)}".strip())
-        return list(cells.values()), skipped
+            raise InvalidInput(f"nothing is left to play. {' '.join(dict.fromkeys(skipped))}".strip())
+        return list(cells.values()), list(dict.fromkeys(skipped))
 
     def _problems(self, skipped: list[str]) -> dict[str, Problem]:
         found: dict[str, Problem] = {}

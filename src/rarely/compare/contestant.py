@@ -99,8 +99,8 @@ class Task:
 class Contestant(Protocol):
     """A policy for one task.
 
-    It may also have a method `interval(contexts, arm)`, called after `select`: the ends of a 95 % interval for the
-    reward of that arm in this round, or None. Then its calibration is on the page.
+    It may also have `interval(contexts, arm)`, called after `select`: the ends of a 95 % interval for the reward of
+    that arm, or None. Then its calibration is on the page.
 
     Examples
     --------

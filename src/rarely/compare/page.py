@@ -97,11 +97,9 @@ def _why_nothing(results: Results, out: Path) -> str:
 
 def describe(board: Leaderboard) -> dict[str, Any]:
     """Return the leaderboard as JSON."""
-    rows = []
-    for row in board.rows:
-        own = asdict(row)
-        own["scores"] = {str(batches or "T"): score for batches, score in own["scores"].items()}
-        rows.append(own)
+    rows = [asdict(row) for row in board.rows]
+    for row in rows:
+        row["scores"] = {str(batches or "T"): score for batches, score in row["scores"].items()}
     scales = {problem: asdict(scale) for problem, scale in board.results.scales.items()}
     described: dict[str, Any] = plain_json({"rows": rows, "scales": scales, "left_out": board.unscaled})
     return described

@@ -228,9 +228,8 @@ class VowpalContestant(OnSquares):
         super().__init__(task)
         vowpal = import_module("vowpalwabbit")
         self._generator = np.random.default_rng((task.seed, 0, 7))
-        self._workspace = vowpal.Workspace(
-            f"--cb_explore_adf --epsilon {EPSILON} --quiet --random_seed {task.seed % 2**31}"
-        )
+        options = f"--cb_explore_adf --epsilon {EPSILON} --quiet --random_seed {task.seed % 2**31}"
+        self._workspace = vowpal.Workspace(options)
         self._waiting: list[list[str]] = []
         self._chances: dict[int, float] = {}
         self._round = 0
@@ -301,6 +300,7 @@ class Entry:
 
 
 def _named(model: str, schedule: str) -> str:
+    """Return the name of a model on a schedule."""
     return model if schedule == "paced" else f"{model}@{schedule}"
 
 
@@ -308,16 +308,8 @@ POLICIES: dict[str, Entry] = {
     entry.name: entry
     for entry in (
         Entry("uniform", UniformContestant, "uniform"),
-        *(
-            Entry(_named(model, schedule), partial(_under, model, schedule), model)
-            for model in MODELS
-            for schedule in SCHEDULES
-        ),
-        *(
-            Entry(_named(rival, schedule), partial(_rival, rival, schedule), rival, fixed_arms=True)
-            for rival in RIVALS
-            for schedule in GRIDS
-        ),
+        *(Entry(_named(model, on), partial(_under, model, on), model) for model in MODELS for on in SCHEDULES),
+        *(Entry(_named(one, on), partial(_rival, one, on), one, fixed_arms=True) for one in RIVALS for on in GRIDS),
         *(Entry(name, make, name, package=package) for name, (make, package) in ADAPTERS.items()),
     )
 }

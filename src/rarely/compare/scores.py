@@ -122,10 +122,8 @@ class Results:
         # A policy with fewer runs may have been lucky, so it is not a yardstick for others.
         most = max(counts.values(), default=0)
         means = {policy: self.regret(problem, policy, batches).value for policy in counts if counts[policy] == most}
-        every = [
-            record.uniform for (name, _, _), runs in self._runs.items() if name == problem for record in runs.values()
-        ]
-        one = float(np.mean(every))
+        here = (runs for (name, _, _), runs in self._runs.items() if name == problem)
+        one = float(np.mean([record.uniform for runs in here for record in runs.values()]))
         if not means:
             return Scale(one, one, "none", batches)
         best = min(means, key=lambda policy: means[policy])
@@ -219,25 +217,13 @@ def _row(results: Results, policy: str) -> Row | None:
         if values:
             scores[batches] = mean(values)
     wins, ties, losses = _counts(results, policy, problems)
-    finite = [
-        record
-        for problem in problems
-        for batches in results.finite(problem)
-        for record in results.runs(problem, policy, batches).values()
-    ]
+    played = (results.runs(problem, policy, batches) for problem in problems for batches in results.finite(problem))
+    finite = [record for runs in played for record in runs.values()]
     inside, asked = (sum(record.covered[i] for record in finite) for i in (0, 1))
-    return Row(
-        policy,
-        mean(areas),
-        scores,
-        mean([share for problem in problems if (share := win_share(results, problem, policy)) is not None]),
-        wins,
-        ties,
-        losses,
-        float(np.mean([1000 * record.seconds / record.rounds for record in finite])),
-        inside / asked if asked else None,
-        len(problems),
-    )
+    coverage = inside / asked if asked else None
+    beats = mean([share for problem in problems if (share := win_share(results, problem, policy)) is not None])
+    seconds = float(np.mean([1000 * record.seconds / record.rounds for record in finite]))
+    return Row(policy, mean(areas), scores, beats, wins, ties, losses, seconds, coverage, len(problems))
 
 
 def _paired(results: Results, problem: str, policy: str) -> Iterator[tuple[list[float], list[float]]]:

@@ -12,7 +12,7 @@ from rarely._pages.grid import Grid
 from rarely._runs.record import describe_records
 from rarely._runs.statistics import IntervalEstimate
 from rarely.compare.records import Record
-from rarely.compare.scores import Leaderboard, Row
+from rarely.compare.scores import Leaderboard, Results, Row
 
 NONE = "—"
 NOMINAL = 0.95
@@ -62,40 +62,29 @@ def ranking(board: Leaderboard) -> Grid:
     for place, row in enumerate(board.rows, 1):
         beats = row.beats
         shown = IntervalEstimate(100 * beats.value, max(0.0, 100 * beats.low), min(100.0, 100 * beats.high), beats.runs)
-        body.append(
-            [
-                f"{place}. {row.policy}",
-                interval(row.area),
-                *(_signed(score.value, 2) if (score := row.scores.get(b)) else NONE for b in budgets),
-                interval(shown, 0) if not math.isnan(beats.value) else NONE,
-                f"{row.wins} / {row.ties} / {row.losses}",
-                f"{row.seconds:.2g}",
-                NONE if row.coverage is None else f"{100 * row.coverage:.0f} %",
-                str(row.problems),
-            ]
-        )
+        scores = [_signed(score.value, 2) if (score := row.scores.get(b)) else NONE for b in budgets]
+        won = [interval(shown, 0), f"{row.wins} / {row.ties} / {row.losses}", f"{row.seconds:.2g}"]
+        covered = NONE if row.coverage is None else f"{100 * row.coverage:.0f} %"
+        body.append([f"{place}. {row.policy}", interval(row.area), *scores, *won, covered, str(row.problems)])
     return Grid(head, body, 1)
 
 
 def of_problem(board: Leaderboard, problem: str) -> Grid:
     """Return the mean regret of every policy on one problem, with intervals over seeds."""
-    results = board.results
+    results, body = board.results, []
     budgets = results.budgets(problem)
-    body = []
     for row in board.rows:
-        runs = [results.runs(problem, row.policy, batches) for batches in budgets]
-        if any(runs):
-            cells = [
-                interval(_not_negative(results.regret(problem, row.policy, b)), 1) if r else NONE
-                for b, r in zip(budgets, runs, strict=True)
-            ]
-            body.append([row.policy, *cells])
+        if any(results.runs(problem, row.policy, batches) for batches in budgets):
+            body.append([row.policy, *(_regret(results, problem, row.policy, batches) for batches in budgets)])
     return Grid(["policy", *map(budget, budgets)], body, 1)
 
 
-def _not_negative(estimate: IntervalEstimate) -> IntervalEstimate:
-    """Cut an interval at 0: no regret is below, whatever Student's interval says."""
-    return replace(estimate, low=max(0.0, estimate.low)) if math.isfinite(estimate.low) else estimate
+def _regret(results: Results, problem: str, policy: str, batches: int | None) -> str:
+    """Return the mean regret with its interval, cut at 0: no regret is below, whatever Student's interval says."""
+    if not results.runs(problem, policy, batches):
+        return NONE
+    estimate = results.regret(problem, policy, batches)
+    return interval(replace(estimate, low=max(0.0, estimate.low)) if math.isfinite(estimate.low) else estimate, 1)
 
 
 def scales(board: Leaderboard) -> Grid:
@@ -104,16 +93,10 @@ def scales(board: Leaderboard) -> Grid:
     body = []
     for problem in results.problems:
         scale = results.scales[problem]
-        seeds = len(
-            {
-                seed
-                for policy in results.policies
-                for b in results.budgets()
-                for seed in results.runs(problem, policy, b)
-            }
-        )
+        runs = (results.runs(problem, policy, b) for policy in results.policies for b in results.budgets())
+        seeds = str(len({seed for of_policy in runs for seed in of_policy}))
         who = f"{scale.best}, {budget(scale.batches)}"
-        body.append([problem, str(results.rounds[problem]), str(seeds), f"{scale.zero:.1f}", who, f"{scale.one:.1f}"])
+        body.append([problem, str(results.rounds[problem]), seeds, f"{scale.zero:.1f}", who, f"{scale.one:.1f}"])
     return Grid(["problem", "T", "seeds", "regret that is 0", "of", "regret that is 1"], body, 1)
 
 
@@ -137,9 +120,8 @@ def profile(board: Leaderboard, row: Row) -> list[tuple[str, float | None]]:
         shown.append((f"B = {batches}", None if score is None else _goodness(score.value)))
     shown.append(("speed", _speed(board, row)))
     if any(one.coverage is not None for one in board.rows):
-        shown.append(
-            ("calibration", None if row.coverage is None else 1 - min(1.0, abs(row.coverage - NOMINAL) / 0.45))
-        )
+        off = None if row.coverage is None else min(1.0, abs(row.coverage - NOMINAL) / 0.45)
+        shown.append(("calibration", None if off is None else 1 - off))
     return shown
 
 

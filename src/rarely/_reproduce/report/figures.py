@@ -100,14 +100,9 @@ def scatter(comparison: Comparison) -> Figure:
     axes = figure.add_subplot()
     kinds: tuple[Kind, ...] = get_args(Kind)
     for kind in kinds:
-        points = [
-            (record.seconds, record.regret)
-            for series in comparison.of_kind(kind)
-            for seed, record in series.runs.items()
-            if seed in chosen
-        ]
-        if points:
-            x, y = zip(*points, strict=True)
+        runs = [run for series in comparison.of_kind(kind) for seed, run in series.runs.items() if seed in chosen]
+        if runs:
+            x, y = [run.seconds for run in runs], [run.regret for run in runs]
             axes.scatter(x, y, s=22, marker=MARKERS[kind], color=COLOURS[kind], alpha=0.75, label=NAMES[kind], lw=0)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -200,11 +195,8 @@ def frontier(comparisons: Sequence[Comparison]) -> Figure:
     for axes in grid[:, 0]:
         axes.set_ylabel("mean total regret", fontsize=8)
     present = {series.kind for c in comparisons for series in c.series.values()}
-    handles = [
-        Line2D([], [], color=COLOURS[kind], marker=MARKERS[kind], lw=0, label=NAMES[kind])
-        for kind in NAMES
-        if kind in present
-    ]
+    looks = [(COLOURS[kind], MARKERS[kind], NAMES[kind]) for kind in NAMES if kind in present]
+    handles = [Line2D([], [], color=colour, marker=marker, lw=0, label=name) for colour, marker, name in looks]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=7.5, columnspacing=1.0)
     return figure
 
@@ -217,10 +209,8 @@ def _panel(axes: Axes, comparison: Comparison) -> None:
         estimate, at = s.regret, s.updates + 1
         if len(s.runs) >= MIN_RUNS_FOR_BOX:
             # A whisker that reaches below 0 must leave the panel, not end inside it.
-            below = estimate.value - max(estimate.low, low / 10)
-            axes.errorbar(
-                [at], [estimate.value], yerr=[[below], [estimate.high - estimate.value]], ms=4, lw=0.8, **mark
-            )
+            bars = [[estimate.value - max(estimate.low, low / 10)], [estimate.high - estimate.value]]
+            axes.errorbar([at], [estimate.value], yerr=bars, ms=4, lw=0.8, **mark)
         else:
             axes.plot([at], [estimate.value], ms=4.5, lw=0, **mark)
             axes.plot([at] * len(s.runs), s.regrets, ".", ms=2.5, color=COLOURS[s.kind], alpha=0.6, mew=0)

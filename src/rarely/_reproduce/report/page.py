@@ -105,7 +105,9 @@ def _found(out: Path, published: Path | None) -> Found:
     found = Store(out).examine()
     if not compare(found.records):
         refused = "".join(f"\n{file}" for file in found.refused)
-        raise NothingToReport(f"{out / 'records'} holds no records; run: rarely reproduce --out {out}.{refused}")
+        raise NothingToReport(
+            f"{out / 'records'} holds no records to report; run rarely reproduce --out {out}.{refused}"
+        )
     return found
 
 
@@ -169,9 +171,8 @@ def _notes(c: Comparison) -> list[str]:
     for i, a in enumerate(adaptive):
         twins = [b.label for b in adaptive[i + 1 :] if c.same_runs(a, b)]
         if twins and not any(c.same_runs(before, a) for before in adaptive[:i]):
-            notes.append(
-                f"{a.label} and {', '.join(twins)} are the same runs: the trigger needs fewer versions than B."
-            )
+            same = f"{a.label} and {', '.join(twins)} are the same runs"
+            notes.append(f"{same}: the trigger needs fewer versions than B.")
     records = [record for series in c.series.values() for record in series.runs.values()]
     if retried := sum(max(0, r.data["updates"]["attempts"] - len(r.updates)) for r in records):
         notes.append(f"Trainings were repeated with a smaller step {retried} times.")
