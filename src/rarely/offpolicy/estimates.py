@@ -15,12 +15,11 @@
 
     difference of two targets: V̂_a − V̂_b, round by round ψ_a − ψ_b
 
-ips and dr are unbiased if the log could choose every arm that the target would: p > 0 wherever π > 0. Elsewhere they
-are not. If p is 0 for such an arm, or if the log never chose an arm that the target would, `NotIdentified` is raised.
-If p is so small that the arm was hardly ever chosen, the estimate lacks what such arms pay, and a note says so. A log
-of `from_arrays(propensities=…)` does not hold the probabilities of arms that were not chosen: that these are above 0
-is then the caller's word. `log.probabilities` is a target all the same, the old rule, and its term is the reward that
-it got: with π = p, q of the chosen arm is an unbiased draw of Σ_a π(a)·q(a), and dr's term is q + 1·(r − q) = r.
+ips and dr are unbiased if the log could choose every arm that the target would: p > 0 wherever π > 0. If p is 0 for
+such an arm, or if the log never chose one, `NotIdentified` is raised; if the arm was hardly ever chosen, the estimate
+lacks what it pays, and a note says so. A log of `from_arrays(propensities=…)` does not hold the probabilities of arms
+that were not chosen: that these are above 0 is then the caller's word. `log.probabilities` is a target all the same,
+the old rule: with π = p, q of the chosen arm is an unbiased draw of Σ_a π(a)·q(a), and dr's term is q + 1·(r − q) = r.
 
 A policy that learns between batches decides on what it saw before, so rounds are not independent and make a
 martingale. But a version is frozen while it decides and logs the probabilities that it draws from: they are exact,
@@ -30,12 +29,11 @@ variances settles: with a `Mixture(epsilon)` weights are at most K/ε. Rounds wi
 harm as long as whether a reward comes has nothing to do with what it is.
 
 Where only the values of rewards are known, intervals are normal, and a note says when they may be too short. Rewards
-that are all 0 or 1, or that lie in a `reward_range` given by the caller, get the score interval of `intervals`: it
-stays in the range, and holds the truth as often as it says even if few rewards differ from 0.
+that are all 0 or 1, or that lie in a given `reward_range`, get the score interval of `intervals`, which holds the truth
+as often as it says even if few rewards differ from 0.
 
 A target must not have learned from the very rewards that judge it, or its estimate is too good. If the target is a
-`Policy`, its history is compared with the log and a note says how many rounds it had. Probabilities and arms in an
-array, and a model of `dr`, come from a place that cannot be checked.
+`Policy`, its history is compared with the log, and a note says how many rounds it had.
 """
 
 from __future__ import annotations
@@ -482,11 +480,9 @@ def _note_on_rewards(weights: Array, rewards: Array, error: float, within: Range
     rare = min(effective(unusual), effective(sizes) * float(unusual.sum() / sizes.sum()))
     if rare >= MIN_UNUSUAL_REWARDS or 2 * others > len(counted) or (others and within is not None):
         return ""
-    what = (
-        f"Only {others} of {len(counted)} rewards that count differ from {common:g} ({rare:.1f} effective)"
-        if others
-        else f"All {len(counted)} rewards that count are {common:g}"
-    )
+    what = f"All {len(counted)} rewards that count are {common:g}"
+    if others:
+        what = f"Only {others} of {len(counted)} rewards that count differ from {common:g} ({rare:.1f} effective)"
     give = "give it as reward_range=(low, high)."
     if within is None:
         short = "has no width, which says nothing of rarer rewards" if error == 0 else "may be too short"

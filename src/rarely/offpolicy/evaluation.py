@@ -102,9 +102,8 @@ def evaluate(
             try:
                 estimate = {"ips": ips, "snips": snips, "dr": dr}[estimator](log, target, **given)
                 gain = None if name == LOGGED else difference(log, target, logged, estimator=estimator, **given)
-                if gain is not None and max(abs(gain.low), abs(gain.high)) < ROUNDING * max(
-                    abs(estimate.value), 1e-300
-                ):
+                least = ROUNDING * max(abs(estimate.value), 1e-300)
+                if gain is not None and max(abs(gain.low), abs(gain.high)) < least:
                     gain = replace(gain, value=0.0, low=0.0, high=0.0)
                 made.append(Judgement(name, estimator, estimate, gain))
             except NotIdentified as error:

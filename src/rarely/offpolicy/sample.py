@@ -3,8 +3,8 @@
     π     target       (n, K)  probabilities of the policy to be judged
     w     weights      (n,)    π/p of the chosen arm
 
-A policy that is judged by the rewards it was trained on looks better than it is. Its history holds the rounds that it
-had at its last update. A round of the log is looked up there in three ways:
+A policy that is judged by the rewards it was trained on looks better than it is. A round of the log is looked up in
+what its history held at its last update, in three ways:
 
     by number     if every round of the log up to that update has the arm, version, context and reward that the
                   history has under its number: then the policy made the log
@@ -131,13 +131,9 @@ def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
         return np.asarray(np.eye(present.shape[1])[given[places]])
     chances, logged = given.astype(np.float64), log.probabilities
     own = ((chances == logged) | (np.isnan(chances) & np.isnan(logged))).all(axis=1)
-    wrong = np.flatnonzero(
-        ~own
-        & (
-            ~((chances >= 0) & (present | (chances == 0))).all(axis=1)
-            | ~(np.abs(chances.sum(axis=1) - 1) <= SUM_TOLERANCE)
-        )
-    )
+    fits = ((chances >= 0) & (present | (chances == 0))).all(axis=1)
+    fits &= np.abs(chances.sum(axis=1) - 1) <= SUM_TOLERANCE
+    wrong = np.flatnonzero(~own & ~fits)
     if len(wrong):
         partial = " The log itself knows the probabilities of chosen arms alone." if np.isnan(logged).any() else ""
         raise InvalidTarget(
@@ -148,9 +144,7 @@ def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
 
 
 def _as_array(target: Target, shape: tuple[int, ...]) -> Any:
-    wanted = (
-        f"a target must be a Policy, probabilities of shape {shape}, or whole numbers of shape {shape[:1]}, the arms"
-    )
+    wanted = f"a target must be a Policy, probabilities of shape {shape}, or arms, whole numbers of shape {shape[:1]}"
     try:
         given = read_array(target, "a target", InvalidTarget)
     except InvalidTarget as error:

@@ -75,9 +75,7 @@ def linear_measure(ridge: float) -> Measure:
         matrix = np.eye(contexts.shape[1]) + contexts.T @ contexts / ridge
         log_det = 2 * float(np.log(np.diag(np.linalg.cholesky(matrix))).sum())
         value = log_det / math.log1p(len(contexts) / ridge)
-        return Dimension(
-            value=value, lower=value, upper=value, log_det=log_det, count=len(contexts), confidence=1.0, exact=True
-        )
+        return Dimension(value, value, value, log_det, len(contexts), confidence=1.0, exact=True)
 
     return measure
 
@@ -125,12 +123,6 @@ def measure_growth(
             value = low
         if wanted > MAX_EXTRAPOLATION * whole.count:
             value = math.nan
-    return Growth(
-        measured=whole,
-        spread=relative * whole.value,
-        curve=tuple((one.count, one.log_det) for one in measured),
-        wanted=wanted,
-        value=value,
-        lower=low * (whole.lower / whole.value) / (1 + STANDARD_ERRORS * relative),
-        upper=high * (whole.upper / whole.value) * (1 + STANDARD_ERRORS * relative),
-    )
+    doubt, curve = 1 + STANDARD_ERRORS * relative, tuple((one.count, one.log_det) for one in measured)
+    lower, upper = low * (whole.lower / whole.value) / doubt, high * (whole.upper / whole.value) * doubt
+    return Growth(whole, relative * whole.value, curve, wanted, value, lower, upper)

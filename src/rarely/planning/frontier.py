@@ -7,8 +7,7 @@
 Which B is enough is read off intervals of r, paired by run. Among many points some interval misses by luck, so within
 a kind B is judged in a fixed order: from the largest downwards as long as intervals lie below 1 + ε (*within*), from
 the smallest upwards as long as they lie above (*outside*). Such a sequence errs only if the interval of one point, the
-first about which it would be wrong, misses; so whatever the number of points, and whether r falls with B or not, each
-kind needs no more than its interval's confidence. Three kinds share the 5 % of error.
+first about which it would be wrong, misses, however many points there are. Three kinds share the 5 % of error.
 
 The log q with which an adaptive schedule spends B batches comes from pilot runs:
 
@@ -132,19 +131,15 @@ class Frontier:
         first, and then the one with the lower upper bound. None if there is none.
         """
 
-        def is_close(point: Point) -> bool:
-            return self.verdict(point, tolerance) == "within" if surely else point.ratio.value <= 1 + tolerance
+        def sure(point: Point) -> bool:
+            return self.verdict(point, tolerance) == "within"
 
-        found = []
-        for each in KINDS if kind is None else (kind,):
-            close = list(takewhile(is_close, reversed(self.of_kind(each))))
-            found += [(point, self.verdict(point, tolerance)) for point in close[-1:]]
-        best = min(
-            found,
-            key=lambda one: (one[0].batches, one[1] != "within", one[0].ratio.high, one[0].ratio.value),
-            default=None,
-        )
-        return None if best is None else best[0]
+        def is_close(point: Point) -> bool:
+            return sure(point) if surely else point.ratio.value <= 1 + tolerance
+
+        kinds = KINDS if kind is None else (kind,)
+        found = [point for each in kinds for point in [*takewhile(is_close, reversed(self.of_kind(each)))][-1:]]
+        return min(found, key=lambda one: (one.batches, not sure(one), one.ratio.high, one.ratio.value), default=None)
 
     def growth(self, horizon: int) -> float:
         """Return the growth of log det Z over a horizon; beyond the simulated rounds a line in log t."""
@@ -183,9 +178,8 @@ def measure_frontier(
 ) -> Frontier:
     """Simulate every schedule in every run; call `progress` with a stage, the work done in it, and all of its work."""
     engine = engine or Engine()
-    pilot = play_trial(
-        world, maker, rounds, Trial("fixed", FixedGrid(rounds, min(PILOT_BATCHES, rounds)), pilot_seeds[0])
-    )
+    first = Trial("fixed", FixedGrid(rounds, min(PILOT_BATCHES, rounds)), pilot_seeds[0])
+    pilot = play_trial(world, maker, rounds, first)
     growth = pilot.log_dets[-1][1]
     if not growth > 0:
         raise InvalidInput(
@@ -203,14 +197,10 @@ def measure_frontier(
         kind: {count: _schedule(kind, rounds, count, log_ratios[count]) for count in batches} for kind in KINDS
     }
     reference = maker.reference(rounds)
-    trials = [
-        trial
-        for seed in seeds
-        for trial in (
-            Trial("sequential", reference, seed),
-            *(Trial(kind, schedules[kind][count], seed) for count in reversed(batches) for kind in KINDS),
-        )
-    ]
+    trials = []
+    for seed in seeds:
+        trials.append(Trial("sequential", reference, seed))
+        trials += [Trial(kind, schedules[kind][count], seed) for count in reversed(batches) for kind in KINDS]
     outcomes: dict[Trial, Outcome] = {}
     whole, done = sum(trial.work(rounds) for trial in trials), 0
     progress("simulation", done, whole)
@@ -243,19 +233,11 @@ def _rounded(log_ratio: float) -> float:
 
 
 def _point(kind: Kind, batches: int, schedule: Schedule, runs: Sequence[Outcome], sequential: Sequence[float]) -> Point:
-    counts = [len(run.ends) for run in runs]
+    counts, regrets = [len(run.ends) for run in runs], [run.regret for run in runs]
     median = runs[int(np.argsort(counts, kind="stable")[(len(runs) - 1) // 2])]
-    regrets = [run.regret for run in runs]
-    return Point(
-        kind=kind,
-        batches=batches,
-        log_ratio=schedule.log_ratio if isinstance(schedule, DeterminantTrigger) else None,
-        used=float(np.mean(counts)),
-        regret=mean(regrets),
-        ratio=ratio_of_means(regrets, sequential, CONFIDENCE),
-        pattern=median.pattern,
-        idle=sum(run.updates == 0 for run in runs),
-    )
+    log_ratio = schedule.log_ratio if isinstance(schedule, DeterminantTrigger) else None
+    ratio, idle = ratio_of_means(regrets, sequential, CONFIDENCE), sum(run.updates == 0 for run in runs)
+    return Point(kind, batches, log_ratio, float(np.mean(counts)), mean(regrets), ratio, median.pattern, idle)
 
 
 # --- log q of adaptive schedules

@@ -106,16 +106,12 @@ def shares_of(frontier: Frontier, present: Present) -> list[Share]:
 
 def table(rows: Sequence[Share]) -> Grid:
     """Return the shares as a table."""
-    body = [
-        [
-            str(row.batches),
-            str(row.batches - 1),
-            *(_percent(row.shares.get(kind)) for kind in KINDS),
-            _interval(row) if math.isfinite(row.low + row.high) else "–",
-            "–" if row.next is None else f"{row.next:.3g}",
-        ]
-        for row in rows
-    ]
+    body = []
+    for row in rows:
+        shares = [_percent(row.shares.get(kind)) for kind in KINDS]
+        interval = _interval(row) if math.isfinite(row.low + row.high) else "–"
+        worth = "–" if row.next is None else f"{row.next:.3g}"
+        body.append([str(row.batches), str(row.batches - 1), *shares, interval, worth])
     return Grid(["B", "updates", *KINDS, "interval of the best", "one update more is worth"], body, numbers=0)
 
 

@@ -215,9 +215,8 @@ class Plan:
         remarks = [f"blocks = ArmBlocks.fit(features, arms={self.arms})"] if self.blocks else []
         remarks += ["scale = Affine.fit(rows), the features of all arms of the log"] if own else []
         if point.log_ratio is not None and self.horizon > self.frontier.rounds:
-            remarks.append(
-                f"log_ratio is extrapolated from the {point.log_ratio:g} simulated over {self.frontier.rounds} rounds"
-            )
+            simulated = f"the {point.log_ratio:g} simulated over {self.frontier.rounds} rounds"
+            remarks.append(f"log_ratio is extrapolated from {simulated}")
         if self.frontier.verdict(point, TOLERANCES[-1]) != "within":
             remarks.append(f"whether it is within {_percent(TOLERANCES[-1])} is not sure")
         return f"To paste: {line}{'  # ' if remarks else ''}{'; '.join(remarks)}"

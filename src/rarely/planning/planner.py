@@ -96,15 +96,11 @@ def plan(
         The effective dimension is measured on at most `max_contexts` contexts, and on fewer where the contexts alone
         would take more than a quarter of `memory_limit` bytes.
     seed, jobs, progress
-        Of all simulations; processes that simulate; called with a stage, the steps done and their total, or a bar
-        such as tqdm's: `progress=tqdm`.
+        Of all simulations, and the same seed gives the same plan; processes that simulate; called with a stage, the
+        steps done and their total, or a bar such as tqdm's: `progress=tqdm`.
     resume
         A folder for simulations that are finished. A plan that was interrupted continues from it if it is called with
         the same arguments, and they are removed when the plan is made. Not with a simulator, whose code may change.
-
-    Notes
-    -----
-    The same seed gives the same plan.
 
     Examples
     --------
@@ -220,15 +216,12 @@ def _case(
         return _Case(LogWorld(source, simulated, rounds), "simulated", (note,))
     if not len(source.log.known_rewards()[2]):
         imagined = ImaginedRewards(source, DEFAULT_NOISE if noise is None else noise)
-        return _Case(
-            LogWorld(source, imagined, rounds),
-            "imagined",
-            (
-                "REWARDS ARE IMAGINED: the log has none, so each run draws a random function of the contexts, as a "
-                f"wide network could learn it, with noise of {imagined.deviation:g} times its spread. Yours may be "
-                "simpler, or harder.",
-            ),
+        note = (
+            "REWARDS ARE IMAGINED: the log has none, so each run draws a random function of the contexts, as a wide "
+            f"network could learn it, with noise of {imagined.deviation:g} times its spread. Yours may be simpler, or "
+            "harder."
         )
+        return _Case(LogWorld(source, imagined, rounds), "imagined", (note,))
     progress("reward model", 0, 1)
     fitted = fit_rewards(source, seed, noise=noise)
     progress("reward model", 1, 1)
@@ -261,15 +254,8 @@ def _growth(
     contexts = _sampled(source, rounds, maker, seed)
     linear = maker.policy == "linear"
     measure = linear_measure(maker.ridge) if linear else neural_measure(maker.ridge, maker.depth, seed, memory_limit)
-    return measure_growth(
-        contexts,
-        horizon * source.arms,
-        maker.ridge,
-        measure,
-        seed,
-        lambda done, of: progress("effective dimension", done, of),
-        linear=linear,
-    )
+    tell = partial(progress, "effective dimension")
+    return measure_growth(contexts, horizon * source.arms, maker.ridge, measure, seed, tell, linear=linear)
 
 
 def _sampled(source: LoggedRounds | World, rounds: int, maker: Maker, seed: int) -> Array:
@@ -357,9 +343,8 @@ def notes_on_growth(growth: Growth, maker: Maker) -> list[str]:
         else:
             curve = "the logarithm" if maker.policy == "linear" else "a power"
             along = f"along {curve} of their number; its bounds are straight lines in {lines}"
-        notes.append(
-            f"The effective dimension is EXTRAPOLATED from {measured.count} to {growth.wanted} contexts, {along}."
-        )
+        counts = f"from {measured.count} to {growth.wanted} contexts"
+        notes.append(f"The effective dimension is EXTRAPOLATED {counts}, {along}.")
     return notes
 
 

@@ -127,17 +127,10 @@ def _context(plan: Plan) -> dict[str, Any]:
 def _row(frontier: Frontier, point: Point) -> list[str]:
     name = point.kind if point.log_ratio is None else f"{point.kind}, log q = {point.log_ratio:.3g}"
     lengths = ", ".join(map(str, point.pattern[:MAX_LENGTHS])) + (", …" if len(point.pattern) > MAX_LENGTHS else "")
-    return [
-        name,
-        str(point.batches),
-        f"{point.used:.4g}",
-        _interval(point.regret),
-        _interval(point.ratio, digits=2),
-        {"within": "surely", "outside": "surely not", "undecided": "inconclusive"}[
-            frontier.verdict(point, TOLERANCES[-1])
-        ],
-        lengths,
-    ]
+    words = {"within": "surely", "outside": "surely not", "undecided": "inconclusive"}
+    verdict = words[frontier.verdict(point, TOLERANCES[-1])]
+    numbers = [str(point.batches), f"{point.used:.4g}", _interval(point.regret), _interval(point.ratio, digits=2)]
+    return [name, *numbers, verdict, lengths]
 
 
 def _interval(estimate: IntervalEstimate, digits: int = 1) -> str:

@@ -237,9 +237,8 @@ def fit_rewards(log: LoggedRounds, seed: int, *, noise: float | None = None) -> 
             "others are imagined, or give a simulator."
         )
     counts = np.bincount(arms, minlength=log.arms)
-    rare = (
-        () if log.features.ndim == 3 else tuple((int(i), int(counts[i])) for i in np.flatnonzero(counts < RARE_REWARDS))
-    )
+    few = np.flatnonzero(counts < RARE_REWARDS) if log.features.ndim == 2 else ()
+    rare = tuple((int(i), int(counts[i])) for i in few)
     # Whole rounds in a random order: no round has one reward to learn from and another to be judged by.
     places = np.random.default_rng((seed, 5)).permutation(len(log))
     order = np.argsort(places[rounds], kind="stable")[:MAX_REWARDS]
@@ -359,11 +358,8 @@ class Maker:
 
     def reference(self, rounds: int) -> Schedule:
         """Return what schedules are compared with: an update after every round, or almost so for the default policy."""
-        return (
-            FixedGrid(rounds, REFERENCE_BATCHES)
-            if self.policy == "default" and rounds > REFERENCE_BATCHES
-            else EveryRound()
-        )
+        quick = self.policy != "default" or rounds <= REFERENCE_BATCHES
+        return EveryRound() if quick else FixedGrid(rounds, REFERENCE_BATCHES)
 
     @property
     def depth(self) -> int:

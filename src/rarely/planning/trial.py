@@ -99,14 +99,10 @@ class TrialPlan:
 
     def grid(self) -> Grid:
         """Return the curve as a table."""
-        rows = [
-            [
-                *(str(point.patients), str(point.looks), f"{point.power:.0%}", f"{point.low:.0%} to {point.high:.0%}"),
-                *(f"{point.width:.3f}", f"{point.stopped:.0f}", f"{point.best:.0%}", f"{point.anytime:.0%}"),
-                f"{point.coverage:.1%}",
-            ]
-            for point in self.points
-        ]
+        rows = []
+        for p in self.points:
+            row = [f"{p.patients}", f"{p.looks}", f"{p.power:.0%}", f"{p.low:.0%} to {p.high:.0%}", f"{p.width:.3f}"]
+            rows.append([*row, f"{p.stopped:.0f}", f"{p.best:.0%}", f"{p.anytime:.0%}", f"{p.coverage:.1%}"])
         return Grid(HEAD, rows, 0)
 
     def advice(self) -> list[str]:
@@ -169,8 +165,7 @@ def plan_trial(
     noise
         The standard deviation of normal rewards; None for rewards of 0 and 1.
     patients, looks
-        The sizes to try, by default around what two equal groups need, and one or several numbers of looks, after each
-        of which but the last the policy is updated.
+        The sizes to try, by default around what two equal groups need; numbers of looks, at which it is updated.
     spending, level
         See `rarely.study.AnalysisPlan`.
     least, burn_in

@@ -84,8 +84,7 @@ def step_size(rounds: int, *, hidden: int, depth: int, ridge: float, C3: float =
 def steps(rounds: int, *, depth: int, ridge: float, S: float, C2: float = 1.0) -> int:
     """Return J = 2 log((√T·λ + C₂T^{3/2}L)/(λS))·TL/λ of Theorem 1, the printed ratio turned around.
 
-    With η of C₃ = 1 this number of steps brings β_T's last term down to about √λ·S, as the proof needs it, where TL is
-    large beside λ (to be exact it is TL + λ that should stand before the last division).
+    With η of C₃ = 1 and TL large beside λ, so many steps bring β_T's last term down to about √λ·S, as the proof needs.
 
     Parameters
     ----------
@@ -217,8 +216,7 @@ def fixed_regret_lower_order(dimension: float, *, rounds: int, batches: int) -> 
 def switches_lower_order(dimension: float, *, rounds: int) -> float:
     """Return d log T/log(d log T), the fewest switches for √T regret on linear bandits (Ruan et al., 2021).
 
-    As Section 2 has it; Remark 7 says O(d log d log T) of the same result. Where d log T is at most e, it is
-    not divided by its logarithm.
+    As Section 2 has it; Remark 7 says O(d log d log T). Where d log T is at most e, it is not divided by its logarithm.
 
     Parameters
     ----------

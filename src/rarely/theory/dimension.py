@@ -125,15 +125,8 @@ def effective_dimension(
         found = bracketed(kernel, x, ridge, memory_limit, seed, progress or (lambda text: None))
     # log(1 + n/λ) for any λ, however small
     unit = float(np.logaddexp(0.0, math.log(n) - math.log(ridge)))
-    return Dimension(
-        value=found.value / unit,
-        lower=found.lower / unit,
-        upper=found.upper / unit,
-        log_det=found.value,
-        count=n,
-        confidence=found.confidence,
-        exact=fits,
-    )
+    value, lower, upper = found.value / unit, found.lower / unit, found.upper / unit
+    return Dimension(value, lower, upper, log_det=found.value, count=n, confidence=found.confidence, exact=fits)
 
 
 def reward_norm(contexts: Any, rewards: Any, *, depth: int = 2, kind: KernelKind = "definition") -> float:
@@ -268,10 +261,8 @@ class Share:
                 f"the dimension of {count:,} contexts needs at least {in_bytes(needed)}, but memory_limit is "
                 f"{in_bytes(memory_limit)}; raise it, or take a sample of the contexts."
             )
-        block = min(BLOCK, half // 8)
-        return cls(
-            min(MAX_COLUMNS, count, half - 4 * block), block, probes, min(MAX_STEPS, half // probes - ARRAYS_BESIDE)
-        )
+        block, steps = min(BLOCK, half // 8), min(MAX_STEPS, half // probes - ARRAYS_BESIDE)
+        return cls(min(MAX_COLUMNS, count, half - 4 * block), block, probes, steps)
 
 
 def tails(remainders: Array, probes: int) -> tuple[float, float]:

@@ -109,16 +109,8 @@ class KernelLearner(ScaledLearner):
         return solution, step
 
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
-        return VersionStats(
-            round=round,
-            features=covariance.rounds,
-            log_det=covariance.frozen_log_det,
-            ridge=self.ridge,
-            depth=self.kernel.depth,
-            steps=self.steps or 0,
-            step=self.used_step,
-            exact=self.steps is None,
-        )
+        known = (round, covariance.rounds, covariance.frozen_log_det, self.ridge, self.kernel.depth)
+        return VersionStats(*known, steps=self.steps or 0, step=self.used_step, exact=self.steps is None)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = self.scale.state()
@@ -127,16 +119,11 @@ class KernelLearner(ScaledLearner):
 
     def restored(self, saved: Fields) -> KernelLearner:
         with saved:
-            points = saved.array("points", (None, self.scale.affine.scaled_dim))
-            step = None if saved.is_null("step") else saved.number("step", above=0)
-            return replace(
-                self,
-                scale=self.scale.restored(saved),
-                points=points,
-                coefficients=saved.array("coefficients", (len(points),)),
-                rewards=RewardScale.restored(saved),
-                used_step=step,
-            )
+            scale, rewards = self.scale.restored(saved), RewardScale.restored(saved)
+            points = saved.array("points", (None, scale.affine.scaled_dim))
+            found: dict[str, Any] = {"points": points, "coefficients": saved.array("coefficients", (len(points),))}
+            step = None if saved.is_null("step") else saved.number("step")
+            return replace(self, scale=scale, rewards=rewards, used_step=step, **found)
 
 
 def _top_eigenvalue(matrix: Array) -> float:
@@ -204,12 +191,10 @@ class KernelUCB(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        schedule, beta, limits = decoded(schedule=schedule, beta=beta, limits=limits)
+        schedule, beta, context_scale = decoded(schedule=schedule, beta=beta, context_scale=context_scale)
+        exploration, forgetting, limits = decoded(exploration=exploration, forgetting=forgetting, limits=limits)
         limits = limits_from(limits).settled()
         limits.check_unset(type(self).__name__, "history", "operations", "arms")
-        context_scale, exploration, forgetting = decoded(
-            context_scale=context_scale, exploration=exploration, forgetting=forgetting
-        )
         check_choice("ties", ties, Ties)
         check_flag("standardise_rewards", standardise_rewards)
         if steps is not None:
