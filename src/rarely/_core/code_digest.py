@@ -17,11 +17,9 @@ def code_digest(*parts: str) -> str:
     >>> code_digest("_core") == code_digest("_core"), code_digest("_core") == code_digest("_core/errors.py")
     (True, False)
     """
-    found = {
-        file for part in parts for file in [PACKAGE / part, *(PACKAGE / part).rglob("*")] if file.suffix in SOURCES
-    }
+    every = {file for part in parts for file in (PACKAGE / part, *(PACKAGE / part).rglob("*"))}
     whole = hashlib.sha256()
-    for file in sorted(found):
+    for file in sorted(file for file in every if file.suffix in SOURCES):
         data = file.read_bytes()
         whole.update(f"{file.relative_to(PACKAGE).as_posix()} {len(data)} ".encode() + data)
     return whole.hexdigest()[:16]

@@ -155,10 +155,8 @@ Kind = TypeVar("Kind", bound=type)
 def check_choice(name: str, value: Any, choices: Any) -> None:
     """Raise InvalidInput unless the value is one of a Literal's."""
     if not isinstance(value, str) or value not in get_args(choices):
-        meant = nearest(value, get_args(choices))
-        raise InvalidInput(
-            f"{name} must be one of {', '.join(map(repr, get_args(choices)))}; got {shown(value)}. {meant}".rstrip()
-        )
+        known, meant = ", ".join(map(repr, get_args(choices))), nearest(value, get_args(choices))
+        raise InvalidInput(f"{name} must be one of {known}; got {shown(value)}. {meant}".rstrip())
 
 
 def check_whole(

@@ -111,23 +111,18 @@ class Decision:
         """
         if not self.single:
             return [described for i in range(len(self)) if isinstance(described := self[i].describe(), dict)]
+        found = {name: getattr(self, name) for name in ("id", "round", "version", "arm", "propensity")}
+        if self.held_out is not None:
+            found["held_out"] = bool(self.held_out)
         numbers = {"means": self.means, "bonuses": self.bonuses, "probabilities": self.probabilities}
-        return {
-            "id": self.id,
-            "round": self.round,
-            "version": self.version,
-            "arm": self.arm,
-            "propensity": self.propensity,
-            **({} if self.held_out is None else {"held_out": bool(self.held_out)}),
-            # JSON has no NaN, which stands for an absent arm.
-            **{name: [None if x != x else x for x in row.tolist()] for name, row in numbers.items()},
-        }
+        # JSON has no NaN, which stands for an absent arm.
+        return found | {name: [None if x != x else x for x in row.tolist()] for name, row in numbers.items()}
 
     def __repr__(self) -> str:
         if not self.single:
-            n = len(self)
+            n, arms = len(self), ", ".join(map(str, self.arms[:8]))
             span = f"rounds {self.rounds[0]} … {self.rounds[-1]}" if n else "no rounds"
-            return f"<{n} decisions: {span}, arms {_shortened(self.arms)}>"
+            return f"<{n} decisions: {span}, arms {arms}{', …' if n > 8 else ''}>"
         arm = int(self.arms[0])
         scores = f"mean {self.means[arm]:.4g}, bonus {self.bonuses[arm]:.4g}, probability {self.propensity:.4g}"
         return f"<Decision: round {self.round}, version {self.version}, arm {arm} of {len(self.means)} ({scores})>"
@@ -175,8 +170,3 @@ def decision_table(decision: Decision, most: int = 20) -> str:
     more = f"<caption>{len(body) - most} more</caption>" if len(body) > most else ""
     head = "".join(f"<th>{name}</th>" for name in heads)
     return f"<table>{more}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-
-
-def _shortened(arms: IntArray, most: int = 8) -> str:
-    shown = ", ".join(map(str, arms[:most]))
-    return f"{shown}, …" if len(arms) > most else shown

@@ -123,14 +123,13 @@ class NoiseRadius(OfKind):
 
     A policy that meets new arms all the time knows all of them about equally well, and needs little β. A policy that
     repeats a few arms needs more, or it never finds out that others are better. `relative` tells them apart: an arm
-    known as well as the best known ones gets a bonus of that part of the noise, which is never thought to be less than
-    that part of the spread, and an arm with 100 times their variance 10 times as much. Without it f is `factor`.
+    known as well as the best known ones gets a bonus of that part of the noise, and one with 100 times their variance
+    10 times as much. Without it f is `factor`.
 
     With K > 9 arms that share no column `factor` counts (K/9)² times: each is known from one round in K, and pays
-    in one of K. `untried` is for such arms too, as those of `ArmBlocks`: what other arms paid says nothing about them.
-    While they have hardly been tried, β is at least what gives the least known ones a bonus of `untried`·s. With t
-    rounds in Z, as much is known about an arm of variance v as t·v̄/v rounds of the arms known best would tell.
-    "Hardly" means fewer than 6 rounds, and √v above a quarter of what it was at first.
+    in one of K. `untried` is for such arms too, as those of `ArmBlocks`: while they have hardly been tried, β is at
+    least what gives the least known ones a bonus of `untried`·s. "Hardly" means from fewer than 6 rounds (t·v̄/v, with
+    t rounds in Z), and √v above a quarter of what it was at first.
 
     β follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`

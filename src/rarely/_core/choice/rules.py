@@ -118,8 +118,7 @@ class Thompson:
     """Each arm as often as it would be the best if rewards were independent N(mean, bonus²).
 
     A bonus below 1e-9 of the largest mean or bonus of its round counts as 0. Among arms without a bonus the one with
-    the highest mean competes; ties go to the lowest arm, or are shared equally. The scale of rewards matters only in a
-    round without any bonus: a β far below that scale is small, but not 0.
+    the highest mean competes; ties go to the lowest arm, or are shared equally.
     """
 
     lowest: bool = True

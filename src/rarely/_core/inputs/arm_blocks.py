@@ -16,16 +16,13 @@ Content arms are distinguished by their features only: `arms` is None, and their
     bilinear   the same with all products of a number of the row and a number of the arm (`Crossed`)
 
 Their contexts are the plain [row, features]. The policy standardises and crosses them itself, as `**blocks.settings`
-says, so its history keeps r + f numbers of a round and none of the products:
+says, so its history keeps r + a numbers of a round and none of the products:
 
-    x   (r,)   a row, standardised: what is known about the user
-    f   (a,)   an arm's features, standardised: what is known about the article
+    x (r,), f (a,)   a row, and an arm's features, standardised
+    crossed          [x, f, x₁f, …, x_r f, 1]        r + a + ra + 1 numbers, the constant last
 
-    crossed    [x, f, x₁f, …, x_r f, 1]        r + a + ra + 1 numbers, the constant last
-
-A linear model of [x, f] alone gives every user the same ranking of arms; the products x_i·f_j let users differ.
-
-A training multiplies none of the zeros of these blocks: `rarely._core.training.objective` finds them.
+A linear model of [x, f] alone gives every user the same ranking of arms; the products x_i·f_j let users differ. A
+training multiplies none of the zeros of these blocks: `rarely._core.training.objective` finds them.
 """
 
 from __future__ import annotations
@@ -278,10 +275,7 @@ class ArmBlocks:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def set_params(self, **params: Any) -> Self:
-        """Change arguments in place, as scikit-learn does, and return the blocks.
-
-        A `Roster` or a study that was made with these blocks keeps the earlier ones. Raises `InvalidInput`, and changes
-        nothing, for a name that is not one of the constructor's, or arguments that do not fit together.
+        """Change arguments in place, as scikit-learn does, and return the blocks; a `Roster` keeps the earlier ones.
 
         >>> ArmBlocks(2, Affine.identity(1)).set_params(layout="hybrid").dim
         3

@@ -356,18 +356,13 @@ class ContextReader:
                 "settings of their ArmBlocks. Make the policy with **blocks.settings."
             )
         if mask is None and isinstance(contexts, OpenContexts):
-            raise InvalidContexts(
-                "contexts of a Roster must come with its mask, which says whose they are. Give both to the policy: "
-                "policy.select(*roster(rows))."
-            )
+            raise InvalidContexts("contexts of a Roster must come with its mask: policy.select(*roster(rows)).")
         if self.columns is not None:
             for names in filter(None, map(column_names, _tables(contexts))):
                 if names != self.columns:
-                    raise InvalidContexts(
-                        "the columns of contexts must be those of the first call, in its order: "
-                        f"{_listed(self.columns)}; got {_listed(names)}. Select them by name: "
-                        f"contexts[{list(self.columns)!r}]."
-                    )
+                    wanted, select = _listed(self.columns), f"contexts[{list(self.columns)!r}]"
+                    rule = f"the columns of contexts must be those of the first call, in its order: {wanted}"
+                    raise InvalidContexts(f"{rule}; got {_listed(names)}. Select them by name: {select}.")
 
     def after(self, contexts: Any, rounds: RoundContexts) -> ContextReader:
         """Return the reader after `select` was given these contexts."""

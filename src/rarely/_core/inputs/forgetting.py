@@ -27,9 +27,8 @@ NEGLIGIBLE = 1e-6
 class Window(OfKind):
     """A memory of the last `rounds` rounds.
 
-    A good policy earns good rewards, and a short window soon remembers nothing else: then it must learn again what is
-    bad, in a batch or two of mistakes that the next record's `coverage` shows. Use a window several times as long as
-    it takes to learn the world, explore (a `Mixture`, a larger `beta`), or prefer a `Discount`, which forgets softly.
+    A short window soon remembers nothing but good rewards, and must learn again what is bad. Use one several times as
+    long as it takes to learn the world, explore (a `Mixture`, a larger `beta`), or prefer a `Discount`.
 
     Examples
     --------

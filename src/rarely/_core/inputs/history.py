@@ -439,14 +439,10 @@ class History:
             outside = (numbers < 1) | (numbers > self.rounds)
             if outside.any():
                 lost = f" {LOST}" if life else ""  # a decision of this very life would be on record
-                raise UnknownRound(
-                    f"a reward must belong to a decided round, 1 … {self.rounds}; got round "
-                    f"{numbers[outside][0]}.{lost}"
-                )
-            raise WrongDecision(
-                "a reward must belong to a decision that this policy has on record; the one given for round "
-                f"{numbers[~own][0]} is not. {LOST}"
-            )
+                given = f"got round {numbers[outside][0]}"
+                raise UnknownRound(f"a reward must belong to a decided round, 1 … {self.rounds}; {given}.{lost}")
+            given = f"the one given for round {numbers[~own][0]} is not"
+            raise WrongDecision(f"a reward must belong to a decision that this policy has on record; {given}. {LOST}")
         return self._kept.positions(rows) if self._kept.start else (rows, None)
 
     def _decided_in(self, numbers: IntArray, life: str) -> BoolArray:
@@ -467,11 +463,10 @@ class History:
         versions = read_whole(decision.version, "version of a decision", WrongDecision)
         means = _chosen_means(decision, arms)
         if not len(numbers) == len(arms) == len(versions) == len(means):
-            raise WrongDecision(
-                "a decision must have one arm, one version and the means of all arms for each of its rounds; got "
-                f"{len(numbers)} rounds, {len(arms)} arms, {len(versions)} versions and means of shape "
-                f"{np.shape(decision.means)}."
+            came = (
+                f"{len(numbers)} rounds, {len(arms)} arms, {len(versions)} versions, means {np.shape(decision.means)}"
             )
+            raise WrongDecision(f"a decision must have an arm, a version and means for each round; got {came}.")
         if found is not None:
             numbers, positions, arms, versions = numbers[found], positions[found], arms[found], versions[found]
             means = means[found]
@@ -482,11 +477,10 @@ class History:
         same &= np.abs(means - predicted) <= SAME_MEAN * np.maximum(np.abs(predicted), np.abs(means))
         if not same.all():
             i = int(np.flatnonzero(~same)[0])
+            own = f"arm {made[i, 0]} under version {made[i, 1]} with mean {predicted[i]:.6g}"
             raise WrongDecision(
-                f"a reward must belong to a decision of this policy: its round {numbers[i]} chose arm "
-                f"{made[i, 0]} under version {made[i, 1]} with mean {predicted[i]:.6g}, and the given decision chose "
-                f"arm {arms[i]} under version {versions[i]} with mean {means[i]:.6g}. Give the decision to the policy "
-                "that made it."
+                f"a reward must belong to a decision of this policy: its round {numbers[i]} chose {own}, and the given "
+                f"decision chose arm {arms[i]} under version {versions[i]} with mean {means[i]:.6g}."
             )
 
     def _with_rewards(

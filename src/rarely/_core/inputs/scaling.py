@@ -206,10 +206,9 @@ class Moments:
 class ContextScale:
     """The current scale of contexts: given, or fitted to the contexts so far.
 
-    A fitted scale *follows* the contexts of the first 16 rounds, or until the first update if that comes first: nothing
-    has been learned yet that depends on it. Then it is constant between updates. An update fits a column anew after
-    fewer rounds than that, and later if the column has left its scale. In between, numbers are cut at 8 deviations
-    from the center.
+    A fitted scale *follows* the contexts of the first 16 rounds, or until the first update if that comes first. Then it
+    is constant between updates, and numbers are cut at 8 deviations from the center. An update fits a column anew after
+    fewer rounds than that, and later if the column has left its scale.
     """
 
     affine: Affine

@@ -13,7 +13,6 @@ import numpy as np
 
 from rarely._core.covariance import RECENT, Covariance, CovarianceFactory, in_bytes, parameters_of
 from rarely._core.errors import ApproximationWarning, HistoryDropped
-from rarely._core.model.features import Factors
 from rarely._core.policies.state import BatchClock, FrozenPolicy, PolicyState
 from rarely._core.types import Array
 
@@ -23,11 +22,7 @@ def adapted(
 ) -> tuple[FrozenPolicy, BatchClock]:
     """Return the version and its clock with Z in another form; `recent` are contexts that were chosen lately."""
 
-    def factors() -> tuple[Factors, Factors]:
-        seen = frozen.learner.features(recent)
-        return seen, seen
-
-    factory.rescale_bonuses(covariance, frozen.covariance, factors)
+    factory.rescale_bonuses(covariance, frozen.covariance, lambda: (frozen.learner.features(recent),) * 2)
     return frozen.with_covariance(covariance), rebased(clock, frozen.covariance, covariance)
 
 
@@ -43,11 +38,7 @@ def rebuilt_for_scale(frozen: FrozenPolicy, factory: CovarianceFactory, arms: in
     learner = frozen.learner
     covariance = factory.build(learner.features, learner.widths, contexts, arms=arms)
 
-    def factors() -> tuple[Factors, Factors]:
-        seen = learner.features(contexts[-RECENT:])
-        return seen, seen
-
-    factory.rescale_bonuses(covariance, frozen.covariance, factors)
+    factory.rescale_bonuses(covariance, frozen.covariance, lambda: (learner.features(contexts[-RECENT:]),) * 2)
     return frozen.with_covariance(covariance)
 
 
@@ -59,12 +50,11 @@ def noted(before: PolicyState, after: PolicyState, factory: CovarianceFactory, r
     was, now = before.frozen.covariance, after.frozen.covariance
     if was is now or was.exact == now.exact:
         return after
+    converted = f"Z converted from {was.kind} to {now.kind}"
     if now.exact:
-        return after.with_event(
-            "covariance", f"Z converted from {was.kind} to {now.kind}: bonuses are exact", round=round
-        )
+        return after.with_event("covariance", f"{converted}: bonuses are exact", round=round)
     detail = (
-        f"Z converted from {was.kind} to {now.kind}: bonuses are now approximate, because a decision among "
+        f"{converted}: bonuses are now approximate, because a decision among "
         f"{max(after.most_arms, factory.arms or 0)} arms with an exact Z of p = {parameters_of(now.widths):,} would "
         f"take more than limits.operations = {factory.operations:,.0f} multiplications"
     )
@@ -90,17 +80,12 @@ def change_covariance(
         made = factory.adapted(_rebuilt(state, factory), state.most_arms)
         how = f"rebuilt from the history with the features of version {state.clock.version}"
     recent = state.history.contexts[-RECENT:]
-    factory.rescale_bonuses(made, before, lambda: (learner.features(recent), learner.features(recent)))
-    after = replace(
-        state,
-        frozen=state.frozen.with_covariance(made),
-        clock=rebased(state.clock, before, made),
-        lost=state.history.total - made.rounds,
-    )
+    factory.rescale_bonuses(made, before, lambda: (learner.features(recent),) * 2)
+    frozen, clock = state.frozen.with_covariance(made), rebased(state.clock, before, made)
+    after = replace(state, frozen=frozen, clock=clock, lost=state.history.total - made.rounds)
     if same_form:
-        return after.with_event(
-            "covariance", f"limits.memory is {in_bytes(factory.memory_limit)}; Z stays {made.kind}", reason
-        )
+        detail = f"limits.memory is {in_bytes(factory.memory_limit)}; Z stays {made.kind}"
+        return after.with_event("covariance", detail, reason)
     exact = "exact" if made.exact else "approximate"
     of = f"{made.rounds} of {state.history.total} rounds"
     detail = f"Z converted from {before.kind} to {made.kind}, {how}: bonuses are now {exact}, from {of}"

@@ -168,15 +168,8 @@ class LinearLearner(Learner):
                 rows.append(saved.array("rows", (learned, width)))
             elif width <= WIDE or learned or "matrix" in saved:
                 matrix = saved.array("matrix", (width, width))
-            return replace(
-                self,
-                coefficients=saved.array("coefficients", (width,)),
-                matrix=matrix,
-                moment=saved.array("moment", (width,)),
-                learned=learned,
-                basis=basis,
-                rows=rows,
-            )
+            sums: dict[str, Any] = {name: saved.array(name, (width,)) for name in ("coefficients", "moment")}
+            return replace(self, matrix=matrix, learned=learned, basis=basis, rows=rows, **sums)
 
 
 @dataclass(frozen=True)
@@ -258,9 +251,8 @@ class LinUCB(Policy):
     intercept
         Whether a constant is appended to contexts; a `context_scale` says so itself.
     ridge, beta
-        λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x). β is in the units of rewards, and the
-        estimate is drawn towards 0: the defaults are meant for rewards of mean near 0 and spread near 1. Shift and
-        scale others first.
+        λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x), in the units of rewards. The defaults are
+        meant for rewards of mean near 0 and spread near 1: shift and scale others first.
     within_batch
         "running": bonuses follow every decision, so that the rounds of a batch spread over the arms. "frozen": they
         stay as they were when the batch began. None is "running"; `LinTS` spreads by itself, and is "frozen".

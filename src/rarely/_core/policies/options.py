@@ -166,9 +166,7 @@ def preset_from(given: Any) -> Preset:
     """Return a preset, given its name, its description or itself."""
     if isinstance(given, Preset):
         return given
-    if isinstance(given, dict):
-        return Preset(**given)
-    return Preset.named(given)
+    return Preset(**given) if isinstance(given, dict) else Preset.named(given)
 
 
 def training_from(given: Any) -> Training:
@@ -236,12 +234,9 @@ class Limits(Described):
         >>> Limits(operations=None).settled(history=100, operations=1000)
         Limits(memory=4294967296, history=100, operations=None, arms=None)
         """
-        return replace(
-            self,
-            history=history if self.history == "auto" else self.history,
-            operations=operations if self.operations == "auto" else self.operations,
-            arms=arms if self.arms is None else self.arms,
-        )
+        history = history if self.history == "auto" else self.history
+        operations = operations if self.operations == "auto" else self.operations
+        return Limits(self.memory, history, operations, arms if self.arms is None else self.arms)
 
     def check_unset(self, policy: str, *names: str) -> None:
         """Refuse limits that this kind of policy does not have."""

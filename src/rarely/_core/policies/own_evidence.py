@@ -106,15 +106,9 @@ class OwnEvidence:
         own = (self.count * self.mean + usual)[found] / (self.count + 1)[found]
         young = self.count[found] <= FEW_REWARDS
         gains = (np.square(rewards - predicted) - np.square(rewards - own))[young]
-        return replace(
-            self._with_rewards(found, rewards),
-            spread=spread,
-            horizon=horizon,
-            learned=self.learned + len(rewards),
-            gain=MEMORY * self.gain + float(gains.sum()),
-            compared=self.compared + len(gains),
-            disjoint=disjoint,
-        )
+        next_ = replace(self._with_rewards(found, rewards), spread=spread, horizon=horizon, disjoint=disjoint)
+        gain, compared = MEMORY * self.gain + float(gains.sum()), self.compared + len(gains)
+        return replace(next_, learned=self.learned + len(rewards), gain=gain, compared=compared)
 
     def recounted(self, chosen: Array, contexts: Array, rewards: Array) -> OwnEvidence:
         """Return the value for a policy that remembers only these choices and rewards."""

@@ -123,17 +123,15 @@ class Policy(ABC):
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
         self._limits, self._history_limit = limits, limits.history_bytes
-        self._factory = factory(
-            covariance, ridge, limits.memory, clock.budget.horizon, limits.exact_operations, limits.arms
-        )
+        horizon = clock.budget.horizon
+        self._factory = factory(covariance, ridge, limits.memory, horizon, limits.exact_operations, limits.arms)
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._factory.empty(learner.widths, ahead=clock.rounds_ahead(0, 0))
         radius = radius_at(beta, learner.version_stats(1, empty))
+        own = self._own_evidence(learner.dim, beta, forgetting)
         self._state = PolicyState(
-            FrozenPolicy(
-                learner, empty, radius, chooser, within_batch, self._own_evidence(learner.dim, beta, forgetting)
-            ),
+            FrozenPolicy(learner, empty, radius, chooser, within_batch, own),
             clock,
             History(learner.dim, forgetting),
             seed.generator.bit_generator.state,
@@ -185,9 +183,8 @@ class Policy(ABC):
         """
         with np.errstate(all="ignore"):
             rounds, scored = _scored(self._state, contexts, mask)
-        return Scores(
-            _joined([arms.means for arms in scored], rounds), _joined([arms.bonuses for arms in scored], rounds)
-        )
+        means, bonuses = [arms.means for arms in scored], [arms.bonuses for arms in scored]
+        return Scores(_joined(means, rounds), _joined(bonuses, rounds))
 
     def probabilities(self, contexts: Any, mask: Any = None) -> Array:
         """Return the probability of every arm under the current Z, without recording a decision.
@@ -331,15 +328,8 @@ class Policy(ABC):
         """
         check_flag("force", force)
         with self._single_caller(), np.errstate(all="ignore"):
-            after, record = update(
-                self._state,
-                self._factory,
-                self._beta,
-                force=force,
-                limit=self._history_limit,
-                progress=progress,
-                seconds=seconds,
-            )
+            how: dict[str, Any] = {"force": force, "limit": self._history_limit, "progress": progress}
+            after, record = update(self._state, self._factory, self._beta, **how, seconds=seconds)
             log_update(type(self).__name__, record)
             self._state = after
         return record
@@ -738,12 +728,7 @@ def _update_table(updates: Sequence[UpdateRecord]) -> str:
 
 
 def _row(record: UpdateRecord) -> tuple[str, ...]:
-    return (
-        str(record.round),
-        str(record.version),
-        str(record.samples),
-        f"{record.beta:.3g}",
-        "" if record.noise is None else f"{record.noise:.3g}",
-        "" if record.coverage is None else f"{record.coverage:.2f}",
-        "" if record.accepted else escape(f"rejected: {record.reason}"),
-    )
+    noise = "" if record.noise is None else f"{record.noise:.3g}"
+    coverage = "" if record.coverage is None else f"{record.coverage:.2f}"
+    reason = "" if record.accepted else escape(f"rejected: {record.reason}")
+    return f"{record.round}", f"{record.version}", f"{record.samples}", f"{record.beta:.3g}", noise, coverage, reason

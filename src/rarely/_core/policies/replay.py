@@ -73,9 +73,8 @@ def follow(policy: Policy, contexts: Any, mask: Any, arms: IntArray, propensitie
         done = slice(len(before.history), None)
         known = np.column_stack([propensities, after.history.means[done], after.history.bonuses[done]])
         # The rows that were just written hold the script's propensities, 1; they are written again.
-        history = before.history.with_rounds(
-            after.history.contexts[done].copy(), arms, before.clock.version, known, policy._life
-        )
+        rows, version = after.history.contexts[done].copy(), before.clock.version
+        history = before.history.with_rounds(rows, arms, version, known, policy._life)
         policy._state = replace(after, history=history, frozen=replace(after.frozen, rule=rule))
     except BaseException:
         policy._state = before

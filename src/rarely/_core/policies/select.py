@@ -113,18 +113,9 @@ def score(frozen: FrozenPolicy, part: Part) -> ScoredArms:
     bonuses = per_deviation * np.sqrt(variances)
     if frozen.own is not None and frozen.own.decides:
         means, bonuses = frozen.own.judged(part.rows, means, bonuses, explores=frozen.radius > 0)
-    return ScoredArms(
-        part.padded(means),
-        part.padded(bonuses),
-        part.padded(variances),
-        part.padded(priors),
-        part.padded(scale),
-        unit,
-        per_deviation,
-        frozen.learner.reward_spread,
-        measured,
-        block,
-    )
+    means, bonuses, variances, priors, scale = map(part.padded, (means, bonuses, variances, priors, scale))
+    units = unit, per_deviation, frozen.learner.reward_spread
+    return ScoredArms(means, bonuses, variances, priors, scale, *units, measured, block)
 
 
 def _measure(frozen: FrozenPolicy, rows: Array) -> tuple[Array, Array, Candidates]:
@@ -309,10 +300,9 @@ class _OpenBatch:
         """Let Z change its form, where its size asks for that; return the round after which it may do so again."""
         covariance = self.factory.adapted(self.frozen.covariance, self.most_arms)
         if covariance is not self.frozen.covariance:
-            recent = [self.state.history.contexts[-RECENT:], *(each.contexts for each in self.done)]
-            self.frozen, self.clock = adapted(
-                self.frozen, covariance, self.clock, self.factory, np.concatenate(recent)[-RECENT:]
-            )
+            chosen = [self.state.history.contexts[-RECENT:], *(each.contexts for each in self.done)]
+            recent = np.concatenate(chosen)[-RECENT:]
+            self.frozen, self.clock = adapted(self.frozen, covariance, self.clock, self.factory, recent)
             self.changed = self.round
         return self._next_change()
 

@@ -339,9 +339,7 @@ class UpdateRecord(Described):
     """Standard deviation of held-out rewards around their predictions, in reward units, where it is estimated."""
     coverage: float | None = None
     """Of the rewards of the version before: how many lay within 1.96·√(noise² + bonus²) of their mean, as both were
-    when it decided. A calibrated policy has about 0.95. Much less in several updates is a sign that the world changes;
-    `memory` says what the policy made of it."""
-
+    when it decided. A calibrated policy has about 0.95; much less in several updates says that the world changed."""
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew, because the data had left it; Z was then built again."""
     trained: int | None = None

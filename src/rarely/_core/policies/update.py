@@ -438,14 +438,15 @@ def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covari
         stats = replace(stats, last=True)
     if isinstance(beta, NoiseRadius):  # nothing else asks for what follows, which takes all records and rewards
         chosen, least_known = _deviations(state)
+        offered = state.arm_stats
         stats = replace(
             stats,
             spread=state.history.largest_spread,
             chosen=min(chosen, default=None),
             least_known=least_known[-1] if least_known else None,
             first_least_known=least_known[0] if least_known else None,
-            disjoint=state.arm_stats.disjoint and state.arm_stats.arms > state.arm_stats.rounds,  # not one arm alone
-            arms=state.arm_stats.arms / max(state.arm_stats.rounds, 1),
+            disjoint=offered.disjoint and offered.arms > offered.rounds,  # not one arm alone
+            arms=offered.arms / max(offered.rounds, 1),
         )
     return radius_at(beta, stats)
 
@@ -456,14 +457,9 @@ def _own_evidence(state: PolicyState, arrived: int, history: History) -> OwnEvid
     if own is None:
         return None
     contexts, rewards = (rows[: arrived - state.learned] for rows in history.arrived_since(state.learned))
-    own = own.after_update(
-        contexts,
-        rewards,
-        state.frozen.learner.assess(contexts)[0],
-        spread=history.largest_spread,
-        horizon=budget.horizon or 2 * history.rounds,
-        disjoint=state.arm_stats.disjoint,
-    )
+    predicted, horizon = state.frozen.learner.assess(contexts)[0], budget.horizon or 2 * history.rounds
+    facts: dict[str, Any] = {"horizon": horizon, "disjoint": state.arm_stats.disjoint}
+    own = own.after_update(contexts, rewards, predicted, spread=history.largest_spread, **facts)
     if history.forgetting == state.history.forgetting is None:
         return own
     return own.recounted(history.remembered()[0], *history.samples()[1:3])

@@ -44,13 +44,11 @@ def announce(before: PolicyState, after: PolicyState, record: UpdateRecord, *, t
     if trained and _due_for_outliers(before):
         said += _of_outliers(before)
     if record.memory and all(event.kind != "memory" for event in before.events):
-        said.append(
-            (
-                ForgettingWarning,
-                f"the world seems to change: {record.memory}. The policy learns from those from now on, asks again at "
-                "every update, and records what it remembers in updates[-1].memory. forgetting=None never forgets.",
-            )
+        text = (
+            f"the world seems to change: {record.memory}. The policy learns from those from now on, asks again at "
+            "every update, and records what it remembers in updates[-1].memory. forgetting=None never forgets."
         )
+        said.append((ForgettingWarning, text))
     said += [(DriftWarning, _of_alarm(event)) for event in after.events[len(before.events) :] if event.kind == "alarm"]
     for category, text in said:
         warnings.warn(text, category, stacklevel=4)

@@ -38,10 +38,9 @@ learned from."""
 class Paced(Schedule):
     """B batches in T rounds, dense where much is learned: the schedule to use if nothing else is known.
 
-    After a start at rounds 1, 2, 4, 8 …, if B allows it, the rounds grow as squares where log det Z grows as √t. It
-    adapts to what is measured, within limits that always hold: there are never more than B versions, and update b
-    falls between rounds T(b/B)³ and T(b/B)². So after round t at least B(1 − (t/T)^(1/3)) − 1 updates are left, and at
-    least B√(t/T) − 1 have been due.
+    After a start at rounds 1, 2, 4, 8 …, if B allows it, the rounds grow as squares where log det Z grows as √t. Update
+    b falls between rounds T(b/B)³ and T(b/B)², so after round t at least B(1 − (t/T)^(1/3)) − 1 updates are left, and
+    at least B√(t/T) − 1 have been due.
 
     Parameters
     ----------

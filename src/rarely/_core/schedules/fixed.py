@@ -193,10 +193,6 @@ class OnDemand(Schedule):
     horizon
         The planned number of rounds, if known. Nothing happens at the horizon; the policy uses it to predict its cost.
 
-    Notes
-    -----
-    `update` raises `NothingToLearn` if no reward arrived since the last one.
-
     Examples
     --------
     >>> from rarely import LinUCB, OnDemand
