@@ -37,6 +37,7 @@ from rarely._core.types import Array, IntArray
 from rarely.worlds.protocol import World
 
 Round = tuple[Array, Array, float | Array]
+WHEEL_BLOCKS = ArmBlocks(5, Affine.identity(2, constant=True))
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,8 @@ class Wheel(World):
     delta: float = 0.8
     noise: float = 0.01
     arms: int = field(init=False, default=5)
-    dim: int = field(init=False)
-    context_scale: Affine | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        blocks = self._blocks
-        object.__setattr__(self, "dim", blocks.dim)
-        object.__setattr__(self, "context_scale", blocks.scale)
-
-    @property
-    def _blocks(self) -> ArmBlocks:
-        return ArmBlocks(5, Affine.identity(2, constant=True))
+    dim: int = field(init=False, default=WHEEL_BLOCKS.dim)
+    context_scale: Affine | None = field(init=False, default=WHEEL_BLOCKS.scale)
 
     def secret(self, generator: np.random.Generator) -> None:
         return None
@@ -92,7 +84,7 @@ class Wheel(World):
         means = np.array([1.2, 1.0, 1.0, 1.0, 1.0])
         if radius > self.delta:
             means[1 + 2 * (point[0] < 0) + (point[1] < 0)] = 50.0
-        return self._blocks(point), means, generator.normal(0, self.noise)
+        return WHEEL_BLOCKS(point), means, generator.normal(0, self.noise)
 
 
 @dataclass(frozen=True)

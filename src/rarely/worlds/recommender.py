@@ -75,8 +75,8 @@ class Day:
 class Recommender(World):
     """Articles that come and go, for users who like different ones.
 
-    As every world it has rounds, whose contexts are [user, article]; `context_scale` crosses the two. `day` gives the
-    same rounds as a service meets them: users, live articles by name, and the hour at which each click arrives.
+    Contexts of its rounds are [user, article]; `context_scale` crosses the two. `day` gives the same rounds as a
+    service meets them: users, live articles by name, and the hour at which each click arrives.
 
     Parameters
     ----------

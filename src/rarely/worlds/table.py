@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -142,14 +142,10 @@ class TableWorld(World):
     def __post_init__(self) -> None:
         check_choice("view", self.view, View)
         arms = len(self.table.classes)
-        standard = self.view == "standard"
-        width = self.table.rows.shape[1]
-        blocks = (
-            ArmBlocks.fit(self.table.rows, arms, constant=self.constant)
-            if standard
-            else ArmBlocks(arms, Affine.identity(width, constant=self.constant))
-        )
-        derived = {"arms": arms, "dim": blocks.dim, "horizon": len(self.table.rows), "blocks": blocks}
+        rows, standard = self.table.rows, self.view == "standard"
+        scale = Affine.fit(rows) if standard else Affine.identity(rows.shape[1])
+        blocks = ArmBlocks(arms, replace(scale, constant=self.constant))
+        derived = {"arms": arms, "dim": blocks.dim, "horizon": len(rows), "blocks": blocks}
         derived["context_scale"] = blocks.scale if standard else None
         for name, value in derived.items():
             object.__setattr__(self, name, value)
