@@ -89,9 +89,8 @@ def _load(info: BuildInfo) -> Finding:
         return Finding("load", "ok", says)
     if info.threads == 1 and info.blas.threads in (1, None):
         return Finding("load", "note", says, "Other work shares the cores, so everything takes longer than it could.")
-    return Finding(
-        "load", "note", says, "If that is other work, set OPENBLAS_NUM_THREADS=1: threads would wait for it."
-    )
+    advice = "If that is other work, set OPENBLAS_NUM_THREADS=1: threads would wait for it."
+    return Finding("load", "note", says, advice)
 
 
 def _data() -> Iterator[Finding]:
@@ -123,9 +122,8 @@ def _sqlite(found: tuple[int, ...]) -> Finding:
     if not loses_writes(found):
         return Finding("SQLite", "ok", says)
     advice = (
-        "Two connections to one file in WAL mode may lose committed writes before 3.51.3 (except 3.44.6 and 3.50.7). "
-        "A study therefore locks its file for one process; if your own program keeps decisions or rewards in SQLite, "
-        "use a later version of it, or one connection."
+        "Two connections to one file in WAL mode may lose committed writes before 3.51.3 (except 3.44.6, 3.50.7), so "
+        "a study locks its file for one process. For a database of your own use a later SQLite, or one connection."
     )
     return Finding("SQLite", "note", says, advice)
 

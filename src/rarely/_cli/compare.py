@@ -37,9 +37,7 @@ Policies = Annotated[
     list[str] | None,
     typer.Option(help="A policy by name, or your own as NAME=module:factory; may be repeated. `all` is every one."),
 ]
-Budgets = Annotated[
-    str | None, typer.Option(help="Values of B, separated by commas; T is an update after every round.")
-]
+Budgets = Annotated[str | None, typer.Option(help="Values of B, as 5,20,T; T is an update after every round.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Three problems, 200 rounds, 3 seeds: a minute.")]
 Merged = Annotated[
     list[Path] | None,

@@ -39,9 +39,7 @@ error_console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.i
 
 Parameters = ParamSpec("Parameters")
 Label = Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")]
-Ignored = Annotated[
-    list[str] | None, typer.Option(help="A column of a CSV to leave out, by name or number; may be repeated.")
-]
+Ignored = Annotated[list[str] | None, typer.Option(help="A column of a CSV to leave out; may be repeated.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")]
 
 
@@ -61,7 +59,9 @@ def guarded_by(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[
             try:
                 command(*args, **kwargs)
             except (RarelyError, OSError) as error:
-                error_console.print(f"[red]error:[/red] {escape(_sentence(error))}")
+                file = error.filename if isinstance(error, OSError) else None
+                said = str(error) if file is None else f"{file}: {getattr(error, 'strerror', '')}."
+                error_console.print(f"[red]error:[/red] {escape(said)}")
                 raise typer.Exit(1) from None
             except KeyboardInterrupt:
                 error_console.print(stopped)
@@ -73,12 +73,6 @@ def guarded_by(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[
 
 
 guarded = guarded_by("Interrupted. Finished runs are saved; run the same command to resume.")
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}."
-    return str(error)
 
 
 @contextmanager

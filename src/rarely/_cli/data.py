@@ -39,7 +39,7 @@ def data_command(
     if path is not None and path.is_file() and not names:
         names = [dataset.name for dataset in DATASETS.values() if dataset.file == path.name]
         if not names:
-            raise InvalidInput(f"{path} is none of {', '.join(DATASETS)}; name it: rarely data magic --path …")
+            raise InvalidInput(f"{path} is none of {', '.join(DATASETS)}. Name the dataset: rarely data magic --path …")
     given = os.environ.get("RARELY_DATA") if path is None else None
     if given and not Path(given).exists():
         raise InvalidInput(f"RARELY_DATA names {given}, which does not exist.")

@@ -33,12 +33,8 @@ from rarely.planning.planner import MAX_ROUNDS
 from rarely.planning.simulate import Maker, PolicyName
 from rarely.worlds import World
 
-WorldOption = Annotated[
-    str | None, typer.Option(help="A world of the laboratory instead: cosine, magic, sklearn:digits, …")
-]
-NoiseOption = Annotated[
-    float | None, typer.Option(min=0.0, help="Standard deviation of a reward; by default as the log suggests.")
-]
+WorldOption = Annotated[str | None, typer.Option(help="A world instead: cosine, magic, sklearn:digits, …")]
+NoiseOption = Annotated[float | None, typer.Option(min=0.0, help="Deviation of a reward; else as the log suggests.")]
 PolicyOption = Annotated[
     PolicyName,
     typer.Option(
@@ -46,20 +42,14 @@ PolicyOption = Annotated[
         "and takes several times as long; linear."
     ),
 ]
-ShowOption = Annotated[
-    Path | None, typer.Option(help="Print the advice of a plan.json made before, if nobody changed it.")
-]
-
-
+ShowOption = Annotated[Path | None, typer.Option(help="Print the advice of an earlier plan.json, if unchanged.")]
 TrialOption = Annotated[
     str | None,
     typer.Option(help="Mean rewards of a trial's arms, the control arm first, as 0.35,0.5: plan patients and looks."),
 ]
 
 
-@guarded_by(
-    "Interrupted. The plan is not finished; the runs that are finished are saved, and the same command resumes."
-)
+@guarded_by("Interrupted. The plan is not finished; finished runs are saved, and the same command resumes.")
 def plan_command(
     context: typer.Context,
     log: Annotated[Path | None, LogFile] = None,
@@ -92,9 +82,7 @@ def plan_command(
     least: Annotated[float, typer.Option(help="With --trial: the allocation limit after the burn-in.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     jobs: Jobs = None,
-    out: Annotated[Path, typer.Option(help="The folder for plan.html, plan.md, plan.svg and plan.json.")] = Path(
-        "plan"
-    ),
+    out: Annotated[Path, typer.Option(help="The folder for plan.html, .md, .svg and .json.")] = Path("plan"),
     show: ShowOption = None,
 ) -> None:
     """Plan, before the first round, how many updates you need, when, and what fewer of them cost.

@@ -30,9 +30,8 @@ class ShownProgress:
     def started(self, todo: Sequence[Cell], kept: int) -> None:
         self.pace = Pace(todo, self._jobs)
         self._costs = {cell.id: cell.work() for cell in todo}
-        console.print(
-            f"{len(todo)} cells to play (a cell is {self._what})" + (f", {kept} on record already" if kept else "")
-        )
+        recorded = f", {kept} on record already" if kept else ""
+        console.print(f"{len(todo)} cells to play (a cell is {self._what}){recorded}")
         self._bars.update(self._bar, total=sum(self._costs.values()), all=len(todo))
 
     def finished(self, result: Result) -> None:

@@ -41,9 +41,7 @@ Presets = Annotated[
 ]
 Only = Annotated[list[str] | None, typer.Option(help="Configurations by name, such as 'fixed-*'; may be repeated.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")]
-Quick = Annotated[
-    bool, typer.Option("--quick", help="Five policies on the cosine problem, 1000 rounds, 3 runs: a minute.")
-]
+Quick = Annotated[bool, typer.Option("--quick", help="Five policies on cosine, 1000 rounds, 3 runs: a minute.")]
 
 
 @guarded
