@@ -480,8 +480,9 @@ class DecisionLog:
                 i = other[0]
                 raise WrongDecision(
                     f"a reward must belong to a decision on record; the {name} on record for round "
-                    f"{decision.rounds[i]} is {recorded[i]}, and this decision has {given[i]}. If the reward does "
-                    "belong to the round on record, call observe(rounds=[…], rewards=[…])."
+                    f"{decision.rounds[i]} is {recorded[i]}, and this decision has {given[i]}. Either another policy "
+                    "made the decision, or the policy was loaded from a file and decided that round again. If the "
+                    "reward does belong to the round on record, call observe(rounds=[…], rewards=[…])."
                 )
 
     def _read_shared(self, rows: Any, count: int) -> Array | None:

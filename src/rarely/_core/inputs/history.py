@@ -480,7 +480,7 @@ class History:
             own = f"arm {made[i, 0]} under version {made[i, 1]} with mean {predicted[i]:.6g}"
             raise WrongDecision(
                 f"a reward must belong to a decision of this policy: its round {numbers[i]} chose {own}, and the given "
-                f"decision chose arm {arms[i]} under version {versions[i]} with mean {means[i]:.6g}."
+                f"decision chose arm {arms[i]} under version {versions[i]} with mean {means[i]:.6g}; give it to that."
             )
 
     def _with_rewards(
