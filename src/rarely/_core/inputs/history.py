@@ -480,7 +480,8 @@ class History:
             own = f"arm {made[i, 0]} under version {made[i, 1]} with mean {predicted[i]:.6g}"
             raise WrongDecision(
                 f"a reward must belong to a decision of this policy: its round {numbers[i]} chose {own}, and the given "
-                f"decision chose arm {arms[i]} under version {versions[i]} with mean {means[i]:.6g}; give it to that."
+                f"decision chose arm {arms[i]} under version {versions[i]} with mean {means[i]:.6g}. "
+                "Give it to the policy that made it."
             )
 
     def _with_rewards(
