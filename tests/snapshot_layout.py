@@ -18,11 +18,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sklearn.linear_model import LinearRegression
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from rarely import (
     Affine,
     Budget,
+    EnsemblePolicy,
     EveryRound,
     GeometricGrid,
     LinUCB,
@@ -40,6 +43,7 @@ CASES: dict[str, Callable[[], Policy]] = {
     **MAKERS,
     "neural_ucb": sequential,
     "context_scale": lambda: small(context_scale=Affine.identity(2)),
+    "ensemble": lambda: EnsemblePolicy(LinearRegression(), 2, EveryRound(), seed=0),
     "budget": lambda: LinUCB(2, Budget(EveryRound(), 5)),
     "geometric": lambda: LinUCB(2, GeometricGrid(24, 4)),
     "on_demand": lambda: LinUCB(2, OnDemand(batches=3)),

@@ -82,6 +82,7 @@ from rarely._core.training.tuning import Validation
 from rarely._core.types import Decision
 from rarely._core.version import __version__ as __version__
 from rarely._pages.plots import plot_policy
+from rarely.ensembles import EnsemblePolicy
 from rarely.frames.encoder import FrameEncoder
 from rarely.frames.policy import ColumnEffect, FramePolicy
 from rarely.theory.kernel_ucb import KernelUCB
@@ -89,7 +90,7 @@ from rarely.theory.kernel_ucb import KernelUCB
 __all__ = [
     "Affine", "ApproximationWarning", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BudgetSpent", "BuildInfo",
     "ColumnEffect", "ConflictingReward", "ContextsWarning", "Decision", "DeterminantTrigger", "Discount",
-    "DriftWarning", "DroppedRound", "EveryRound", "FixedGrid", "ForgettingWarning", "FrameEncoder", "FramePolicy",
+    "DriftWarning", "DroppedRound", "EnsemblePolicy", "EveryRound", "FixedGrid", "ForgettingWarning", "FrameEncoder", "FramePolicy",
     "GeometricGrid", "HistoryDropped", "InvalidContexts", "InvalidInput", "InvalidReward", "InvalidSchedule",
     "JitterWarning", "KernelUCB", "Limits", "LinTS", "LinUCB", "LogLogGrid", "Mixture", "NeuralEpsilonGreedy",
     "NeuralLinear", "NeuralTS", "NeuralUCB", "NoiseRadius", "NotCompiled", "NotPositiveDefinite", "NothingToLearn",

@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 import rarely
 from rarely import (
@@ -109,6 +110,7 @@ MADE = {
     "LinTS": {"dim": 2},
     "Uniform": {"dim": 2},
     "KernelUCB": {"dim": 2},
+    "EnsemblePolicy": {"estimator": LinearRegression(), "dim": 2},
     "Affine": {"center": [0.0], "spread": [1.0]},
     "ArmBlocks": {"arms": 2, "rows": Affine.identity(1)},
     "Roster": {"blocks": BLOCKS},

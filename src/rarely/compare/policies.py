@@ -26,16 +26,19 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from rarely._core.choice.rules import Mixture
 from rarely._core.errors import InvalidInput, RarelyError
 from rarely._core.policies import BatchNeuralUCB, LinTS, LinUCB, NeuralEpsilonGreedy, NeuralLinear, NeuralTS, Policy
 from rarely._core.schedules import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, LogLogGrid, Paced, Schedule
+from rarely._core.schedules.fixed import AtRounds
 from rarely._core.types import Array
 from rarely.compare.contestant import Contestant, Task
 from rarely.compare.rivals import RIVALS, PlainContestant
+from rarely.ensembles import EnsemblePolicy
 from rarely.theory.kernel_ucb import KernelUCB
 
 DEVIATIONS = 1.96
@@ -43,10 +46,6 @@ DEVIATIONS = 1.96
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
 """A name that is a folder on every system."""
 EPSILON = 0.1
-MEMBERS = 10
-FEWEST_REWARDS = 2
-"""A regressor needs that many; with fewer, version 0 stays in use."""
-Exploration = Literal["epsilon", "bootstrap"]
 MakePolicy = Callable[[Task, Schedule], Policy]
 
 
@@ -182,43 +181,19 @@ class OnSquares:
         self._made = self._passed
 
 
-class RegressorContestant(OnSquares):
-    """Any regressor with `fit` and `predict`; version 0 chooses uniformly."""
+class RegressorContestant(LibraryContestant):
+    """An `EnsemblePolicy` at the rounds T(b/B)²; where arms are blocks of one row, it gets the row and the arm."""
 
-    def __init__(self, task: Task, regressor: str, exploration: Exploration) -> None:
-        super().__init__(task)
-        module, name, settings = REGRESSORS[regressor]
-        self._regressor = partial(getattr(import_module(module), name), **settings)
-        self._exploration = exploration
-        self._generator = np.random.default_rng((task.seed, 0, 6))
-        self._rows: list[Array] = []
-        self._rewards: list[float] = []
-        self._models: list[Any] = []
+    def __init__(self, task: Task, regressor: str, settings: dict[str, Any]) -> None:
+        module, name, given = REGRESSORS[regressor]
+        dim = task.block + task.arms if task.block else task.dim
+        schedule = EveryRound() if task.sequential else AtRounds(task.squares)
+        estimator = getattr(import_module(module), name)(**given)
+        super().__init__(EnsemblePolicy(estimator, dim, schedule, seed=task.seed, **settings))
+        self._task = task
 
     def select(self, contexts: Array) -> int:
-        """Return the best arm of one model; with ε-greedy, sometimes any."""
-        explores = self._exploration == "epsilon" and self._generator.random() < EPSILON
-        if not self._models or explores:
-            return int(self._generator.integers(len(contexts)))
-        model = self._models[self._generator.integers(len(self._models))]
-        return int(np.argmax(model.predict(self._task.features(contexts))))
-
-    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
-        self._rows.append(self._task.features(contexts)[arm])
-        self._rewards.append(reward)
-
-    def update(self) -> None:
-        """Fit again, to all that was observed or to resamples of it."""
-        super().update()
-        rows, rewards = np.array(self._rows), np.array(self._rewards)
-        if len(rows) < FEWEST_REWARDS:
-            return
-        self._models = []
-        for member in range(1 if self._exploration == "epsilon" else MEMBERS):
-            drawn = np.arange(len(rows))
-            if self._exploration == "bootstrap":
-                drawn = self._generator.integers(len(rows), size=len(rows))
-            self._models.append(self._regressor(random_state=self._task.seed + member).fit(rows[drawn], rewards[drawn]))
+        return super().select(self._task.features(contexts))
 
 
 class VowpalContestant(OnSquares):
@@ -271,12 +246,15 @@ REGRESSORS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
 }
 """The module, the class and the settings of each."""
-EXPLORATIONS: dict[str, Exploration] = {"": "epsilon", "-bootstrap": "bootstrap"}
+EXPLORATIONS: dict[str, dict[str, Any]] = {
+    "": {"members": 1, "exploration": Mixture(EPSILON)},
+    "-bootstrap": {"members": 10, "prior": 0},
+}
 ADAPTERS: dict[str, tuple[Callable[[Task], Contestant], str]] = {
     **{
-        name + suffix: (partial(RegressorContestant, regressor=name, exploration=kind), module.partition(".")[0])
+        name + suffix: (partial(RegressorContestant, regressor=name, settings=settings), module.partition(".")[0])
         for name, (module, _, _) in REGRESSORS.items()
-        for suffix, kind in EXPLORATIONS.items()
+        for suffix, settings in EXPLORATIONS.items()
     },
     "vowpal": (VowpalContestant, "vowpalwabbit"),
 }

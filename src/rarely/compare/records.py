@@ -45,7 +45,7 @@ class Record(PolicyRecord):
 
     kind: ClassVar[str] = "comparison"
     sources: ClassVar[tuple[str, ...]] = (
-        *("_core", "theory", "worlds"),
+        *("_core", "ensembles.py", "theory", "worlds"),
         *("compare/contestant.py", "compare/problems.py", "compare/policies.py", "compare/rivals.py"),
     )
     advice: ClassVar[str] = "Run compare again to play its cell anew, or remove the file"

@@ -185,6 +185,10 @@ class MixedRule:
     def draws(self) -> bool:
         return self.rule.draws or self.mixture.epsilon > 0
 
+    @property
+    def joint(self) -> bool:
+        return getattr(self.rule, "joint", False)
+
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
         own, least = self.rule.probabilities(means, bonuses, tolerance), self.lot(~np.isnan(means))
         return summing_to_one(least + (1 - self.mixture.epsilon) * own, least)

@@ -160,15 +160,15 @@ class Part:
         out[self.present] = values
         return out
 
-    def check(self, offset: int) -> None:
-        """Raise InvalidContexts unless every round has an arm and all numbers are finite."""
+    def check(self, offset: int, *, missing: bool) -> None:
+        """Raise InvalidContexts unless every round has an arm and all numbers are finite, or NaN if `missing`."""
         if not self.complete and not self.present.any(axis=1).all():
             empty = np.flatnonzero(~self.present.any(axis=1))
             raise InvalidContexts(f"every round must have at least one arm; round {offset + int(empty[0])} has none.")
-        if not all_finite(self.rows):
-            bad = int(np.flatnonzero(~np.isfinite(self.rows).all(axis=1))[0])
+        if not all_finite(self.rows) and (wrong := np.isinf(self.rows) if missing else ~np.isfinite(self.rows)).any():
+            bad = int(np.flatnonzero(wrong.any(axis=1))[0])
             owner, arm = (int(axis[bad]) for axis in np.nonzero(self.present))
-            number = int(np.flatnonzero(~np.isfinite(self.rows[bad]))[0])
+            number = int(np.flatnonzero(wrong[bad])[0])
             raise InvalidContexts(
                 f"contexts must be finite; arm {arm} of round {offset + owner} of the call has "
                 f"{self.rows[bad, number]} in column {number}. Leave an absent arm out with mask, and fill in missing "
@@ -193,6 +193,8 @@ class RoundContexts:
     """Whether one round came without a leading axis."""
     complete: bool = False
     """Whether every arm is known to be available."""
+    missing: bool = False
+    """Whether NaN stands for a missing number."""
 
     def __post_init__(self) -> None:
         if not self.present.size:
@@ -208,7 +210,7 @@ class RoundContexts:
         count = len(self.present)
         end = count if count - done == 1 else min(count, done + max(1, most()))
         part = Part(self._rows(done, end), self.present[done:end], self.complete)
-        part.check(done)
+        part.check(done, missing=self.missing)
         return part
 
     def parts(self, most: Callable[[], int]) -> Iterator[Part]:
@@ -336,12 +338,16 @@ class ContextReader:
     """Names of the numbers in a context, from the first table with names."""
     arms: int | None = None
     """K of the single rounds so far; None before the first."""
+    missing: bool = False
+    """Whether NaN is accepted, because the policy's model takes it."""
 
     def read(self, contexts: Any, mask: Any) -> RoundContexts:
         """Return the rounds that came, checked."""
         if type(contexts) is not np.ndarray:
             self._check_kind(contexts, mask)
-        return read_rounds(contexts, mask, self.dim)
+        rounds = read_rounds(contexts, mask, self.dim)
+        rounds.missing = self.missing
+        return rounds
 
     def _check_kind(self, contexts: Any, mask: Any) -> None:
         """Raise InvalidContexts for contexts of another policy's blocks or roster, or with other columns."""
@@ -393,13 +399,12 @@ class ContextReader:
         """Return what is remembered as JSON, for `restored`."""
         return {"columns": None if self.columns is None else list(self.columns), "arms": self.arms}
 
-    @classmethod
-    def restored(cls, dim: int, fits_scale: bool, saved: Fields) -> ContextReader:
-        """Return the saved reader."""
+    def restored(self, saved: Fields) -> ContextReader:
+        """Return the saved reader; this one has read nothing."""
         with saved:
             arms = None if saved.is_null("arms") else saved.whole("arms", least=SEVERAL)
             columns = None if saved.is_null("columns") else tuple(saved.listed("columns"))
-            return cls(dim, fits_scale, columns, arms)
+            return replace(self, columns=columns, arms=arms)
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:

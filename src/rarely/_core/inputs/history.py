@@ -580,12 +580,12 @@ class History:
         numbers = {"logged": self.logged, "forgetting": forgetting, "lives": [list(life) for life in self._lives]}
         return numbers | {"kept": self._kept.describe()}, arrays
 
-    def restored(self, saved: Fields) -> History:
-        """Return the saved history; this one is empty."""
+    def restored(self, saved: Fields, *, missing: bool = False) -> History:
+        """Return the saved history; this one is empty. Contexts may have NaN if `missing`."""
         with saved:
             rewards = saved.array("rewards", (None,), missing=True)
             rows = len(rewards)
-            contexts = saved.array("contexts", (rows, self._contexts.shape[1]))
+            contexts = saved.array("contexts", (rows, self._contexts.shape[1]), missing=missing)
             arms = saved.array("arms", (rows,), "int", least=LOGGED)
             versions = saved.array("versions", (rows,), "int", least=LOGGED)
             columns = [saved.array(name, (rows,), missing=True) for name in ("propensities", "means", "bonuses")]
@@ -612,8 +612,6 @@ def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
         )
     if rows.ndim != 2 or not rows.size:
         raise InvalidContexts(f"logged contexts must have shape (n, d), n ≥ 1, of the chosen arms; got {rows.shape}.")
-    if not np.isfinite(rows).all():
-        raise InvalidContexts("logged contexts must be finite; drop or fill in the rows that are not.")
     return rows, read_rewards(rewards, len(rows), aligned=aligned)
 
 

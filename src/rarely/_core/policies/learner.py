@@ -122,6 +122,9 @@ class Learner(ABC):
 
     # --- predictions
 
+    takes_missing: bool = False
+    """Whether a context may have NaN for a missing number."""
+
     def features(self, contexts: Array) -> Factors:
         """Return features alone."""
         return self.assess(contexts)[1]
@@ -207,7 +210,10 @@ class Learner(ABC):
         numbers, arrays = self.state()
         with saved:
             values = {name: saved.value(name) for name in numbers}
-            values |= {name: saved.array(name, (None,) * array.ndim) for name, array in arrays.items()}
+            values |= {
+                name: saved.array(name, (None,) * array.ndim, missing=self.takes_missing)
+                for name, array in arrays.items()
+            }
             return cast(Self, replace(cast(Any, self), **values))
 
 

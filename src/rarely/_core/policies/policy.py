@@ -135,7 +135,7 @@ class Policy(ABC):
             clock,
             History(learner.dim, forgetting),
             seed.generator.bit_generator.state,
-            ContextReader(learner.dim, learner.fits_scale),
+            ContextReader(learner.dim, learner.fits_scale, missing=learner.takes_missing),
         )
         self._begin_life()
 
@@ -165,6 +165,8 @@ class Policy(ABC):
             raise InvalidContexts(f"logged contexts must have shape (n, {dim}), because dim={dim}; got {rows.shape}.")
         make: Any = cls
         policy: Self = make(dim=rows.shape[1], **settings)
+        if np.isinf(rows).any() or not (policy._learner.takes_missing or np.isfinite(rows).all()):
+            raise InvalidContexts("logged contexts must be finite; drop or fill in the rows that are not.")
         with np.errstate(all="ignore"):
             state = start_from_log(policy._state, policy._factory, policy._beta, rows, values)
         policy._state = replace(state, reader=state.reader.after_log(contexts))

@@ -21,7 +21,6 @@ from rarely._core.choice.rules import Mixture
 from rarely._core.covariance import CovarianceFactory, Kind
 from rarely._core.errors import InvalidInput, RarelyError, SnapshotError, shown
 from rarely._core.inputs.arm_blocks import scale_from
-from rarely._core.inputs.contexts import ContextReader
 from rarely._core.inputs.forgetting import forgetting_from
 from rarely._core.policies.alarms import Expectations
 from rarely._core.policies.options import limits_from, preset_from, training_from
@@ -136,7 +135,7 @@ def restored_state(
 ) -> tuple[PolicyState, np.random.Generator]:
     """Return the saved state and its generator; `new` is the state of a policy made with the saved settings."""
     frozen, dim = new.frozen, new.frozen.learner.dim
-    history = new.history.restored(saved.inner("history"))
+    history = new.history.restored(saved.inner("history"), missing=new.reader.missing)
     clock = new.clock.restored(saved, history.rounds, saved.whole("extra_versions"))
     frozen = replace(
         frozen,
@@ -151,7 +150,7 @@ def restored_state(
         clock,
         history,
         generator.bit_generator.state,
-        ContextReader.restored(dim, frozen.learner.fits_scale, saved.inner("reader")),
+        new.reader.restored(saved.inner("reader")),
         read_records(saved),
         ArmStats.restored(saved.inner("arm_stats")),
         saved.whole("learned"),

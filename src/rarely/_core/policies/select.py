@@ -78,7 +78,16 @@ class ScoredArms:
             return rule.probabilities(self.means, self.bonuses, np.zeros(len(self.means)))
         largest = self.per_deviation * np.sqrt(self.rounding_scale)
         tolerance = tolerances(self.means + self.bonuses, largest, self.reward_spread)
-        return rule.probabilities(self.means, self.bonuses, tolerance)
+        spreads = self._joint if getattr(rule, "joint", False) else self.bonuses
+        return rule.probabilities(self.means, spreads, tolerance)
+
+    @property
+    def _joint(self) -> Array:
+        """β·ω·φ of every arm, (n, K, p), NaN for absent arms: for a rule that draws one model for all arms."""
+        features = np.concatenate([each.factors.inputs[0] for each in self.candidates])
+        out = np.full((*self.means.shape, features.shape[1]), np.nan)
+        out[~np.isnan(self.means)] = self.per_deviation * features
+        return out
 
     def round(self, i: int, bonuses: Array) -> ScoredArms:
         """Return round i alone, with these bonuses, (1, K)."""

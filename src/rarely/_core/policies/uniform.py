@@ -54,13 +54,13 @@ class NoModel(Learner):
 
 
 class NoCovariance(Covariance):
-    """Z of no parameters: it counts rounds, and its log det stays 0."""
+    """Z that stays the identity: it counts rounds, v is ‖φ‖², and log det is 0."""
 
     kind = "none"
     exact = additive = True
 
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
-        return Candidates(factors, np.zeros(len(factors)))
+        return Candidates(factors, factors.squared_norms)
 
     def propose(self, chosen: Candidates) -> Proposal:
         return Proposal(chosen.factors, np.zeros(len(chosen.factors)))
@@ -81,11 +81,14 @@ class NoCovarianceFactory(CovarianceFactory):
 
     def changed(self, covariance: Kind | None = None, memory_limit: int | None = None) -> CovarianceFactory:
         if covariance is not None:
-            raise InvalidInput(f"Uniform has no covariance whose form could change; got {covariance!r}.")
+            raise InvalidInput(f"this policy has no covariance whose form could change; got {covariance!r}.")
         return super().changed(None, memory_limit)
 
     def empty(self, widths: Widths, *, arms: int = 0, ahead: int = 0, rows: int = 0) -> Covariance:
         return NoCovariance(widths, self.ridge, self._limit(widths))
+
+    def add(self, covariance: Covariance, features: Any, contexts: Array, weights: Array | None = None) -> None:
+        covariance.rounds += len(contexts)
 
     def adapted(self, covariance: Covariance, arms: int) -> Covariance:
         return covariance

@@ -513,7 +513,7 @@ def _record_of(
         noise=state.frozen.learner.noise,
         coverage=coverage,
         due=due,
-        unexplored=None if arm_stats is None else arm_stats.share,
+        unexplored=None if arm_stats is None or covariance.kind == "none" else arm_stats.share,
         chosen=chosen,
         least_known=least_known,
         lost=state.lost,

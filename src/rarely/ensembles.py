@@ -1,0 +1,345 @@
+"""Any regressor with `fit` and `predict` as a policy, unsure where members trained on resamples disagree.
+
+    f_m   (n, M)   what member m predicts      f̄       (n,)   the mean of the members
+    φ     (n, M)   (f_m − f̄)/√(M−1)            bonus   (n,)   β·‖φ‖, β times the deviation among the members
+
+Thompson sampling draws one member for all arms of a round: an arm's probability is the share of the members by whose
+f̄ + β(f_m − f̄) it is the best. Where the model itself predicts deviations, there is one member, and φ is its deviation.
+
+Resamples say nothing of arms that were never chosen: members agree about them. So each also gets a few artificial
+rows, contexts that were offered lately with rewards drawn from those that came (Osband and Van Roy, 2015).
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import warnings
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, Literal
+
+import numpy as np
+
+from rarely._core.choice.confidence_radius import Beta
+from rarely._core.choice.random_stream import Seed, seeded
+from rarely._core.choice.rules import Mixture, Thompson, UpperConfidence, with_exploration
+from rarely._core.covariance import Widths
+from rarely._core.errors import InvalidInput, InvalidSchedule, SnapshotWarning, check_choice, check_flag, check_whole
+from rarely._core.inputs.forgetting import Discount, Forgetting
+from rarely._core.inputs.history import History
+from rarely._core.inputs.scaling import Affine, ContextScale
+from rarely._core.inputs.sparse_rows import SparseRows
+from rarely._core.model.features import Factors
+from rarely._core.policies import FitResult, Learner, Limits, Policy
+from rarely._core.policies.options import DEFAULT_HISTORY, limits_from
+from rarely._core.policies.saving import decoded, encoded
+from rarely._core.policies.uniform import NoCovarianceFactory
+from rarely._core.saving.fields import Fields
+from rarely._core.schedules import DeterminantTrigger, EveryRound, Schedule
+from rarely._core.training.watch import UNWATCHED, Watch
+from rarely._core.types import Array
+
+Choice = Literal["thompson", "ucb"]
+OFFERED = 512
+"""Contexts that artificial rows are drawn from, the latest ones of all arms."""
+MOST = 10_000
+"""Members, and artificial rows of each."""
+PACKAGES = ("sklearn", "lightgbm", "xgboost", "catboost")
+"""Whose classes a file may name. Other classes must have been imported before it is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberVotes:
+    """Each arm as often as it is the best for a member of the ensemble; a member's tie is shared equally."""
+
+    draws: bool = True
+    joint: bool = True
+
+    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+        values = means[:, :, None] + np.sqrt(max(bonuses.shape[2] - 1, 1)) * bonuses
+        best = values >= (np.fmax.reduce(values, axis=1) - tolerance[:, None])[:, None]
+        return np.asarray((best / best.sum(axis=1, keepdims=True)).mean(axis=2))
+
+
+@dataclass(frozen=True, eq=False)
+class EnsembleLearner(Learner):
+    """Clones of an estimator, each trained on a resample; or one that predicts deviations, if `members` is None.
+
+    A file holds what they were trained on, and `errors`, (n,): each reward less what the members predict that were not
+    trained on it, or all of them if all were. `seen` are the latest contexts of all arms, and `offered` those of them
+    that artificial rows were drawn from.
+    """
+
+    estimator: Any
+    scale: Affine
+    members: int | None
+    prior: int
+    entropy: int
+    contexts: Array
+    offered: Array
+    seen: Array
+    rewards: Array
+    weights: Array
+    errors: Array
+    takes_missing: bool = False
+    models: tuple[Any, ...] = ()
+    """None before the first update, where every arm is as good as another."""
+    fits: int = 0
+    dim: int = 0
+    widths: Widths = ()
+    reward_spread: float = 1.0
+    rebuilds: bool = False
+
+    @property
+    def noise(self) -> float | None:
+        known = len(self.errors) and (self.members or 0) > 1
+        return float(np.sqrt(np.mean(np.square(self.errors)))) if known else None
+
+    def observe_contexts(self, contexts: Array, rounds: int) -> EnsembleLearner:
+        return replace(self, seen=np.concatenate((self.seen, contexts))[-OFFERED:])
+
+    def merge_scale(self, other: Learner) -> EnsembleLearner:
+        assert isinstance(other, EnsembleLearner)
+        return replace(self, seen=other.seen)
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        values = self._predictions(contexts) if self.models else np.zeros((len(contexts), self.members or 2))
+        if not np.isfinite(values).all():
+            name, bad = type(self.estimator).__name__, values[~np.isfinite(values)][0]
+            raise InvalidInput(f"{name} must predict finite numbers; got {bad}. Scale contexts or rewards.")
+        means, features = values[:, 0], values[:, 1:]
+        if self.members is not None:
+            means = values.mean(axis=1)
+            features = (values - means[:, None]) / np.sqrt(max(self.members - 1, 1))
+        return means, Factors((features,), (np.ones((len(values), 1)),))
+
+    def _predictions(self, contexts: Array) -> Array:
+        """Return f_m of every context, (n, M); or mean and deviation, (n, 2)."""
+        how, rows, columns = {"return_std": True} if self.members is None else {}, self.scale(contexts), []
+        for model in self.models:
+            found = model.predict(rows, **how)
+            columns += [np.asarray(each, np.float64) for each in (found if how else (found,))]
+        if any(each.shape != (len(rows),) for each in columns):
+            name, got = type(self.estimator).__name__, columns[-1].shape
+            raise InvalidInput(f"{name} must predict one number a row, an array of shape ({len(rows)},); got {got}.")
+        return np.stack(columns, axis=1)
+
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        _, contexts, rewards, weights = history.samples()
+        if not len(rewards):
+            return FitResult(self)
+        weights = np.ones(len(rewards)) if weights is None else weights
+        ready = replace(self, contexts=contexts, rewards=rewards, weights=weights, offered=self.seen)
+        try:
+            return FitResult(
+                replace(ready, fits=self.fits + 1, reward_spread=float(np.std(rewards)) or 1.0)._trained(watch)
+            )
+        except InvalidInput:
+            raise
+        except ValueError as error:  # how estimators say that rows are too few for them
+            name = type(self.estimator).__name__
+            return FitResult(self, f"{name} could not be trained on {len(rewards)} rewards: {error}")
+
+    def _trained(self, watch: Watch = UNWATCHED) -> EnsembleLearner:
+        """Return the learner with members trained on its rows."""
+        models, count, size = [], len(self.rewards), max(1, round(self.weights.sum()))
+        judges = np.zeros((count, self.members or 1), np.bool_)  # which members were not trained on a row
+        for member in range(judges.shape[1]):
+            rng = np.random.default_rng((self.entropy, self.fits, member))
+            x, y = self.contexts, self.rewards
+            given = {} if (self.weights == 1).all() else {"sample_weight": self.weights}
+            if judges.shape[1] > 1:
+                more = self.prior if len(self.offered) else 0
+                rows = rng.choice(count, size + more, p=self.weights / self.weights.sum())
+                artificial = self.offered[rng.integers(max(len(self.offered), 1), size=more)]
+                x, y, given = np.concatenate((x[rows[:size]], artificial)), y[rows], {}
+                judges[:, member] = np.bincount(rows[:size], minlength=count) == 0
+            models.append(clone(self.estimator, rng).fit(self.scale(x), y, **given))
+            watch.step()
+        trained = replace(self, models=tuple(models))
+        values = trained._predictions(self.contexts)
+        if not np.isfinite(values).all():
+            raise ValueError("it predicts numbers that are not finite")
+        judges |= ~judges.any(axis=1, keepdims=True)
+        return replace(trained, errors=self.rewards - np.average(values[:, : judges.shape[1]], axis=1, weights=judges))
+
+    def restored(self, saved: Fields) -> EnsembleLearner:
+        other = super().restored(saved)
+        trained = other._trained() if other.fits else other
+        off = np.abs(trained.errors - other.errors).max(initial=0)
+        if off <= 1e-9 * other.reward_spread:  # threads may add in another order
+            return replace(trained, errors=other.errors)
+        why = "its package has another version, or its training is not deterministic"
+        text = f"{type(self.estimator).__name__} was trained again, and predicts up to {off:.3g} otherwise: {why}."
+        warnings.warn(text, SnapshotWarning, stacklevel=2)
+        return trained
+
+
+class EnsemblePolicy(Policy):
+    """A regressor of scikit-learn, LightGBM, XGBoost or your own, under any schedule but a `DeterminantTrigger`.
+
+    Before the first update all arms have the same probability. A training that raises ValueError, as with too few rows,
+    is rejected. The deviation among members is no confidence bound: it shows how much the training depends on the rows,
+    not what all members get wrong alike. `UpdateRecord.coverage` says how often rewards lay in the intervals. A file
+    holds rows, parameters and seed, without pickle: `load` trains the same members again. `save` refuses a parameter
+    that cannot be JSON.
+
+    Parameters
+    ----------
+    estimator
+        What `sklearn.base.clone` can copy. Every `random_state` in it is set from the policy's seed.
+    members
+        M models trained on resamples. 1 is one model of all rows. None is one that has `predict(x, return_std=True)`,
+        such as a Gaussian process or `BayesianRidge`; its deviation may include the noise.
+    choice, beta
+        "thompson", or "ucb" for the highest mean + bonus, with ties drawn; β, the factor of the deviations. 0 is
+        greedy, and with `exploration=Mixture(0.1)` ε-greedy.
+    prior
+        Artificial rows of each member, by which it explores arms that are hardly known.
+    missing
+        Whether contexts may have NaN. None asks the estimator; a `Pipeline` that fills in gaps needs True.
+    dim, schedule, context_scale, exploration, forgetting, seed, limits
+        As in `LinUCB`. A `Discount` weights the resamples; of one model, `fit` must take `sample_weight`.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from rarely import EnsemblePolicy, FixedGrid
+    >>> policy = EnsemblePolicy(Ridge(), dim=1, schedule=FixedGrid(horizon=20, batches=2), seed=0)
+    >>> decision = policy.select([[[0.0], [1.0]]] * 10)
+    >>> policy.observe(decision, decision.arm)
+    >>> policy.update().accepted, policy.probabilities([[0.0], [1.0]])
+    (True, array([0., 1.]))
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        dim: int,
+        schedule: Schedule | None = None,
+        *,
+        members: int | None = 10,
+        choice: Choice = "thompson",
+        beta: Beta = 1.0,
+        prior: int = 10,
+        missing: bool | None = None,
+        context_scale: Affine | None = None,
+        exploration: Mixture | None = None,
+        forgetting: Forgetting | None = None,
+        seed: Seed = None,
+        limits: Limits | None = None,
+    ) -> None:
+        schedule, context_scale, limits = decoded(schedule=schedule, context_scale=context_scale, limits=limits)
+        exploration, forgetting, beta = decoded(exploration=exploration, forgetting=forgetting, beta=beta)
+        limits = limits_from(limits).settled(history=DEFAULT_HISTORY)
+        limits.check_unset(type(self).__name__, "operations", "arms")
+        check_choice("choice", choice, Choice)
+        check_whole("dim", dim, 1)
+        check_whole("members", members, 1, besides=(None,))
+        check_whole("prior", prior, 0)
+        if max(members or 1, prior) > MOST:
+            raise InvalidInput(f"members and prior must be at most {MOST}; got {members} and {prior}.")
+        model = clone(made(estimator) if isinstance(estimator, dict) else estimator)
+        schedule = EveryRound() if schedule is None else schedule
+        if isinstance(getattr(schedule, "schedule", schedule), DeterminantTrigger):
+            raise InvalidSchedule("a regressor has no det Z that could trigger updates; use Paced or another schedule.")
+        if isinstance(context_scale, SparseRows):
+            raise InvalidInput("a regressor needs dense contexts; got the settings of SparseRows.")
+        if members is None:
+            check_takes(model, "predict", "return_std")
+        if isinstance(forgetting, Discount) and members in (None, 1):
+            check_takes(model, "fit", "sample_weight")
+        if missing is None:
+            missing = hasattr(model, "__sklearn_tags__") and model.__sklearn_tags__().input_tags.allow_nan
+        check_flag("missing", missing)
+        scale = ContextScale.start(dim, context_scale, constant=False, fitted=False).affine
+        self._given = {"estimator": model, "dim": dim, "schedule": schedule, "members": members, "choice": choice}
+        self._given |= {"prior": prior, "missing": bool(missing)}
+        self._given |= {"context_scale": context_scale, "exploration": exploration}
+        seeds, table, column = seeded(seed), np.empty((0, dim)), np.empty(0)
+        parts = (model, scale, members, prior, int(seeds.generator.integers(2**63)), *(table,) * 3, *(column,) * 3)
+        sampled = Thompson(lowest=False) if members is None else MemberVotes()
+        super().__init__(
+            EnsembleLearner(*parts, bool(missing), dim=dim, widths=((1, members or 1),)),
+            schedule=schedule,
+            covariance="exact",
+            ridge=1.0,
+            beta=beta,
+            chooser=with_exploration(UpperConfidence(draws=True) if choice == "ucb" else sampled, exploration),
+            seed=seeds,
+            limits=limits,
+            forgetting=forgetting,
+            factory=NoCovarianceFactory,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the constructor's arguments as JSON."""
+        given = self._given | {"estimator": described(self._given["estimator"]), "beta": self._beta}
+        return encoded(given | {"forgetting": self.history.forgetting, "seed": self._seed, "limits": self._limits})
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments by name, as scikit-learn's estimators do; `deep` changes nothing."""
+        return super().get_params() | {"estimator": self._given["estimator"]}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state without the trained models to one file, from which `rarely.load` trains them again."""
+        made(self.settings()["estimator"])  # what `load` could not make is refused now
+        super().save(path)
+
+
+# --- regressors from outside
+
+
+def clone(estimator: Any, rng: np.random.Generator | None = None) -> Any:
+    """Return an unfitted copy of a regressor; with a generator, every seed in it and in its parts is drawn."""
+    try:
+        base: Any = import_module("sklearn.base")
+    except ImportError:
+        raise InvalidInput("EnsemblePolicy needs scikit-learn: pip install '.[ensembles]' in the checkout.") from None
+    try:
+        copy = base.clone(estimator)
+        names = [name for name in sorted(copy.get_params()) if name.endswith(("random_state", "random_seed"))]
+        copy.set_params(**{name: int(rng.integers(2**31 - 1)) for name in names if rng is not None})
+    except (TypeError, RuntimeError, AttributeError, ValueError) as error:
+        raise InvalidInput(f"estimator must be what sklearn.base.clone copies; it failed: {error}") from error
+    if not hasattr(type(copy), "predict") or base.is_classifier(copy):
+        raise InvalidInput(f"estimator must be a regressor, with fit and predict; got {type(copy).__name__}.")
+    return copy
+
+
+def check_takes(estimator: Any, method: str, argument: str) -> None:
+    """Raise InvalidInput unless a method has an argument of that name, or hands on any."""
+    known = inspect.signature(getattr(estimator, method)).parameters
+    if argument not in known and all(each.kind is not each.VAR_KEYWORD for each in known.values()):
+        name = type(estimator).__name__
+        raise InvalidInput(f"a single {name} must have {method}(…, {argument}=…), and has not. Use several members.")
+
+
+def described(value: Any) -> Any:
+    """Return a parameter as JSON; of an object with `get_params`, its class and what is not as usual."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, list | tuple):
+        return [described(part) for part in value]
+    if not hasattr(value, "get_params") or isinstance(value, type):
+        return value if isinstance(value, bool | int | float | str | None) else {"text": type(value).__name__}
+    usual = {name: repr(each.default) for name, each in inspect.signature(type(value)).parameters.items()}
+    given = {name: part for name, part in value.get_params(deep=False).items() if repr(part) != usual.get(name)}
+    kind = {"class": f"{type(value).__module__}:{type(value).__qualname__}"}
+    return kind | {name: described(part) for name, part in sorted(given.items())}
+
+
+def made(description: Any) -> Any:
+    """Return the value that `described` described; tuples are lists."""
+    if not isinstance(description, dict):
+        return [made(part) for part in description] if isinstance(description, list) else description
+    module, _, name = description.get("class", "").partition(":")
+    known = module.partition(".")[0] in PACKAGES or module in sys.modules
+    found: Any = getattr(import_module(module), name, None) if known else None
+    if not isinstance(found, type) or not hasattr(found, "get_params"):
+        raise InvalidInput(
+            f"an estimator in a file must be of {', '.join(PACKAGES)} or imported before, and its parameters numbers, "
+            f"texts, lists and estimators; got {name or description.get('text')}."
+        )
+    return found(**{name: made(part) for name, part in description.items() if name != "class"})
