@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +18,7 @@ ROUNDS = Cosine().rounds(seed=0, count=30)
 class Slow:
     """A policy whose methods take known times; `update` also sleeps, which costs the processor nothing."""
 
-    log_det = 0.0
+    log_det, updates = 0.0, ()
     due = True
     processor = wall = 0.0
 
@@ -76,8 +77,7 @@ def test_a_rejected_update_is_on_record_as_rejected():
     policy = policy_of(cell, Cosine())
     played = play(policy, ROUNDS)
     refused = SimpleNamespace(round=20, accepted=False, reason="it rained", log_det=1.0, attempts=24)
-    fake = SimpleNamespace(updates=[policy.updates[0], refused])
-    told = content_of(SimpleNamespace(**(vars(played) | {"policy": fake})), "grid", 1.0)["updates"]
+    told = content_of(replace(played, updates=[policy.updates[0], refused]), "grid", 1.0)["updates"]
     assert told["rounds"] == [10]
     assert told["rejected"] == [[20, "it rained"]]
 

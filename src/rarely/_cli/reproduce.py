@@ -52,7 +52,10 @@ def reproduce_command(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds T of a run.")] = 2000,
     only: Only = None,
     jobs: Jobs = None,
-    engine: Annotated[Literal["local", "ray"], typer.Option(help="Where runs are played.")] = "local",
+    engine: Annotated[
+        Literal["local", "ray", "gpu"],
+        typer.Option(help="Where runs are played; gpu plays hundreds at once, and the rest on processors."),
+    ] = "local",
     address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
     label: Label = None,
     ignore: Ignored = None,
@@ -73,6 +76,7 @@ def reproduce_command(
     - `rarely reproduce magic --only 'adaptive-*' --only neuralucb --out magic` — some configurations
     - `rarely reproduce patients.csv --label outcome --ignore id --rounds 500` — a table of your own, as a bandit
     - `rarely reproduce --engine ray --address auto` — on a Ray cluster
+    - `rarely reproduce --engine gpu --runs 100 --preset paper --preset practical` — a hundred runs in minutes
     """
     if address is not None and engine != "ray":
         raise InvalidInput("--address is for --engine ray; the local engine has none.")
@@ -86,6 +90,10 @@ def reproduce_command(
         from rarely._runs.ray_executor import RayExecutor
 
         executor = RayExecutor(count, address)
+    if engine == "gpu":
+        from rarely.gpu.executor import GpuExecutor
+
+        executor = GpuExecutor(count or cores(), say=console.print)
     if quick:
         say_loops()
         _play(quick_cells(), out, executor, count, replace, report=make_quick_page)

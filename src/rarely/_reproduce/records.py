@@ -28,7 +28,7 @@ class Record(PolicyRecord):
     """What is known of a finished cell."""
 
     kind: ClassVar[str] = "reproduction"
-    sources: ClassVar = ("_core", "worlds", "_runs/play.py", "_reproduce/config.py", "_reproduce/cells.py")
+    sources: ClassVar = ("_core", "worlds", "gpu", "_runs/play.py", "_reproduce/config.py", "_reproduce/cells.py")
     advice: ClassVar[str] = "Run reproduce again to play its cell anew, or remove the file"
 
     @classmethod
@@ -58,6 +58,12 @@ class Record(PolicyRecord):
     """A preset, or for a linear configuration a view."""
     form = Stored(str, "environment", "form")
     """Which loops decided and trained."""
+
+    @property
+    def engine(self) -> str:
+        """What played it: "cpu", or "gpu" in lockstep."""
+        return str(self.data["environment"].get("engine", "cpu"))
+
     updates = Stored(list[int], "updates", "rounds")
     """The rounds after which a new version came into use."""
 
@@ -106,16 +112,16 @@ Store = partial(store.Store[Record], record_type=Record)
 
 def content_of(played: Played, cause: str, wall: float) -> dict[str, Any]:
     """Return the content of a record; `cause` is why updates came when they came, `wall` the cell's seconds."""
-    updates = played.policy.updates
+    updates = played.updates
     return {
         "regret": float(played.regrets.sum()),
-        "curve": [round(float(r), 4) for r in np.cumsum(played.regrets)],
+        "curve": np.round(np.cumsum(played.regrets), 4).tolist(),
         "reward": played.reward,
         "right": played.right,
         "updates": {
             "cause": cause,
             "rounds": [u.round for u in updates if u.accepted],
-            "log_det": [round(u.log_det, 4) for u in updates if u.accepted],
+            "log_det": np.round([u.log_det for u in updates if u.accepted], 4).tolist(),
             "attempts": sum(u.attempts for u in updates),
             "rejected": [[u.round, u.reason] for u in updates if not u.accepted],
         },

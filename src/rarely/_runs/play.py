@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +47,8 @@ class Stopwatch:
 class Played:
     """What a policy did in T rounds."""
 
-    policy: Policy
+    updates: Sequence[Any]
+    """Its `UpdateRecord`s, or what has their names."""
     regrets: Array
     """Pseudo-regret of every round, (T,)."""
     reward: float
@@ -63,6 +66,7 @@ def play(policy: Policy, rounds: Rounds) -> Played:
     selecting, training = Stopwatch(), Stopwatch()
     arms: list[int] = []
     log_dets, count = [(0, 0.0)], len(rounds)
+    noted = set(log_det_rounds(count))
     for t in range(1, count + 1):
         with selecting:
             decision = policy.select(rounds.contexts[t - 1])
@@ -70,7 +74,7 @@ def play(policy: Policy, rounds: Rounds) -> Played:
         reward = rounds.rewards[t - 1, arms[-1]]
         with selecting:
             policy.observe(decision, reward)
-        if t - log_dets[-1][0] >= count // POINTS or t == count:
+        if t in noted:
             log_dets.append((t, policy.log_det))
         if policy.due and t < count:
             with training, warnings.catch_warnings():
@@ -80,4 +84,14 @@ def play(policy: Policy, rounds: Rounds) -> Played:
                 policy.update()
     regrets = rounds.regrets(arms)
     right = float(np.mean(arms == rounds.best)) if count else 0.0
-    return Played(policy, regrets, float(rounds.paid(arms).sum()), right, log_dets, selecting, training)
+    return Played(policy.updates, regrets, float(rounds.paid(arms).sum()), right, log_dets, selecting, training)
+
+
+def log_det_rounds(count: int) -> list[int]:
+    """Return the rounds after which log det is noted: about `POINTS` of them, and the last.
+
+    >>> log_det_rounds(5), log_det_rounds(401)[-3:]
+    ([1, 2, 3, 4, 5], [398, 400, 401])
+    """
+    step = max(1, count // POINTS)
+    return sorted({*range(step, count + 1, step), *([count] if count else [])})

@@ -40,6 +40,7 @@ def describe() -> dict[str, str]:
         "rarely": __version__,
         "passes": "compiled" if native.available() else "numpy",
         "form": native.form(),
+        "engine": "cpu",
     }
 
 

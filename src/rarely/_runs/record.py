@@ -169,6 +169,8 @@ def _check_finite(value: Any, name: str) -> None:
         for key, inner in value.items():
             _check_finite(inner, f"{name}.{key}" if name else key)
     elif isinstance(value, list | tuple):
+        if {type(inner) for inner in value} <= {float, int} and all(map(math.isfinite, value)):
+            return  # a curve, which is long
         for inner in value:
             _check_finite(inner, name)
     elif isinstance(value, float) and not math.isfinite(value):

@@ -5,7 +5,9 @@ A run can be stopped at any moment, by Ctrl-C or by a kill: the same call contin
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from rarely._runs.cell import Result
@@ -13,6 +15,9 @@ from rarely._runs.executor import Executor
 from rarely._runs.record import Refusal
 from rarely._runs.store import AnyCell, Store
 from rarely._runs.writing import lock_folder, make_folder
+
+WRITERS = 4
+"""Records that are written at a time: a GPU plays hundreds of cells at once."""
 
 
 def run_cells(
@@ -58,11 +63,27 @@ def iterate_cells(cells: Sequence[AnyCell], executor: Executor, store: Store[Any
 
 
 def _kept(todo: Sequence[AnyCell], store: Store[Any], executor: Executor) -> Iterator[Result]:
-    for result in executor(todo) if todo else ():
-        if result.record is None:
-            yield result
-        elif result.record.code == result.record.fingerprint():
-            store.write(result.record)
-            yield result
-        else:  # a machine of a cluster may have another version installed
-            yield Result(result.id, None, "it was played by another version of the code; install the same everywhere")
+    """Yield results once their records are on disk: some are written side by side, while others are played."""
+    with ThreadPoolExecutor(WRITERS) as writers:
+        writing = deque[tuple[Result, Future[None] | None]]()
+        for result in executor(todo) if todo else ():
+            if result.record is not None and result.record.code != result.record.fingerprint():
+                # A machine of a cluster may have another version installed.
+                reason = "it was played by another version of the code; install the same everywhere"
+                result = Result(result.id, None, reason)
+            record = result.record
+            writing.append((result, None if record is None else writers.submit(store.write, record)))
+            while len(writing) > 2 * WRITERS or (writing and _written(writing[0][1])):
+                yield _settled(*writing.popleft())
+        while writing:
+            yield _settled(*writing.popleft())
+
+
+def _written(write: Future[None] | None) -> bool:
+    return write is None or write.done()
+
+
+def _settled(result: Result, write: Future[None] | None) -> Result:
+    if write is not None:
+        write.result()
+    return result

@@ -34,8 +34,22 @@ def digest_of(content: dict[str, Any]) -> str:
     >>> digest_of({"b": 1, "a": 2}) == digest_of({"a": 2, "b": 1, "digest": "anything"})
     True
     """
+    return hashlib.sha256(_canonical(content).encode()).hexdigest()
+
+
+def _canonical(content: dict[str, Any], *, finite: bool = False) -> str:
     rest = {name: value for name, value in content.items() if name != DIGEST}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=not finite)
+
+
+def sealed_text(content: dict[str, Any]) -> str:
+    """Return the content with its digest as JSON, written once.
+
+    >>> json.loads(sealed_text({"a": 1})) == sealed({"a": 1})
+    True
+    """
+    text = _canonical(content, finite=True)
+    return f'{text[:-1]}{"," if len(text) > 2 else ""}"{DIGEST}":"{hashlib.sha256(text.encode()).hexdigest()}"}}'
 
 
 def plain_json(value: Any) -> Any:

@@ -8,7 +8,6 @@ A record is written whole or not at all. One that was changed or damaged is refu
 from __future__ import annotations
 
 import gzip
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,10 +17,12 @@ from typing import Any, Generic, TypeVar
 from rarely._core.saving.files import replacing
 from rarely._runs.cell import Cell
 from rarely._runs.record import BrokenRecord, MixedRecords, Record, Refusal, check_id, identity
-from rarely._runs.sealed_json import Malformed, read_json, reason_of, sealed
+from rarely._runs.sealed_json import Malformed, read_json, reason_of, sealed_text
 from rarely._runs.writing import writing
 
 SUFFIX = ".json.gz"
+COMPRESSION = 4
+"""Of gzip: its best takes four times as long for a tenth fewer bytes."""
 ASIDE = ".refused"
 """The suffix of a refused record once its cell is played again."""
 
@@ -59,11 +60,11 @@ class Store(Generic[AnyRecord]):
     def write(self, record: Record) -> None:
         """Keep a record with its digest, whole or not at all."""
         path = self.path(record.id)
-        text = json.dumps(sealed(record.data), separators=(",", ":"), allow_nan=False)
+        text = gzip.compress(sealed_text(record.data).encode(), COMPRESSION, mtime=0)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as file:
-                file.write(gzip.compress(text.encode(), mtime=0))
+                file.write(text)
 
     def find(self) -> Found[AnyRecord]:
         """Return all records in the order of their names, and the files that are refused."""

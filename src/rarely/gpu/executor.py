@@ -1,0 +1,171 @@
+"""The run engine's third way to play cells: those of the paper in lockstep on a GPU, the others on processors.
+
+Neural configurations of the presets `paper` and `practical` and all of LinUCB are played in lockstep. Preset `code`
+takes single samples in turn, and the library's default tunes itself with the core's own code: a GPU gains nothing on
+the one, and would need a second implementation for the other, so both are played on processors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from rarely._core.errors import RarelyError
+from rarely._core.types import Array, IntArray
+from rarely._reproduce.cells import CAUSES, Cell, policy_of, world_of
+from rarely._reproduce.records import Record, content_of
+from rarely._runs import cell as runs
+from rarely._runs.executor import executor_of, side_by_side
+from rarely._runs.play import Played, Stopwatch, log_det_rounds
+from rarely.worlds.protocol import Rounds, World
+
+DRAWN_ALONE = 8
+"""Runs that are drawn in this process; more are drawn side by side."""
+SPARE = 0.8
+"""The share of the free memory that replicas may fill."""
+
+
+@cache
+def _torch() -> Any:
+    try:
+        torch: Any = import_module("torch")
+        import_module("cupy")
+    except ModuleNotFoundError as error:
+        raise RarelyError(f"the gpu engine needs {error.name}: from the checkout, pip install '.[gpu]'.") from error
+    if not torch.cuda.is_available():
+        raise RarelyError("the gpu engine needs a GPU that CUDA can use, and there is none; use the local engine.")
+    return torch
+
+
+@dataclass(frozen=True)
+class GpuExecutor:
+    """One GPU, and processes for the cells that it does not play."""
+
+    jobs: int
+    say: Callable[[str], object] = print
+    """Hears of replicas that did not fit into memory."""
+    device: str = "cuda"
+
+    def __call__(self, cells: Sequence[runs.Cell]) -> Iterator[runs.Result]:
+        if self.device == "cuda":
+            _torch()
+        groups, others = grouped(cells)
+        last, drawn = None, dict[int, Rounds]()
+        for group in groups:
+            world, count = world_of(group[0]), group[0].rounds
+            if (world, count) != last:
+                last, drawn = (world, count), {}
+            drawn |= _drawn(world, sorted({cell.seed for cell in group} - drawn.keys()), count, self.jobs)
+            yield from self._in_parts(group, drawn)
+        yield from executor_of(self.jobs)(others) if others else ()
+
+    def _in_parts(self, group: Sequence[Cell], drawn: dict[int, Rounds]) -> Iterator[runs.Result]:
+        """Play a group as many replicas at a time as fit into memory, half as many where they do not."""
+        left, most = list(group), self._room(group[0])
+        while left:
+            part = left[:most]
+            try:
+                played = play_group(part, [drawn[cell.seed] for cell in part], self.device)
+            except Exception as error:
+                if type(error).__name__ != "OutOfMemoryError" or most == 1:
+                    raise
+                most = max(1, min(most, len(left)) // 2)
+                self.say(f"{group[0].id}: the GPU's memory is full; {most} replicas at a time from now on.")
+                _torch().cuda.empty_cache()
+                continue
+            yield from played
+            left = left[most:]
+
+    def _room(self, cell: Cell) -> int:
+        """Return how many replicas fit: Z's factor, its factors, and the activations of a training."""
+        if self.device != "cuda":
+            return 2**20
+        rounds, problem, world = cell.rounds, cell.problem, world_of(cell)
+        columns = world.dim + 1
+        numbers = columns**2 if cell.configuration.linear else rounds * (rounds + 2 * columns + 10 * problem.hidden)
+        return max(1, int(SPARE * _torch().cuda.mem_get_info()[0]) // (8 * 2 * numbers))
+
+
+def grouped(cells: Sequence[runs.Cell]) -> tuple[list[list[Cell]], list[runs.Cell]]:
+    """Return cells that can be played in lockstep, group by group, and the others.
+
+    Sequential runs are a group of their own: the others would wait for them.
+    """
+    groups, others = dict[Any, list[Cell]](), list[runs.Cell]()
+    for cell in cells:
+        if not isinstance(cell, Cell) or cell.reading == "code" or cell.configuration.kind == "default":
+            others.append(cell)
+            continue
+        kind = cell.configuration.kind
+        family = kind if cell.configuration.linear or kind == "neuralucb" else "batched"
+        groups.setdefault((world_of(cell), cell.problem.name, cell.reading, family, cell.rounds), []).append(cell)
+    # Cells come in the order of their seeds; those of one world stay together, whose runs are then drawn once.
+    worlds = list(dict.fromkeys(key[0] for key in groups))
+    return [groups[key] for key in sorted(groups, key=lambda key: worlds.index(key[0]))], others
+
+
+def _drawn(world: World, seeds: Sequence[int], count: int, jobs: int) -> dict[int, Rounds]:
+    """Return the rounds of some runs; drawing takes as long as playing them on a GPU."""
+    if len(seeds) <= DRAWN_ALONE or jobs == 1:
+        return {seed: world.rounds(seed, count) for seed in seeds}
+    return dict(side_by_side(_draw, [(world, seed, count) for seed in seeds], jobs))
+
+
+def _draw(task: tuple[World, int, int]) -> tuple[int, Rounds]:
+    world, seed, count = task
+    return seed, world.rounds(seed, count)
+
+
+def play_group(cells: Sequence[Cell], rounds: Sequence[Rounds], device: str) -> list[runs.Result]:
+    """Play cells in lockstep, and return the results of all."""
+    from rarely.gpu import linear, lockstep
+
+    start = time.perf_counter()
+    policies: list[Any] = [policy_of(cell, world_of(cell)) for cell in cells]
+    if cells[0].configuration.linear:
+        arms, log_dets = linear.play_linear(policies, rounds, device)
+        selecting, training = time.perf_counter() - start, 0.0
+        updates = [
+            [lockstep.Update(t, True, value, 0, "") for t, value in enumerate(each[:-1], 1)] for each in log_dets
+        ]
+        played: Any = zip(arms, log_dets, updates, [None] * len(cells), strict=True)
+    else:
+        engine = lockstep.Lockstep(policies, rounds, device)
+        played = [(r.arms, r.log_dets, r.updates, r.near_ties) for r in engine.play()]
+        selecting, training = engine.seconds["selecting"], engine.seconds["training"]
+    wall = time.perf_counter() - start
+    shares = [Stopwatch(seconds / len(cells), seconds / len(cells)) for seconds in (selecting, training)]
+    results = []
+    for cell, run, (chosen, growth, made, near) in zip(cells, rounds, played, strict=True):
+        content = _content(cell, run, chosen, growth, made, shares, wall / len(cells))
+        content["environment"] |= {"engine": "gpu", "device": _device_name(device)}
+        if near is not None:
+            content["near_ties"] = near
+        record = Record.of(cell.id, cell.describe(), content)
+        results.append(runs.Result(cell.id, record, seconds=wall / len(cells)))
+    return results
+
+
+def _content(
+    cell: Cell,
+    run: Rounds,
+    arms: IntArray,
+    log_dets: Array,
+    updates: Sequence[Any],
+    shares: list[Stopwatch],
+    wall: float,
+) -> dict[str, Any]:
+    points = [(0, 0.0), *((t, float(log_dets[t - 1])) for t in log_det_rounds(len(run)))]
+    right, reward = float(np.mean(arms == run.best)), float(run.paid(arms).sum())
+    played = Played(updates, run.regrets(arms), reward, right, points, *shares)
+    return content_of(played, CAUSES.get(cell.configuration.kind, "every round"), wall)
+
+
+def _device_name(device: str) -> str:
+    return str(_torch().cuda.get_device_name()) if device == "cuda" else device

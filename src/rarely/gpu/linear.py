@@ -1,0 +1,54 @@
+"""LinUCB with an update after every round, of many runs in lockstep.
+
+Z⁻¹  (R, d, d)    b = Σ r x  (R, d)    a round adds x:  Z⁻¹ ← Z⁻¹ − (Z⁻¹x)(Z⁻¹x)ᵀ/(1 + xᵀZ⁻¹x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from rarely._core.choice.rules import TIE
+from rarely._core.policies import LinUCB
+from rarely._core.types import Array, IntArray
+from rarely.worlds.protocol import Rounds
+
+
+def play_linear(policies: Sequence[LinUCB], runs: Sequence[Rounds], device: str) -> tuple[IntArray, Array]:
+    """Return the arms of every run, (R, T), and log det Z − log det λI after each round."""
+    rounds, _ = runs[0].rewards.shape
+    unlike = {id(run): run for run in runs}
+    place = {name: i for i, name in enumerate(unlike)}
+    scale: Any = policies[0]._state.frozen.learner
+    flat = [scale.scale(run.contexts.reshape(-1, run.contexts.shape[2])) for run in unlike.values()]
+    contexts, paid = (
+        torch.from_numpy(np.stack(arrays)).to(device)
+        for arrays in ([x.reshape(*runs[0].rewards.shape, -1) for x in flat], [run.rewards for run in unlike.values()])
+    )
+    which = torch.tensor([place[id(run)] for run in runs], device=device)
+    given = [policy.settings() for policy in policies]
+    ridge, beta = (
+        torch.tensor([float(each[name]) for each in given], dtype=torch.float64, device=device)
+        for name in ("ridge", "beta")
+    )
+    every, columns = torch.arange(len(runs), device=device), contexts.shape[-1]
+    inverse = torch.eye(columns, dtype=torch.float64, device=device) / ridge[:, None, None]
+    moment, numbers = torch.zeros_like(inverse[:, 0]), torch.arange(paid.shape[2], device=device)
+    arms, log_dets = [], []
+    for t in range(rounds):
+        x = contexts[which, t]
+        image = x @ inverse
+        variances = (image * x).sum(-1).clamp(min=0)
+        scores = (image @ moment[..., None])[..., 0] + beta[:, None] * variances.sqrt()
+        best = scores.amax(-1, keepdim=True)
+        size = torch.maximum(scores.abs(), beta[:, None] * variances.sqrt()).amax(-1, keepdim=True).clamp(min=1.0)
+        arm = torch.where(scores >= best - TIE * size, numbers, len(numbers)).amin(-1)
+        grown, chosen = 1 + variances[every, arm], image[every, arm]
+        inverse.sub_(chosen[:, :, None] * (chosen / grown[:, None])[:, None])
+        moment.add_(paid[which, t, arm][:, None] * x[every, arm])
+        arms.append(arm)
+        log_dets.append(grown.log())
+    return torch.stack(arms, 1).cpu().numpy(), torch.stack(log_dets, 1).cumsum(1).cpu().numpy()
