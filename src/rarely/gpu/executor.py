@@ -27,6 +27,8 @@ from rarely.worlds.protocol import Rounds, World
 
 DRAWN_ALONE = 8
 """Runs that are drawn in this process; more are drawn side by side."""
+BLOCK = 64
+"""Rounds that a turn decides, at most."""
 SPARE = 0.8
 """The share of the free memory that replicas may fill."""
 
@@ -88,8 +90,10 @@ class GpuExecutor:
             return 2**20
         rounds, problem, world = cell.rounds, cell.problem, world_of(cell)
         columns = world.dim + 1
-        numbers = columns**2 if cell.configuration.linear else rounds * (rounds + 2 * columns + 10 * problem.hidden)
-        return max(1, int(SPARE * _torch().cuda.mem_get_info()[0]) // (8 * 2 * numbers))
+        # A replica's factor of Z, twice more where it is copied to be solved, candidates, and the arrays of a training.
+        each = 3 * rounds + 2 * columns + 14 * problem.hidden + 4 * BLOCK * world.arms
+        numbers = 4 * columns**2 if cell.configuration.linear else rounds * each
+        return max(1, int(SPARE * _torch().cuda.mem_get_info()[0]) // (8 * numbers))
 
 
 def grouped(cells: Sequence[runs.Cell]) -> tuple[list[list[Cell]], list[runs.Cell]]:

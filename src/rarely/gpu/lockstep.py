@@ -31,12 +31,11 @@ from rarely._core.policies import Policy
 from rarely._core.policies.neural_learner import NeuralLearner
 from rarely._core.policies.state import BatchClock
 from rarely._core.types import Array, IntArray
+from rarely.gpu.executor import BLOCK
 from rarely.gpu.scales import Scales
 from rarely.gpu.training import Samples, Theta, train
 from rarely.worlds.protocol import Rounds
 
-BLOCK = 64
-"""Rounds that a turn decides, at most."""
 NEARLY = 1e-5
 """Two arms are nearly tied if their scores differ by less than this part of the larger one, or of a reward's spread."""
 Factors = tuple[Tensor, Tensor, Tensor]
