@@ -90,16 +90,16 @@ from rarely.theory.kernel_ucb import KernelUCB
 __all__ = [
     "Affine", "ApproximationWarning", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BudgetSpent", "BuildInfo",
     "ColumnEffect", "ConflictingReward", "ContextsWarning", "Decision", "DeterminantTrigger", "Discount",
-    "DriftWarning", "DroppedRound", "EnsemblePolicy", "EveryRound", "FixedGrid", "ForgettingWarning", "FrameEncoder", "FramePolicy",
-    "GeometricGrid", "HistoryDropped", "InvalidContexts", "InvalidInput", "InvalidReward", "InvalidSchedule",
-    "JitterWarning", "KernelUCB", "Limits", "LinTS", "LinUCB", "LogLogGrid", "Mixture", "NeuralEpsilonGreedy",
-    "NeuralLinear", "NeuralTS", "NeuralUCB", "NoiseRadius", "NotCompiled", "NotPositiveDefinite", "NothingToLearn",
-    "NothingToLearnWarning", "Offer", "OnDemand", "OutlierWarning", "Paced", "Policy", "PolicyBusy", "PolicyEvent",
-    "Preset", "Price", "RarelyError", "RejectedWarning", "Roster", "RosterFull", "RoundingWarning", "Schedule",
-    "ScheduleWarning", "Scores", "SnapshotError", "SnapshotWarning", "SparseRows", "StaleUpdate", "TheoremRadius",
-    "TooExpensive", "Training", "TrainingRejected", "Uniform", "UnknownArm", "UnknownRound", "UpdateDue", "UpdateJob",
-    "UpdateRecord", "UpdateResult", "Validation", "Window", "WrongDecision", "WrongUpdate", "build_info", "load",
-    "prices",
+    "DriftWarning", "DroppedRound", "EnsemblePolicy", "EveryRound", "FixedGrid", "ForgettingWarning", "FrameEncoder",
+    "FramePolicy", "GeometricGrid", "HistoryDropped", "InvalidContexts", "InvalidInput", "InvalidReward",
+    "InvalidSchedule", "JitterWarning", "KernelUCB", "Limits", "LinTS", "LinUCB", "LogLogGrid", "Mixture",
+    "NeuralEpsilonGreedy", "NeuralLinear", "NeuralTS", "NeuralUCB", "NoiseRadius", "NotCompiled", "NotPositiveDefinite",
+    "NothingToLearn", "NothingToLearnWarning", "Offer", "OnDemand", "OutlierWarning", "Paced", "Policy", "PolicyBusy",
+    "PolicyEvent", "Preset", "Price", "RarelyError", "RejectedWarning", "Roster", "RosterFull", "RoundingWarning",
+    "Schedule", "ScheduleWarning", "Scores", "SnapshotError", "SnapshotWarning", "SparseRows", "StaleUpdate",
+    "TheoremRadius", "TooExpensive", "Training", "TrainingRejected", "Uniform", "UnknownArm", "UnknownRound",
+    "UpdateDue", "UpdateJob", "UpdateRecord", "UpdateResult", "Validation", "Window", "WrongDecision", "WrongUpdate",
+    "build_info", "load", "prices",
 ]  # fmt: skip
 
 # A traceback names what users import and catch. Other classes keep their module, by which their sources are found.
