@@ -6,7 +6,9 @@ A closed loop, which sends the next request when the last was answered, slows do
 Here request i is due at time i/rate; its latency counts from then, also if no connection was free. The service runs in
 a process of its own with SQLite, K arms, a network of m units and a record of some past rounds; the generator and the
 service share the cores. Halfway through, with --update, a version is trained, and the seconds of the training are told
-apart. `fsync` is how often this disk confirms a small write: a commit takes at least one.
+apart. `fsync` is how often this disk confirms a small write: a commit takes at least one. With --empty the same
+requests go to an endpoint of FastAPI that reads the body and answers {}, on the same server: the share of the rate that
+is left for decisions.
 """
 
 from __future__ import annotations
@@ -30,6 +32,16 @@ import numpy as np
 from rarely import BatchNeuralUCB, FixedGrid
 from rarely.study import Client, Request, Study
 
+EMPTY = """
+import sys, uvicorn
+from fastapi import FastAPI, Request, Response
+app = FastAPI()
+@app.post("/v1/studies/{name}/decide")
+async def empty(request: Request, name: str) -> Response:
+    await request.body()
+    return Response("{}", media_type="application/json")
+uvicorn.run(app, port=int(sys.argv[1]), http="httptools", log_level="warning", access_log=False)
+"""
 TOGETHER = 500
 CONNECTIONS = 512
 PATIENCE = 60
@@ -183,6 +195,20 @@ def cpu_of(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def measure_empty(options: argparse.Namespace) -> None:
+    """Send the requests to an empty endpoint, and print the same figures."""
+    service = subprocess.Popen([sys.executable, "-c", EMPTY, str(options.port)])
+    try:
+        time.sleep(3)
+        load, spent = Load(options.port, options), cpu_of(service.pid)
+        asyncio.run(load.run())
+        print(json.dumps(figures("empty", load.found, options.seconds)))
+        print(f"CPU a request: empty endpoint {(cpu_of(service.pid) - spent) / len(load.found) * 1e3:.2f} ms")
+    finally:
+        service.send_signal(signal.SIGTERM)
+        service.wait(60)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in {"rate": 1000.0, "seconds": 20.0}.items():
@@ -191,9 +217,13 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--within-batch", default="frozen")
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--empty", action="store_true", help="measure an empty endpoint of FastAPI instead")
     parser.add_argument("--folder", type=Path, help="where the database is kept and used again")
     options = parser.parse_args()
     options.tag = f"{time.time():.0f}"
+    if options.empty:
+        measure_empty(options)
+        return
     folder = options.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     storage = f"sqlite:///{folder / 'load.db'}"

@@ -54,7 +54,7 @@ def test_a_lost_connection_is_made_again_and_the_same_id_is_answered_as_before(s
         service.opened.study._session.storage._raw.close()
         lost = service.decide(2)
         assert (lost.status, lost.content["title"]) == (503, "StudyFailed")
-        assert service.send("GET", "/health").status == 503
+        assert service.send("GET", "/health").status == 503  # and the probe has connected again
         assert service.decide(1).body == answer
         assert service.decide(2).status == 200
         assert service.send("GET", "/health").status == 200

@@ -3,7 +3,8 @@
     key    rk_<name>_<secret>     secret: 32 random bytes; the file holds SHA-256(key)
 
 A secret of 256 random bits cannot be guessed from its hash, so no slow hash is needed, and a key is checked with every
-request. The file is read again when it has changed: adding, rotating or revoking a key needs no restart.
+request. The file is read again when it has changed: adding, rotating or revoking a key needs no restart. A service
+whose file is damaged or gone keeps the last good keys, logs it, and is not ready.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import hashlib
 import hmac
 import ipaddress
 import json
+import logging
+import math
 import os
 import re
 import secrets
@@ -27,7 +30,7 @@ from urllib.parse import urlsplit
 from fastapi import Request
 
 from rarely import InvalidInput
-from rarely._core.errors import check_choice
+from rarely._core.errors import check_choice, check_positive
 from rarely._core.saving.files import replacing
 from rarely.service.problems import Refusal
 
@@ -39,6 +42,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 DUMMY = "0" * 64
 """Compared with if there are no keys, so that both cases take the same time."""
 REALM = 'realm="rarely"'
+BURST = 1.0
+"""Seconds' worth of its rate that a key may use at once."""
+LOG = logging.getLogger("rarely.service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,22 @@ class Key:
     """Seconds since 1970."""
     expires: float | None = None
     """Seconds since 1970; None for no end."""
+    studies: tuple[str, ...] | None = None
+    """The studies that it may be used for; None for all."""
+    rate: float | None = None
+    """Decisions, rewards and other requests a second; None for no limit."""
+
+    def __post_init__(self) -> None:
+        numbers = [self.created, *(each for each in (self.expires, self.rate) if each is not None)]
+        texts = (self.name, self.hash, *self.scopes, *(self.studies or ()))
+        if not all(isinstance(each, str) and each.isprintable() for each in texts):
+            raise TypeError(f"key {self.name!r} must have texts as name, hash, scopes and studies")
+        if not all(isinstance(each, int | float) and math.isfinite(each) for each in numbers):
+            raise TypeError(f"key {self.name!r} must have numbers as times and rate")
+
+    def covers(self, study: str) -> bool:
+        """Return whether the key may be used for a study."""
+        return self.studies is None or study in self.studies
 
     def is_valid(self, now: float) -> bool:
         """Return whether the key has not expired."""
@@ -88,18 +110,55 @@ class KeyFile:
         self.path = os.fspath(path)
         self._seen: tuple[int, int, int] | None = None
         self._keys: tuple[Key, ...] = ()
+        self._spent: dict[str, float] = {}  # until when the rate of a key is used up, by name
+        self.failure = ""
+        """Why the last good keys are in use; "" if those of the file are."""
 
     def all(self) -> tuple[Key, ...]:
-        """Return all keys, reading the file again if it has changed."""
+        """Return all keys, reading the file again if it has changed; the last good ones if it is damaged."""
+        try:
+            self._keys, self.failure = self.read(), ""
+        except InvalidInput as error:
+            if self._seen is None:
+                raise
+            if not self.failure:
+                LOG.error("the last good keys stay in use: %s", error)
+            self.failure = str(error)
+        return self._keys
+
+    def read(self) -> tuple[Key, ...]:
+        """Return the keys of the file, which may not exist yet; `InvalidInput` if it is damaged, or gone."""
         try:
             found = os.stat(self.path)
+            seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+            if seen == self._seen:
+                return self._keys
+            with open(self.path, encoding="utf-8") as file:
+                rows = json.load(file)["keys"]
+            self._keys = tuple(Key(**row | {"scopes": tuple(row["scopes"]), "studies": _tuple(row)}) for row in rows)
+            self._seen = seen
+            return self._keys
         except FileNotFoundError:
-            self._seen, self._keys = None, ()
-            return ()
-        seen = (found.st_mtime_ns, found.st_size, found.st_ino)
-        if seen != self._seen:
-            self._keys, self._seen = self._read(), seen
-        return self._keys
+            if self._seen is None:
+                return ()
+            raise InvalidInput(f"{self.path} is gone. Put it back, or make keys: rarely keys add.") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInput(
+                f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
+            ) from error
+
+    def admit(self, key: Key) -> None:
+        """Count a call against the rate of a key; `Refusal` if it is used up."""
+        ahead = self._spent.get(key.name, 0.0) - time.monotonic()
+        if key.rate is not None and ahead > BURST:
+            headers = {"Retry-After": str(math.ceil(ahead - BURST))}
+            raise Refusal(429, f"the key may make {key.rate:g} calls a second.", code="RateExceeded", headers=headers)
+        self.charge(key, 1)
+
+    def charge(self, key: Key | None, calls: int) -> None:
+        """Count further calls of a request, which is known now to hold several; later ones wait the longer for it."""
+        if key is not None and key.rate is not None:
+            self._spent[key.name] = max(self._spent.get(key.name, 0.0), time.monotonic()) + calls / key.rate
 
     def find(self, secret: str, now: float | None = None) -> Key | None:
         """Return the valid key with this secret; None if there is none."""
@@ -110,54 +169,56 @@ class KeyFile:
                 found = key
         return found
 
-    def add(self, name: str, scopes: Iterable[str], *, expires: float | None = None) -> str:
-        """Make a key, and return its secret, which is not stored."""
+    def add(
+        self,
+        name: str,
+        scopes: Iterable[str],
+        *,
+        expires: float | None = None,
+        studies: Iterable[str] | None = None,
+        rate: float | None = None,
+    ) -> str:
+        """Make a key, and return its secret, which is not stored; the arguments are the fields of `Key`."""
         if _NAME.fullmatch(name) is None:
             raise InvalidInput(f"the name of a key must be 1 to 40 characters of a–z, 0–9 and -; got {name!r}.")
-        if any(key.name == name for key in self.all()):
+        if any(key.name == name for key in self.read()):
             raise InvalidInput(f"there is already a key called {name!r}; rotate or revoke it, or choose another name.")
-        return self._write_with(self.all(), name, tuple(scopes), expires)
+        allowed = tuple(dict.fromkeys(scopes))
+        if not allowed:
+            raise InvalidInput(f"a key needs at least one scope of {', '.join(SCOPES)}.")
+        for scope in allowed:
+            check_choice("scope", scope, Scope)
+        if rate is not None:
+            check_positive("rate", rate, "the calls a second")
+        only = None if studies is None else tuple(dict.fromkeys(studies))
+        return self._write_with(self.read(), Key(name, DUMMY, allowed, time.time(), expires, only, rate))
 
     def rotate(self, name: str, *, grace: float = 0.0) -> str:
         """Make a new secret for a key; the old one remains valid for `grace` seconds."""
         old = self._called(name)
         end = time.time() + grace
         ending = [replace(key, expires=end if key.expires is None else min(end, key.expires)) for key in old]
-        others = [key for key in self.all() if key.name != name]
-        return self._write_with([*others, *(ending if grace > 0 else ())], name, old[-1].scopes, None)
+        others = [key for key in self.read() if key.name != name]
+        new = replace(old[-1], created=time.time(), expires=None)
+        return self._write_with([*others, *(ending if grace > 0 else ())], new)
 
     def revoke(self, name: str) -> int:
         """Remove a key and its earlier secrets, and return how many there were."""
         dropped = self._called(name)
-        self._write([key for key in self.all() if key.name != name])
+        self._write([key for key in self.read() if key.name != name])
         return len(dropped)
 
-    def _write_with(self, others: Sequence[Key], name: str, scopes: tuple[str, ...], expires: float | None) -> str:
-        if not scopes:
-            raise InvalidInput(f"a key needs at least one scope of {', '.join(SCOPES)}.")
-        for scope in scopes:
-            check_choice("scope", scope, Scope)
-        secret = f"{PREFIX}_{name}_{secrets.token_urlsafe(32)}"
-        key = Key(name, _hash(secret), tuple(dict.fromkeys(scopes)), time.time(), expires)
-        self._write([*others, key])
+    def _write_with(self, others: Sequence[Key], key: Key) -> str:
+        secret = f"{PREFIX}_{key.name}_{secrets.token_urlsafe(32)}"
+        self._write([*others, replace(key, hash=_hash(secret))])
         return secret
 
     def _called(self, name: str) -> list[Key]:
-        found = [key for key in self.all() if key.name == name]
+        found = [key for key in self.read() if key.name == name]
         if not found:
-            names = ", ".join(sorted({key.name for key in self.all()})) or "none"
+            names = ", ".join(sorted({key.name for key in self.read()})) or "none"
             raise InvalidInput(f"there is no key called {name!r}; {self.path} has {names}.")
         return found
-
-    def _read(self) -> tuple[Key, ...]:
-        try:
-            with open(self.path, encoding="utf-8") as file:
-                rows = json.load(file)["keys"]
-            return tuple(Key(**row | {"scopes": tuple(row["scopes"])}) for row in rows)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InvalidInput(
-                f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
-            ) from error
 
     def _write(self, keys: Sequence[Key]) -> None:
         if not os.path.exists(self.path):
@@ -165,7 +226,11 @@ class KeyFile:
         rows: list[dict[str, Any]] = [asdict(key) for key in keys]
         with replacing(self.path) as file:
             file.write(json.dumps({"keys": rows}, indent=2).encode())
-        self._seen = None
+        self._seen, self._keys = None, tuple(keys)
+
+
+def _tuple(row: dict[str, Any]) -> tuple[str, ...] | None:
+    return None if row.get("studies") is None else tuple(row["studies"])
 
 
 def _hash(secret: str) -> str:
@@ -182,8 +247,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def caller_of(keys: KeyFile | None, request: Request, scope: str) -> str:
-    """Return the name of the caller's key; `Refusal` without a key that has the scope.
+def caller_of(keys: KeyFile | None, request: Request, scope: str, study: str | None = None) -> Key | None:
+    """Return the caller's key; `Refusal` without a key that has the scope and covers the study.
 
     Without keys, only this machine's own names are answered: another site may let its name resolve to this machine.
     """
@@ -194,7 +259,7 @@ def caller_of(keys: KeyFile | None, request: Request, scope: str) -> str:
                 "without API keys the service only answers to localhost; start it with --keys to use another name.",
                 code="WrongHost",
             )
-        return ""
+        return None
     secret = _secret(request.headers.get("authorization", ""))
     if secret is None:
         raise Refusal(
@@ -210,7 +275,10 @@ def caller_of(keys: KeyFile | None, request: Request, scope: str) -> str:
     if scope not in key.scopes:
         known = ", ".join(name for name in SCOPES if name in key.scopes)
         raise Refusal(403, f"this route needs the scope {scope!r}; the key has {known}.", code="ScopeMissing")
-    return key.name
+    if study is not None and not key.covers(study):
+        raise Refusal(403, "the key is for other studies.", code="StudyNotAllowed")
+    keys.admit(key)
+    return key
 
 
 @lru_cache

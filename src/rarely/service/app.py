@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,16 +14,21 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from rarely import RarelyError, __version__
 from rarely.service.access import KeyFile, caller_of
 from rarely.service.bodies import ProblemBody, read_body
+from rarely.service.logs import REQUESTS, log_request
+from rarely.service.metrics import RequestMeters
 from rarely.service.opened import OpenedStudies
 from rarely.service.problems import MEDIA, Refusal, response_of
 from rarely.service.routes import PUBLIC, ROUTES, Api, Route
 from rarely.service.writer import Limits
 
 LOG = logging.getLogger("rarely.service")
+CLIENT_GONE = 499
+"""The status under which a request is counted whose client disconnected before it had sent everything."""
 
 
 class Service(FastAPI):
@@ -71,6 +78,7 @@ def create_app(
     'rarely'
     """
     limits = Limits() if limits is None else limits
+    meters = RequestMeters()
     studies = OpenedStudies(storage, limits, automatic=automatic)
 
     @asynccontextmanager
@@ -89,33 +97,46 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        redirect_slashes=False,  # a redirect would lead to whatever host the request names
     )
-    api = Api(studies, limits, app)
+    api = Api(studies, limits, app, storage=storage, keys=keys, meters=meters)
     for route in ROUTES:
         if route.method == "GET" or not read_only:
             _add(app, api, keys, route)
     for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer_error)
-    app.state.studies = studies
+    app.state.studies, app.state.meters = studies, meters
     return app
 
 
 def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
     async def of_study(request: Request, name: str) -> Response:
-        caller = caller_of(keys, request, route.scope)
+        key = caller_of(keys, request, route.scope, name)
+        request.state.key = "" if key is None else key.name
         study = await api.opened(name)
+        request.state.study = name
         if not route.takes:
             return await route.handler(api, study)
-        return await route.handler(api, study, await read_body(request, route.takes, api.limits.body), caller)
+        body = await read_body(request, route.takes, api.limits.body)
+        several = getattr(body, "requests", None) or getattr(body, "rewards", None)
+        if keys is not None and several:
+            keys.charge(key, len(several) - 1)
+        return await route.handler(api, study, body, request.state.key)
 
     async def of_service(request: Request) -> Response:
-        if route.scope != PUBLIC:
-            caller_of(keys, request, route.scope)
-        return await route.handler(api)
+        if route.scope == PUBLIC:
+            return await route.handler(api)
+        return await route.handler(api, caller_of(keys, request, route.scope))
+
+    async def answer_study(request: Request, name: str) -> Response:
+        return await _answered(api, route, request, of_study(request, name))
+
+    async def answer_service(request: Request) -> Response:
+        return await _answered(api, route, request, of_service(request))
 
     app.add_api_route(
         route.path,
-        of_study if "{name}" in route.path else of_service,
+        answer_study if "{name}" in route.path else answer_service,
         methods=[route.method],
         name=route.handler.__name__,
         operation_id=route.handler.__name__,
@@ -123,6 +144,31 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
         response_class=Response,
         openapi_extra=_operation(route),
     )
+
+
+async def _answered(api: Api, route: Route, request: Request, work: Awaitable[Response]) -> Response:
+    """Return the answer of a route, or why it is refused, within the limit of time; count and log it."""
+    begun = time.perf_counter()
+    try:
+        async with asyncio.timeout(api.limits.patience):
+            response = await work
+    except TimeoutError:
+        LOG.error("%s was not answered within %g seconds", route.handler.__name__, api.limits.patience)
+        detail = f"the database did not answer within {api.limits.patience:g} seconds. Repeat it with the same id."
+        response = response_of(Refusal(503, detail, code="TimedOut"))
+    except ClientDisconnect:
+        response = Response(status_code=CLIENT_GONE)
+    except RarelyError as error:
+        response = response_of(error)
+    except Exception:
+        api.meters.count("", route.handler.__name__, 500, time.perf_counter() - begun)
+        raise
+    seconds, status = time.perf_counter() - begun, response.status_code
+    study = getattr(request.state, "study", "")
+    api.meters.count(study, route.handler.__name__, status, seconds)
+    if REQUESTS.isEnabledFor(logging.INFO):
+        log_request(request, status, seconds)
+    return response
 
 
 def _operation(route: Route) -> dict[str, Any]:
@@ -139,7 +185,7 @@ def _operation(route: Route) -> dict[str, Any]:
     responses = {"200": given} | {code: problem for code in sorted(refused)}
     if route.path.endswith("/activate"):
         responses["202"] = given
-    if route.path == "/health":
+    if route.path.startswith("/health"):
         responses["503"] = given
     extra: dict[str, Any] = {"responses": responses}
     if route.scope != PUBLIC:
@@ -154,8 +200,9 @@ def _any(models: tuple[type[Any], ...]) -> dict[str, Any]:
     return places[0] if len(places) == 1 else {"anyOf": places}
 
 
-async def _answer_error(_: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
+async def _answer_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):  # of the router, which found no route
+        request.app.state.meters.count("", "none", error.status_code, 0.0)
         return response_of(Refusal(error.status_code, str(error.detail), headers=dict(error.headers or {})))
     if isinstance(error, RequestValidationError):
         return response_of(Refusal(422, "the path or a header does not fit the schema; see /docs.", code="InvalidPath"))

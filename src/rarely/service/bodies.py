@@ -136,7 +136,7 @@ class HealthBody(BaseModel):
     """Whether the service can decide."""
 
     status: Literal["ok", "failed"]
-    problems: dict[str, str] = Field(description="What is wrong, by study.")
+    problems: list[str] = Field(description="What is wrong, without names and paths.")
 
 
 async def read_body(request: Request, models: tuple[type[BaseModel], ...], max_bytes: int) -> Any:

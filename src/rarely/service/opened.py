@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from rarely.study import Request, Status, Study, StudyFailed, Tell, UnknownStudy
 from rarely.study.storage import open_storage
 
 Found = TypeVar("Found")
+LOG = logging.getLogger("rarely.service")
 RECONNECT_PAUSE = 1.0
 """Seconds between two attempts to connect again."""
 STATUS_LIFETIME = 1.0
@@ -61,6 +63,7 @@ class OpenedStudy:
             return work()
         except StudyFailed as error:
             self.failure = str(error) if self._reopen is not None else f"{error} Start the service again."
+            LOG.error("study %r does no more work: %s", self.study.name, self.failure)
             self._tried = time.monotonic()
             raise
 
@@ -82,33 +85,36 @@ class OpenedStudy:
                 return False
             old, self.study, self.failure = self.study, study, ""
             old.close()
+            LOG.warning("study %r works again", study.name)
             return True
 
     def status(self) -> Status:
         """Return the state of the study, at most a second old."""
         with self._lock:
             if self._status is None or time.monotonic() - self._status[0] > STATUS_LIFETIME:
-                self._status = (time.monotonic(), self.watched(self.study.status))
+                self._status = (time.monotonic(), self.watched(lambda: self.study.status()))
             return self._status[1]
 
     def metrics(self) -> list[str]:
-        status, name = self.status(), self.study.name
-        numbers: dict[str, float] = {"waiting": self.writer.waiting, "decisions": status.decisions}
-        numbers["events"] = status.events
-        numbers |= {"version": status.version, "versions": status.versions, "versions_budget": status.budget}
-        numbers |= {"log_det": status.log_det, "update_due": int(status.due), "training": int(self.trainer.under_way)}
-        numbers["training_seconds"] = self.trainer.seconds
+        """Return the samples of the study as of its last status, without touching the database."""
+        name, trainer = self.study.name, self.trainer
+        numbers: dict[str, float] = {"waiting": self.writer.waiting, "oldest_waiting_seconds": self.writer.oldest}
+        numbers |= {"training": int(trainer.under_way), "training_seconds": trainer.seconds}
         numbers["healthy"] = int(not self.failure and self.writer.alive)
-        kinds = ("received", "used", "pending", "late", "quarantined")
-        trainings = sorted(self.trainer.outcomes.items())
-        return [
-            *self.meters.lines(name),
-            *(sample(f"rarely_{key}", name, value) for key, value in numbers.items()),
-            *(sample("rarely_rewards", name, getattr(status.rewards, kind), kind=kind) for kind in kinds),
-            *(sample("rarely_alarms_total", name, status.alarms.get(kind, 0), kind=kind) for kind in ALARMS),
-            *(sample("rarely_alarm_raised", name, int(kind in status.raised), kind=kind) for kind in ALARMS),
-            *(sample("rarely_trainings_total", name, count, outcome=outcome) for outcome, count in trainings),
-        ]
+        trainings = sorted(trainer.outcomes.items())
+        lines = [*self.meters.lines(name)]
+        lines += (sample("rarely_trainings_total", value, study=name, outcome=outcome) for outcome, value in trainings)
+        if self._status is not None:
+            status = self._status[1]
+            numbers |= {"decisions": status.decisions, "events": status.events, "version": status.version}
+            numbers |= {"versions": status.versions, "versions_budget": status.budget}
+            numbers |= {"log_det": status.log_det, "update_due": int(status.due)}
+            for kind in ("received", "used", "pending", "late", "quarantined"):
+                lines.append(sample("rarely_rewards", getattr(status.rewards, kind), study=name, kind=kind))
+            for kind in ALARMS:
+                lines.append(sample("rarely_alarms_total", status.alarms.get(kind, 0), study=name, kind=kind))
+                lines.append(sample("rarely_alarm_raised", int(kind in status.raised), study=name, kind=kind))
+        return lines + [sample(f"rarely_{key}", value, study=name) for key, value in numbers.items()]
 
     def close(self) -> None:
         """Answer what is in the queue, kill a training, and release the database."""

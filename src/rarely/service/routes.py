@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -13,6 +16,7 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from rarely import RarelyError
+from rarely.service.access import Key, KeyFile
 from rarely.service.bodies import (
     ActivateRequest,
     AnswersBody,
@@ -28,15 +32,22 @@ from rarely.service.bodies import (
     VersionsBody,
 )
 from rarely.service.dashboard import Overview, render_index, render_routes, render_study
+from rarely.service.metrics import RequestMeters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.problems import Refusal, describe, response_of
 from rarely.service.writer import Limits
-from rarely.study import Answer, InvalidStudy, Receipt, Request, Status, Study, StudyClosed, Tell
+from rarely.study import Answer, InvalidStudy, Receipt, Request, Status, Study, Tell
 from rarely.study.report import html_of
 
 PUBLIC = ""
 """The scope of a route that needs no key."""
 STUDY = "/v1/studies/{name}"
+STALL = 5.0
+"""Seconds without an answer of the database, or since it refused to write, in which the service is not ready."""
+PROBE_WAIT = 0.8
+"""Seconds that a probe of readiness waits for the database; Kubernetes waits for one second."""
+MIN_FREE = 64 << 20
+"""Free bytes below which the disk of an SQLite file counts as full."""
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'",
@@ -83,8 +94,22 @@ def route(
 class Api:
     """The handlers of all routes, over the studies of a service."""
 
-    def __init__(self, studies: OpenedStudies, limits: Limits, app: FastAPI) -> None:
+    def __init__(
+        self,
+        studies: OpenedStudies,
+        limits: Limits,
+        app: FastAPI,
+        *,
+        storage: str,
+        keys: KeyFile | None,
+        meters: RequestMeters,
+    ) -> None:
         self.studies, self.limits, self._app = studies, limits, app
+        self._storage, self._keys, self.meters = storage, keys, meters
+        self._probe: tuple[float, asyncio.Task[None]] | None = None
+
+    def _visible(self, key: Key | None) -> list[OpenedStudy]:
+        return [each for each in self.studies.all() if key is None or key.covers(each.study.name)]
 
     async def opened(self, name: str) -> OpenedStudy:
         known = self.studies.known(name)
@@ -125,11 +150,7 @@ class Api:
             raise Refusal(
                 413, f"a request may hold at most {self.limits.items} items; got {len(calls)}.", code="TooMany"
             )
-        try:
-            found = await study.writer.submit(caller, calls)
-        except Refusal as refusal:
-            study.meters.refuse(refusal.status)
-            raise
+        found = await study.writer.submit(caller, calls)
         if not several and isinstance(found[0], RarelyError):
             return response_of(found[0])
         said = [describe(each) if isinstance(each, RarelyError) else each.describe() for each in found]
@@ -184,40 +205,78 @@ class Api:
     @route("GET", f"{STUDY}/versions", "read", gives=(VersionsBody,))
     async def versions(self, study: OpenedStudy) -> Response:
         """Return the published versions: parent, log range, settings, seed, environment and SHA-256."""
-        rows = [asdict(row) for row in await run_in_threadpool(study.watched, study.study.versions)]
+        rows = [asdict(row) for row in await run_in_threadpool(study.watched, lambda: study.study.versions())]
         for row in rows:
             row |= {field: json.loads(row[field]) for field in ("settings", "seed", "environment")}
         return as_json({"versions": rows})
 
     @route("GET", "/metrics", "read")
-    async def metrics(self) -> Response:
-        """Return counters and gauges of all studies, as Prometheus reads them."""
-        lines: list[str] = []
-        for each in self.studies.all():
-            try:
-                lines += await run_in_threadpool(each.metrics)
-            except StudyClosed:
-                continue
-            except RarelyError:
-                lines.append(f"# {each.study.name}: its status cannot be read; see /health")
-        return Response("\n".join([*lines, ""]), media_type="text/plain; version=0.0.4")
+    async def metrics(self, key: Key | None) -> Response:
+        """Return counters, gauges and histograms of the key's studies and of the process, as Prometheus reads them."""
+        problems, studies = await self._problems(STALL), self._visible(key)
+        lines = [line for each in studies for line in each.metrics()]
+        lines += [*self.meters.lines({each.study.name for each in studies}), *process_lines()]
+        lines.append(sample("rarely_ready", int(not problems)))
+        lines.append(sample("rarely_keys_valid", int(self._keys is None or not self._keys.failure)))
+        if (free := free_bytes(self._storage)) is not None:
+            lines.append(sample("rarely_storage_free_bytes", free))
+        return Response(exposition(lines), media_type="text/plain; version=0.0.4")
+
+    @route("GET", "/health/live", PUBLIC, gives=(HealthBody,))
+    async def live(self) -> Response:
+        """Return 200 while the process answers at all: start it again if it does not. Needs no key."""
+        return as_json({"status": "ok", "problems": []})
+
+    @route("GET", "/health/ready", PUBLIC, gives=(HealthBody,))
+    async def ready(self) -> Response:
+        """Return whether all studies can decide, and 503 if one cannot: send requests elsewhere. Needs no key.
+
+        Problems are named without studies and paths; the log and the dashboard say more.
+        """
+        problems = await self._problems(PROBE_WAIT)
+        return as_json({"status": "failed" if problems else "ok", "problems": problems}, 503 if problems else 200)
 
     @route("GET", "/health", PUBLIC, gives=(HealthBody,))
     async def health(self) -> Response:
-        """Return whether the service can decide; 503 if a study cannot. Needs no key."""
-        problems = {
-            each.study.name: each.failure or "the writer has ended"
-            for each in self.studies.all()
-            if each.failure or not each.writer.alive
+        """Return the same as /health/ready."""
+        response: Response = await self.ready()
+        return response
+
+    async def _problems(self, wait: float) -> list[str]:
+        """Return what keeps the service from deciding, after reading from all databases for at most `wait` seconds.
+
+        One probe runs at a time. It also connects again to a database that came back: while a service is not ready,
+        no other request may come that would.
+        """
+        loop = asyncio.get_running_loop()
+        if self._probe is None or self._probe[1].done():
+            self._probe = (loop.time(), loop.create_task(run_in_threadpool(self._touch)))
+        begun, probe = self._probe
+        await asyncio.wait([probe], timeout=wait)
+        studies, now = self.studies.all(), time.monotonic()
+        stalled = not probe.done() and loop.time() - begun >= STALL
+        free = free_bytes(self._storage)
+        found = {
+            "a study cannot decide": any(each.failure or not each.writer.alive for each in studies),
+            f"the database has not answered for {STALL:g} seconds": stalled
+            or any(each.writer.oldest > STALL for each in studies),
+            "the database refused to write": any(0 < each.writer.refused > now - STALL for each in studies),
+            "the disk is full": free is not None and free < MIN_FREE,
+            "the file of keys is damaged": self._keys is not None and bool(self._keys.all() and self._keys.failure),
         }
-        return as_json({"status": "failed" if problems else "ok", "problems": problems}, 503 if problems else 200)
+        return [problem for problem, there in found.items() if there]
+
+    def _touch(self) -> None:
+        for each in self.studies.all():
+            with suppress(RarelyError):
+                each.status()
 
     # --- pages for people
 
     @route("GET", "/", "read")
-    async def index(self) -> Response:
-        """Return the page of all studies."""
-        statuses = [await run_in_threadpool(each.status) for each in self.studies.all() if not each.failure]
+    async def index(self, key: Key | None) -> Response:
+        """Return the page of all studies that the key covers."""
+        statuses = [await run_in_threadpool(each.status) for each in self._visible(key) if not each.failure]
         return page(render_index(statuses))
 
     @route("GET", "/studies/{name}", "read")
@@ -247,7 +306,7 @@ async def _do(
     """Take a step with the study in another thread, and return its outcome and the version in use."""
     signed = {"actor": caller or "service", "reason": body.reason}
     await run_in_threadpool(study.watched, lambda: step(study.study, *given, **signed))
-    status = await run_in_threadpool(study.watched, study.study.status)
+    status = await run_in_threadpool(study.watched, lambda: study.study.status())
     return as_json({"outcome": outcome, "version": status.version})
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import logging
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypedDict, Unpack
 
 import uvicorn
 
-from rarely import InvalidInput
+from rarely import InvalidInput, __version__
+from rarely._core.errors import check_choice
 from rarely.service.access import KeyFile, is_loopback
 from rarely.service.app import create_app
+from rarely.service.guard import GuardedProtocol, guarded
+from rarely.service.logs import LogFormat, configure_logs
 from rarely.service.writer import Limits
+from rarely.study.storage.postgresql import without_password
 
+LOG = logging.getLogger("rarely.service")
 SWITCH_INTERVAL = 0.001
 """Seconds after which writer and event loop yield to each other; Python's default of 5 ms would add latency."""
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -35,6 +43,14 @@ class AnnouncingServer(uvicorn.Server):
             host = self.config.host
             port = self.servers[0].sockets[0].getsockname()[1]
             self.announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close connections whose request is late; uvicorn calls this ten times a second."""
+        now = asyncio.get_running_loop().time()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, GuardedProtocol):
+                connection.expire(now)
+        return await super().on_tick(counter)
 
 
 class Options(TypedDict, total=False):
@@ -67,10 +83,12 @@ def configured(
         app,
         host=host,
         port=port,
-        log_level="warning",
+        log_config=None,
         access_log=False,
+        http=guarded(limits),
+        ws="none",
         server_header=False,
-        proxy_headers=False,  # nothing here depends on the client's address or scheme
+        proxy_headers=False,  # the limit of connections is for the address that connects: a proxy has its own
         lifespan="on",
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(limits.grace),
@@ -85,6 +103,8 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     announce: Callable[[str], None] | None = None,
+    log_format: LogFormat = "text",
+    log_requests: bool = False,
     **options: Unpack[Options],
 ) -> bool:
     """Serve until a signal arrives, and return whether the service could start.
@@ -97,6 +117,8 @@ def serve(
         The address to listen at; port 0 for any free port.
     announce
         Called with the address once the service listens; not called if it cannot.
+    log_format, log_requests
+        Whether the log on standard error has lines of "text" or "json"; whether it has one for each request.
     **options
         The other arguments of `create_app`.
 
@@ -105,11 +127,35 @@ def serve(
     >>> serve("sqlite:///trial.db", port=8000)  # doctest: +SKIP
     True
     """
+    check_choice("log_format", log_format, LogFormat)
     server = configured(storage, host=host, port=port, **options)
-    server.announce = announce
+    configure_logs(log_format, requests=log_requests)
+    keys, limits = options.get("keys"), options.get("limits") or Limits()
+
+    def listening(address: str) -> None:
+        what = f"{without_password(storage)}, {len(keys.all()) if keys else 'no'} keys"
+        LOG.info("rarely %s serves at %s: %s, %s", __version__, address, what, limits)
+        if announce is not None:
+            announce(address)
+
+    server.announce = listening
+    _allow_connections()
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.collect()
     gc.freeze()  # objects that live as long as the service need no further visits
     gc.set_threshold(*GC_THRESHOLDS)
     server.run()
+    LOG.info("rarely has stopped")
     return server.started
+
+
+def _allow_connections() -> None:
+    """Let this process open as many connections as the service accepts, if the system allows it."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 2 * MAX_CONNECTIONS
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            least = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (least, hard))

@@ -87,9 +87,10 @@ class Trainer:
             self.last_error = ""
         except EXPECTED as error:
             outcome, self.last_error = "not now", str(error)
+            LOG.info("no training of study %r now: %s", self._study().name, error)
         except Exception as error:
             self.last_error = str(error)
-            LOG.exception("a training failed")
+            LOG.exception("a training of study %r failed", self._study().name)
         finally:
             self.seconds = time.monotonic() - begun
             if outcome in ("failed", "not now", "rejected"):

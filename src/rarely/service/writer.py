@@ -22,6 +22,8 @@ from rarely.service.problems import Refusal
 from rarely.study import Request, StudyError, Tell
 
 LOG = logging.getLogger("rarely.service")
+LOG_PAUSE = 10.0
+"""Seconds in which the same refusal of the database is logged once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +32,19 @@ class Limits:
 
     Parameters
     ----------
-    body, items, arms
-        Bytes of a request's body; decisions or rewards in one request; contexts in one decision.
+    head, body, items, arms
+        Bytes of a request's head and body; decisions or rewards in one request; contexts in one decision.
+    arrival, connections
+        Seconds in which a whole request must arrive; connections of one client address. Both hold before a key is read.
     waiting
         Decisions and rewards of one study that may wait for the writer; further ones are refused with 429.
     group
         Decisions and rewards in one commit.
     gather
         Seconds that the writer waits for further requests before it begins a commit.
-    grace
-        Seconds that a stopping service gives to pending requests.
+    patience, grace
+        Seconds after which a request that waits for the database is answered with 503; seconds that a stopping service
+        gives to pending requests.
 
     Examples
     --------
@@ -47,19 +52,23 @@ class Limits:
     256
     """
 
+    head: int = 1 << 16
     body: int = 1 << 20
     items: int = 1000
     arms: int = 1000
+    arrival: float = 20.0
+    connections: int = 1000
     waiting: int = 2000
     group: int = 256
     gather: float = 0.001
+    patience: float = 30.0
     grace: float = 30.0
 
     def __post_init__(self) -> None:
-        for name in ("body", "items", "arms", "waiting", "group"):
+        for name in ("head", "body", "items", "arms", "connections", "waiting", "group"):
             check_whole(name, getattr(self, name), 1)
-        check_positive("gather", self.gather, "the seconds that the writer waits for further requests")
-        check_positive("grace", self.grace, "the seconds that pending requests are given")
+        for name in ("arrival", "gather", "patience", "grace"):
+            check_positive(name, getattr(self, name), "seconds")
 
 
 Call = tuple[str, Request | Tell]
@@ -72,6 +81,7 @@ class Ticket:
 
     calls: list[Call]
     future: asyncio.Future[Any]
+    since: float
 
 
 class Writer:
@@ -84,6 +94,9 @@ class Writer:
         self._answer, self._limits, self._meters = answer, limits, meters
         self._queue: deque[Ticket] = deque()
         self._waiting, self._closing = 0, False
+        self._answering: float | None = None  # since when the oldest request of the group in work has waited
+        self.refused, self.refusal = 0.0, ""
+        """When the database last refused a commit, and why."""
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="rarely-writer", daemon=True)
         self._thread.start()
@@ -96,12 +109,22 @@ class Writer:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def oldest(self) -> float:
+        """The seconds that the oldest accepted request has waited."""
+        since = self._answering
+        if since is None:
+            with self._changed:
+                since = self._queue[0].since if self._queue else None
+        return 0.0 if since is None else time.monotonic() - since
+
     def submit(self, actor: str, calls: Sequence[Request | Tell]) -> asyncio.Future[list[Any]]:
         """Accept the calls of one HTTP request, or refuse them all; to be called in the event loop.
 
         The future holds an answer, receipt or error for each call, after the commit.
         """
-        ticket = Ticket([(actor, call) for call in calls], asyncio.get_running_loop().create_future())
+        future = asyncio.get_running_loop().create_future()
+        ticket = Ticket([(actor, call) for call in calls], future, time.monotonic())
         with self._changed:
             if self._closing:
                 raise Refusal(503, "the service is stopping; repeat the request elsewhere or later.", code="Stopping")
@@ -137,6 +160,7 @@ class Writer:
                 time.sleep(self._limits.gather)
             tickets = self._take()
             answers, futures = self._answers(tickets), [ticket.future for ticket in tickets]
+            self._answering = None
             loop = futures[0].get_loop()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_resolve, futures, answers)
@@ -149,6 +173,9 @@ class Writer:
                 tickets.append(self._queue.popleft())
                 size += len(tickets[-1].calls)
             self._waiting -= size
+            self._answering = tickets[0].since
+        now = time.monotonic()
+        self._meters.waited([now - ticket.since for ticket in tickets])
         return tickets
 
     def _answers(self, tickets: list[Ticket]) -> list[Any]:
@@ -158,6 +185,9 @@ class Writer:
         try:
             found = self._answer(calls)
         except StudyError as error:  # of the database, which would refuse the others too
+            if str(error) != self.refusal or time.monotonic() > self.refused + LOG_PAUSE:
+                LOG.error("%d requests were refused: %s", len(tickets), error)
+            self.refused, self.refusal = time.monotonic(), str(error)
             return [error] * len(tickets)
         except BaseException as error:
             if len(tickets) == 1:
@@ -166,6 +196,7 @@ class Writer:
                 return [error]
             # Nothing was stored. A request that causes a failure must not affect those of others.
             return [self._answers([ticket])[0] for ticket in tickets]
+        self.refused, self.refusal = 0.0, ""
         self._meters.committed(len(calls), time.perf_counter() - begun)
         self._meters.answered(found)
         ends, answers = 0, []
