@@ -3,7 +3,9 @@
     rarely serve sqlite:///shop.db &
     python examples/service/client.py http://127.0.0.1:8000 [KEY]
 
-It needs the study of study.json: rarely study create sqlite:///shop.db banners --file examples/service/study.json
+It needs the study of study.json:
+
+    rarely study create sqlite:///shop.db --name banners --file examples/service/study.json
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def command(*arguments):
 @pytest.fixture
 def banners(storage, tmp_path):
     """A service of the study that the examples use, which asks for keys; and a key with all scopes."""
-    made = command("study", "create", storage, "banners", "--file", EXAMPLES / "study.json")
+    made = command("study", "create", storage, "--name", "banners", "--file", EXAMPLES / "study.json")
     assert made.exit_code == 0, made.output
     file = KeyFile(tmp_path / "keys.json")
     secret = file.add("first", ["decide", "reward", "read", "admin"])
@@ -111,7 +111,7 @@ def test_the_extra_has_all_that_the_command_needs():
     ],
 )
 def test_a_service_that_cannot_start_says_why(tmp_path, arguments, says):
-    made = command("study", "create", f"sqlite:///{tmp_path}/trial.db", "t", "--arms", "a,b", "--dim", 2)
+    made = command("study", "create", f"sqlite:///{tmp_path}/trial.db", "--name", "t", "--arms", "a,b", "--dim", 2)
     assert made.exit_code == 0, made.output
     done = command("serve", *(argument.format(tmp_path) for argument in arguments))
     assert done.exit_code == 1

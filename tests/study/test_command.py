@@ -19,7 +19,7 @@ def call(*arguments, input=None, code=0):
 @pytest.fixture
 def storage(tmp_path):
     url = f"sqlite:///{tmp_path}/trial.db"
-    call("create", url, "colours", "--arms", "red, blue", "--dim", 2, "--rounds", 100, "--policy", "LinTS")
+    call("create", url, "--name", "colours", "--arms", "red, blue", "--dim", 2, "--rounds", 100, "--policy", "LinTS")
     return url
 
 
@@ -85,7 +85,7 @@ def test_a_study_from_a_file_with_stages(tmp_path):
     }
     (tmp_path / "study.json").write_text(json.dumps(described))
     storage = f"sqlite:///{tmp_path}/trial.db"
-    call("create", storage, "drug", "--file", tmp_path / "study.json")
+    call("create", storage, "--name", "drug", "--file", tmp_path / "study.json")
     call("register", storage, tmp_path / "registration.json")
     asked = "\n".join(json.dumps({"id": f"{i}", "contexts": [[1, 0], [0, 1]]}) for i in range(20))
     answers = lines(call("ask", storage, input=asked))
@@ -128,13 +128,15 @@ def test_a_study_from_a_file_with_stages(tmp_path):
 )
 def test_descriptions_that_are_refused(tmp_path, described, says):
     (tmp_path / "study.json").write_text(json.dumps(described))
-    assert says in call("create", f"sqlite:///{tmp_path}/t.db", "x", "--file", tmp_path / "study.json", code=1)
+    assert says in call(
+        "create", f"sqlite:///{tmp_path}/t.db", "--name", "x", "--file", tmp_path / "study.json", code=1
+    )
 
 
 def test_errors_are_one_sentence(tmp_path):
     assert "does not exist" in call("status", f"sqlite:///{tmp_path}/none.db", code=1)
     assert "does not exist" in call("status", tmp_path / "none.db", code=1)
     assert "storage must be" in call("status", "mysql://none", code=1)
-    assert "needs --arms" in call("create", f"sqlite:///{tmp_path}/t.db", "x", code=1)
+    assert "needs --arms" in call("create", f"sqlite:///{tmp_path}/t.db", "-n", "x", code=1)
     (tmp_path / "text.db").write_text("no database" * 100)
     assert "not an intact SQLite database" in call("status", f"sqlite:///{tmp_path}/text.db", code=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -30,7 +30,7 @@ KeyName = Annotated[str, typer.Argument(help="The owner of the key; recorded wit
 
 def needs_extra() -> None:
     """Raise an error that says which package is missing, if any."""
-    for package in ("fastapi", "uvicorn", "jinja2"):
+    for package in ("fastapi", "uvicorn", "httptools", "jinja2"):
         if find_spec(package) is None:
             raise InvalidInput(f"this needs {package}: pip install 'rarely[serve]'.")
 
@@ -53,6 +53,9 @@ def serve_command(
     waiting: Annotated[int, typer.Option(help="Decisions and rewards that may wait; more get 429.", min=1)] = 2000,
     body: Annotated[int, typer.Option(help="The maximal number of bytes of a request.", min=1)] = 1 << 20,
     arms: Annotated[int, typer.Option(help="The maximal number of arms of a decision.", min=1)] = 1000,
+    connections: Annotated[int, typer.Option(help="Connections of one address; a proxy is one.", min=1)] = 1000,
+    log_format: Annotated[str, typer.Option(help="The form of the log on standard error: text or json.")] = "text",
+    log_requests: Annotated[bool, typer.Option(help="Log every request.")] = False,
 ) -> None:
     """Serve the studies of a database over HTTP, with a dashboard.
 
@@ -64,13 +67,14 @@ def serve_command(
     needs_extra()
     from rarely.service import Limits, serve
 
-    limits = Limits(waiting=waiting, body=body, arms=arms)
+    limits = Limits(waiting=waiting, body=body, arms=arms, connections=connections)
+    logs: Any = {"log_format": log_format, "log_requests": log_requests}
     file = None if keys is None else key_file(keys)
 
     def announce(address: str) -> None:
         console.print(escape(f"{address}  dashboard /   routes /docs   Ctrl-C to stop"))
 
-    if not serve(storage, host=host, port=port, announce=announce, keys=file, limits=limits, automatic=train):
+    if not serve(storage, host=host, port=port, announce=announce, keys=file, limits=limits, automatic=train, **logs):
         error_console.print("[red]error:[/red] the service did not start; see the lines above")
         raise typer.Exit(1)
 
@@ -96,16 +100,18 @@ def dashboard_command(
         raise typer.Exit(1)
 
 
-@command("add", "keys.json shop --scope decide --scope reward", app=keys_app)
+@command("add", "keys.json shop --scope decide --scope reward --study banners --rate 100", app=keys_app)
 def add_command(
     file: KeyPath,
     name: KeyName,
     scope: Annotated[list[str], typer.Option(help="decide, reward, read or admin; may be repeated.")],
     days: Annotated[float | None, typer.Option(help="Days until it expires; by default it does not.")] = None,
+    study: Annotated[list[str] | None, typer.Option(help="A study that it is for; may be repeated.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Calls a second; more get 429. By default no limit.")] = None,
 ) -> None:
     """Make a key, and show it once."""
     expires = None if days is None else time.time() + days * DAY
-    typer.echo(key_file(file).add(name, scope, expires=expires))
+    typer.echo(key_file(file).add(name, scope, expires=expires, studies=study or None, rate=rate))
     error_console.print("This is the only time that the key is shown.")
 
 
@@ -133,4 +139,6 @@ def list_command(file: KeyPath) -> None:
     for key in key_file(file).all():
         left = None if key.expires is None else (key.expires - time.time()) / DAY
         validity = "no expiry" if left is None else "expired" if left <= 0 else f"{left:.1f} days left"
-        console.print(escape(f"{key.name:<20}  {', '.join(key.scopes):<30}  {validity}"))
+        where = "all studies" if key.studies is None else ", ".join(key.studies)
+        pace = "" if key.rate is None else f"  {key.rate:g} calls a second"
+        console.print(escape(f"{key.name:<20}  {', '.join(key.scopes):<30}  {validity:<15}  {where}{pace}"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 study_app = typer.Typer(
     name="study",
     help="Studies: every decision, reward and version is on record before it is answered.",
-    epilog="Start with: rarely study create sqlite:///trial.db colours --arms red,blue --dim 2 --rounds 1000",
+    epilog="Start with: rarely study create sqlite:///trial.db --name colours --arms red,blue --dim 2 --rounds 1000",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -75,12 +75,12 @@ def say(value: Any) -> None:
 
 @command(
     "create",
-    "sqlite:///trial.db colours --arms red,blue --dim 2 --rounds 1000",
-    "sqlite:///trial.db colours --file study.json — with rewards, stages and all settings",
+    "sqlite:///trial.db --name colours --arms red,blue --dim 2 --rounds 1000",
+    "sqlite:///trial.db --name colours --file study.json — with rewards, stages and all settings",
 )
 def create_command(
     storage: Storage,
-    name: Annotated[str, typer.Argument(help="The name of the study.")],
+    name: Annotated[str, typer.Option("--name", "-n", help="The name of the study.")],
     file: Annotated[Path | None, typer.Option(help="A JSON file that describes the study, instead of options.")] = None,
     arms: Annotated[str | None, typer.Option(help="Names of the arms, separated by commas.")] = None,
     dim: Annotated[int | None, typer.Option(help="The number of features of a context.")] = None,

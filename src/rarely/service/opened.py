@@ -63,6 +63,7 @@ class OpenedStudy:
             return work()
         except StudyFailed as error:
             self.failure = str(error) if self._reopen is not None else f"{error} Start the service again."
+            self._status = None
             LOG.error("study %r does no more work: %s", self.study.name, self.failure)
             self._tried = time.monotonic()
             raise

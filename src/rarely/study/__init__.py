@@ -3,12 +3,13 @@
 from rarely._core.field_texts import show_fields
 from rarely.study.analysis import Analysis, Effect, Imbalance, StageEffect
 from rarely.study.audit import Replay, Status, Training, Verification
-from rarely.study.client import Client
+from rarely.study.client import AsyncClient, Client
 from rarely.study.decisions import Answer, Record, Request
 from rarely.study.effects import Look
 from rarely.study.errors import (
     ApprovalNeeded,
     BrokenStudy,
+    FallbackWarning,
     InvalidId,
     InvalidStorage,
     InvalidStudy,
@@ -42,10 +43,12 @@ __all__ = [
     "AnalysisPlan",
     "Answer",
     "ApprovalNeeded",
+    "AsyncClient",
     "BrokenStudy",
     "Client",
     "Effect",
     "Event",
+    "FallbackWarning",
     "Imbalance",
     "InvalidId",
     "InvalidStorage",

@@ -2,32 +2,46 @@
 
 Requests that may be repeated are retried: the client makes the id of a decision before it asks, so a repeated request
 gets the answer of the first. A reward that cannot be delivered is kept in a file (the spool) and delivered later.
+
+While the service is away, a fallback arm may take the place of its answers. Such a decision waits in the spool for its
+reward; both are delivered together, the reward as an override whose reason begins with "fallback:", so that no version
+learns from it and estimates leave the round out. A decision without a reward is not delivered: the study would credit
+the arm that it would have chosen with the missing reward.
 """
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
 import random
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import warnings
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
 from rarely._core import errors as core_errors
-from rarely._core.errors import InvalidInput, RarelyError, check_positive, check_whole, named_arguments, shown
+from rarely._core.errors import InvalidInput, RarelyError, check_positive, check_whole, is_whole, named_arguments, shown
 from rarely._core.saving.files import path_of, replacing
 from rarely.study import errors as study_errors
 from rarely.study.decisions import Answer, Request
-from rarely.study.errors import ServiceUnavailable
+from rarely.study.errors import FallbackWarning, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
 from rarely.study.settings import RewardRule
-from rarely.study.tell import Receipt, Tell, read_tell
+from rarely.study.tell import FALLBACK, Receipt, Tell, read_tell
 
 RETRIED = (429, 502, 503, 504)
 """HTTP statuses after which a request is retried."""
+CALLERS_FAULTS = (400, 409, 413, 415, 422)
+"""HTTP statuses of requests that would be refused for ever; after any other one, a reward waits in the spool."""
+AWAY = (ServiceUnavailable, RequestRefused, UnknownStudy)
+"""What is raised if a request could not be delivered, or `RequestRefused` with one of the statuses above."""
 MAX_PAUSE = 30.0
 """Seconds between two attempts, at most."""
 REWARDS_PER_REQUEST = 500
@@ -35,35 +49,38 @@ REWARDS_PER_REQUEST = 500
 
 
 class Spool:
-    """A file of undelivered rewards, one line of JSON each, for the threads of one process."""
+    """A file of undelivered rewards, and of decisions of the fallback, one line of JSON each, for one process."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
-        self._lock = threading.Lock()
+        self._lock, self.delivering = threading.Lock(), threading.Lock()
+        self.arms = {line["id"]: line["arm"] for line in self.lines() if "contexts" in line}
+        """The arms that the fallback gave in decisions that wait for a reward, by id."""
 
-    def add(self, body: dict[str, Any]) -> None:
-        """Add a reward; it is on disk when this returns."""
+    def add(self, bodies: Sequence[dict[str, Any]]) -> None:
+        """Add lines; they are on disk when this returns."""
         with self._lock:
-            _append(self.path, [body])
+            _append(self.path, bodies)
+        self.arms |= {body["id"]: body["arm"] for body in bodies if "contexts" in body}
 
-    def first(self, count: int) -> list[dict[str, Any]]:
+    def lines(self) -> list[dict[str, Any]]:
+        """Return all lines; one that is not JSON, such as half a line of a killed process, as {"unreadable": …}."""
         with self._lock:
-            return [json.loads(line) for line in self._lines()[:count]]
+            return [_parsed(line) for line in self._raw()]
 
-    def drop(self, count: int, refused: Sequence[dict[str, Any]] = ()) -> None:
-        """Remove the oldest rewards; refused ones are moved to another file."""
+    def drop(self, places: set[int], refused: Sequence[dict[str, Any]] = ()) -> None:
+        """Remove lines; refused ones are moved to another file."""
         with self._lock:
             if refused:
                 _append(f"{self.path}.refused", refused)
-            rest = self._lines()[count:]
+            lines = self._raw()
             with replacing(self.path) as file:
-                file.writelines(rest)
+                file.writelines(line for place, line in enumerate(lines) if place not in places)
+        for place in places:
+            if "contexts" in (line := _parsed(lines[place])):
+                self.arms.pop(line["id"], None)
 
-    def __len__(self) -> int:
-        with self._lock:
-            return len(self._lines())
-
-    def _lines(self) -> list[bytes]:
+    def _raw(self) -> list[bytes]:
         try:
             with open(self.path, "rb") as file:
                 lines = file.readlines()
@@ -71,6 +88,16 @@ class Spool:
             return []
         # A process killed while writing leaves half a line, whose `add` never returned.
         return [line for line in lines if line.endswith(b"\n")]
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+        if isinstance(found, dict) and isinstance(found.get("id"), str) and ("contexts" not in found or "arm" in found):
+            return found
+    except ValueError:
+        pass
+    return {"unreadable": line.decode(errors="replace").rstrip("\n")}
 
 
 @named_arguments
@@ -89,7 +116,13 @@ class Client:
         Seconds before the first retry, doubled for each further one, up to 30. Each pause is drawn between half of that
         and all of it, so that many clients do not retry at once. A longer `Retry-After` of the service is respected.
     spool
-        A file for rewards that cannot be delivered; `flush` delivers them. Only one process may use it.
+        A file for rewards that cannot be delivered, whatever the reason; `flush` delivers them. Only one process may
+        use it.
+    deadline
+        Seconds that `ask` may take in all, with its retries; by default as long as these take.
+    fallback
+        The name or number of the arm that `ask` answers with if the service is away; needs a spool. Such an answer has
+        the stage "fallback", version −1 and a `FallbackWarning`. By default `ask` raises.
 
     Examples
     --------
@@ -110,6 +143,8 @@ class Client:
         retries: int = 5,
         backoff: float = 0.1,
         spool: str | os.PathLike[str] | None = None,
+        deadline: float | None = None,
+        fallback: str | int | None = None,
     ) -> None:
         parts = urlsplit(url if isinstance(url, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
@@ -119,20 +154,37 @@ class Client:
         check_positive("timeout", timeout, "the seconds that one attempt may take")
         check_positive("backoff", backoff, "the seconds before the first retry")
         check_whole("retries", retries, 0)
+        if deadline is not None:
+            check_positive("deadline", deadline, "the seconds that ask may take")
+        if fallback is not None and (spool is None or not (isinstance(fallback, str) or is_whole(fallback))):
+            raise InvalidInput(
+                f"fallback must be a name or number of an arm, and needs a spool; got {shown(fallback)}."
+            )
         self._parts, self._timeout, self._retries, self._backoff = parts, timeout, retries, backoff
         self._base = f"{parts.path.rstrip('/')}/v1/studies/{quote(check_id(study, 'the name of a study'), safe='')}"
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self._spool = None if spool is None else Spool(path_of(spool))
+        self._deadline, self._fallback = deadline, fallback
         self._own = threading.local()
+        self._connections: weakref.WeakSet[http.client.HTTPConnection] = weakref.WeakSet()
 
     # --- methods of a study
 
     def ask(self, contexts: Any, id: str | None = None, *, available: Any = None) -> Answer:
         """Decide, once for each id; see `Study.ask`."""
         body = _request_body(Request(contexts, id, available))
-        return Answer(**self._send("POST", "decide", body))
+        try:
+            return Answer(**self._send("POST", "decide", body, deadline=self._deadline))
+        except AWAY as error:
+            if self._fallback is None or self._spool is None or _is_callers_fault(error):
+                raise
+            arm = self._fallback
+            self._spool.add([body | {"arm": arm}])
+            warnings.warn(f"the fallback arm {arm!r} was given: {error}", FallbackWarning, stacklevel=2)
+            index, now = -1 if isinstance(arm, str) else arm, round(time.time() * 1e6)
+            return Answer(body["id"], arm, index, 1.0, version=-1, round=0, stage="fallback", seq=0, time=now)
 
     def ask_many(self, requests: Iterable[Request | tuple[Any, ...]]) -> list[Answer | RarelyError]:
         """Decide many requests in one commit; an error takes the place of the answer of a refused one."""
@@ -145,42 +197,64 @@ class Client:
 
         With a spool an undeliverable reward is kept in it, and the receipt has the status "spooled".
         """
-        tell = Tell(id, reward, key, arm=arm, reason=reason)
-        try:
-            return Receipt(**self._send("POST", "reward", _tell_body(tell)))
-        except ServiceUnavailable as error:
-            if self._spool is None:
-                raise
-            self._spool.add(_tell_body(tell))
-            return Receipt(id, "spooled", str(error), 0)
+        found = self.tell_many([Tell(id, reward, key, arm=arm, reason=reason)])[0]
+        if isinstance(found, RarelyError):
+            raise found
+        return found
 
     def tell_many(self, tells: Iterable[Tell | tuple[Any, ...]]) -> list[Receipt | RarelyError]:
         """Record many rewards in one commit; an error takes the place of the receipt of a refused one."""
         bodies = [_tell_body(Tell(*tell)) for tell in tells]
-        return self._deliver(bodies) if bodies else []
+        arms = {} if self._spool is None else self._spool.arms
+        why = "the decision was the fallback's; flush delivers both"
+        try:
+            if bodies and not any(body["id"] in arms for body in bodies):
+                return self._deliver(bodies)
+        except AWAY as error:
+            if self._spool is None or _is_callers_fault(error):
+                raise
+            why = str(error)
+        if self._spool is not None and bodies:
+            marks = [
+                {"arm": arms[each["id"]], "reason": f"{FALLBACK} the service was away"} if each["id"] in arms else {}
+                for each in bodies
+            ]
+            self._spool.add([mark | body for mark, body in zip(marks, bodies, strict=True)])
+        return [Receipt(body["id"], "spooled", why, 0) for body in bodies]
 
     def flush(self) -> list[Receipt | RarelyError]:
         """Deliver the rewards in the spool, and return a receipt or an error for each.
 
         A refused reward leaves the spool too, since it would be refused forever; it is moved to a file beside the spool
-        whose name ends in .refused.
+        whose name ends in .refused, and so is a line that cannot be read. What cannot be delivered now stays.
         """
         done: list[Receipt | RarelyError] = []
-        while self._spool is not None and (waiting := self._spool.first(REWARDS_PER_REQUEST)):
-            receipts = self._deliver(waiting)
-            refused = [
-                body | {"error": str(receipt)}
-                for body, receipt in zip(waiting, receipts, strict=True)
-                if isinstance(receipt, RarelyError)
-            ]
-            self._spool.drop(len(waiting), refused)
-            done += receipts
-        return done
+        if self._spool is None:
+            return done
+        with self._spool.delivering:
+            while True:
+                lines = self._spool.lines()
+                places = [place for place, line in enumerate(lines) if "contexts" not in line][:REWARDS_PER_REQUEST]
+                if not places:
+                    return done
+                rewards = [lines[place] for place in places if "unreadable" not in lines[place]]
+                ids = {body["id"] for body in rewards}
+                asked = {place for place, line in enumerate(lines) if "contexts" in line and line["id"] in ids}
+                receipts = iter(self._delivered([lines[place] for place in sorted(asked)], rewards))
+                unreadable = RequestRefused("the line cannot be read")
+                found = [unreadable if "unreadable" in lines[place] else next(receipts) for place in places]
+                refused = [
+                    lines[place] | {"error": str(receipt)}
+                    for place, receipt in zip(places, found, strict=True)
+                    if isinstance(receipt, RarelyError)
+                ]
+                self._spool.drop({*places, *asked}, refused)
+                done += found
 
     @property
     def spooled(self) -> int:
         """The number of rewards in the spool."""
-        return 0 if self._spool is None else len(self._spool)
+        return 0 if self._spool is None else sum("contexts" not in line for line in self._spool.lines())
 
     def status(self) -> dict[str, Any]:
         """Return the state of the study, as `rarely.study.Status` describes it."""
@@ -197,11 +271,9 @@ class Client:
         return dict(self._send("POST", "activate", body, repeat=False))
 
     def close(self) -> None:
-        """Close this thread's connection."""
-        connection = getattr(self._own, "connection", None)
-        if connection is not None:
+        """Close the connections of all threads; a later call opens a new one."""
+        for connection in list(self._connections):
             connection.close()
-            self._own.connection = None
 
     def __enter__(self) -> Client:
         return self
@@ -215,20 +287,49 @@ class Client:
         found = self._send("POST", "reward", {"rewards": list(bodies)})["receipts"]
         return [Receipt(**each) if "seq" in each else _error_of(each) for each in found]
 
-    def _send(self, method: str, verb: str, body: Any = None, *, repeat: bool = True) -> Any:
+    def _delivered(self, asked: list[dict[str, Any]], rewards: list[dict[str, Any]]) -> list[Receipt | RarelyError]:
+        """Deliver decisions of the fallback and then rewards; a request that is refused as a whole, in halves."""
+        try:
+            if asked:
+                self._send(
+                    "POST", "decide", {"requests": [{k: v for k, v in each.items() if k != "arm"} for each in asked]}
+                )
+            return self._deliver(rewards) if rewards else []
+        except RequestRefused as error:
+            if not _is_callers_fault(error):
+                raise
+            if len(rewards) <= 1:
+                return [error] * len(rewards)
+        half = len(rewards) // 2
+        parts = (rewards[:half], rewards[half:])
+        ids = [{body["id"] for body in part} for part in parts]
+        return [
+            receipt
+            for part, known in zip(parts, ids, strict=True)
+            for receipt in self._delivered([each for each in asked if each["id"] in known], part)
+        ]
+
+    def _send(
+        self, method: str, verb: str, body: Any = None, *, repeat: bool = True, deadline: float | None = None
+    ) -> Any:
         try:
             data = None if body is None else json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"contexts must be lists or arrays of finite numbers ({error}).") from None
         pause, least, why = self._backoff, 0.0, ""
+        end = time.monotonic() + deadline if deadline is not None else float("inf")
         for attempt in range(self._retries + 1 if repeat else 1):
             if attempt:
-                time.sleep(max(pause * random.uniform(0.5, 1.0), least))
+                rest = max(pause * random.uniform(0.5, 1.0), least)
+                if time.monotonic() + rest >= end:
+                    break
+                time.sleep(rest)
                 pause = min(2 * pause, MAX_PAUSE)
             try:
-                status, headers, said = self._once(method, f"{self._base}/{verb}", data)
+                left = max(min(self._timeout, end - time.monotonic()), 0.001)
+                status, headers, said = self._once(method, f"{self._base}/{verb}", data, left)
             except (OSError, http.client.HTTPException) as error:
-                self.close()
+                self._connection().close()
                 why, least = f"{type(error).__name__}: {error}", 0.0
                 continue
             try:
@@ -239,7 +340,7 @@ class Client:
                 if content is None:
                     raise ServiceUnavailable(f"the answer ({status}) does not come from rarely serve; check the url.")
                 if not 200 <= status < 300:
-                    raise _error_of(content)
+                    raise _error_of(content, status)
                 return content
             pause_asked = headers.get("Retry-After", "")
             least = min(float(pause_asked), MAX_PAUSE) if pause_asked.isdigit() else 0.0
@@ -249,15 +350,83 @@ class Client:
             "the request with the same id."
         )
 
-    def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, Any, bytes]:
-        connection = getattr(self._own, "connection", None)
-        if connection is None:
-            kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-            assert self._parts.hostname is not None
-            connection = self._own.connection = kind(self._parts.hostname, self._parts.port, timeout=self._timeout)
+    def _once(self, method: str, path: str, data: bytes | None, timeout: float) -> tuple[int, Any, bytes]:
+        connection = self._connection()
+        connection.timeout = timeout
+        if connection.sock is not None:
+            connection.sock.settimeout(timeout)
         connection.request(method, path, data, self._headers)
         response = connection.getresponse()
         return response.status, response.headers, response.read()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        """Return this thread's connection, which opens itself when it is used."""
+        found: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
+        if found is None:
+            kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+            assert self._parts.hostname is not None
+            found = self._own.connection = kind(self._parts.hostname, self._parts.port)
+            self._connections.add(found)
+        return found
+
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+
+
+def _in_thread(
+    method: Callable[Concatenate[Client, Given], Found],
+) -> Callable[Concatenate[AsyncClient, Given], Coroutine[Any, Any, Found]]:
+    """Return a method of `Client` as one that is awaited while a thread makes the call."""
+
+    @wraps(method)
+    async def call(self: AsyncClient, /, *given: Given.args, **options: Given.kwargs) -> Found:
+        work = partial(method, self._client, *given, **options)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    return call
+
+
+@named_arguments
+class AsyncClient:
+    """A `Client` for asyncio: the same methods, awaited, while threads make the calls.
+
+    A call that is cancelled may still reach the service; it is safe to repeat it with the same id.
+
+    Parameters
+    ----------
+    url, study, **options
+        The arguments of `Client`.
+    threads
+        Calls at a time, each on a connection of its own; further ones wait.
+
+    Examples
+    --------
+    >>> async def visit(contexts):
+    ...     async with AsyncClient("http://127.0.0.1:8000", "colours", deadline=0.5) as client:
+    ...         return await client.ask(contexts)
+    """
+
+    def __init__(self, url: str, study: str, *, threads: int = 16, **options: Any) -> None:
+        check_whole("threads", threads, 1)
+        self._client = Client(url, study, **options)
+        self._threads = ThreadPoolExecutor(threads, "rarely-client")
+
+    ask = _in_thread(Client.ask)
+    ask_many = _in_thread(Client.ask_many)
+    tell = _in_thread(Client.tell)
+    tell_many = _in_thread(Client.tell_many)
+    flush = _in_thread(Client.flush)
+    status = _in_thread(Client.status)
+    versions = _in_thread(Client.versions)
+    activate = _in_thread(Client.activate)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self._threads.shutdown)
+        self._client.close()
 
 
 def _request_body(request: Request) -> dict[str, Any]:
@@ -277,14 +446,20 @@ def _tell_body(tell: Tell) -> dict[str, Any]:
     return body | {k: v for k, v in given.items() if v is not None}
 
 
-def _error_of(problem: Any) -> RarelyError:
+def _error_of(problem: Any, status: int = 0) -> RarelyError:
     """Return the error that the service describes, of the same class if there is one."""
     title, detail = str(problem.get("title", "")), str(problem.get("detail", problem))
     for module in (study_errors, core_errors):
         kind = getattr(module, title, None)
         if isinstance(kind, type) and issubclass(kind, RarelyError):
             return kind(detail)
-    return study_errors.RequestRefused(f"{title}: {detail}")
+    refused = RequestRefused(f"{title}: {detail}")
+    refused.status = status
+    return refused
+
+
+def _is_callers_fault(error: RarelyError) -> bool:
+    return isinstance(error, RequestRefused) and error.status in CALLERS_FAULTS
 
 
 def _append(path: str, bodies: Sequence[dict[str, Any]]) -> None:

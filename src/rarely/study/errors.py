@@ -79,3 +79,10 @@ class ServiceUnavailable(StudyError, ConnectionError):
 
 class RequestRefused(StudyError, RuntimeError):
     """A request that the service itself refused: a missing key or scope, or a body that is too long."""
+
+    status = 0
+    """The HTTP status of the answer; 0 for one of several requests."""
+
+
+class FallbackWarning(UserWarning):
+    """A client's fallback arm was given, because the service was away."""

@@ -20,7 +20,7 @@ from rarely.study.analysis import Analysis, analyse
 from rarely.study.ask import decide
 from rarely.study.audit import Finding, Replay, Status, Verification
 from rarely.study.decisions import Answer, Record, Request, read_request, record_of
-from rarely.study.errors import InvalidStudy, UnknownDecision, UnknownStudy
+from rarely.study.errors import InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
 from rarely.study.looks import AnalysisPlan
 from rarely.study.session import Clock, Session
@@ -130,7 +130,10 @@ class Study:
             control,
             plan,
         )
-        check_id(name, "the name of a study")
+        if "/" in check_id(name, "the name of a study") or not name.strip("."):
+            raise InvalidId(
+                f"the name of a study is part of addresses, so it must not have a / or be . or ..; got {name!r}."
+            )
         fields = check_signature(actor, reason)
         database = open_storage(storage, new=True)
         try:

@@ -26,6 +26,8 @@ from rarely.study.storage import CHUNK, Tables
 Status = Literal["accepted", "duplicate", "late", "quarantined", "spooled"]
 OVERRIDE = "override"
 """Why a reward is in quarantine whose arm a person gave instead of the one decided."""
+FALLBACK = "fallback:"
+"""How the reason of an override begins whose arm a client gave while the service was away."""
 _STATUS: dict[str, Status] = {"reward": "accepted", "late reward": "late", "quarantine": "quarantined"}
 
 
@@ -176,7 +178,8 @@ def judge(
         return "quarantine", "unknown decision", body
     content, arm = decision.content, delivery.arm
     body |= {"decided": decision.seq, "round": content["round"]}
-    if arm is not None and arm != content["arm"]:
+    # A fallback's arm was not drawn, also if the study, asked later, drew the same.
+    if arm is not None and (arm != content["arm"] or delivery.reason.startswith(FALLBACK)):
         if not (is_whole(arm) and 0 <= arm < content["arms"] and delivery.reason):
             return InvalidInput(
                 f"an override needs an arm of the study and a reason; got {shown(arm)} and {delivery.reason!r}."
