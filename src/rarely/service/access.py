@@ -74,12 +74,12 @@ class Key:
     """Decisions, rewards and other requests a second; None for no limit."""
 
     def __post_init__(self) -> None:
-        numbers = [self.created, *(each for each in (self.expires, self.rate) if each is not None)]
         texts = (self.name, self.hash, *self.scopes, *(self.studies or ()))
-        if not all(isinstance(each, str) and each.isprintable() for each in texts):
-            raise TypeError(f"key {self.name!r} must have texts as name, hash, scopes and studies")
-        if not all(isinstance(each, int | float) and math.isfinite(each) for each in numbers):
-            raise TypeError(f"key {self.name!r} must have numbers as times and rate")
+        numbers = (self.created, self.expires or 0.0, self.rate or 1.0)
+        if not (
+            all(isinstance(each, str) for each in texts) and all(isinstance(each, int | float) for each in numbers)
+        ):
+            raise TypeError(f"key {self.name!r} has a field of the wrong type")
 
     def covers(self, study: str) -> bool:
         """Return whether the key may be used for a study."""
@@ -147,18 +147,19 @@ class KeyFile:
                 f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
             ) from error
 
-    def admit(self, key: Key) -> None:
-        """Count a call against the rate of a key; `Refusal` if it is used up."""
-        ahead = self._spent.get(key.name, 0.0) - time.monotonic()
-        if key.rate is not None and ahead > BURST:
-            headers = {"Retry-After": str(math.ceil(ahead - BURST))}
-            raise Refusal(429, f"the key may make {key.rate:g} calls a second.", code="RateExceeded", headers=headers)
-        self.charge(key, 1)
+    def charge(self, key: Key | None, calls: int, *, admit: bool = False) -> None:
+        """Count calls against the rate of a key; with `admit`, `Refusal` if it is used up.
 
-    def charge(self, key: Key | None, calls: int) -> None:
-        """Count further calls of a request, which is known now to hold several; later ones wait the longer for it."""
-        if key is not None and key.rate is not None:
-            self._spent[key.name] = max(self._spent.get(key.name, 0.0), time.monotonic()) + calls / key.rate
+        A request is admitted before its body is read and charged for it afterwards; later ones wait the longer for it.
+        """
+        if key is None or key.rate is None:
+            return
+        now = time.monotonic()
+        spent = max(self._spent.get(key.name, now), now)
+        if admit and spent - now > BURST:
+            headers = {"Retry-After": str(math.ceil(spent - now - BURST))}
+            raise Refusal(429, f"the key may make {key.rate:g} calls a second.", code="RateExceeded", headers=headers)
+        self._spent[key.name] = spent + calls / key.rate
 
     def find(self, secret: str, now: float | None = None) -> Key | None:
         """Return the valid key with this secret; None if there is none."""
@@ -277,7 +278,7 @@ def caller_of(keys: KeyFile | None, request: Request, scope: str, study: str | N
         raise Refusal(403, f"this route needs the scope {scope!r}; the key has {known}.", code="ScopeMissing")
     if study is not None and not key.covers(study):
         raise Refusal(403, "the key is for other studies.", code="StudyNotAllowed")
-    keys.admit(key)
+    keys.charge(key, 1, admit=True)
     return key
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,7 +19,7 @@ from rarely import RarelyError, __version__
 from rarely.service.access import KeyFile, caller_of
 from rarely.service.bodies import ProblemBody, read_body
 from rarely.service.logs import REQUESTS, log_request
-from rarely.service.metrics import RequestMeters
+from rarely.service.metrics import Meters
 from rarely.service.opened import OpenedStudies
 from rarely.service.problems import MEDIA, Refusal, response_of
 from rarely.service.routes import PUBLIC, ROUTES, Api, Route
@@ -78,7 +77,7 @@ def create_app(
     'rarely'
     """
     limits = Limits() if limits is None else limits
-    meters = RequestMeters()
+    meters = Meters(study="")
     studies = OpenedStudies(storage, limits, automatic=automatic)
 
     @asynccontextmanager
@@ -103,72 +102,67 @@ def create_app(
     for route in ROUTES:
         if route.method == "GET" or not read_only:
             _add(app, api, keys, route)
-    for kind in (RarelyError, HTTPException, RequestValidationError, Exception):
+    for kind in (HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.state.studies, app.state.meters = studies, meters
     return app
 
 
 def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
-    async def of_study(request: Request, name: str) -> Response:
-        key = caller_of(keys, request, route.scope, name)
-        request.state.key = "" if key is None else key.name
-        study = await api.opened(name)
-        request.state.study = name
-        if not route.takes:
-            return await route.handler(api, study)
-        body = await read_body(request, route.takes, api.limits.body)
-        several = getattr(body, "requests", None) or getattr(body, "rewards", None)
-        if keys is not None and several:
-            keys.charge(key, len(several) - 1)
-        return await route.handler(api, study, body, request.state.key)
+    name = route.handler.__name__
 
-    async def of_service(request: Request) -> Response:
-        if route.scope == PUBLIC:
-            return await route.handler(api)
-        return await route.handler(api, caller_of(keys, request, route.scope))
-
-    async def answer_study(request: Request, name: str) -> Response:
-        return await _answered(api, route, request, of_study(request, name))
-
-    async def answer_service(request: Request) -> Response:
-        return await _answered(api, route, request, of_service(request))
+    async def answer(request: Request) -> Response:
+        """Return the answer of the route, or why it is refused, within the limit of time; count and log it."""
+        begun = time.perf_counter()
+        try:
+            async with asyncio.timeout(api.limits.patience):
+                response = await _handled(api, keys, route, request)
+        except TimeoutError:
+            LOG.error("%s was not answered within %g seconds", name, api.limits.patience)
+            detail = f"the database did not answer within {api.limits.patience:g} seconds. Repeat it with the same id."
+            response = response_of(Refusal(503, detail, code="TimedOut"))
+        except ClientDisconnect:
+            response = Response(status_code=CLIENT_GONE)
+        except Exception as error:
+            response = await _answer_error(request, error)
+        seconds, status = time.perf_counter() - begun, response.status_code
+        meters = getattr(request.state, "meters", api.meters)
+        meters.count("rarely_requests_total", route=name, status=str(status))
+        meters.observe("rarely_request_seconds", seconds, route=name)
+        if REQUESTS.isEnabledFor(logging.INFO):
+            log_request(request, status, seconds)
+        return response
 
     app.add_api_route(
         route.path,
-        answer_study if "{name}" in route.path else answer_service,
+        answer,
         methods=[route.method],
-        name=route.handler.__name__,
-        operation_id=route.handler.__name__,
+        name=name,
+        operation_id=name,
         description=route.handler.__doc__,
         response_class=Response,
         openapi_extra=_operation(route),
     )
 
 
-async def _answered(api: Api, route: Route, request: Request, work: Awaitable[Response]) -> Response:
-    """Return the answer of a route, or why it is refused, within the limit of time; count and log it."""
-    begun = time.perf_counter()
-    try:
-        async with asyncio.timeout(api.limits.patience):
-            response = await work
-    except TimeoutError:
-        LOG.error("%s was not answered within %g seconds", route.handler.__name__, api.limits.patience)
-        detail = f"the database did not answer within {api.limits.patience:g} seconds. Repeat it with the same id."
-        response = response_of(Refusal(503, detail, code="TimedOut"))
-    except ClientDisconnect:
-        response = Response(status_code=CLIENT_GONE)
-    except RarelyError as error:
-        response = response_of(error)
-    except Exception:
-        api.meters.count("", route.handler.__name__, 500, time.perf_counter() - begun)
-        raise
-    seconds, status = time.perf_counter() - begun, response.status_code
-    study = getattr(request.state, "study", "")
-    api.meters.count(study, route.handler.__name__, status, seconds)
-    if REQUESTS.isEnabledFor(logging.INFO):
-        log_request(request, status, seconds)
-    return response
+async def _handled(api: Api, keys: KeyFile | None, route: Route, request: Request) -> Response:
+    """Check the key, read the body and call the handler; the request's state has the study's meters and the key."""
+    study = request.path_params.get("name")
+    if route.scope == PUBLIC:
+        return await route.handler(api)
+    key = caller_of(keys, request, route.scope, study)
+    request.state.key = caller = "" if key is None else key.name
+    if study is None:
+        return await route.handler(api, key)
+    opened = await api.opened(study)
+    request.state.meters = opened.meters
+    if not route.takes:
+        return await route.handler(api, opened)
+    body = await read_body(request, route.takes, api.limits.body)
+    several = getattr(body, "requests", None) or getattr(body, "rewards", None)
+    if keys is not None and several:
+        keys.charge(key, len(several) - 1)
+    return await route.handler(api, opened, body, caller)
 
 
 def _operation(route: Route) -> dict[str, Any]:
@@ -188,6 +182,8 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.path.startswith("/health"):
         responses["503"] = given
     extra: dict[str, Any] = {"responses": responses}
+    if "{name}" in route.path:
+        extra["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
     if route.scope != PUBLIC:
         extra["security"] = [{"key": [route.scope]}]
     if route.takes:
@@ -202,10 +198,8 @@ def _any(models: tuple[type[Any], ...]) -> dict[str, Any]:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):  # of the router, which found no route
-        request.app.state.meters.count("", "none", error.status_code, 0.0)
+        request.app.state.meters.count("rarely_requests_total", route="none", status=str(error.status_code))
         return response_of(Refusal(error.status_code, str(error.detail), headers=dict(error.headers or {})))
-    if isinstance(error, RequestValidationError):
-        return response_of(Refusal(422, "the path or a header does not fit the schema; see /docs.", code="InvalidPath"))
     if not isinstance(error, RarelyError):
         LOG.error("a request failed", exc_info=error)
     return response_of(error)

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from rarely._core.types import Array
+from rarely._core.types import Array, IntArray
 from rarely._pages.page import render
 from rarely._pages.plots import group_means
 from rarely._pages.svg import Chart, legend
-from rarely.offpolicy.intervals import deviations, effective, normal
+from rarely.offpolicy.intervals import Span, deviations, effective, normal, read_range, score, variance_share
 from rarely.study import Status, VersionRow
 from rarely.study.decisions import record_of
 from rarely.study.events import SPECIALS, Event
@@ -43,6 +43,7 @@ DELAYS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 CALIBRATION_GROUPS = 5
 """Groups of equal size in a chart of calibration."""
 SECTIONS = (
+    ("helped", "Did it help?"),
     ("charts", "Charts"),
     ("updates", "Versions"),
     ("shadows", "Shadow versions"),
@@ -181,6 +182,8 @@ def render_study(
             contents=SECTIONS,
             status=status,
             schedule=_named(schedule),
+            by_version=by_version(overview)[-LATEST:],
+            by_arm=by_arm(overview)[:LATEST],
             panels=panels(overview, status.log_det, _trigger(overview, schedule)),
             updates=overview.updates,
             versions={row.number: row for row in versions},
@@ -197,9 +200,9 @@ def render_study(
 def panels(overview: Overview, log_det: float, trigger: float | None) -> list[Panel]:
     """Return all charts that have something to show."""
     found = [
-        _over_time(overview),
-        _rewards(overview),
         _versions(overview),
+        _rewards(overview),
+        _over_time(overview),
         _log_det(overview, log_det, trigger),
         _shares(overview, drawn=True),
         _shares(overview, drawn=False),
@@ -221,10 +224,9 @@ def _over_time(overview: Overview) -> Panel | None:
     middles = (edges[1:] + edges[:-1]) / 2
     chart.line(middles, asked, 0)
     chart.line(middles, given, 1)
-    for update in overview.updates[1:]:
-        if update["kind"] == "version" and edges[0] <= update["time"] <= edges[-1]:
-            chart.mark(update["time"])
-    note = f"Per {_span(edges[1] - edges[0])}; thin lines are new versions."
+    for round in _first_rounds(overview):
+        chart.mark(times[round - 1])
+    note = f"Per {_span(edges[1] - edges[0])}; thin lines: another version begins to decide."
     return Panel("Decisions and rewards", chart.svg(), legend("decisions", "rewards"), note)
 
 
@@ -244,30 +246,74 @@ def _rewards(overview: Overview) -> Panel | None:
 
 
 def _versions(overview: Overview) -> Panel | None:
-    versions = overview.column("v")
-    if not len(versions):
+    rows = [row for row in by_version(overview) if row["rewards"]]
+    if not rows:
         return None
-    rounds = np.arange(1, len(versions) + 1)
-    chart = Chart("version in use over rounds", (1, len(versions)), (0, max(versions.max(), 1)), "round")
-    change = np.flatnonzero(np.diff(versions, prepend=versions[0] - 1))
-    corners = np.append(rounds[change], rounds[-1])
-    chart.line(np.repeat(corners, 2)[1:-1], np.repeat(versions[change], 2), 0)
-    return Panel("Batches and versions", chart.svg(), note=f"{len(change)} batches; a batch is decided by one version.")
+    lows, highs = [row["low"] for row in rows], [row["high"] for row in rows]
+    chart = Chart(
+        "mean reward by version", (rows[0]["name"] - 0.5, rows[-1]["name"] + 0.5), (min(*lows, 0), max(highs))
+    )
+    chart.x_label, chart.ticks = "version", [(row["name"], str(row["name"])) for row in rows[:: 1 + len(rows) // 10]]
+    for row in rows:
+        chart.point(row["name"], row["mean"], 0, error=(row["high"] - row["low"]) / 2)
+    return Panel("Mean reward by version", chart.svg(), note="With 95 % intervals.")
+
+
+def by_version(overview: Overview) -> list[dict[str, Any]]:
+    """Return what the decisions of each version earned, and whether that differs from the version before.
+
+    The difference of two means has an interval from those of both (Newcombe's).
+    """
+    versions = overview.column("v").astype(int)
+    rows: list[dict[str, Any]] = []
+    for version in np.unique(versions):
+        these = np.flatnonzero(versions == version)
+        row = {"name": int(version), "first": these[0] + 1, "last": these[-1] + 1, **_earned(overview, these)}
+        if rows and row["rewards"] and (old := rows[-1])["rewards"]:
+            change = row["mean"] - old["mean"]
+            low = change - np.hypot(row["mean"] - row["low"], old["high"] - old["mean"])
+            high = change + np.hypot(row["high"] - row["mean"], old["mean"] - old["low"])
+            verdict = "better" if low > 0 else "worse" if high < 0 else "no clear difference"
+            row |= {"change": change, "change_low": low, "change_high": high, "verdict": verdict}
+        rows.append(row)
+    return rows
+
+
+def by_arm(overview: Overview) -> list[dict[str, Any]]:
+    """Return what the decisions for each arm earned, the most frequent arm first."""
+    arms, names = overview.column("a").astype(int), overview.settings.arms
+    rows = [{"name": names[a] if names else a, **_earned(overview, np.flatnonzero(arms == a))} for a in np.unique(arms)]
+    return sorted(rows, key=lambda row: -row["decisions"])
+
+
+def _earned(overview: Overview, these: IntArray) -> dict[str, Any]:
+    """Return the mean reward of some decisions with its 95 % interval: a score interval if their range is known."""
+    every, rule = overview.column("r"), overview.settings.rewards
+    rewards = every[these][~np.isnan(every[these])]
+    found: dict[str, Any] = {"decisions": len(these), "rewards": len(rewards), "mean": None, "verdict": ""}
+    if not len(rewards):
+        return found
+    mean, error, z = float(rewards.mean()), float(rewards.std() / np.sqrt(max(len(rewards) - 1, 1))), deviations(0.95)
+    known = rule.aggregation != "sum" and None not in (rule.least, rule.most)
+    within = read_range((rule.least, rule.most) if known else None, every[~np.isnan(every)])
+    interval = normal(mean, error, z)
+    if within is not None:
+        share = variance_share(np.ones(len(rewards)), rewards, rewards - mean, within)
+        interval = score(mean, error, z, Span(*within, len(rewards)), share, within)
+    return found | {"mean": mean, "low": interval[0], "high": interval[1]}
 
 
 def _log_det(overview: Overview, now: float, trigger: float | None) -> Panel | None:
-    if not overview.decisions:
+    if not overview.decisions or trigger is None:
         return None
     known = [
         (update["record"]["round"], update["record"]["log_det"]) for update in overview.updates if update["record"]
     ]
     xs, ys = map(list, zip((0, 0.0), *known, (overview.decisions, now), strict=True))
-    highest = 1.08 * max(*ys, trigger or 0.0)
-    chart = Chart("log det Z over rounds", (0, max(overview.decisions, 1)), (0, highest), "round")
+    chart = Chart("log det Z over rounds", (0, max(overview.decisions, 1)), (0, 1.08 * max(*ys, trigger)), "round")
     chart.line(xs, ys)
     _mark_versions(chart, overview)
-    if trigger is not None:
-        chart.level(trigger, "next update")
+    chart.level(trigger, "next update")
     note = "Information gathered: log det Z − log det λI, at each update and now."
     return Panel("log det against the next trigger", chart.svg(), note=note)
 
@@ -315,9 +361,9 @@ def _delays(overview: Overview) -> Panel | None:
 
 
 def _calibration(overview: Overview) -> list[Panel]:
-    """Compare predicted with received rewards, for the latest versions."""
+    """Compare predicted with received rewards, for the latest versions; version 0 predicts nothing yet."""
     versions, means, rewards = (overview.column(name) for name in ("v", "m", "r"))
-    known = ~np.isnan(rewards) & ~np.isnan(means)
+    known = ~np.isnan(rewards) & ~np.isnan(means) & (versions > 0)
     made = []
     for version in np.unique(versions[known])[-3:]:
         these = np.flatnonzero(known & (versions == version))
@@ -354,10 +400,14 @@ def shadows(overview: Overview) -> list[dict[str, Any]]:
     return rows
 
 
+def _first_rounds(overview: Overview) -> IntArray:
+    """Return the rounds in which another version than before decided."""
+    return np.flatnonzero(np.diff(overview.column("v"))) + 2
+
+
 def _mark_versions(chart: Chart, overview: Overview) -> None:
-    for update in overview.updates:
-        if update["kind"] == "version" and update["record"]:
-            chart.mark(update["record"]["round"])
+    for round in _first_rounds(overview):
+        chart.mark(round)
 
 
 def _clock(low: float, high: float) -> list[tuple[float, str]]:
@@ -413,44 +463,8 @@ def _named(schedule: Any) -> str:
 
 def render_routes(schema: dict[str, Any]) -> str:
     """Return the page of the API's routes, from its OpenAPI description."""
-    routes = [
-        {
-            "method": method.upper(),
-            "path": path,
-            "says": operation.get("description", ""),
-            "scope": next((scope for need in operation.get("security", ()) for scope in need["key"]), ""),
-            "takes": _names(operation.get("requestBody", {})),
-            "gives": _names(operation["responses"]["200"]),
-            "refuses": sorted(code for code in operation["responses"] if code >= "4"),
-        }
-        for path, methods in schema["paths"].items()
-        for method, operation in methods.items()
-    ]
+    routes = [(method.upper(), path, each) for path, all in schema["paths"].items() for method, each in all.items()]
     models = [(name, model) for name, model in sorted(schema["components"]["schemas"].items()) if "properties" in model]
-    short = [f"{route['method']} {route['path'].replace('/v1/studies/{name}', '…')}" for route in routes]
-    contents = [(f"route-{place}", name) for place, name in enumerate(short)]
-    contents += [(name, name) for name, _ in models]
-    return render("rarely.service", "routes.html", contents=contents, routes=routes, models=models, type_of=_type)
-
-
-def _names(part: dict[str, Any]) -> list[str]:
-    found = []
-    for content in part.get("content", {}).values():
-        places = content["schema"].get("anyOf", [content["schema"]])
-        found += [place["$ref"].rsplit("/", 1)[-1] for place in places if "$ref" in place]
-    return found
-
-
-def _type(schema: dict[str, Any]) -> str:
-    if "$ref" in schema:
-        return str(schema["$ref"].rsplit("/", 1)[-1])
-    for word in ("anyOf", "oneOf"):
-        if word in schema:
-            return " or ".join(_type(each) for each in schema[word])
-    if "enum" in schema or "const" in schema:
-        return " or ".join(json.dumps(value) for value in schema.get("enum", [schema.get("const")]))
-    if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
-    if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return f"object of {_type(schema['additionalProperties'])}"
-    return str(schema.get("type", "anything"))
+    short = [f"{method} {path.replace('/v1/studies/{name}', '…')}" for method, path, _ in routes]
+    contents = [(f"route-{place}", name) for place, name in enumerate(short)] + [(name, name) for name, _ in models]
+    return render("rarely.service", "routes.html", contents=contents, routes=routes, models=models)

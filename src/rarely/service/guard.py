@@ -18,14 +18,11 @@ from rarely.service.writer import Limits
 class GuardedProtocol(HttpToolsProtocol):
     """A connection that is closed if its request is too slow, or its head too long, or its address has too many."""
 
-    limits = Limits()
+    limits: Limits
     addresses: Counter[str]
     """Open connections by the client's address."""
-
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self._head = 0  # bytes of the request so far that are not its body: head, trailers, frames of chunks
-        self._since: float | None = None  # when the first byte of an unfinished request came
+    _head = 0  # bytes of the request so far that are not its body: head, trailers, frames of chunks
+    _since: float | None = None  # when the first byte of an unfinished request came
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -35,17 +32,12 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(HTTPStatus.TOO_MANY_REQUESTS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.addresses[self._address] -= 1
-        if not self.addresses[self._address]:
-            del self.addresses[self._address]
+        self.addresses -= Counter([self._address])  # drops those of which none is left
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
         self._head += len(data)
-        if self._since is None:
-            self._since = self.loop.time()
+        self._since = self._since or self.loop.time()
         super().data_received(data)
         if self._head > self.limits.head:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -64,15 +56,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answer, unless an answer has begun, and close."""
-        if self.transport.is_closing():
-            return
+        """Answer, unless an answer is on its way, and close."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            line = f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-            self.transport.write(f"{line}retry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
+            head = f"HTTP/1.1 {status.value} {status.phrase}\r\nretry-after: 1\r\ncontent-length: 0\r\n"
+            self.transport.write(f"{head}connection: close\r\n\r\n".encode())
         self.transport.close()
 
 
-def guarded(limits: Limits) -> type[GuardedProtocol]:
+def guarded(limits: Limits) -> type[Any]:
     """Return the class of one service's connections."""
     return type("Guarded", (GuardedProtocol,), {"limits": limits, "addresses": Counter()})

@@ -1,10 +1,8 @@
-"""Counters and histograms of a service, in the text format of Prometheus.
-
-`FAMILIES` has all of them; the dashboard for Grafana and the alerts in examples/service use these names.
-"""
+"""Counters and histograms of a service, in the text format of Prometheus; metrics.json has type and help of each."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,124 +10,52 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from rarely._core.version import __version__
 from rarely.study import Answer, Receipt
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
-SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-FAMILIES = {
-    "rarely_requests_total": ("counter", "HTTP requests by study, route and status."),
-    "rarely_request_seconds": ("histogram", "Seconds from a request's head to its answer, by route."),
-    "rarely_queue_seconds": ("histogram", "Seconds that accepted requests waited for the writer."),
-    "rarely_commit_seconds": ("histogram", "Seconds of a commit with its decisions."),
-    "rarely_group_size": ("histogram", "Decisions and rewards in a commit."),
-    "rarely_answers_total": ("counter", "Decisions, rewards by status, and errors inside of accepted requests."),
-    "rarely_waiting": ("gauge", "Decisions and rewards that wait for the writer."),
-    "rarely_oldest_waiting_seconds": ("gauge", "Seconds that the oldest accepted request has waited."),
-    "rarely_healthy": ("gauge", "1 if the study can decide."),
-    "rarely_ready": ("gauge", "1 if /health/ready answers 200."),
-    "rarely_keys_valid": ("gauge", "0 if the file of keys is damaged and the last good keys are in use."),
-    "rarely_storage_free_bytes": ("gauge", "Free bytes of the disk that holds an SQLite file."),
-    "rarely_decisions": ("gauge", "Decisions on record."),
-    "rarely_events": ("gauge", "Events on record."),
-    "rarely_rewards": ("gauge", "Rewards by kind: received = used + pending + late + quarantined."),
-    "rarely_version": ("gauge", "The version in use."),
-    "rarely_versions": ("gauge", "Published versions."),
-    "rarely_versions_budget": ("gauge", "The number of versions that the study may publish."),
-    "rarely_update_due": ("gauge", "1 if the schedule has ended the batch."),
-    "rarely_log_det": ("gauge", "Information gathered: log det Z - log det of its start."),
-    "rarely_training": ("gauge", "1 while a version is trained."),
-    "rarely_training_seconds": ("gauge", "Seconds of the last training."),
-    "rarely_trainings_total": ("counter", "Trainings by outcome."),
-    "rarely_alarms_total": ("counter", "Alarms of updates so far, by kind."),
-    "rarely_alarm_raised": ("gauge", "1 if the last update raised an alarm of the kind."),
-    "rarely_build_info": ("gauge", "1, with the version of rarely."),
-    "process_cpu_seconds_total": ("counter", "Processor time of the service, without trainings."),
-    "process_start_time_seconds": ("gauge", "When the service started, in seconds since 1970."),
-    "process_resident_memory_bytes": ("gauge", "Resident memory."),
-    "process_open_fds": ("gauge", "Open files and connections."),
-}
-"""Type and help of each family."""
+BOUNDS = {"rarely_group_size": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)}
+"""Upper bounds of a histogram's buckets; the others have those of seconds."""
+FAMILIES: dict[str, list[str]] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 STARTED = time.time()
-
-
-class Histogram:
-    """A histogram with fixed upper bounds."""
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds, self.counts, self.total = tuple(bounds), [0] * (len(bounds) + 1), 0.0
-
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def lines(self, name: str, **labels: str) -> Iterable[str]:
-        so_far = 0
-        for bound, count in zip((*self.bounds, "+Inf"), self.counts, strict=True):
-            so_far += count
-            yield sample(f"{name}_bucket", so_far, **labels, le=str(bound))
-        yield sample(f"{name}_sum", self.total, **labels)
-        yield sample(f"{name}_count", so_far, **labels)
+Labels = tuple[tuple[str, str], ...]
 
 
 class Meters:
-    """The counters of one study's writer, which the event loop reads."""
+    """Counters and histograms by family and labels, some of which all share; any thread may count."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.groups, self.commits, self.queue = Histogram(SIZES), Histogram(SECONDS), Histogram(SECONDS)
-        self.answers: Counter[str] = Counter()
+    def __init__(self, **labels: str) -> None:
+        self._lock, self._labels = threading.Lock(), labels
+        self._counts: Counter[tuple[str, Labels]] = Counter()
+        self._histograms: dict[tuple[str, Labels], tuple[list[int], list[float]]] = {}
 
-    def committed(self, calls: int, seconds: float) -> None:
+    def count(self, name: str, **labels: str) -> None:
         with self._lock:
-            self.groups.add(calls)
-            self.commits.add(seconds)
+            self._counts[name, tuple(labels.items())] += 1
 
-    def waited(self, seconds: Iterable[float]) -> None:
+    def observe(self, name: str, *values: float, **labels: str) -> None:
+        bounds, key = BOUNDS.get(name, SECONDS), (name, tuple(labels.items()))
         with self._lock:
-            for each in seconds:
-                self.queue.add(each)
+            counts, total = self._histograms.setdefault(key, ([0] * (len(bounds) + 1), [0.0]))
+            for value in values:
+                counts[bisect_left(bounds, value)] += 1
+                total[0] += value
 
-    def answered(self, found: Iterable[Any]) -> None:
+    def lines(self) -> list[str]:
         with self._lock:
-            for answer in found:
-                self.answers[_kind(answer)] += 1
-
-    def lines(self, study: str) -> list[str]:
-        with self._lock:
-            kinds = sorted(self.answers.items())
-            return [
-                *(sample("rarely_answers_total", count, study=study, kind=kind) for kind, count in kinds),
-                *self.groups.lines("rarely_group_size", study=study),
-                *self.commits.lines("rarely_commit_seconds", study=study),
-                *self.queue.lines("rarely_queue_seconds", study=study),
-            ]
-
-
-class RequestMeters:
-    """The counters of all HTTP requests; used in the event loop alone."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str, str]] = Counter()
-        self._seconds: dict[str, Histogram] = {}
-
-    def count(self, study: str, route: str, status: int, seconds: float) -> None:
-        self._counts[study, route, str(status)] += 1
-        if route not in self._seconds:
-            self._seconds[route] = Histogram(SECONDS)
-        self._seconds[route].add(seconds)
-
-    def lines(self, visible: set[str]) -> Iterable[str]:
-        """Yield the samples, those of studies only if they are visible to the caller."""
-        for (study, route, status), count in sorted(self._counts.items()):
-            if not study or study in visible:
-                yield sample("rarely_requests_total", count, study=study, route=route, status=status)
-        for route, histogram in sorted(self._seconds.items()):
-            yield from histogram.lines("rarely_request_seconds", route=route)
+            found = [sample(name, n, **self._labels, **dict(more)) for (name, more), n in sorted(self._counts.items())]
+            for (name, more), (counts, total) in sorted(self._histograms.items()):
+                labels, so_far = self._labels | dict(more), 0
+                for bound, count in zip((*BOUNDS.get(name, SECONDS), "+Inf"), counts, strict=True):
+                    so_far += count
+                    found.append(sample(f"{name}_bucket", so_far, **labels, le=str(bound)))
+                found += [sample(f"{name}_sum", total[0], **labels), sample(f"{name}_count", so_far, **labels)]
+        return found
 
 
 def process_lines() -> Iterable[str]:
@@ -138,8 +64,8 @@ def process_lines() -> Iterable[str]:
     yield sample("process_cpu_seconds_total", time.process_time())
     yield sample("process_start_time_seconds", STARTED)
     with suppress(OSError):
-        with open("/proc/self/statm", encoding="ascii") as file:
-            yield sample("process_resident_memory_bytes", int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        yield sample("process_resident_memory_bytes", pages * os.sysconf("SC_PAGE_SIZE"))
         yield sample("process_open_fds", len(os.listdir("/proc/self/fd")))
 
 
@@ -162,15 +88,12 @@ def exposition(lines: Iterable[str]) -> str:
     for line in lines:
         name = re.split(r"[{ ]", line, maxsplit=1)[0]
         families[name if name in FAMILIES else name.rpartition("_")[0]].append(line)
-    parts = [
-        f"# HELP {name} {FAMILIES[name][1]}\n# TYPE {name} {FAMILIES[name][0]}\n" + "\n".join(found)
-        for name, found in families.items()
-        if found
-    ]
-    return "\n".join([*parts, ""])
+    heads = {name: [f"# HELP {name} {help}", f"# TYPE {name} {kind}"] for name, (kind, help) in FAMILIES.items()}
+    return "\n".join(line for name, found in families.items() if found for line in heads[name] + found) + "\n"
 
 
-def _kind(answer: Any) -> str:
+def kind_of(answer: Any) -> str:
+    """Return what was answered, for the counter of answers."""
     if isinstance(answer, Answer):
         return "decision"
     return f"reward {answer.status}" if isinstance(answer, Receipt) else "error"

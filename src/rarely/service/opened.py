@@ -44,7 +44,7 @@ class OpenedStudy:
     def __init__(
         self, study: Study, limits: Limits, *, automatic: bool, reopen: Callable[[], Study] | None = None
     ) -> None:
-        self.study, self.meters, self._reopen = study, Meters(), reopen
+        self.study, self.meters, self._reopen = study, Meters(study=study.name), reopen
         self._tried, self._mending = 0.0, threading.Lock()
         self.failure = ""
         """Why it does no more work; "" if it works."""
@@ -103,7 +103,7 @@ class OpenedStudy:
         numbers |= {"training": int(trainer.under_way), "training_seconds": trainer.seconds}
         numbers["healthy"] = int(not self.failure and self.writer.alive)
         trainings = sorted(trainer.outcomes.items())
-        lines = [*self.meters.lines(name)]
+        lines = self.meters.lines()
         lines += (sample("rarely_trainings_total", value, study=name, outcome=outcome) for outcome, value in trainings)
         if self._status is not None:
             status = self._status[1]

@@ -32,7 +32,7 @@ from rarely.service.bodies import (
     VersionsBody,
 )
 from rarely.service.dashboard import Overview, render_index, render_routes, render_study
-from rarely.service.metrics import RequestMeters, exposition, free_bytes, process_lines, sample
+from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.problems import Refusal, describe, response_of
 from rarely.service.writer import Limits
@@ -102,7 +102,7 @@ class Api:
         *,
         storage: str,
         keys: KeyFile | None,
-        meters: RequestMeters,
+        meters: Meters,
     ) -> None:
         self.studies, self.limits, self._app = studies, limits, app
         self._storage, self._keys, self.meters = storage, keys, meters
@@ -213,13 +213,11 @@ class Api:
     @route("GET", "/metrics", "read")
     async def metrics(self, key: Key | None) -> Response:
         """Return counters, gauges and histograms of the key's studies and of the process, as Prometheus reads them."""
-        problems, studies = await self._problems(STALL), self._visible(key)
-        lines = [line for each in studies for line in each.metrics()]
-        lines += [*self.meters.lines({each.study.name for each in studies}), *process_lines()]
-        lines.append(sample("rarely_ready", int(not problems)))
+        problems, free = await self._problems(STALL), free_bytes(self._storage)
+        lines = [line for each in self._visible(key) for line in each.metrics()]
+        lines += [*self.meters.lines(), *process_lines(), sample("rarely_ready", int(not problems))]
         lines.append(sample("rarely_keys_valid", int(self._keys is None or not self._keys.failure)))
-        if (free := free_bytes(self._storage)) is not None:
-            lines.append(sample("rarely_storage_free_bytes", free))
+        lines += [] if free is None else [sample("rarely_storage_free_bytes", free)]
         return Response(exposition(lines), media_type="text/plain; version=0.0.4")
 
     @route("GET", "/health/live", PUBLIC, gives=(HealthBody,))

@@ -36,20 +36,23 @@ class AnnouncingServer(uvicorn.Server):
     """A server that announces its address, with the actual port, as soon as it listens."""
 
     announce: Callable[[str], None] | None = None
+    serves = ""
+    """What the log says at the start: storage, keys and limits."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started and self.announce is not None:
-            host = self.config.host
-            port = self.servers[0].sockets[0].getsockname()[1]
-            self.announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        if self.started:
+            host, port = self.config.host, self.servers[0].sockets[0].getsockname()[1]
+            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            LOG.info("rarely %s at %s serves %s", __version__, address, self.serves)
+            if self.announce is not None:
+                self.announce(address)
 
     async def on_tick(self, counter: int) -> bool:
         """Close connections whose request is late; uvicorn calls this ten times a second."""
         now = asyncio.get_running_loop().time()
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, GuardedProtocol):
-                connection.expire(now)
+        for connection in [each for each in self.server_state.connections if isinstance(each, GuardedProtocol)]:
+            connection.expire(now)
         return await super().on_tick(counter)
 
 
@@ -94,7 +97,9 @@ def configured(
         timeout_graceful_shutdown=int(limits.grace),
         limit_concurrency=MAX_CONNECTIONS,
     )
-    return AnnouncingServer(config)
+    server = AnnouncingServer(config)
+    server.serves = f"{without_password(storage)}, {len(keys.all()) if keys else 'no'} keys, {limits}"
+    return server
 
 
 def serve(
@@ -130,16 +135,12 @@ def serve(
     check_choice("log_format", log_format, LogFormat)
     server = configured(storage, host=host, port=port, **options)
     configure_logs(log_format, requests=log_requests)
-    keys, limits = options.get("keys"), options.get("limits") or Limits()
+    server.announce = announce
+    with suppress(ImportError, ValueError, OSError):
+        import resource
 
-    def listening(address: str) -> None:
-        what = f"{without_password(storage)}, {len(keys.all()) if keys else 'no'} keys"
-        LOG.info("rarely %s serves at %s: %s, %s", __version__, address, what, limits)
-        if announce is not None:
-            announce(address)
-
-    server.announce = listening
-    _allow_connections()
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # the usual soft limit is a quarter of MAX_CONNECTIONS
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.collect()
     gc.freeze()  # objects that live as long as the service need no further visits
@@ -147,15 +148,3 @@ def serve(
     server.run()
     LOG.info("rarely has stopped")
     return server.started
-
-
-def _allow_connections() -> None:
-    """Let this process open as many connections as the service accepts, if the system allows it."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = 2 * MAX_CONNECTIONS
-        if soft != resource.RLIM_INFINITY and soft < wanted:
-            least = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (least, hard))

@@ -17,7 +17,7 @@ from typing import Any
 
 from rarely import RarelyError
 from rarely._core.errors import check_positive, check_whole
-from rarely.service.metrics import Meters
+from rarely.service.metrics import Meters, kind_of
 from rarely.service.problems import Refusal
 from rarely.study import Request, StudyError, Tell
 
@@ -175,7 +175,7 @@ class Writer:
             self._waiting -= size
             self._answering = tickets[0].since
         now = time.monotonic()
-        self._meters.waited([now - ticket.since for ticket in tickets])
+        self._meters.observe("rarely_queue_seconds", *(now - ticket.since for ticket in tickets))
         return tickets
 
     def _answers(self, tickets: list[Ticket]) -> list[Any]:
@@ -197,8 +197,10 @@ class Writer:
             # Nothing was stored. A request that causes a failure must not affect those of others.
             return [self._answers([ticket])[0] for ticket in tickets]
         self.refused, self.refusal = 0.0, ""
-        self._meters.committed(len(calls), time.perf_counter() - begun)
-        self._meters.answered(found)
+        self._meters.observe("rarely_group_size", len(calls))
+        self._meters.observe("rarely_commit_seconds", time.perf_counter() - begun)
+        for answer in found:
+            self._meters.count("rarely_answers_total", kind=kind_of(answer))
         ends, answers = 0, []
         for ticket in tickets:
             answers.append(found[ends : ends + len(ticket.calls)])

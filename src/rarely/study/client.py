@@ -20,7 +20,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -54,50 +54,34 @@ class Spool:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         self._lock, self.delivering = threading.Lock(), threading.Lock()
-        self.arms = {line["id"]: line["arm"] for line in self.lines() if "contexts" in line}
-        """The arms that the fallback gave in decisions that wait for a reward, by id."""
+        self.asked = {body["id"]: body for body in map(_read_line, self.lines()) if "contexts" in body}
+        """Decisions of the fallback that wait for a reward, by id."""
 
     def add(self, bodies: Sequence[dict[str, Any]]) -> None:
-        """Add lines; they are on disk when this returns."""
+        """Add rewards or decisions; they are on disk when this returns."""
         with self._lock:
             _append(self.path, bodies)
-        self.arms |= {body["id"]: body["arm"] for body in bodies if "contexts" in body}
+            self.asked |= {body["id"]: body for body in bodies if "contexts" in body}
 
-    def lines(self) -> list[dict[str, Any]]:
-        """Return all lines; one that is not JSON, such as half a line of a killed process, as {"unreadable": …}."""
-        with self._lock:
-            return [_parsed(line) for line in self._raw()]
+    def lines(self, *, rewards: bool = False) -> list[bytes]:
+        """Return the lines, or only the rewards; not half a line that a killed process left."""
+        try:
+            with open(self.path, "rb") as file:
+                lines = [line for line in file if line.endswith(b"\n")]
+        except FileNotFoundError:
+            return []
+        return [line for line in lines if "contexts" not in _read_line(line)] if rewards else lines
 
-    def drop(self, places: set[int], refused: Sequence[dict[str, Any]] = ()) -> None:
-        """Remove lines; refused ones are moved to another file."""
+    def drop(self, done: set[bytes], refused: Sequence[dict[str, Any]] = ()) -> None:
+        """Remove rewards and the decisions that they belong to; refused ones are moved to another file."""
         with self._lock:
             if refused:
                 _append(f"{self.path}.refused", refused)
-            lines = self._raw()
+            asked = [self.asked.pop(str(_read_line(line).get("id")), None) for line in done]
+            done |= {_line(body) for body in asked if body is not None}
+            rest = [line for line in self.lines() if line not in done]
             with replacing(self.path) as file:
-                file.writelines(line for place, line in enumerate(lines) if place not in places)
-        for place in places:
-            if "contexts" in (line := _parsed(lines[place])):
-                self.arms.pop(line["id"], None)
-
-    def _raw(self) -> list[bytes]:
-        try:
-            with open(self.path, "rb") as file:
-                lines = file.readlines()
-        except FileNotFoundError:
-            return []
-        # A process killed while writing leaves half a line, whose `add` never returned.
-        return [line for line in lines if line.endswith(b"\n")]
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-        if isinstance(found, dict) and isinstance(found.get("id"), str) and ("contexts" not in found or "arm" in found):
-            return found
-    except ValueError:
-        pass
-    return {"unreadable": line.decode(errors="replace").rstrip("\n")}
+                file.writelines(rest)
 
 
 @named_arguments
@@ -205,21 +189,18 @@ class Client:
     def tell_many(self, tells: Iterable[Tell | tuple[Any, ...]]) -> list[Receipt | RarelyError]:
         """Record many rewards in one commit; an error takes the place of the receipt of a refused one."""
         bodies = [_tell_body(Tell(*tell)) for tell in tells]
-        arms = {} if self._spool is None else self._spool.arms
-        why = "the decision was the fallback's; flush delivers both"
+        asked = {} if self._spool is None else self._spool.asked
+        why = "the fallback decided; flush delivers both"
         try:
-            if bodies and not any(body["id"] in arms for body in bodies):
+            if not any(body["id"] in asked for body in bodies):
                 return self._deliver(bodies)
         except AWAY as error:
             if self._spool is None or _is_callers_fault(error):
                 raise
             why = str(error)
-        if self._spool is not None and bodies:
-            marks = [
-                {"arm": arms[each["id"]], "reason": f"{FALLBACK} the service was away"} if each["id"] in arms else {}
-                for each in bodies
-            ]
-            self._spool.add([mark | body for mark, body in zip(marks, bodies, strict=True)])
+        marks = {id: {"arm": each["arm"], "reason": f"{FALLBACK} the service was away"} for id, each in asked.items()}
+        assert self._spool is not None
+        self._spool.add([marks.get(body["id"], {}) | body for body in bodies])
         return [Receipt(body["id"], "spooled", why, 0) for body in bodies]
 
     def flush(self) -> list[Receipt | RarelyError]:
@@ -232,29 +213,20 @@ class Client:
         if self._spool is None:
             return done
         with self._spool.delivering:
-            while True:
-                lines = self._spool.lines()
-                places = [place for place, line in enumerate(lines) if "contexts" not in line][:REWARDS_PER_REQUEST]
-                if not places:
-                    return done
-                rewards = [lines[place] for place in places if "unreadable" not in lines[place]]
-                ids = {body["id"] for body in rewards}
-                asked = {place for place, line in enumerate(lines) if "contexts" in line and line["id"] in ids}
-                receipts = iter(self._delivered([lines[place] for place in sorted(asked)], rewards))
-                unreadable = RequestRefused("the line cannot be read")
-                found = [unreadable if "unreadable" in lines[place] else next(receipts) for place in places]
-                refused = [
-                    lines[place] | {"error": str(receipt)}
-                    for place, receipt in zip(places, found, strict=True)
-                    if isinstance(receipt, RarelyError)
+            while waiting := self._spool.lines(rewards=True)[:REWARDS_PER_REQUEST]:
+                bodies = [_read_line(line) for line in waiting]
+                receipts = self._deliver_spooled(bodies)
+                failed = [
+                    (body, each) for body, each in zip(bodies, receipts, strict=True) if isinstance(each, RarelyError)
                 ]
-                self._spool.drop({*places, *asked}, refused)
-                done += found
+                self._spool.drop(set(waiting), [body | {"error": str(error)} for body, error in failed])
+                done += receipts
+        return done
 
     @property
     def spooled(self) -> int:
         """The number of rewards in the spool."""
-        return 0 if self._spool is None else sum("contexts" not in line for line in self._spool.lines())
+        return 0 if self._spool is None else len(self._spool.lines(rewards=True))
 
     def status(self) -> dict[str, Any]:
         """Return the state of the study, as `rarely.study.Status` describes it."""
@@ -284,30 +256,26 @@ class Client:
     # --- sending
 
     def _deliver(self, bodies: Sequence[Mapping[str, Any]]) -> list[Receipt | RarelyError]:
-        found = self._send("POST", "reward", {"rewards": list(bodies)})["receipts"]
+        found = self._send("POST", "reward", {"rewards": list(bodies)})["receipts"] if bodies else []
         return [Receipt(**each) if "seq" in each else _error_of(each) for each in found]
 
-    def _delivered(self, asked: list[dict[str, Any]], rewards: list[dict[str, Any]]) -> list[Receipt | RarelyError]:
-        """Deliver decisions of the fallback and then rewards; a request that is refused as a whole, in halves."""
+    def _deliver_spooled(self, bodies: list[dict[str, Any]]) -> list[Receipt | RarelyError]:
+        """Deliver rewards together if possible, else one by one, each after the fallback's decision if it has one."""
+        asked = {} if self._spool is None else self._spool.asked
+        single, decision = len(bodies) == 1, asked.get(bodies[0].get("id", ""))
+        if single and "unreadable" in bodies[0]:
+            return [RequestRefused("the line cannot be read.")]
         try:
-            if asked:
-                self._send(
-                    "POST", "decide", {"requests": [{k: v for k, v in each.items() if k != "arm"} for each in asked]}
-                )
-            return self._deliver(rewards) if rewards else []
-        except RequestRefused as error:
-            if not _is_callers_fault(error):
+            if single and decision is not None:
+                self._send("POST", "decide", {name: value for name, value in decision.items() if name != "arm"})
+            if single or all("id" in body and body["id"] not in asked for body in bodies):
+                return self._deliver(bodies)
+        except RarelyError as error:
+            if isinstance(error, AWAY) and not _is_callers_fault(error):
                 raise
-            if len(rewards) <= 1:
-                return [error] * len(rewards)
-        half = len(rewards) // 2
-        parts = (rewards[:half], rewards[half:])
-        ids = [{body["id"] for body in part} for part in parts]
-        return [
-            receipt
-            for part, known in zip(parts, ids, strict=True)
-            for receipt in self._delivered([each for each in asked if each["id"] in known], part)
-        ]
+            if single:
+                return [error]
+        return [self._deliver_spooled([body])[0] for body in bodies]
 
     def _send(
         self, method: str, verb: str, body: Any = None, *, repeat: bool = True, deadline: float | None = None
@@ -372,12 +340,11 @@ class Client:
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
+Method = Callable[Concatenate[Client, Given], Found]
 
 
-def _in_thread(
-    method: Callable[Concatenate[Client, Given], Found],
-) -> Callable[Concatenate[AsyncClient, Given], Coroutine[Any, Any, Found]]:
-    """Return a method of `Client` as one that is awaited while a thread makes the call."""
+def _in_thread(method: Method[Given, Found]) -> Callable[Concatenate[AsyncClient, Given], Awaitable[Found]]:
+    """Return a method of `Client` that is awaited while a thread makes the call."""
 
     @wraps(method)
     async def call(self: AsyncClient, /, *given: Given.args, **options: Given.kwargs) -> Found:
@@ -391,7 +358,7 @@ def _in_thread(
 class AsyncClient:
     """A `Client` for asyncio: the same methods, awaited, while threads make the calls.
 
-    A call that is cancelled may still reach the service; it is safe to repeat it with the same id.
+    A cancelled call may still reach the service; it is safe to repeat it with the same id.
 
     Parameters
     ----------
@@ -409,16 +376,11 @@ class AsyncClient:
 
     def __init__(self, url: str, study: str, *, threads: int = 16, **options: Any) -> None:
         check_whole("threads", threads, 1)
-        self._client = Client(url, study, **options)
-        self._threads = ThreadPoolExecutor(threads, "rarely-client")
+        self._client, self._threads = Client(url, study, **options), ThreadPoolExecutor(threads, "rarely-client")
 
-    ask = _in_thread(Client.ask)
-    ask_many = _in_thread(Client.ask_many)
-    tell = _in_thread(Client.tell)
-    tell_many = _in_thread(Client.tell_many)
-    flush = _in_thread(Client.flush)
-    status = _in_thread(Client.status)
-    versions = _in_thread(Client.versions)
+    ask, ask_many = _in_thread(Client.ask), _in_thread(Client.ask_many)
+    tell, tell_many, flush = _in_thread(Client.tell), _in_thread(Client.tell_many), _in_thread(Client.flush)
+    status, versions = _in_thread(Client.status), _in_thread(Client.versions)
     activate = _in_thread(Client.activate)
 
     async def __aenter__(self) -> AsyncClient:
@@ -462,12 +424,25 @@ def _is_callers_fault(error: RarelyError) -> bool:
     return isinstance(error, RequestRefused) and error.status in CALLERS_FAULTS
 
 
+def _line(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, allow_nan=False).encode() + b"\n"
+
+
+def _read_line(line: bytes) -> dict[str, Any]:
+    """Return a line of the spool; {"unreadable": …} for one that is not a reward or a decision of the fallback."""
+    try:
+        found: dict[str, Any] = json.loads(line)
+        return found if found["id"] and ("reward" in found or "arm" in found) else {"unreadable": str(line)}
+    except (ValueError, TypeError, KeyError):
+        return {"unreadable": line.decode(errors="replace").rstrip("\n")}
+
+
 def _append(path: str, bodies: Sequence[dict[str, Any]]) -> None:
     with open(path, "a+b") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
             half = file.read(1) != b"\n"
             file.write(b"\n" if half else b"")
-        file.write(b"".join(json.dumps(body, allow_nan=False).encode() + b"\n" for body in bodies))
+        file.write(b"".join(map(_line, bodies)))
         file.flush()
         os.fsync(file.fileno())
