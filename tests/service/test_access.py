@@ -4,6 +4,8 @@ import base64
 import json
 import os
 import stat
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -130,6 +132,74 @@ def test_a_file_that_holds_no_keys_is_refused(tmp_path):
     path.write_text(json.dumps([1, 2]))
     with pytest.raises(InvalidInput, match="not a file of API keys"):
         KeyFile(path).all()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"keys": [{"name": "x"}]}', '{"keys": [[]]}', None])
+def test_a_damaged_file_keeps_the_last_good_keys_and_is_not_ready(tmp_path, text, caplog):
+    Study.create("memory://damaged", "trial", policy=linear(), arms=["a", "b", "c"])
+    file = KeyFile(tmp_path / "keys.json")
+    secret = file.add("shop", ["read"])
+    good = (tmp_path / "keys.json").read_bytes()
+    with serving("memory://damaged", keys=KeyFile(file.path), automatic=False) as service:
+        if text is None:
+            os.remove(file.path)
+        else:
+            (tmp_path / "keys.json").write_text(text)
+        for _ in range(3):
+            assert service.get("status", key=secret).status == 200
+            assert service.get("status", key="rk_nobody_x").status == 401
+        ready = service.send("GET", "/health/ready")
+        assert (ready.status, ready.content["problems"]) == (503, ["the file of keys is damaged"])
+        assert "rarely_keys_valid 0" in service.send("GET", "/metrics", key=secret).body.decode()
+        assert len([record for record in caplog.records if "last good keys" in record.message]) == 1
+        if text is not None:
+            with pytest.raises(InvalidInput, match="not a file of API keys"):
+                file.add("other", ["read"])  # nothing is written over what may be mended
+            assert (tmp_path / "keys.json").read_text() == text
+        (tmp_path / "keys.json").write_bytes(good)
+        assert service.send("GET", "/health/ready").status == 200
+        assert service.get("status", key=secret).status == 200
+
+
+def test_a_key_may_be_for_single_studies(tmp_path):
+    storage = "memory://single"
+    for name in ("trial", "other"):
+        Study.create(storage, name, policy=linear(), arms=["a", "b", "c"])
+    file = KeyFile(tmp_path / "keys.json")
+    file.add("shop", ["decide", "read"], studies=["trial"])
+    secret = file.rotate("shop")  # which keeps the limits
+    with serving(storage, keys=file, automatic=False) as service:
+        body = {"contexts": contexts_of(1).tolist()}
+        assert service.post("decide", body, key=secret).status == 200
+        for name in ("other", "nobody"):
+            reply = service.send("POST", f"/v1/studies/{name}/decide", body, key=secret)
+            assert (reply.status, reply.content["title"]) == (403, "StudyNotAllowed")
+            assert service.send("GET", f"/studies/{name}", key=secret).status == 403
+        for path in ("/", "/metrics"):
+            text = service.send("GET", path, key=secret).body.decode()
+            assert ("trial" in text, "other" in text.replace("others", "")) == (True, False)
+
+
+def test_a_key_may_have_a_rate(tmp_path, monkeypatch):
+    Study.create("memory://rate", "trial", policy=linear(), arms=["a", "b", "c"])
+    now = [1000.0]
+    file = KeyFile(tmp_path / "keys.json")
+    secret, free = file.add("shop", ["decide", "reward"], rate=8.0), file.add("free", ["reward"])
+    with serving("memory://rate", keys=file, automatic=False) as service:
+        clock = SimpleNamespace(monotonic=lambda: now[0], time=time.time)
+        monkeypatch.setattr("rarely.service.access.time", clock)
+        body = {"contexts": contexts_of(1).tolist()}
+        found = [service.post("decide", body, key=secret) for _ in range(11)]
+        assert [reply.status for reply in found] == [200] * 9 + [429] * 2  # a second's worth, and one in advance
+        assert (found[-1].content["title"], found[-1].headers["retry-after"]) == ("RateExceeded", "1")
+        now[0] += 5.0
+        many = {"rewards": [{"id": "nobody", "reward": float(i)} for i in range(40)]}
+        assert service.post("reward", many, key=secret).status == 200  # counts 40 times
+        refused = service.post("decide", body, key=secret)
+        assert (refused.status, refused.headers["retry-after"]) == (429, "4")
+        assert [service.post("reward", many, key=free).status for _ in range(5)] == [200] * 5
+        now[0] += 4.1
+        assert service.post("decide", body, key=secret).status == 200
 
 
 def test_off_this_machine_keys_are_demanded(tmp_path):

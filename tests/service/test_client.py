@@ -1,13 +1,29 @@
 """The client: the verbs of a study over HTTP, repeated until they are answered, and rewards that wait in a file."""
 
+import asyncio
+import inspect
+import socket
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
 from rarely._core.errors import InvalidContexts, InvalidInput, InvalidReward
-from rarely.study import Client, RequestRefused, RewardRule, ServiceUnavailable, Study, StudyConflict, UnknownStudy
+from rarely.study import (
+    AsyncClient,
+    Client,
+    FallbackWarning,
+    RequestRefused,
+    RewardRule,
+    ServiceUnavailable,
+    Study,
+    StudyConflict,
+    UnknownDecision,
+    UnknownStudy,
+)
 from services import PATIENCE, serving
 from studies import contexts_of, linear
 
@@ -164,6 +180,169 @@ def test_rewards_wait_in_the_spool_and_are_counted_once(storage, tmp_path):
         accounts = service.status().rewards
         assert (accounts.received, accounts.pending, accounts.balanced) == (4, 3, True)
         back.close()
+
+
+def test_half_a_line_in_the_spool_stops_nobody(served, tmp_path):
+    spool = tmp_path / "rewards.jsonl"
+    spool.write_bytes(b'{"id": "visit-1", "rew')  # a process that was killed
+    for number in (1, 2):
+        served.decide(number)
+    away = Client("http://127.0.0.1:9", "trial", retries=0, spool=spool)
+    assert away.tell("visit-1", 1.0).status == away.tell("visit-2", 0.0).status == "spooled"
+    with open(spool, "ab") as file:
+        file.write(b'[1]\n\xff\n{"id": 3}\n{"id": "visit-2", "reward": 7')
+    with Client(served.url, "trial", spool=spool) as back:
+        assert back.spooled == 6
+        receipts = back.flush()
+        kinds = [receipt.status or "unreadable" for receipt in receipts]
+        assert kinds == ["unreadable", "accepted", "accepted", "unreadable", "unreadable", "unreadable"]
+        assert (back.spooled, back.flush()) == (0, [])
+    refused = (tmp_path / "rewards.jsonl.refused").read_text()
+    assert "visit-1" in refused
+    assert refused.count("cannot be read") == 4
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Answers every request in the same way."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.server.body
+        self.send_response(self.server.code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def refusing():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    server.code, server.body = 500, b'{"title": "ValueError", "detail": "x"}'
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    yield server
+    server.shutdown()
+    thread.join(PATIENCE)
+    server.server_close()
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 408, 421, 500, 503])
+def test_whatever_could_not_be_delivered_waits_in_the_spool(refusing, tmp_path, code):
+    refusing.code = code
+    with Client(refusing.url, "trial", retries=1, backoff=0.001, spool=tmp_path / "rewards.jsonl") as client:
+        assert client.tell("visit-1", 1.0).status == "spooled"
+        assert [receipt.status for receipt in client.tell_many([("visit-2", 0.0), ("visit-3", 0.0)])] == ["spooled"] * 2
+        with pytest.raises((RequestRefused, ServiceUnavailable)):
+            client.flush()
+        assert client.spooled == 3
+    assert not (tmp_path / "rewards.jsonl.refused").exists()
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"3", b"{}"])
+def test_an_answer_of_somebody_else_is_no_delivery(refusing, tmp_path, body):
+    refusing.code, refusing.body = 200, body
+    with Client(refusing.url, "trial", retries=0, spool=tmp_path / "rewards.jsonl") as client:
+        assert client.tell("visit-1", 1.0).status == "spooled"
+        with pytest.raises(ServiceUnavailable, match="does not come from"):
+            client.ask(contexts_of(1))
+
+
+def test_one_reward_that_is_refused_does_not_keep_the_others(served, tmp_path):
+    away = Client("http://127.0.0.1:9", "trial", retries=0, spool=tmp_path / "rewards.jsonl")
+    for number in range(5):
+        served.decide(number)
+        away.tell(f"visit-{number}", 1.0)
+    text = (tmp_path / "rewards.jsonl").read_text().replace('"visit-3"', f'"{"x" * 300}"')  # the body is refused
+    (tmp_path / "rewards.jsonl").write_text(text)
+    with Client(served.url, "trial", spool=tmp_path / "rewards.jsonl") as back:
+        receipts = back.flush()
+    assert [each.status for each in receipts] == ["accepted"] * 3 + [422, "accepted"]
+    assert served.status().rewards.received == 4
+
+
+def test_two_threads_that_flush_lose_nothing(served, tmp_path):
+    away = Client("http://127.0.0.1:9", "trial", retries=0, spool=tmp_path / "rewards.jsonl")
+    for number in range(20):
+        served.decide(number)
+        away.tell(f"visit-{number}", 1.0)
+    with Client(served.url, "trial", spool=tmp_path / "rewards.jsonl") as back, ThreadPoolExecutor(4) as threads:
+        found = [receipt for future in [threads.submit(back.flush) for _ in range(4)] for receipt in future.result()]
+        assert sorted(receipt.status for receipt in found) == ["accepted"] * 20
+        assert back.spooled == 0
+
+
+def test_the_fallback_decides_while_the_service_is_away_and_is_marked_in_the_record(storage, tmp_path):
+    Study.create(
+        storage, "trial", policy=linear(), arms=["a", "b", "c"], rewards=RewardRule(wait=1000.0, default=0.0)
+    ).close()
+    away = Client("http://127.0.0.1:9", "trial", retries=0, spool=tmp_path / "spool.jsonl", fallback="b")
+    answers = []
+    for number in range(12):
+        with pytest.warns(FallbackWarning, match="'b' was given"):
+            answers.append(away.ask(contexts_of(number), id=f"visit-{number}"))
+    assert {(each.arm, each.version, each.stage, each.seq) for each in answers} == {("b", -1, "fallback", 0)}
+    assert away.tell("visit-0", 1.0).status == "spooled"
+    assert away.spooled == 1
+    with serving(storage, automatic=False) as service:
+        options = {"spool": tmp_path / "spool.jsonl", "fallback": "b"}
+        with Client(service.url, "trial", **options) as back:  # another process
+            for number in range(1, 11):
+                assert back.tell(f"visit-{number}", 1.0).status == "spooled"
+            assert {(each.status, each.reason) for each in back.flush()} == {("quarantined", "override")}
+            assert (back.spooled, back.flush()) == (0, [])
+            assert back.tell("visit-0", 2.0, key="again").reason == "override"
+            assert back.ask(contexts_of(20)).stage == "main"
+        study = service.opened.study
+        assert {study.decision(f"visit-{n}").answer.arm for n in range(11)} > {"b"}  # the study drew b too
+        assert set(study.log().overrides.values()) == {"fallback: the service was away"}
+        assert len(study.log().overrides) == 11
+        assert study.status().rewards.pending == 0
+        with pytest.raises(UnknownDecision):
+            study.decision("visit-11")  # without a reward, which the study would have set to the default
+        assert "visit-11" in (tmp_path / "spool.jsonl").read_text()
+
+
+def test_a_fallback_needs_a_spool_and_bad_contexts_are_still_an_error(served, tmp_path):
+    with pytest.raises(InvalidInput, match="needs a spool"):
+        Client(served.url, "trial", fallback="b")
+    with Client(served.url, "trial", fallback=1, spool=tmp_path / "s") as client, pytest.raises(InvalidContexts):
+        client.ask([[1.0]])
+    client = Client("http://127.0.0.1:9", "trial", retries=0, fallback=1, spool=tmp_path / "s")
+    with pytest.warns(FallbackWarning):
+        assert client.ask(contexts_of(1)).index == 1
+
+
+def test_ask_has_a_deadline(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with Client(url, "trial", retries=1000, timeout=60, deadline=0.2) as client:
+            begun = time.monotonic()
+            with pytest.raises(ServiceUnavailable):
+                client.ask(contexts_of(1))
+            assert 0.1 < time.monotonic() - begun < 30
+
+
+def test_the_asynchronous_client_does_the_same_while_the_loop_goes_on(served, tmp_path):
+    async def visits():
+        async with AsyncClient(served.url, "trial", threads=4, spool=tmp_path / "s", backoff=0.01) as client:
+            answers = await asyncio.gather(*(client.ask(contexts_of(n), id=f"visit-{n}") for n in range(20)))
+            receipts = await asyncio.gather(*(client.tell(each.id, 1.0) for each in answers))
+            with pytest.raises(StudyConflict):
+                await client.ask(contexts_of(7), id="visit-1")
+            assert (await client.status())["decisions"] == 20
+            assert await client.flush() == []
+            return answers, receipts
+
+    answers, receipts = asyncio.run(visits())
+    assert [answer.id for answer in answers] == [f"visit-{n}" for n in range(20)]
+    assert {receipt.status for receipt in receipts} == {"accepted"}
+    assert inspect.signature(AsyncClient.ask) == inspect.signature(Client.ask)
 
 
 def test_without_a_spool_a_reward_that_cannot_be_delivered_is_an_error():

@@ -13,12 +13,13 @@ from rarely import LinUCB
 from rarely._cli import app
 from rarely.offpolicy import snips
 from rarely.service import written_page
-from rarely.service.dashboard import Overview, panels, shadows
+from rarely.service.dashboard import Overview, _first_rounds, by_arm, by_version, panels, shadows
 from rarely.study import AnalysisPlan, RewardRule, Stage, Study
 from services import serving
 from studies import contexts_of, linear
 
-SECTIONS = ("Decisions and rewards", "Mean reward", "Batches and versions", "log det against the next trigger")
+SECTIONS = ("Did it help?", "Decisions and rewards", "Mean reward", "Mean reward by version")
+SECTIONS += ("log det against the next trigger",)
 SECTIONS += (
     "Arm shares",
     "Arm probabilities",
@@ -90,6 +91,57 @@ def test_the_columns_are_those_of_the_record(study, overview):
     assert told.sum() == study.status().rewards.used + study.status().rewards.pending
     expected = np.mean([record.padded(record.probabilities, 0.0) for record in records], axis=0)
     np.testing.assert_allclose(overview.chances.mean(axis=0), expected)
+
+
+def test_each_version_and_arm_has_what_its_own_decisions_earned(study, overview):
+    records, rewards = list(study.decisions()), overview.column("r")
+    for rows, of in ((by_version(overview), "version"), (by_arm(overview), "arm")):
+        for row in rows:
+            these = [i for i, record in enumerate(records) if getattr(record.answer, of) == row["name"]]
+            known = rewards[these][~np.isnan(rewards[these])]
+            assert (row["decisions"], row["rewards"]) == (len(these), len(known))
+            assert row["mean"] == pytest.approx(known.mean())
+            share, n, z = known.mean(), len(known), 1.959964  # Wilson's interval: rewards are 0 or 1
+            middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+            half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+            assert (row["low"], row["high"]) == pytest.approx((middle - half, middle + half), rel=2e-2)
+    assert [row["verdict"] for row in by_version(overview)] == ["", "better", "no clear difference"]
+
+
+def played(name, rewards_by_version, **options):
+    """A study whose version n had these rewards, and its overview."""
+    with Study.create(f"memory://{name}", "t", policy=linear(batches=50), arms=["a", "b", "c"], **options) as study:
+        for version, rewards in enumerate(rewards_by_version):
+            for number, reward in enumerate(rewards):
+                answer = study.ask(contexts_of(number), id=f"{version}-{number}")
+                study.tell(answer.id, reward)
+            if version + 1 < len(rewards_by_version):
+                study.update(force=True)
+                study.tell(study.ask(contexts_of(1), id=f"{version}-last").id, rewards[-1])
+        made = Overview(study.settings)
+        made.follow(study.events())
+        return made, written_page(study)
+
+
+def test_a_version_that_helped_or_harmed_is_named_so():
+    made, page = played("helped", [[0.0] * 30, [1.0] * 30, [0.1, 0.0] * 15])
+    assert [row["verdict"] for row in by_version(made)] == ["", "better", "worse"]
+    assert "Version 2: worse." in page
+    assert "Calibration of version 0" not in page
+    assert "log det against" not in page  # this schedule has no trigger
+    made, page = played(
+        "sums", [[3.0, 5.0], [4.0]], rewards=RewardRule(aggregation="sum", wait=1.0, least=0.0, most=9.0)
+    )
+    assert "no clear difference" in page
+    made, page = played("single", [[1.0]])
+    assert "Nothing to compare yet" in page
+
+
+def test_lines_of_versions_are_where_they_began_to_decide(study, overview):
+    versions = [record.answer.version for record in study.decisions()]
+    begins = [round for round in range(2, len(versions) + 1) if versions[round - 1] != versions[round - 2]]
+    assert list(_first_rounds(overview)) == begins
+    assert begins != [update["record"]["round"] for update in overview.updates if update["record"]]
 
 
 def test_an_overview_that_follows_in_parts_is_the_same(study, overview):
@@ -171,12 +223,14 @@ def test_a_real_browser_shows_the_page(page, tmp_path, width):
       return {wide: document.documentElement.scrollWidth, charts: charts.length,
       drawn: charts.filter(c => box(c).height > 100).length,
       letters: Math.min(...charts.map(c => 12 * box(c).width / 400)),
+      cut: [...document.querySelectorAll('.scroll')].filter(s => s.scrollWidth > s.clientWidth + 1).length,
       outside: charts.flatMap(c => [...c.querySelectorAll('text')].filter(t => { const b = t.getBBox();
         return b.x < -1 || b.x + b.width > 401 || b.y + b.height > 221; })).length,
       asked: performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length}; })()"""
     seen = probe(tmp_path, page, script, width)
     assert seen["wide"] <= width  # nothing sticks out sideways
-    assert seen["charts"] == seen["drawn"] == 10
+    assert seen["charts"] == seen["drawn"] == 9
+    assert width < 1280 or seen["cut"] == 0  # all columns of all tables are in sight
     assert seen["outside"] == 0  # no letter is cut off
     assert seen["letters"] >= 9
     assert seen["asked"] == 0  # nothing was asked of a network

@@ -87,6 +87,7 @@ def create_app(
             yield
         finally:
             await run_in_threadpool(studies.close)
+            LOG.info("rarely has stopped")
 
     app = Service(
         title="rarely",

@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -106,7 +105,7 @@ class Api:
     ) -> None:
         self.studies, self.limits, self._app = studies, limits, app
         self._storage, self._keys, self.meters = storage, keys, meters
-        self._probe: tuple[float, asyncio.Task[None]] | None = None
+        self._probe: tuple[float, asyncio.Task[bool]] | None = None
 
     def _visible(self, key: Key | None) -> list[OpenedStudy]:
         return [each for each in self.studies.all() if key is None or key.covers(each.study.name)]
@@ -255,7 +254,8 @@ class Api:
         stalled = not probe.done() and loop.time() - begun >= STALL
         free = free_bytes(self._storage)
         found = {
-            "a study cannot decide": any(each.failure or not each.writer.alive for each in studies),
+            "a study cannot decide": (probe.done() and not probe.result())
+            or any(each.failure or not each.writer.alive for each in studies),
             f"the database has not answered for {STALL:g} seconds": stalled
             or any(each.writer.oldest > STALL for each in studies),
             "the database refused to write": any(0 < each.writer.refused > now - STALL for each in studies),
@@ -264,10 +264,15 @@ class Api:
         }
         return [problem for problem, there in found.items() if there]
 
-    def _touch(self) -> None:
+    def _touch(self) -> bool:
+        """Return whether all studies could be read."""
+        whole = True
         for each in self.studies.all():
-            with suppress(RarelyError):
+            try:
                 each.status()
+            except Exception:
+                whole = False
+        return whole
 
     # --- pages for people
 

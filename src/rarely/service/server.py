@@ -146,5 +146,4 @@ def serve(
     gc.freeze()  # objects that live as long as the service need no further visits
     gc.set_threshold(*GC_THRESHOLDS)
     server.run()
-    LOG.info("rarely has stopped")
     return server.started

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rarely import RarelyError
 from rarely._core.errors import check_positive, check_whole
 from rarely.service.metrics import Meters, kind_of
 from rarely.service.problems import Refusal
@@ -191,8 +190,6 @@ class Writer:
             return [error] * len(tickets)
         except BaseException as error:
             if len(tickets) == 1:
-                if not isinstance(error, RarelyError):
-                    LOG.exception("a request failed")
                 return [error]
             # Nothing was stored. A request that causes a failure must not affect those of others.
             return [self._answers([ticket])[0] for ticket in tickets]

@@ -19,7 +19,6 @@ import random
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
@@ -151,8 +150,7 @@ class Client:
             self._headers["Authorization"] = f"Bearer {key}"
         self._spool = None if spool is None else Spool(path_of(spool))
         self._deadline, self._fallback = deadline, fallback
-        self._own = threading.local()
-        self._connections: weakref.WeakSet[http.client.HTTPConnection] = weakref.WeakSet()
+        self._idle: list[http.client.HTTPConnection] = []
 
     # --- methods of a study
 
@@ -160,7 +158,7 @@ class Client:
         """Decide, once for each id; see `Study.ask`."""
         body = _request_body(Request(contexts, id, available))
         try:
-            return Answer(**self._send("POST", "decide", body, deadline=self._deadline))
+            return Answer(**self._send("POST", "decide", body, has="arm", deadline=self._deadline))
         except AWAY as error:
             if self._fallback is None or self._spool is None or _is_callers_fault(error):
                 raise
@@ -173,7 +171,7 @@ class Client:
     def ask_many(self, requests: Iterable[Request | tuple[Any, ...]]) -> list[Answer | RarelyError]:
         """Decide many requests in one commit; an error takes the place of the answer of a refused one."""
         bodies = [_request_body(Request(*request)) for request in requests]
-        found = self._send("POST", "decide", {"requests": bodies})["answers"] if bodies else []
+        found = self._send("POST", "decide", {"requests": bodies}, has="answers")["answers"] if bodies else []
         return [Answer(**each) if "arm" in each else _error_of(each) for each in found]
 
     def tell(self, id: str, reward: Any, *, key: str | None = None, arm: Any = None, reason: str = "") -> Receipt:
@@ -238,14 +236,13 @@ class Client:
 
     def activate(self, version: int | str, *, force: bool = False, reason: str = "") -> dict[str, Any]:
         """Change the version in use: "next" trains one, "candidate" approves one, a number rolls back to one."""
-        # Not retried: a second request for the same training would be refused.
         body = {"version": version, "force": force, "reason": reason}
-        return dict(self._send("POST", "activate", body, repeat=False))
+        return dict(self._send("POST", "activate", body))
 
     def close(self) -> None:
-        """Close the connections of all threads; a later call opens a new one."""
-        for connection in list(self._connections):
-            connection.close()
+        """Close all connections that are not in use; a later call opens a new one."""
+        while self._idle:
+            self._idle.pop().close()
 
     def __enter__(self) -> Client:
         return self
@@ -255,8 +252,8 @@ class Client:
 
     # --- sending
 
-    def _deliver(self, bodies: Sequence[Mapping[str, Any]]) -> list[Receipt | RarelyError]:
-        found = self._send("POST", "reward", {"rewards": list(bodies)})["receipts"] if bodies else []
+    def _deliver(self, bodies: list[dict[str, Any]]) -> list[Receipt | RarelyError]:
+        found = self._send("POST", "reward", {"rewards": bodies}, has="receipts")["receipts"] if bodies else []
         return [Receipt(**each) if "seq" in each else _error_of(each) for each in found]
 
     def _deliver_spooled(self, bodies: list[dict[str, Any]]) -> list[Receipt | RarelyError]:
@@ -277,16 +274,16 @@ class Client:
                 return [error]
         return [self._deliver_spooled([body])[0] for body in bodies]
 
-    def _send(
-        self, method: str, verb: str, body: Any = None, *, repeat: bool = True, deadline: float | None = None
-    ) -> Any:
+    def _send(self, method: str, verb: str, body: Any = None, *, has: str = "", deadline: float | None = None) -> Any:
+        """Send a request until it is answered, and return the answer, which must have a field of this name."""
         try:
             data = None if body is None else json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"contexts must be lists or arrays of finite numbers ({error}).") from None
         pause, least, why = self._backoff, 0.0, ""
         end = time.monotonic() + deadline if deadline is not None else float("inf")
-        for attempt in range(self._retries + 1 if repeat else 1):
+        # Activation is not retried: a second request for the same training would be refused.
+        for attempt in range(self._retries + 1 if verb != "activate" else 1):
             if attempt:
                 rest = max(pause * random.uniform(0.5, 1.0), least)
                 if time.monotonic() + rest >= end:
@@ -297,7 +294,6 @@ class Client:
                 left = max(min(self._timeout, end - time.monotonic()), 0.001)
                 status, headers, said = self._once(method, f"{self._base}/{verb}", data, left)
             except (OSError, http.client.HTTPException) as error:
-                self._connection().close()
                 why, least = f"{type(error).__name__}: {error}", 0.0
                 continue
             try:
@@ -305,7 +301,7 @@ class Client:
             except ValueError:
                 content = None
             if status not in RETRIED:
-                if content is None:
+                if not isinstance(content, dict) or (status < 300 and has and has not in content):
                     raise ServiceUnavailable(f"the answer ({status}) does not come from rarely serve; check the url.")
                 if not 200 <= status < 300:
                     raise _error_of(content, status)
@@ -319,22 +315,22 @@ class Client:
         )
 
     def _once(self, method: str, path: str, data: bytes | None, timeout: float) -> tuple[int, Any, bytes]:
-        connection = self._connection()
-        connection.timeout = timeout
-        if connection.sock is not None:
-            connection.sock.settimeout(timeout)
-        connection.request(method, path, data, self._headers)
-        response = connection.getresponse()
-        return response.status, response.headers, response.read()
-
-    def _connection(self) -> http.client.HTTPConnection:
-        """Return this thread's connection, which opens itself when it is used."""
-        found: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
-        if found is None:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
             kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-            assert self._parts.hostname is not None
-            found = self._own.connection = kind(self._parts.hostname, self._parts.port)
-            self._connections.add(found)
+            connection = kind(str(self._parts.hostname), self._parts.port)
+        try:
+            connection.timeout = timeout
+            if connection.sock is not None:
+                connection.sock.settimeout(timeout)
+            connection.request(method, path, data, self._headers)
+            response = connection.getresponse()
+            found = response.status, response.headers, response.read()
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
         return found
 
 
