@@ -23,4 +23,4 @@ send "$STUDY/pin" --data '{"reason": "holidays"}'
 send "$STUDY/unpin" --data '{}'
 send "$STUDY/activate" --data '{"version": 0, "reason": "back to the start"}'
 send "$URL/metrics"
-send "$URL/health"
+send "$URL/health/ready"

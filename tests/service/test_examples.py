@@ -20,6 +20,10 @@ from services import serving
 EXAMPLES = Path(__file__).parents[2] / "examples" / "service"
 
 
+def compose():
+    return yaml.safe_load((EXAMPLES / "compose.yaml").read_text())
+
+
 def command(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "300"})
 
@@ -60,12 +64,42 @@ def test_the_client_of_the_examples_asks_and_tells(banners, monkeypatch, tmp_pat
 
 
 def test_the_compose_file_starts_the_service_with_keys_and_on_this_machine_alone():
-    services = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())["services"]
+    services = compose()["services"]
     assert services["service"]["ports"] == ["127.0.0.1:8000:8000"]
     assert "ports" not in services["database"]
-    start = (EXAMPLES / "start.sh").read_text()
-    assert "--keys /keys/keys.json" in start
-    assert 'CMD ["sh", "/start.sh"]' in (EXAMPLES / "Dockerfile").read_text()
+    assert "--keys /keys/keys.json" in (EXAMPLES / "start.sh").read_text()
+
+
+def test_the_container_has_a_pinned_base_a_health_check_and_no_compiler():
+    build, final = (EXAMPLES / "Dockerfile").read_text().split("\nFROM ")
+    assert 'CMD ["sh", "/start.sh"]' in final
+    assert ("gcc" in build, "gcc" in final) == (True, False)
+    assert final.splitlines()[0] == re.search(r"FROM (python:\d+\.\d+\.\d+-slim-\w+) AS build", build)[1]
+    assert re.search(r"HEALTHCHECK .*\n.*health/ready", final)
+    images = [service.get("image", "") for service in compose()["services"].values()]
+    assert all(re.search(r":\d+\.\d+-", image) for image in images if image)
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
+def test_the_first_key_is_in_a_file_of_its_owner_and_not_in_the_log(tmp_path):
+    """The script of the container, with folders and a command of the test."""
+    start = (EXAMPLES / "start.sh").read_text().replace("/keys/", f"{tmp_path}/").replace("exec rarely serve", "echo")
+    start = start.replace("/study.json", str(EXAMPLES / "study.json")).replace("rarely ", f"{sys.executable} -m rarely ")
+    given = os.environ | {"STORAGE": f"sqlite:///{tmp_path}/t.db", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(["sh", "-c", start], env=given, capture_output=True, text=True, timeout=120, check=True)
+    secret = (tmp_path / "first.key").read_text().strip()
+    assert KeyFile(tmp_path / "keys.json").find(secret).name == "first"
+    assert secret not in done.stdout + done.stderr
+    assert (tmp_path / "first.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_systemd_unit_starts_a_command_that_exists():
+    page = (EXAMPLES.parents[1] / "docs" / "operations.md").read_text()
+    unit = re.search(r"```ini\n(\[Unit\].*?)```", page, re.DOTALL)[1]
+    started = re.search(r"ExecStart=\S+/rarely (serve .*)", unit)[1].split()
+    assert command("serve", "--help").exit_code == 0
+    options = command("serve", "--help").output
+    assert all(option in options for option in started if option.startswith("--"))
 
 
 def test_keys_are_made_rotated_listed_and_revoked_by_commands(tmp_path):

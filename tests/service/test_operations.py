@@ -77,7 +77,7 @@ def test_a_library_logs_nothing_and_the_command_says_what_it_serves(trial, tmp_p
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=PATIENCE)
     start, request, stop = errors.splitlines()
-    assert f"INFO rarely.service: rarely 0.3.0 at {address} serves {trial}, 1 keys, Limits(head=65536" in start
+    assert f"INFO rarely.service: rarely 0.3.0 serves {trial} with 1 keys, Limits(head=65536" in start
     assert re.search(r"INFO rarely.requests: GET /v1/studies/trial/status 200 [\d.]+ 127.0.0.1 shop$", request)
     assert "has stopped" in stop
     assert secret not in errors
@@ -306,7 +306,7 @@ def test_half_requests_are_closed_and_do_not_keep_others_out(trial):
         until(lambda: not service.server.server_state.connections)
         for half in halves:
             half.close()
-        assert not service.server.config.http_protocol_class.addresses
+        assert not service.server.config.http.addresses
 
 
 def test_a_connection_that_is_kept_alive_has_the_limit_for_each_request(trial):

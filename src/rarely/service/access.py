@@ -68,17 +68,15 @@ class Key:
     """Seconds since 1970."""
     expires: float | None = None
     """Seconds since 1970; None for no end."""
-    studies: tuple[str, ...] | None = None
+    studies: Sequence[str] | None = None
     """The studies that it may be used for; None for all."""
     rate: float | None = None
     """Decisions, rewards and other requests a second; None for no limit."""
 
     def __post_init__(self) -> None:
-        texts = (self.name, self.hash, *self.scopes, *(self.studies or ()))
-        numbers = (self.created, self.expires or 0.0, self.rate or 1.0)
-        if not (
-            all(isinstance(each, str) for each in texts) and all(isinstance(each, int | float) for each in numbers)
-        ):
+        texts, numbers = (self.name, self.hash, *self.scopes, *(self.studies or ())), (self.created, self.rate or 1.0)
+        right = all(isinstance(each, str) for each in texts) and all(isinstance(each, int | float) for each in numbers)
+        if not (right and isinstance(self.expires, int | float | None) and not isinstance(self.studies, str)):
             raise TypeError(f"key {self.name!r} has a field of the wrong type")
 
     def covers(self, study: str) -> bool:
@@ -135,7 +133,7 @@ class KeyFile:
                 return self._keys
             with open(self.path, encoding="utf-8") as file:
                 rows = json.load(file)["keys"]
-            self._keys = tuple(Key(**row | {"scopes": tuple(row["scopes"]), "studies": _tuple(row)}) for row in rows)
+            self._keys = tuple(Key(**row | {"scopes": tuple(row["scopes"])}) for row in rows)
             self._seen = seen
             return self._keys
         except FileNotFoundError:
@@ -148,10 +146,7 @@ class KeyFile:
             ) from error
 
     def charge(self, key: Key | None, calls: int, *, admit: bool = False) -> None:
-        """Count calls against the rate of a key; with `admit`, `Refusal` if it is used up.
-
-        A request is admitted before its body is read and charged for it afterwards; later ones wait the longer for it.
-        """
+        """Count calls against the rate of a key; with `admit`, before a body is read, refuse them if it is used up."""
         if key is None or key.rate is None:
             return
         now = time.monotonic()
@@ -228,10 +223,6 @@ class KeyFile:
         with replacing(self.path) as file:
             file.write(json.dumps({"keys": rows}, indent=2).encode())
         self._seen, self._keys = None, tuple(keys)
-
-
-def _tuple(row: dict[str, Any]) -> tuple[str, ...] | None:
-    return None if row.get("studies") is None else tuple(row["studies"])
 
 
 def _hash(secret: str) -> str:

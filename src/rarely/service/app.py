@@ -19,15 +19,13 @@ from rarely import RarelyError, __version__
 from rarely.service.access import KeyFile, caller_of
 from rarely.service.bodies import ProblemBody, read_body
 from rarely.service.logs import REQUESTS, log_request
-from rarely.service.metrics import Meters
 from rarely.service.opened import OpenedStudies
 from rarely.service.problems import MEDIA, Refusal, response_of
 from rarely.service.routes import PUBLIC, ROUTES, Api, Route
 from rarely.service.writer import Limits
+from rarely.study.storage.postgresql import without_password
 
 LOG = logging.getLogger("rarely.service")
-CLIENT_GONE = 499
-"""The status under which a request is counted whose client disconnected before it had sent everything."""
 
 
 class Service(FastAPI):
@@ -77,12 +75,13 @@ def create_app(
     'rarely'
     """
     limits = Limits() if limits is None else limits
-    meters = Meters(study="")
     studies = OpenedStudies(storage, limits, automatic=automatic)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(studies.start)
+        shown = (without_password(storage), "no" if keys is None else len(keys.all()), limits)
+        LOG.info(f"rarely {__version__} serves %s with %s keys, %s", *shown)
         try:
             yield
         finally:
@@ -99,13 +98,13 @@ def create_app(
         openapi_url=None,
         redirect_slashes=False,  # a redirect would lead to whatever host the request names
     )
-    api = Api(studies, limits, app, storage=storage, keys=keys, meters=meters)
+    api = Api(studies, limits, app, storage, keys)
     for route in ROUTES:
         if route.method == "GET" or not read_only:
             _add(app, api, keys, route)
     for kind in (HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
-    app.state.studies, app.state.meters = studies, meters
+    app.state.studies, app.state.meters = studies, api.meters
     return app
 
 
@@ -120,10 +119,10 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
                 response = await _handled(api, keys, route, request)
         except TimeoutError:
             LOG.error("%s was not answered within %g seconds", name, api.limits.patience)
-            detail = f"the database did not answer within {api.limits.patience:g} seconds. Repeat it with the same id."
+            detail = f"it was not answered within {api.limits.patience:g} seconds; repeat it with the same id."
             response = response_of(Refusal(503, detail, code="TimedOut"))
         except ClientDisconnect:
-            response = Response(status_code=CLIENT_GONE)
+            response = Response(status_code=499)  # which nobody receives; it is counted so
         except Exception as error:
             response = await _answer_error(request, error)
         seconds, status = time.perf_counter() - begun, response.status_code
@@ -139,7 +138,7 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
         answer,
         methods=[route.method],
         name=name,
-        operation_id=name,
+        operation_id=name if route.path != "/health" else "health",
         description=route.handler.__doc__,
         response_class=Response,
         openapi_extra=_operation(route),

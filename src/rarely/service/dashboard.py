@@ -200,7 +200,6 @@ def render_study(
 def panels(overview: Overview, log_det: float, trigger: float | None) -> list[Panel]:
     """Return all charts that have something to show."""
     found = [
-        _versions(overview),
         _rewards(overview),
         _over_time(overview),
         _log_det(overview, log_det, trigger),
@@ -241,22 +240,13 @@ def _rewards(overview: Overview) -> Panel | None:
         "mean reward over rounds", (1, overview.decisions), (min(means.min(), 0), means.max() * 1.05), "round"
     )
     chart.line(rounds, means)
-    _mark_versions(chart, overview)
-    return Panel("Mean reward", chart.svg(), note=f"{len(known)} of {overview.decisions} decisions have a reward.")
-
-
-def _versions(overview: Overview) -> Panel | None:
-    rows = [row for row in by_version(overview) if row["rewards"]]
-    if not rows:
-        return None
-    lows, highs = [row["low"] for row in rows], [row["high"] for row in rows]
-    chart = Chart(
-        "mean reward by version", (rows[0]["name"] - 0.5, rows[-1]["name"] + 0.5), (min(*lows, 0), max(highs))
-    )
-    chart.x_label, chart.ticks = "version", [(row["name"], str(row["name"])) for row in rows[:: 1 + len(rows) // 10]]
-    for row in rows:
-        chart.point(row["name"], row["mean"], 0, error=(row["high"] - row["low"]) / 2)
-    return Panel("Mean reward by version", chart.svg(), note="With 95 % intervals.")
+    for row in by_version(overview):
+        if row["rewards"]:
+            chart.line((row["first"], row["last"]), (row["mean"], row["mean"]), 1)
+    for round in _first_rounds(overview):
+        chart.mark(round)
+    note = f"{len(known)} of {overview.decisions} decisions have a reward."
+    return Panel("Mean reward", chart.svg(), legend("consecutive rounds", "version"), note)
 
 
 def by_version(overview: Overview) -> list[dict[str, Any]]:
@@ -312,7 +302,8 @@ def _log_det(overview: Overview, now: float, trigger: float | None) -> Panel | N
     xs, ys = map(list, zip((0, 0.0), *known, (overview.decisions, now), strict=True))
     chart = Chart("log det Z over rounds", (0, max(overview.decisions, 1)), (0, 1.08 * max(*ys, trigger)), "round")
     chart.line(xs, ys)
-    _mark_versions(chart, overview)
+    for round in _first_rounds(overview):
+        chart.mark(round)
     chart.level(trigger, "next update")
     note = "Information gathered: log det Z − log det λI, at each update and now."
     return Panel("log det against the next trigger", chart.svg(), note=note)
@@ -403,11 +394,6 @@ def shadows(overview: Overview) -> list[dict[str, Any]]:
 def _first_rounds(overview: Overview) -> IntArray:
     """Return the rounds in which another version than before decided."""
     return np.flatnonzero(np.diff(overview.column("v"))) + 2
-
-
-def _mark_versions(chart: Chart, overview: Overview) -> None:
-    for round in _first_rounds(overview):
-        chart.mark(round)
 
 
 def _clock(low: float, high: float) -> list[tuple[float, str]]:

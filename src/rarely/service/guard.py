@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from http import HTTPStatus
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -20,7 +19,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     limits: Limits
     addresses: Counter[str]
-    """Open connections by the client's address."""
+    """Open connections by the client's address; each service has a class of its own for these two."""
     _head = 0  # bytes of the request so far that are not its body: head, trailers, frames of chunks
     _since: float | None = None  # when the first byte of an unfinished request came
 
@@ -61,8 +60,3 @@ class GuardedProtocol(HttpToolsProtocol):
             head = f"HTTP/1.1 {status.value} {status.phrase}\r\nretry-after: 1\r\ncontent-length: 0\r\n"
             self.transport.write(f"{head}connection: close\r\n\r\n".encode())
         self.transport.close()
-
-
-def guarded(limits: Limits) -> type[Any]:
-    """Return the class of one service's connections."""
-    return type("Guarded", (GuardedProtocol,), {"limits": limits, "addresses": Counter()})

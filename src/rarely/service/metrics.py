@@ -13,10 +13,8 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from rarely._core.version import __version__
-from rarely.study import Answer, Receipt
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 BOUNDS = {"rarely_group_size": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)}
@@ -90,10 +88,3 @@ def exposition(lines: Iterable[str]) -> str:
         families[name if name in FAMILIES else name.rpartition("_")[0]].append(line)
     heads = {name: [f"# HELP {name} {help}", f"# TYPE {name} {kind}"] for name, (kind, help) in FAMILIES.items()}
     return "\n".join(line for name, found in families.items() if found for line in heads[name] + found) + "\n"
-
-
-def kind_of(answer: Any) -> str:
-    """Return what was answered, for the counter of answers."""
-    if isinstance(answer, Answer):
-        return "decision"
-    return f"reward {answer.status}" if isinstance(answer, Receipt) else "error"

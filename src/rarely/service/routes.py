@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -94,17 +95,10 @@ class Api:
     """The handlers of all routes, over the studies of a service."""
 
     def __init__(
-        self,
-        studies: OpenedStudies,
-        limits: Limits,
-        app: FastAPI,
-        *,
-        storage: str,
-        keys: KeyFile | None,
-        meters: Meters,
+        self, studies: OpenedStudies, limits: Limits, app: FastAPI, storage: str, keys: KeyFile | None
     ) -> None:
-        self.studies, self.limits, self._app = studies, limits, app
-        self._storage, self._keys, self.meters = storage, keys, meters
+        self.studies, self.limits, self._app, self._storage, self._keys = studies, limits, app, storage, keys
+        self.meters = Meters(study="")  # of requests that are not about a study
         self._probe: tuple[float, asyncio.Task[bool]] | None = None
 
     def _visible(self, key: Key | None) -> list[OpenedStudy]:
@@ -224,20 +218,12 @@ class Api:
         """Return 200 while the process answers at all: start it again if it does not. Needs no key."""
         return as_json({"status": "ok", "problems": []})
 
+    @route("GET", "/health", PUBLIC, gives=(HealthBody,))
     @route("GET", "/health/ready", PUBLIC, gives=(HealthBody,))
     async def ready(self) -> Response:
-        """Return whether all studies can decide, and 503 if one cannot: send requests elsewhere. Needs no key.
-
-        Problems are named without studies and paths; the log and the dashboard say more.
-        """
+        """Return whether all studies can decide; 503 if requests should go elsewhere. Needs no key, names none."""
         problems = await self._problems(PROBE_WAIT)
         return as_json({"status": "failed" if problems else "ok", "problems": problems}, 503 if problems else 200)
-
-    @route("GET", "/health", PUBLIC, gives=(HealthBody,))
-    async def health(self) -> Response:
-        """Return the same as /health/ready."""
-        response: Response = await self.ready()
-        return response
 
     async def _problems(self, wait: float) -> list[str]:
         """Return what keeps the service from deciding, after reading from all databases for at most `wait` seconds.
@@ -266,13 +252,11 @@ class Api:
 
     def _touch(self) -> bool:
         """Return whether all studies could be read."""
-        whole = True
-        for each in self.studies.all():
-            try:
-                each.status()
-            except Exception:
-                whole = False
-        return whole
+        studies, read = self.studies.all(), 0
+        for each in studies:
+            with suppress(Exception):
+                read += each.status() is not None
+        return read == len(studies)
 
     # --- pages for people
 

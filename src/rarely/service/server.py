@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypedDict, Unpack
 
 import uvicorn
 
-from rarely import InvalidInput, __version__
+from rarely import InvalidInput
 from rarely._core.errors import check_choice
 from rarely.service.access import KeyFile, is_loopback
 from rarely.service.app import create_app
-from rarely.service.guard import GuardedProtocol, guarded
+from rarely.service.guard import GuardedProtocol
 from rarely.service.logs import LogFormat, configure_logs
 from rarely.service.writer import Limits
-from rarely.study.storage.postgresql import without_password
 
-LOG = logging.getLogger("rarely.service")
 SWITCH_INTERVAL = 0.001
 """Seconds after which writer and event loop yield to each other; Python's default of 5 ms would add latency."""
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -36,17 +34,13 @@ class AnnouncingServer(uvicorn.Server):
     """A server that announces its address, with the actual port, as soon as it listens."""
 
     announce: Callable[[str], None] | None = None
-    serves = ""
-    """What the log says at the start: storage, keys and limits."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started:
-            host, port = self.config.host, self.servers[0].sockets[0].getsockname()[1]
-            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-            LOG.info("rarely %s at %s serves %s", __version__, address, self.serves)
-            if self.announce is not None:
-                self.announce(address)
+        if self.started and self.announce is not None:
+            host = self.config.host
+            port = self.servers[0].sockets[0].getsockname()[1]
+            self.announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
     async def on_tick(self, counter: int) -> bool:
         """Close connections whose request is late; uvicorn calls this ten times a second."""
@@ -88,7 +82,7 @@ def configured(
         port=port,
         log_config=None,
         access_log=False,
-        http=guarded(limits),
+        http=type("Guarded", (GuardedProtocol,), {"limits": limits, "addresses": Counter()}),
         ws="none",
         server_header=False,
         proxy_headers=False,  # the limit of connections is for the address that connects: a proxy has its own
@@ -97,9 +91,7 @@ def configured(
         timeout_graceful_shutdown=int(limits.grace),
         limit_concurrency=MAX_CONNECTIONS,
     )
-    server = AnnouncingServer(config)
-    server.serves = f"{without_password(storage)}, {len(keys.all()) if keys else 'no'} keys, {limits}"
-    return server
+    return AnnouncingServer(config)
 
 
 def serve(
@@ -139,8 +131,8 @@ def serve(
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # the usual soft limit is a quarter of MAX_CONNECTIONS
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        files = resource.RLIMIT_NOFILE  # of which 1024 are usual, and MAX_CONNECTIONS are more
+        resource.setrlimit(files, (resource.getrlimit(files)[1],) * 2)
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.collect()
     gc.freeze()  # objects that live as long as the service need no further visits

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rarely._core.errors import check_positive, check_whole
-from rarely.service.metrics import Meters, kind_of
+from rarely.service.metrics import Meters
 from rarely.service.problems import Refusal
-from rarely.study import Request, StudyError, Tell
+from rarely.study import Answer, Receipt, Request, StudyError, Tell
 
 LOG = logging.getLogger("rarely.service")
 LOG_PAUSE = 10.0
@@ -111,10 +111,8 @@ class Writer:
     @property
     def oldest(self) -> float:
         """The seconds that the oldest accepted request has waited."""
-        since = self._answering
-        if since is None:
-            with self._changed:
-                since = self._queue[0].since if self._queue else None
+        with self._changed:
+            since = self._answering or (self._queue[0].since if self._queue else None)
         return 0.0 if since is None else time.monotonic() - since
 
     def submit(self, actor: str, calls: Sequence[Request | Tell]) -> asyncio.Future[list[Any]]:
@@ -197,7 +195,8 @@ class Writer:
         self._meters.observe("rarely_group_size", len(calls))
         self._meters.observe("rarely_commit_seconds", time.perf_counter() - begun)
         for answer in found:
-            self._meters.count("rarely_answers_total", kind=kind_of(answer))
+            told = f"reward {answer.status}" if isinstance(answer, Receipt) else "error"
+            self._meters.count("rarely_answers_total", kind="decision" if isinstance(answer, Answer) else told)
         ends, answers = 0, []
         for ticket in tickets:
             answers.append(found[ends : ends + len(ticket.calls)])

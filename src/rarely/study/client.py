@@ -3,10 +3,9 @@
 Requests that may be repeated are retried: the client makes the id of a decision before it asks, so a repeated request
 gets the answer of the first. A reward that cannot be delivered is kept in a file (the spool) and delivered later.
 
-While the service is away, a fallback arm may take the place of its answers. Such a decision waits in the spool for its
-reward; both are delivered together, the reward as an override whose reason begins with "fallback:", so that no version
-learns from it and estimates leave the round out. A decision without a reward is not delivered: the study would credit
-the arm that it would have chosen with the missing reward.
+A fallback's decision waits in the spool for its reward, and both are delivered together, the reward as an override
+whose reason begins with "fallback:": no version learns from it, and estimates leave the round out. Without a reward it
+is not delivered, since the study would credit the arm that it would have chosen with the missing reward.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from rarely._core.errors import InvalidInput, RarelyError, check_positive, check
 from rarely._core.saving.files import path_of, replacing
 from rarely.study import errors as study_errors
 from rarely.study.decisions import Answer, Request
-from rarely.study.errors import FallbackWarning, RequestRefused, ServiceUnavailable, UnknownStudy
+from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
 from rarely.study.settings import RewardRule
 from rarely.study.tell import FALLBACK, Receipt, Tell, read_tell
@@ -39,8 +38,7 @@ RETRIED = (429, 502, 503, 504)
 """HTTP statuses after which a request is retried."""
 CALLERS_FAULTS = (400, 409, 413, 415, 422)
 """HTTP statuses of requests that would be refused for ever; after any other one, a reward waits in the spool."""
-AWAY = (ServiceUnavailable, RequestRefused, UnknownStudy)
-"""What is raised if a request could not be delivered, or `RequestRefused` with one of the statuses above."""
+AWAY = (ServiceUnavailable, NotDelivered, UnknownStudy)
 MAX_PAUSE = 30.0
 """Seconds between two attempts, at most."""
 REWARDS_PER_REQUEST = 500
@@ -140,15 +138,14 @@ class Client:
         if deadline is not None:
             check_positive("deadline", deadline, "the seconds that ask may take")
         if fallback is not None and (spool is None or not (isinstance(fallback, str) or is_whole(fallback))):
-            raise InvalidInput(
-                f"fallback must be a name or number of an arm, and needs a spool; got {shown(fallback)}."
-            )
+            raise InvalidInput(f"fallback must be the name or number of an arm, with a spool; got {shown(fallback)}.")
         self._parts, self._timeout, self._retries, self._backoff = parts, timeout, retries, backoff
         self._base = f"{parts.path.rstrip('/')}/v1/studies/{quote(check_id(study, 'the name of a study'), safe='')}"
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self._spool = None if spool is None else Spool(path_of(spool))
+        self._asked: dict[str, dict[str, Any]] = {} if self._spool is None else self._spool.asked
         self._deadline, self._fallback = deadline, fallback
         self._idle: list[http.client.HTTPConnection] = []
 
@@ -157,16 +154,17 @@ class Client:
     def ask(self, contexts: Any, id: str | None = None, *, available: Any = None) -> Answer:
         """Decide, once for each id; see `Study.ask`."""
         body = _request_body(Request(contexts, id, available))
-        try:
-            return Answer(**self._send("POST", "decide", body, has="arm", deadline=self._deadline))
-        except AWAY as error:
-            if self._fallback is None or self._spool is None or _is_callers_fault(error):
-                raise
-            arm = self._fallback
-            self._spool.add([body | {"arm": arm}])
-            warnings.warn(f"the fallback arm {arm!r} was given: {error}", FallbackWarning, stacklevel=2)
-            index, now = -1 if isinstance(arm, str) else arm, round(time.time() * 1e6)
-            return Answer(body["id"], arm, index, 1.0, version=-1, round=0, stage="fallback", seq=0, time=now)
+        if body["id"] not in self._asked:
+            try:
+                return Answer(**self._send("POST", "decide", body, has="arm", deadline=self._deadline))
+            except AWAY as error:
+                if self._fallback is None or self._spool is None:
+                    raise
+                self._spool.add([body | {"arm": self._fallback}])
+                warnings.warn(f"the arm {self._fallback!r} was given: {error}", FallbackWarning, stacklevel=2)
+        arm, now = self._asked[body["id"]]["arm"], round(time.time() * 1e6)
+        index = -1 if isinstance(arm, str) else arm
+        return Answer(body["id"], arm, index, 1.0, version=-1, round=0, stage="fallback", seq=0, time=now)
 
     def ask_many(self, requests: Iterable[Request | tuple[Any, ...]]) -> list[Answer | RarelyError]:
         """Decide many requests in one commit; an error takes the place of the answer of a refused one."""
@@ -187,13 +185,12 @@ class Client:
     def tell_many(self, tells: Iterable[Tell | tuple[Any, ...]]) -> list[Receipt | RarelyError]:
         """Record many rewards in one commit; an error takes the place of the receipt of a refused one."""
         bodies = [_tell_body(Tell(*tell)) for tell in tells]
-        asked = {} if self._spool is None else self._spool.asked
-        why = "the fallback decided; flush delivers both"
+        asked, why = self._asked, "the fallback decided; flush delivers both"
         try:
             if not any(body["id"] in asked for body in bodies):
                 return self._deliver(bodies)
         except AWAY as error:
-            if self._spool is None or _is_callers_fault(error):
+            if self._spool is None:
                 raise
             why = str(error)
         marks = {id: {"arm": each["arm"], "reason": f"{FALLBACK} the service was away"} for id, each in asked.items()}
@@ -214,10 +211,9 @@ class Client:
             while waiting := self._spool.lines(rewards=True)[:REWARDS_PER_REQUEST]:
                 bodies = [_read_line(line) for line in waiting]
                 receipts = self._deliver_spooled(bodies)
-                failed = [
-                    (body, each) for body, each in zip(bodies, receipts, strict=True) if isinstance(each, RarelyError)
-                ]
-                self._spool.drop(set(waiting), [body | {"error": str(error)} for body, error in failed])
+                pairs = zip(bodies, receipts, strict=True)
+                refused = [body | {"error": str(each)} for body, each in pairs if isinstance(each, RarelyError)]
+                self._spool.drop(set(waiting), refused)
                 done += receipts
         return done
 
@@ -236,8 +232,7 @@ class Client:
 
     def activate(self, version: int | str, *, force: bool = False, reason: str = "") -> dict[str, Any]:
         """Change the version in use: "next" trains one, "candidate" approves one, a number rolls back to one."""
-        body = {"version": version, "force": force, "reason": reason}
-        return dict(self._send("POST", "activate", body))
+        return dict(self._send("POST", "activate", {"version": version, "force": force, "reason": reason}))
 
     def close(self) -> None:
         """Close all connections that are not in use; a later call opens a new one."""
@@ -258,17 +253,16 @@ class Client:
 
     def _deliver_spooled(self, bodies: list[dict[str, Any]]) -> list[Receipt | RarelyError]:
         """Deliver rewards together if possible, else one by one, each after the fallback's decision if it has one."""
-        asked = {} if self._spool is None else self._spool.asked
-        single, decision = len(bodies) == 1, asked.get(bodies[0].get("id", ""))
+        single, decision = len(bodies) == 1, self._asked.get(bodies[0].get("id", ""))
         if single and "unreadable" in bodies[0]:
             return [RequestRefused("the line cannot be read.")]
         try:
             if single and decision is not None:
                 self._send("POST", "decide", {name: value for name, value in decision.items() if name != "arm"})
-            if single or all("id" in body and body["id"] not in asked for body in bodies):
+            if single or all("id" in body and body["id"] not in self._asked for body in bodies):
                 return self._deliver(bodies)
         except RarelyError as error:
-            if isinstance(error, AWAY) and not _is_callers_fault(error):
+            if isinstance(error, AWAY):
                 raise
             if single:
                 return [error]
@@ -411,13 +405,8 @@ def _error_of(problem: Any, status: int = 0) -> RarelyError:
         kind = getattr(module, title, None)
         if isinstance(kind, type) and issubclass(kind, RarelyError):
             return kind(detail)
-    refused = RequestRefused(f"{title}: {detail}")
-    refused.status = status
-    return refused
-
-
-def _is_callers_fault(error: RarelyError) -> bool:
-    return isinstance(error, RequestRefused) and error.status in CALLERS_FAULTS
+    refusal = RequestRefused if not status or status in CALLERS_FAULTS else NotDelivered
+    return refusal(f"{title}: {detail}")
 
 
 def _line(body: dict[str, Any]) -> bytes:
@@ -425,10 +414,11 @@ def _line(body: dict[str, Any]) -> bytes:
 
 
 def _read_line(line: bytes) -> dict[str, Any]:
-    """Return a line of the spool; {"unreadable": …} for one that is not a reward or a decision of the fallback."""
+    """Return a line of the spool; {"unreadable": …} if it is neither a reward nor a decision of the fallback."""
     try:
         found: dict[str, Any] = json.loads(line)
-        return found if found["id"] and ("reward" in found or "arm" in found) else {"unreadable": str(line)}
+        _ = found["id"], found["arm" if "contexts" in found else "reward"]
+        return found
     except (ValueError, TypeError, KeyError):
         return {"unreadable": line.decode(errors="replace").rstrip("\n")}
 

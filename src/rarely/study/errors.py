@@ -80,8 +80,9 @@ class ServiceUnavailable(StudyError, ConnectionError):
 class RequestRefused(StudyError, RuntimeError):
     """A request that the service itself refused: a missing key or scope, or a body that is too long."""
 
-    status = 0
-    """The HTTP status of the answer; 0 for one of several requests."""
+
+class NotDelivered(RequestRefused):
+    """A request that the service refused for reasons that may go away, such as an expired key or its own failure."""
 
 
 class FallbackWarning(UserWarning):

@@ -131,9 +131,7 @@ class Study:
             plan,
         )
         if "/" in check_id(name, "the name of a study") or not name.strip("."):
-            raise InvalidId(
-                f"the name of a study is part of addresses, so it must not have a / or be . or ..; got {name!r}."
-            )
+            raise InvalidId(f"the name of a study is part of addresses: no / in it, and not only dots; got {name!r}.")
         fields = check_signature(actor, reason)
         database = open_storage(storage, new=True)
         try:

@@ -26,10 +26,9 @@ psycopg: Any = None
 
 LOCK = 0x72617265
 """The advisory lock under which tables and studies are created."""
-_WRITABLE = (
-    "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'"
-)
-_READ_ONLY = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '60s'"
+_LIMIT = "SET LOCAL statement_timeout = '60s'"
+_WRITABLE = f"BEGIN; {_LIMIT}; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = '30s'"
+_READ_ONLY = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_LIMIT}"
 CONNECTION = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 """With these a server that vanished is noticed after 25 seconds, or 30 (milliseconds below) while something is sent."""
 
@@ -167,11 +166,7 @@ class PostgresqlStorage:
 
 
 def without_password(url: str) -> str:
-    """Return a storage string as it may be shown and logged.
-
-    >>> without_password("postgresql://ann:secret@db/trials?password=secret&sslmode=require")
-    'postgresql://ann@db/trials?password=…&sslmode=require'
-    """
+    """Return a storage string as it may be shown and logged."""
     shown = re.sub(r"(?<=[?&])((?:ssl)?password)=[^&]*", r"\1=…", url)
     return re.sub(r"(?<=://)([^/?@:]*):[^/?]*@", r"\1@", shown)
 
