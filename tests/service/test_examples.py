@@ -71,7 +71,7 @@ def test_the_compose_file_starts_the_service_with_keys_and_on_this_machine_alone
 
 
 def test_the_container_has_a_pinned_base_a_health_check_and_no_compiler():
-    build, final = (EXAMPLES / "Dockerfile").read_text().split("\nFROM ")
+    build, final = (EXAMPLES / "Dockerfile").read_text().split("\n\nFROM ")
     assert 'CMD ["sh", "/start.sh"]' in final
     assert ("gcc" in build, "gcc" in final) == (True, False)
     assert final.splitlines()[0] == re.search(r"FROM (python:\d+\.\d+\.\d+-slim-\w+) AS build", build)[1]
