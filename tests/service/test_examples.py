@@ -84,7 +84,7 @@ def test_the_container_has_a_pinned_base_a_health_check_and_no_compiler():
 def test_the_first_key_is_in_a_file_of_its_owner_and_not_in_the_log(tmp_path):
     """The script of the container, with folders and a command of the test."""
     start = (EXAMPLES / "start.sh").read_text().replace("/keys/", f"{tmp_path}/").replace("exec rarely serve", "echo")
-    start = start.replace("/study.json", str(EXAMPLES / "study.json")).replace("rarely ", f"{sys.executable} -m rarely ")
+    start = start.replace("rarely study create", ": create").replace("rarely keys", f"{sys.executable} -m rarely keys")
     given = os.environ | {"STORAGE": f"sqlite:///{tmp_path}/t.db", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(["sh", "-c", start], env=given, capture_output=True, text=True, timeout=120, check=True)
     secret = (tmp_path / "first.key").read_text().strip()

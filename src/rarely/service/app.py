@@ -7,13 +7,15 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import request_response
 
 from rarely import RarelyError, __version__
 from rarely.service.access import KeyFile, caller_of
@@ -143,6 +145,7 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
         response_class=Response,
         openapi_extra=_operation(route),
     )
+    cast(APIRoute, app.routes[-1]).app = request_response(answer)  # FastAPI's own searches for parameters first
 
 
 async def _handled(api: Api, keys: KeyFile | None, route: Route, request: Request) -> Response:

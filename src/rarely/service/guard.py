@@ -18,8 +18,7 @@ class GuardedProtocol(HttpToolsProtocol):
     """A connection that is closed if its request is too slow, or its head too long, or its address has too many."""
 
     limits: Limits
-    addresses: Counter[str]
-    """Open connections by the client's address; each service has a class of its own for these two."""
+    addresses: Counter[str]  # open connections by the client's address; each service has a class with its own
     _head = 0  # bytes of the request so far that are not its body: head, trailers, frames of chunks
     _since: float | None = None  # when the first byte of an unfinished request came
 
