@@ -53,9 +53,8 @@ def test_a_study_that_is_opened_again_decides_as_the_one_that_went_on(make, poli
     study._session._live = None  # as if the process had died: the next call builds the policy from the record
     rebuilt = study.ask(contexts_of(99), id="next")
 
-    twin = Study.create(
-        "memory://twin", f"twin {make.storage} {policy.__name__}", policy=policy(), arms=["a", "b", "c"]
-    )
+    name = f"twin {make.storage.rsplit('/', 1)[1]} {policy.__name__}"
+    twin = Study.create("memory://twin", name, policy=policy(), arms=["a", "b", "c"])
     play(twin, 0, 30)
     twin.update()
     play(twin, 30, 10)
@@ -83,7 +82,9 @@ def test_the_policy_that_follows_the_record_is_the_one_that_decided(make, policy
 def test_many_questions_are_answered_as_single_ones_are(make):
     study = make()
     together = study.ask_many([Request(contexts_of(i), f"visit-{i}") for i in range(40)])
-    twin = Study.create("memory://twin", f"single {make.storage}", policy=linear(), arms=["a", "b", "c"])
+    twin = Study.create(
+        "memory://twin", f"single {make.storage[-9:].replace('/', ' ')}", policy=linear(), arms=["a", "b", "c"]
+    )
     single = [twin.ask(contexts_of(i), id=f"visit-{i}") for i in range(40)]
     assert [answer.arm for answer in together] == [answer.arm for answer in single]
     assert np.allclose([a.probability for a in together], [a.probability for a in single], rtol=1e-12)

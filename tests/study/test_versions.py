@@ -225,7 +225,9 @@ def test_a_shadow_is_scored_and_changes_nothing(make):
     from rarely.study import Study
 
     study = make()
-    twin = Study.create("memory://twin", f"shadow {make.storage}", policy=linear(), arms=["a", "b", "c"])
+    twin = Study.create(
+        "memory://twin", f"shadow {make.storage[-9:].replace('/', ' ')}", policy=linear(), arms=["a", "b", "c"]
+    )
     for each in (study, twin):
         play(each, 0, 20)
         each.update()
