@@ -8,7 +8,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Many tests start a Python of their own, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run reproduce lint test test-extras test-slow api-test crash-test fuzz docs sanitize bench wheels wheel-test clean
+.PHONY: run reproduce lint test test-extras test-slow api-test crash-test kill-test fuzz docs sanitize bench wheels wheel-test clean
 
 run: $(VENV)/.lab                  ## five policies on the cosine problem, in a minute: out/quick
 	$(BIN)/rarely reproduce --quick --out out/quick
@@ -54,6 +54,9 @@ api-test: $(VENV)/.installed       ## the service under schemathesis, which make
 
 crash-test: $(VENV)/.installed     ## studies under kill -9: 1000 times with SQLite, 200 times with PostgreSQL and its server
 	$(ONE_THREAD) $(BIN)/python tests/crash_rounds.py
+
+kill-test: $(VENV)/.installed      ## 200 kills, most of them in a training, 50 of PostgreSQL: nothing lost, training possible again
+	$(ONE_THREAD) $(BIN)/python tests/crash_rounds.py --sqlite 100 --postgresql 100 --updates 0.5 --fatal 1 --every 2
 
 MINUTES ?= 10
 fuzz: $(VENV)/.installed           ## look for faults for MINUTES=10: random lives, exact fractions, interrupts, mutants

@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 from rarely import FixedGrid, LinTS
-from rarely.study import Request, Study, StudyFailed
+from rarely.study import Request, Study, StudyBusy, StudyFailed, session, train
 from rarely.study.storage import sqlite
 
 NAME = "crashes"
@@ -41,13 +42,15 @@ def cheat():
     sqlite.SqliteConnection._commit, sqlite.SqliteConnection._begin = lambda self: None, begin
 
 
-def child(storage, number, seed, pipe, cheats, updates, dies_after):
+def child(storage, number, seed, pipe, cheats, updates, dies_after, fatal):
     """Ask, tell and train until the parent kills it, or it kills itself after some groups of decisions.
 
-    `updates` is the probability of an update after a group.
+    `updates` is the probability of an update after a group, and `fatal` that of a kill in the middle of a training.
+    Checkpoints are made so often that kills hit them too.
     """
     if cheats:
         cheat()
+    session.CHECKPOINT_WORK, session.CHECKPOINT_SHARE = 0.01, 0
     generator = np.random.default_rng(seed)
     study, asked = Study.open(storage, NAME), 0
     while True:
@@ -67,7 +70,18 @@ def child(storage, number, seed, pipe, cheats, updates, dies_after):
                 study.tell(answer.id, float(answer.index == 1))
             os.write(pipe, f"tell {answer.id}\n".encode())
         if generator.random() < updates:
-            study.update()  # the lease of a process that was killed is free at once
+            began = time.monotonic()
+            while True:  # the lease of a process that was killed is free at once
+                try:
+                    job = study.begin_update(force=True)
+                    break
+                except StudyBusy:
+                    time.sleep(0.1)
+            os.write(pipe, f"waited {time.monotonic() - began}\n".encode())
+            if generator.random() < fatal:
+                threading.Timer(generator.random() * 0.004, os.kill, (os.getpid(), 9)).start()
+            with study.renewed(job):
+                study.finish_update(train(job))
             os.write(pipe, f"version {study.status().version}\n".encode())
 
 
@@ -79,12 +93,14 @@ class Nursery:
             [sys.executable, __file__, "--nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
-    def acknowledged(self, storage, number, seed, patience, cheats, updates, dies_after, strike):
+    def acknowledged(self, storage, number, seed, patience, cheats, updates, dies_after, fatal, strike):
         """The lines of one child that was killed after some lines and a random moment more.
 
         `strike` is called just before.
         """
-        self._process.stdin.write((json.dumps([storage, number, seed, cheats, updates, dies_after]) + "\n").encode())
+        self._process.stdin.write(
+            (json.dumps([storage, number, seed, cheats, updates, dies_after, fatal]) + "\n").encode()
+        )
         self._process.stdin.flush()
         child_id, lines = int(self._line()), [self._line()]
         while len(lines) < patience[0] and lines[-1] != b"end\n":
@@ -111,12 +127,12 @@ class Nursery:
 def run_nursery():
     """Fork a child for each line of stdin, and say when it has ended."""
     for line in sys.stdin:
-        storage, number, seed, cheats, updates, dies_after = json.loads(line)
+        storage, number, seed, cheats, updates, dies_after, fatal = json.loads(line)
         child_id = os.fork()
         if not child_id:
             os.write(1, f"{os.getpid()}\n".encode())
             try:
-                child(storage, number, seed, 1, cheats, updates, dies_after)
+                child(storage, number, seed, 1, cheats, updates, dies_after, fatal)
             except StudyFailed:  # the server was killed
                 os._exit(0)
             except BaseException as error:
@@ -127,25 +143,29 @@ def run_nursery():
         os.write(1, b"end\n")
 
 
-def play(storage, rounds, *, seed=0, cheats=False, updates=0.1, dies_after=0, server=None, report=lambda line: None):
+def play(
+    storage, rounds, *, seed=0, cheats=False, updates=0.1, dies_after=0, fatal=0.0, server=None, every=3, report=None
+):
     """Return the lines that were acknowledged before a number of kills.
 
     With `dies_after` each child kills itself after that many groups of decisions, whatever the speed of the machine.
     """
     chance = random.Random(seed)
-    strike, between = (lambda number: None, lambda number: None) if server is None else server_killer(server)
+    strike, between = (lambda number: None, lambda number: None) if server is None else server_killer(server, every)
     Study.create(storage, NAME, policy=policy(), arms=3).close()
     found, nursery = [], Nursery()
     try:
         for number in range(rounds):
             patience = (chance.randrange(1, 25), chance.expovariate(1 / 0.02)) if not dies_after else (10**9, 0.0)
-            options = (cheats, updates, dies_after, strike)
+            patience = (10**9, 0.0) if fatal == 1 and server is None else patience  # it kills itself
+            options = (cheats, updates, dies_after, fatal, strike)
             lines = nursery.acknowledged(storage, number, (seed, number), patience, *options)
             wrong = [line for line in lines if line[0] == "error"]
             assert not wrong, " ".join(wrong[0])
             found += lines
             between(number)
-            report(f"{number + 1} of {rounds} kills, {len(found)} acknowledgements")
+            if report is not None:
+                report(f"{number + 1} of {rounds} kills, {len(found)} acknowledgements")
     finally:
         nursery.close()
     return found
@@ -175,7 +195,17 @@ def check(storage, lines):
         assert verification.whole, verification.flaw
         replay = study.replay()
         assert replay.equal, replay
-        return {"asked": len(asked), "decisions": len(on_record), "told": len(told), "versions": status.versions}
+        waited = max((float(line[1]) for line in lines if line[0] == "waited"), default=0.0)
+        assert waited < 60, f"a trainer waited {waited} s for the lease of a dead one"
+        died = sum(line[0] == "waited" for line in lines) - len(versions)
+        return {
+            "killed in trainings": died,
+            "waited": round(waited, 2),
+            "asked": len(asked),
+            "decisions": len(on_record),
+            "told": len(told),
+            "versions": status.versions,
+        }
 
 
 def main():
@@ -183,12 +213,14 @@ def main():
     parser.add_argument("--sqlite", type=int, default=1000, help="kills of a process with an SQLite file")
     parser.add_argument("--postgresql", type=int, default=200, help="kills with PostgreSQL; the server is killed too")
     parser.add_argument("--updates", type=float, default=0.1, help="updates for each group of calls")
+    parser.add_argument("--fatal", type=float, default=0.0, help="kills in the middle of a training for each update")
+    parser.add_argument("--every", type=int, default=3, help="the server is killed every so many times")
     given = parser.parse_args()
 
     def report(line):
         print(f"\r{line}", end="", flush=True)
 
-    options = {"updates": given.updates, "report": report}
+    options = {"updates": given.updates, "fatal": given.fatal, "report": report}
     with tempfile.TemporaryDirectory() as folder:
         storage = f"sqlite:///{folder}/crash.db"
         if given.sqlite:
@@ -201,13 +233,13 @@ def main():
         server = Server()
         try:
             storage = server.new_schema("crashes")
-            lines = play(storage, given.postgresql, server=server, **options)
+            lines = play(storage, given.postgresql, server=server, every=given.every, **options)
             print("\nPostgreSQL:", check(storage, lines), "nothing lost or doubled")
         finally:
             server.stop()
 
 
-def server_killer(server, every=3):
+def server_killer(server, every):
     """Every so many times the server is killed under the child's hands, and started again for the next one."""
 
     def strike(number):

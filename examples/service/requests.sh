@@ -21,6 +21,10 @@ send "$STUDY/status"
 send "$STUDY/versions"
 send "$STUDY/pin" --data '{"reason": "holidays"}'
 send "$STUDY/unpin" --data '{}'
+send "$STUDY/repair-clock" --data '{"reason": "the clock is right"}'
+send "$STUDY/verify"
+send "$STUDY/export" --output /dev/null
+send "$STUDY/backup" --output /dev/null
 send "$STUDY/activate" --data '{"version": 0, "reason": "back to the start"}'
 send "$URL/metrics"
 send "$URL/health/ready"

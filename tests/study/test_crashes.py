@@ -16,6 +16,11 @@ def test_a_killed_process_loses_and_doubles_nothing(tmp_path):
     assert found["asked"] > 8
 
 
+def test_training_is_possible_again_after_kills_in_trainings(tmp_path):
+    storage = f"sqlite:///{tmp_path / 'trial.db'}"
+    assert check(storage, play(storage, 4, seed=6, updates=0.6, fatal=1.0))["killed in trainings"]
+
+
 def test_the_crash_test_bites(tmp_path):
     """Acknowledgements without a commit are detected: the child never commits, and dies after its first group."""
     storage = f"sqlite:///{tmp_path / 'crash.db'}"

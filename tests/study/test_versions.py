@@ -82,8 +82,8 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over(make):
     gone = subprocess.Popen([sys.executable, "-c", "pass"])
     gone.wait()
     host = socket.gethostname()
-    first = study.begin_update(holder=f"{host}/{gone.pid}")
-    second = study.begin_update(holder=f"{host}/{os.getpid()}")
+    first = study.begin_update(holder=f"{host}/{gone.pid}/1f0c")
+    second = study.begin_update(holder=f"{host}/{os.getpid()}/1f0c")
     with pytest.raises(StudyBusy):
         study.begin_update()
     with pytest.raises(StaleTrainer, match="taken over"):
@@ -91,7 +91,7 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over(make):
     study.finish_update(train(second))
     play(study, 5, 5)
     study.begin_update(holder=f"elsewhere.{host}/{gone.pid}")
-    with pytest.raises(StudyBusy, match="another machine"):
+    with pytest.raises(StudyBusy, match="unless it is renewed"):
         study.begin_update()
 
 
@@ -110,8 +110,7 @@ def test_two_trainers_with_an_expired_lease_publish_one_version(make):
     assert study.finish_update(right) == "version"
     with pytest.raises(StaleTrainer):
         study.finish_update(late)
-    with pytest.raises(StaleTrainer):
-        study.finish_update(right)
+    assert study.finish_update(right) == "version"  # a repeated delivery changes nothing
     assert [version.number for version in study.versions()] == [0, 1]
     assert study.replay().equal
 

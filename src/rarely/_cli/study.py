@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json as json_format
+import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +16,7 @@ from rich.markup import escape
 
 from rarely import InvalidInput, RarelyError
 from rarely._cli.console import console, error_console, guarded_by, say_findings, whole_numbers
+from rarely._core.saving.files import replacing
 
 if TYPE_CHECKING:
     from rarely.study import Study
@@ -29,6 +32,7 @@ NewFile = Annotated[Path, typer.Argument(help="A new file.")]
 Name = Annotated[str | None, typer.Option("--name", "-n", help="The name of the study, if there are several.")]
 Actor = Annotated[str, typer.Option(help="Who does it; recorded.")]
 Reason = Annotated[str, typer.Option(help="Why; recorded.")]
+Key = Annotated[str | None, typer.Option(help="A key of the service.", envvar="RARELY_KEY")]
 guarded = guarded_by("Interrupted. Everything that was answered is on record.")
 LINES_PER_COMMIT = 100
 """Lines of standard input that share a commit."""
@@ -44,7 +48,7 @@ def storage_string(given: str) -> str:
 
 
 Storage = Annotated[
-    str, typer.Argument(help="trial.db or sqlite:///trial.db, or postgresql://user@host/name.", callback=storage_string)
+    str, typer.Argument(help="trial.db, sqlite:///trial.db, postgresql://… or http://….", callback=storage_string)
 ]
 
 
@@ -66,6 +70,26 @@ def opened(storage: str, name: str | None, *, lazy: bool = False) -> Study:
     from rarely.study import Study
 
     return Study.open(storage, name, lazy=lazy)
+
+
+def served(url: str, name: str | None, what: str, key: str | None, path: Path | None = None) -> Any:
+    """Return the JSON that a service answers about a study, or write the answer to a new file."""
+    import urllib.parse
+    import urllib.request
+
+    if name is None or (path is not None and path.exists()):
+        raise InvalidInput("a service needs --name, the study's name; and a file must be a new one.")
+    place = f"{url.rstrip('/')}/v1/studies/{urllib.parse.quote(name, safe='')}/{what}"
+    request = urllib.request.Request(place, headers={"Authorization": f"Bearer {key}"} if key else {})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            if path is None:
+                return json_format.load(answer)
+            with replacing(path) as file:
+                shutil.copyfileobj(answer, file)
+    except OSError as error:  # also an answer other than 200
+        said = getattr(error, "read", lambda size: b"")(2000).decode(errors="replace")
+        raise InvalidInput(f"{place} failed: {error} {said}") from None
 
 
 def say(value: Any) -> None:
@@ -205,11 +229,17 @@ def update_command(
     console.print(escape(f"study {status.name!r}: {messages[outcome]}"))
 
 
-@command("status", "sqlite:///trial.db")
+@command("status", "sqlite:///trial.db", "http://127.0.0.1:8000 -n colours — while it is served")
 def status_command(
-    storage: Storage, name: Name = None, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+    storage: Storage,
+    name: Name = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    key: Key = None,
 ) -> None:
-    """Show the state of a study."""
+    """Show the state of a study; JSON if a service is asked."""
+    if storage.startswith("http"):
+        say(served(storage, name, "status", key))
+        return
     with opened(storage, name) as study:
         status = study.status()
     if json:
@@ -241,23 +271,42 @@ def doctor_command(storage: Storage, name: Name = None) -> None:
         say_findings(study.diagnose())
 
 
-@command("verify", "sqlite:///trial.db", "sqlite:///trial.db --head 5f2c… --seq 1200 — was anything cut off since?")
+@command(
+    "verify",
+    "sqlite:///trial.db",
+    "sqlite:///trial.db --head 5f2c… --seq 1200 — was anything cut off since?",
+    "http://127.0.0.1:8000 -n colours — while it is served",
+)
 def verify_command(
     storage: Storage,
     head: Annotated[str | None, typer.Option(help="A last hash that status printed earlier.")] = None,
     seq: Annotated[int | None, typer.Option(help="The number of events at that time.")] = None,
+    heads: Annotated[Path | None, typer.Option(help="A file that heads wrote.")] = None,
     registration: Annotated[Path | None, typer.Option(help="A file that register wrote.")] = None,
     name: Name = None,
+    key: Key = None,
 ) -> None:
     """Check the chain of all events, and the rows and snapshots that they name. Exit with code 1 if one is wrong."""
-    with opened(storage, name, lazy=True) as study:
-        if registration is not None:
-            study.check_registration(registration)
-        found = study.verify(head, seq)
-    if not found.whole:
-        error_console.print(f"[red]broken:[/red] {escape(found.flaw)}")
+    if storage.startswith("http"):
+        found = served(storage, name, "verify", key)
+    else:
+        with opened(storage, name, lazy=True) as study:
+            if registration is not None:
+                study.check_registration(registration)
+            found = asdict(study.verify(head, seq, heads=heads))
+    if found["flaw"]:
+        error_console.print(f"[red]broken:[/red] {escape(found['flaw'])}")
         raise typer.Exit(1)
-    console.print(f"whole: {found.events} events, last hash {found.head}")
+    console.print(f"whole: {found['events']} events, last hash {found['head']}")
+
+
+@command("heads", "sqlite:///trial.db /mnt/elsewhere/heads.jsonl — verify --heads compares")
+def heads_command(
+    storage: Storage, out: Annotated[Path, typer.Argument(help="A file, to which a line is added.")], name: Name = None
+) -> None:
+    """Publish the number and hash of the last event elsewhere, so that a record that was cut off is detected."""
+    with opened(storage, name, lazy=True) as study:
+        study.publish_head(out)
 
 
 @command("replay", "sqlite:///trial.db")
@@ -279,25 +328,51 @@ def replay_command(storage: Storage, name: Name = None) -> None:
 
 @command("export", "sqlite:///trial.db log.csv — `rarely.logs.read_log` reads it")
 def export_command(
-    storage: Storage, out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")], name: Name = None
+    storage: Storage,
+    out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")],
+    name: Name = None,
+    key: Key = None,
 ) -> None:
-    """Write decisions, probabilities and rewards as a table for off-policy estimates."""
-    from rarely.logs import write_log
-
+    """Write decisions with id, time, stage, actor, probabilities and rewards as a table."""
     if out.suffix not in (".csv", ".parquet"):
         raise InvalidInput(f"export writes .csv or .parquet; got {out.name}.")
+    if storage.startswith("http"):
+        if out.suffix != ".csv":
+            raise InvalidInput("a service exports .csv.")
+        served(storage, name, "export", key, out)
+        return
     with opened(storage, name, lazy=True) as study:
-        log = study.log()
-    write_log(log, out)
+        log = study.export(out)
     console.print(escape(f"{len(log)} decisions, {log.missing} rewards missing: {out}"))
 
 
 @command("backup", "sqlite:///trial.db trial-monday.db")
-def backup_command(storage: Storage, out: NewFile, name: Name = None) -> None:
-    """Copy the whole database, as of now, to a new SQLite file; decisions wait until it is done."""
-    with opened(storage, name, lazy=True) as study:
-        study.backup(out)
+def backup_command(storage: Storage, out: NewFile, name: Name = None, key: Key = None) -> None:
+    """Copy the whole database to a new SQLite file, while others decide."""
+    if storage.startswith("http"):
+        served(storage, name, "backup", key, out)
+    else:
+        with opened(storage, name, lazy=True) as study:
+            study.backup(out)
     console.print(escape(f"{out}: use it as sqlite:///{out}"))
+
+
+@command("restore", "trial-monday.db postgresql://user@host/trials — into an empty database")
+def restore_command(
+    backup: Annotated[Path, typer.Argument(help="A file that backup wrote.")], storage: Storage
+) -> None:
+    """Copy all studies of a backup into an empty database, after checking them."""
+    from rarely.study import Study
+
+    console.print(escape(f"restored: {', '.join(Study.restore(backup, storage))}"))
+
+
+@command("repair-clock", 'sqlite:///trial.db --actor ann --reason "the clock was five years ahead on Monday"')
+def repair_clock_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
+    """Let the record's time pass again after a run whose clock was wrong, or confirm the clock after a long pause."""
+    with opened(storage, name) as study:
+        offset = study.repair_clock(actor=actor, reason=reason)
+    console.print(f"times of the record are {offset / 1e6:.0f} s ahead of the clock from now on")
 
 
 @command("register", "sqlite:///trial.db registration.json — verify --registration checks it later")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ from rarely.logs.vowpal_wabbit import read_vowpal_wabbit
 
 WHOLE = ("round", "version", "arm")
 """The columns of whole numbers."""
+NOTES = ("id", "time", "stage", "actor")
+"""Columns of a table that say more about a decision than a log holds."""
 OPEN_BANDIT: dict[str, Any] = {
     "arm": "item_id",
     "reward": "click",
@@ -41,13 +43,15 @@ OPEN_BANDIT: dict[str, Any] = {
 LARGEST_WHOLE = np.iinfo(np.int64).max
 
 
-def write_log(log: DecisionLog, path: str | os.PathLike[str]) -> None:
+def write_log(log: DecisionLog, path: str | os.PathLike[str], notes: Mapping[str, Sequence[Any]] | None = None) -> None:
     """Write a log as a table; `read_log` is the inverse.
 
     Parameters
     ----------
     log
         The log.
+    notes
+        Further columns, named id, time, stage or actor, with a value for each decision; `read_log` leaves them out.
     path
         Where to write it; an existing file is replaced. It becomes Parquet if the name ends in .parquet, which needs
         `pip install 'rarely[parquet]'`, and CSV otherwise.
@@ -68,14 +72,15 @@ def write_log(log: DecisionLog, path: str | os.PathLike[str]) -> None:
     columns, name = _columns_of(log), path_of(path)
     if name.endswith(".parquet"):
         arrow, parquet = import_pyarrow()
-        table = {each: arrow.array(values, mask=values != values) for each, values in columns.items()}
+        table = dict(notes or {}) | {name: arrow.array(each, mask=each != each) for name, each in columns.items()}
         parquet.write_table(arrow.table(table), name)
         return
     with open(name, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
         # tolist gives Python's own floats, whose text has every digit.
-        for row in zip(*(values.tolist() for values in columns.values()), strict=True):
+        cells = dict(notes or {}) | {each: values.tolist() for each, values in columns.items()}
+        writer.writerow(cells)
+        for row in zip(*cells.values(), strict=True):
             writer.writerow("" if value != value else value for value in row)
 
 
@@ -214,7 +219,8 @@ def _columns_of(log: DecisionLog) -> Arrays:
 
 def _log_of(table: NamedRows) -> DecisionLog:
     """Return the log of a table; every check of `record` and `observe` is made again."""
-    count = {kind: sum(name.startswith(kind) for name in table.header) for kind in ("probability_", "row_", "context_")}
+    header = [name for name in table.header if name not in NOTES]
+    count = {kind: sum(name.startswith(kind) for name in header) for kind in ("probability_", "row_", "context_")}
     arms, width = count["probability_"], count["row_"]
     dim = count["context_"] // max(arms, 1)
     names = {
@@ -223,8 +229,8 @@ def _log_of(table: NamedRows) -> DecisionLog:
         "contexts": [f"context_{k}_{j}" for k in range(arms) for j in range(dim)],
     }
     wanted = {*WHOLE, "reward", "propensity"}.union(*names.values())
-    if wanted != set(table.header):
-        odd = sorted(wanted ^ set(table.header))[0]
+    if wanted != set(header):
+        odd = sorted(wanted ^ set(header))[0]
         raise InvalidLog(
             "a table must have the columns round, version, arm, reward, propensity, probability_k, row_j if any, and "
             f"context_k_j for every arm k; {odd} is {'missing' if odd in wanted else 'not one of them'}."
@@ -252,12 +258,12 @@ def _log_of(table: NamedRows) -> DecisionLog:
 
 
 def _numbers_of(table: NamedRows) -> Arrays:
-    cells: list[list[Any]] = [[] for _ in table.header]
+    cells: dict[str, list[Any]] = {name: [] for name in table.header if name not in NOTES}
     for number, line in table.lines:
-        for name, cell, column in zip(table.header, line, cells, strict=True):
-            column.append(_number(cell, name, f"{table.unit} {number} of {table.name}"))
-    kinds = (np.int64 if name in WHOLE else np.float64 for name in table.header)
-    return {name: np.array(column, kind) for name, column, kind in zip(table.header, cells, kinds, strict=True)}
+        for name, cell in zip(table.header, line, strict=True):
+            if name in cells:
+                cells[name].append(_number(cell, name, f"{table.unit} {number} of {table.name}"))
+    return {name: np.array(column, np.int64 if name in WHOLE else np.float64) for name, column in cells.items()}
 
 
 def _number(cell: Any, name: str, where: str) -> int | float:

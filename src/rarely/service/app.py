@@ -28,6 +28,8 @@ from rarely.service.writer import Limits
 from rarely.study.storage.postgresql import without_password
 
 LOG = logging.getLogger("rarely.service")
+LASTING = ("verify", "backup", "export")
+"""Routes whose answer may take as long as the record is."""
 
 
 class Service(FastAPI):
@@ -117,7 +119,7 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
         """Return the answer of the route, or why it is refused, within the limit of time; count and log it."""
         begun = time.perf_counter()
         try:
-            async with asyncio.timeout(api.limits.patience):
+            async with asyncio.timeout(None if name in LASTING else api.limits.patience):
                 response = await _handled(api, keys, route, request)
         except TimeoutError:
             LOG.error("%s was not answered within %g seconds", name, api.limits.patience)
@@ -155,6 +157,8 @@ async def _handled(api: Api, keys: KeyFile | None, route: Route, request: Reques
         return await route.handler(api)
     key = caller_of(keys, request, route.scope, study)
     request.state.key = caller = "" if key is None else key.name
+    if route.handler.__name__ == "backup" and key is not None and key.studies is not None:
+        raise Refusal(403, "a backup holds all studies, and the key is for some of them.", code="StudyNotAllowed")
     if study is None:
         return await route.handler(api, key)
     opened = await api.opened(study)

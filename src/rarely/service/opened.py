@@ -41,15 +41,13 @@ def answer_many(study: Study, calls: Sequence[Call]) -> list[Any]:
 class OpenedStudy:
     """One study of the service."""
 
-    def __init__(
-        self, study: Study, limits: Limits, *, automatic: bool, reopen: Callable[[], Study] | None = None
-    ) -> None:
-        self.study, self.meters, self._reopen = study, Meters(study=study.name), reopen
+    def __init__(self, study: Study, limits: Limits, *, automatic: bool, reconnects: bool = False) -> None:
+        self.study, self.meters, self._reconnects = study, Meters(study=study.name), reconnects
         self._tried, self._mending = 0.0, threading.Lock()
         self.failure = ""
         """Why it does no more work; "" if it works."""
         self.writer = Writer(lambda calls: self.watched(lambda: answer_many(self.study, calls)), limits, self.meters)
-        self.trainer = Trainer(lambda: self.study, automatic=automatic)
+        self.trainer = Trainer(study, self.watched, automatic=automatic)
         self.overview = Overview(study.settings)
         """The columns of the dashboard, which brings them up to date."""
         self._status: tuple[float, Status] | None = None
@@ -62,7 +60,7 @@ class OpenedStudy:
         try:
             return work()
         except StudyFailed as error:
-            self.failure = str(error) if self._reopen is not None else f"{error} Start the service again."
+            self.failure = str(error) if self._reconnects else f"{error} Start the service again."
             self._status = None
             LOG.error("study %r does no more work: %s", self.study.name, self.failure)
             self._tried = time.monotonic()
@@ -77,16 +75,15 @@ class OpenedStudy:
         with self._mending:
             if not self.failure:
                 return True
-            if self._reopen is None or time.monotonic() < self._tried + RECONNECT_PAUSE:
+            if not self._reconnects or time.monotonic() < self._tried + RECONNECT_PAUSE:
                 return False
             self._tried = time.monotonic()
             try:
-                study = self._reopen()
+                self.study.reconnect()
             except RarelyError:
                 return False
-            old, self.study, self.failure = self.study, study, ""
-            old.close()
-            LOG.warning("study %r works again", study.name)
+            self.failure = ""
+            LOG.warning("study %r works again", self.study.name)
             return True
 
     def status(self) -> Status:
@@ -157,8 +154,8 @@ class OpenedStudies:
                 raise Refusal(503, "the service is stopping.", code="Stopping")
             if name not in self._opened:
                 study = self._found(name)
-                again = (lambda: self._found(name)) if self._storage.startswith("postgres") else None
-                self._opened[name] = OpenedStudy(study, self._limits, automatic=self._automatic, reopen=again)
+                again = self._storage.startswith("postgres")
+                self._opened[name] = OpenedStudy(study, self._limits, automatic=self._automatic, reconnects=again)
             return self._opened[name]
 
     def _found(self, name: str) -> Study:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -13,7 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from fastapi import FastAPI, Response
 from pydantic import BaseModel
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse
 
 from rarely import RarelyError
 from rarely.service.access import Key, KeyFile
@@ -186,6 +191,28 @@ class Api:
         outcome = "no shadow" if body.version is None else "shadow"
         return await _do(study, body, caller, outcome, Study.shadow, body.version)
 
+    @route("POST", f"{STUDY}/repair-clock", "admin", (SignedRequest,), (OutcomeBody,))
+    async def repair_clock(self, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
+        """Let the record's time pass again after a run whose clock was wrong, or confirm the clock."""
+        return await _do(study, body, caller, "repaired", Study.repair_clock)
+
+    # --- audits, while others decide
+
+    @route("GET", f"{STUDY}/verify", "admin")
+    async def verify(self, study: OpenedStudy) -> Response:
+        """Check the whole record; `flaw` says what is wrong."""
+        return as_json(asdict(await run_in_threadpool(study.watched, lambda: study.study.verify())))
+
+    @route("GET", f"{STUDY}/backup", "admin")
+    async def backup(self, study: OpenedStudy) -> Response:
+        """Return a copy of the whole database, with all its studies, as an SQLite file."""
+        return await run_in_threadpool(_file, study, "backup.db", Study.backup)
+
+    @route("GET", f"{STUDY}/export", "admin")
+    async def export(self, study: OpenedStudy) -> Response:
+        """Return all decisions with id, time, stage, actor, probabilities and rewards as CSV."""
+        return await run_in_threadpool(_file, study, "export.csv", Study.export)
+
     # --- state
 
     @route("GET", f"{STUDY}/status", "read", gives=(Status,))
@@ -295,6 +322,18 @@ async def _do(
     await run_in_threadpool(study.watched, lambda: step(study.study, *given, **signed))
     status = await run_in_threadpool(study.watched, lambda: study.study.status())
     return as_json({"outcome": outcome, "version": status.version})
+
+
+def _file(study: OpenedStudy, name: str, write: Callable[[Study, str], Any]) -> Response:
+    """Return what a method of the study writes to a file, which is removed when it was sent."""
+    folder = tempfile.mkdtemp(prefix="rarely-")
+    remove = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        study.watched(lambda: write(study.study, os.path.join(folder, name)))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return FileResponse(os.path.join(folder, name), filename=f"{study.study.name}-{name}", background=remove)
 
 
 def page(text: str) -> Response:

@@ -9,17 +9,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from rarely import NothingToLearn, RarelyError
 from rarely.service.problems import Refusal
-from rarely.study import ApprovalNeeded, Job, Study, StudyBusy, StudyError, StudyFull, StudyPinned, Trained
+from rarely.study import ApprovalNeeded, Job, Study, StudyBusy, StudyError, StudyFailed, StudyFull, StudyPinned, Trained
 
 LOG = logging.getLogger("rarely.service")
 EXPECTED = (NothingToLearn, StudyFull, StudyPinned, ApprovalNeeded, StudyBusy)
 """Reasons not to train now that are not failures."""
 KILL_TIMEOUT = 60.0
 """Seconds that a stopping service waits for a killed training process to end."""
+RECONNECT_PAUSE, RECONNECT_PATIENCE = 0.5, 3600.0
+"""Seconds between two attempts to publish while the database is away, and after which it is given up."""
+Watched = Callable[[Callable[[], Any]], Any]
+"""Runs a call of the study, and connects again if that is possible; see `OpenedStudy.watched`."""
 COMMAND = "from rarely.study.versions import train_process; train_process()"
 
 
@@ -31,9 +36,10 @@ class Trainer:
     """
 
     def __init__(
-        self, study: Callable[[], Study], *, automatic: bool, poll: float = 0.5, patience: float = 60.0
+        self, study: Study, watched: Watched, *, automatic: bool, poll: float = 0.5, patience: float = 60.0
     ) -> None:
-        self._study, self._automatic, self._poll, self._patience = study, automatic, poll, patience
+        self._study, self._watched = study, watched
+        self._automatic, self._poll, self._patience = automatic, poll, patience
         self._changed = threading.Condition()
         self._wanted: dict[str, Any] | None = None
         self._closing, self._child = False, None  # type: bool, subprocess.Popen[bytes] | None
@@ -72,7 +78,7 @@ class Trainer:
                 while self._wanted is None and not self._closing:
                     self._changed.wait(self._poll if self._automatic else None)
                     rested = time.monotonic() >= self._not_before
-                    if self._wanted is None and self._automatic and rested and self._study().due:
+                    if self._wanted is None and self._automatic and rested and self._study.due:
                         self._wanted = {"actor": "service", "reason": "the schedule ended the batch"}
                 if self._closing:
                     return
@@ -87,10 +93,10 @@ class Trainer:
             self.last_error = ""
         except EXPECTED as error:
             outcome, self.last_error = "not now", str(error)
-            LOG.info("no training of study %r now: %s", self._study().name, error)
+            LOG.info("no training of study %r now: %s", self._study.name, error)
         except Exception as error:
             self.last_error = str(error)
-            LOG.exception("a training of study %r failed", self._study().name)
+            LOG.exception("a training of study %r failed", self._study.name)
         finally:
             self.seconds = time.monotonic() - begun
             if outcome in ("failed", "not now", "rejected"):
@@ -100,14 +106,23 @@ class Trainer:
                 self.under_way = False
 
     def _update(self, *, force: bool = False, actor: str, reason: str) -> str:
-        study = self._study()
-        job = study.begin_update(force=force, actor=actor, reason=reason)
+        begun = time.monotonic()
+        study = self._study
+        job = self._watched(lambda: study.begin_update(force=force, actor=actor, reason=reason))
         try:
-            trained = self._elsewhere(job)
+            with study.renewed(job):
+                trained = self._elsewhere(job)
+                while True:
+                    try:
+                        return str(self._watched(lambda: study.finish_update(trained, actor=actor, reason=reason)))
+                    except StudyFailed:  # the connection was lost: what was trained is published when it is back
+                        if self._closing or time.monotonic() > begun + RECONNECT_PATIENCE:
+                            raise
+                        time.sleep(RECONNECT_PAUSE)
         except BaseException:
-            study.give_up_update(job)
+            with suppress(StudyFailed):
+                self._watched(lambda: study.give_up_update(job))
             raise
-        return self._study().finish_update(trained, actor=actor, reason=reason)
 
     def _elsewhere(self, job: Job) -> Trained:
         """Train in another process; an error raised there is raised here."""

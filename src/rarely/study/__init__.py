@@ -9,6 +9,8 @@ from rarely.study.effects import Look
 from rarely.study.errors import (
     ApprovalNeeded,
     BrokenStudy,
+    CheckpointWarning,
+    ClockAhead,
     FallbackWarning,
     InvalidId,
     InvalidStorage,
@@ -46,7 +48,9 @@ __all__ = [
     "ApprovalNeeded",
     "AsyncClient",
     "BrokenStudy",
+    "CheckpointWarning",
     "Client",
+    "ClockAhead",
     "Effect",
     "Event",
     "FallbackWarning",

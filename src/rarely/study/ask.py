@@ -138,7 +138,7 @@ def _decide_new(
             shadow=shadow,
             shadow_of=None if shadow is None else before.shadow,
         )
-        made = block.events(session.name, before.last, session.now(), **fields)
+        made = block.events(session.name, before.last, session.stamp(), **fields)
         answers |= {question.id: answer_of(event, names) for question, event in zip(part, made, strict=True)}
         session.position = before.after_block(made[-1], int(decision.rounds[-1]), before.draws + drew * len(part))
         events += made

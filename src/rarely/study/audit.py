@@ -1,6 +1,6 @@
 """What an open study says about itself: status, verification, replay, logs, registration, backup and diagnosis.
 
-Nothing here writes to the record.
+Nothing here writes to the record of an open study.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from rarely import Decision, Policy, RarelyError
+from rarely._core.policies.replay import content_at
 from rarely._core.saving.files import replacing
 from rarely._core.types import Array, Described
-from rarely.logs import DecisionLog
+from rarely.logs import DecisionLog, write_log
 from rarely.study.decisions import Record, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
-from rarely.study.events import GENESIS, Event, canonical, digest, flaw_of
-from rarely.study.session import LivePolicy, Session
+from rarely.study.events import GENESIS, SETTERS, Event, canonical, digest, flaw_of
+from rarely.study.session import LivePolicy, Session, foreign_to
 from rarely.study.storage import VersionRow, loses_writes, open_storage
 from rarely.study.storage.postgresql import PostgresqlStorage
+from rarely.study.storage.schema import TABLES
 from rarely.study.storage.sqlite import SqliteConnection, SqliteStorage
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, settled
 from rarely.study.trial import stage_at
-from rarely.study.versions import Job, environment, same_environment, train, version_row
+from rarely.study.versions import OUTCOMES, Job, environment, same_environment, train, version_row
 
-TRAININGS = ("version", "rejected", "candidate")
-"""Kinds of events that hold the result of a training."""
 REGISTRATION = "rarely-registration"
 MIN_DISK = 2**30
 """Bytes of free disk space below which `diagnose` warns."""
@@ -156,18 +156,22 @@ class Verification:
         return not self.flaw
 
 
-def verify(session: Session, head: str | None = None, seq: int | None = None) -> Verification:
-    """Check every row; with `head`, also that the event `seq` with this hash is still on record."""
+def verify(
+    session: Session, head: str | None = None, seq: int | None = None, heads: str | os.PathLike[str] | None = None
+) -> Verification:
+    """Check every row; with `head` or a file of `heads`, also that events with these hashes are still on record."""
     study = session.row.study
     with session.reading() as tables:
         last, rows = tables.last_seq(study), tables.versions(study)
-    previous, checked, noted = GENESIS, 0, ""
+    noted = {} if heads is None else read_heads(session, heads)
+    noted |= {} if head is None else {last if seq is None else seq: head}
+    previous, checked, lost = GENESIS, 0, False
     published: list[tuple[int, dict[str, Any]]] = []
     for event in session.events(0, last):
         flaw = flaw_of(session.name, event, checked + 1, previous)
         if not flaw and (event.seq == 1) != (event.kind == "create"):
             flaw = f"event {event.seq} is a {event.kind!r}, but only the first is a 'create'"
-        if not flaw and event.kind in ("create", *TRAININGS):
+        if not flaw and event.kind in ("create", *OUTCOMES):
             with session.reading() as tables:
                 try:
                     session.snapshot(tables, event)
@@ -178,13 +182,42 @@ def verify(session: Session, head: str | None = None, seq: int | None = None) ->
         if event.kind in ("create", "version"):
             published.append((event.seq, event.content))
         previous, checked = event.hash, event.seq
-        noted = event.hash if seq in (None, event.seq) else noted
+        lost |= noted.pop(event.seq, event.hash) != event.hash
     if checked < last or not checked:
         return Verification(checked, previous, checked + 1, f"event {checked + 1} is missing")
     flaw = _version_flaw([row for row in rows if row.seq <= last], published)
-    if not flaw and head not in (None, noted):
-        flaw = "the noted hash is not on record any more: the end of the record was cut off or rewritten"
+    if not flaw and (lost or noted):
+        flaw = "a noted hash is not on record any more: the end of the record was cut off or rewritten"
     return Verification(checked, previous, checked + 1 if flaw else None, flaw)
+
+
+def publish_head(session: Session, path: str | os.PathLike[str]) -> None:
+    """Add the number, hash and time of the last event to a file of such lines, which may lie on another machine."""
+    with session.reading() as tables:
+        event = tables.event(session.row.study, tables.last_seq(session.row.study))
+    assert event is not None
+    line = canonical({"study": session.name, "seq": event.seq, "head": event.hash, "time": event.time})
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_heads(session: Session, path: str | os.PathLike[str]) -> dict[int, str]:
+    """Return the published hashes of a study by event; a last line that was cut off is left out."""
+    found: dict[int, str] = {}
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                fields = json.loads(line)
+                if fields["study"] == session.name:
+                    found[int(fields["seq"])] = str(fields["head"])
+            except (ValueError, KeyError, TypeError) as error:
+                if line.endswith("\n"):
+                    raise InvalidStudy(
+                        f"line {number} of {os.fspath(path)} is not a published head ({error!r})."
+                    ) from None
+    return found
 
 
 def _version_flaw(rows: list[VersionRow], published: list[tuple[int, dict[str, Any]]]) -> str:
@@ -244,12 +277,14 @@ class Replay:
     largest_difference: float
     """The largest difference between a recorded and a repeated probability."""
     trainings: tuple[Training, ...]
+    checkpoints: tuple[int, ...] = ()
+    """Events of checkpoints that are not what follows from the record."""
 
     @property
     def equal(self) -> bool:
-        """Whether versions of this environment have equal hashes, and decisions the same arms."""
+        """Whether versions of this environment have equal hashes, decisions the same arms, and checkpoints hold."""
         hashes = all(training.equal for training in self.trainings if training.same_environment)
-        return hashes and not self.other_arms
+        return hashes and not self.other_arms and not self.checkpoints
 
 
 def replay(session: Session) -> Replay:
@@ -261,7 +296,28 @@ def replay(session: Session) -> Replay:
     player = _Player(session)
     for block in _blocks(session.events(0, session.last_seq())):
         player.play(block)
-    return Replay(player.decisions, tuple(player.other), player.largest, tuple(player.trainings))
+    wrong = tuple(_wrong_checkpoints(session))
+    return Replay(player.decisions, tuple(player.other), player.largest, tuple(player.trainings), wrong)
+
+
+def _wrong_checkpoints(session: Session) -> Iterator[int]:
+    """Yield the events of checkpoints other than the policy, and the position, after every decision since its cut."""
+    with session.reading() as tables:
+        specials = tables.specials(session.row.study)
+    cuts = {event.content["snapshot"]: event.content["cut"] for event in specials if event.kind in SETTERS}
+    for base, cut in cuts.items():
+        found = session.read_checkpoint(base)
+        if found is None:
+            continue
+        live, position = session.at_cut(base, cut, specials)
+        live.follow(session.events(cut, found[1].seq), foreign_to(base, specials))
+        for event in session.events(cut, found[1].seq):
+            position = position.after(event)
+        one, other = (content_at(each.policy, each.state)[1] for each in (live, found[0]))
+        # In another environment the last digits differ.
+        same = all(np.allclose(one[name], other[name], 1e-6, 1e-9, equal_nan=True) for name in one)
+        if position != found[1] or not same:
+            yield position.seq
 
 
 class _Player:
@@ -271,8 +327,8 @@ class _Player:
         self._session, self._here = session, environment()
         with session.reading() as tables:
             self._live = LivePolicy(session.load(tables, 1), session.settings)
-            specials = tables.specials(session.row.study)
-        self._cuts = {event.content["cut"] for event in specials if event.kind in TRAININGS}
+            self._specials = specials = tables.specials(session.row.study)
+        self._cuts = {event.content["cut"] for event in specials if event.kind in OUTCOMES}
         self._origin = 1
         self._jobs: dict[int, tuple[Policy, int]] = {}
         self.decisions, self.largest = 0, 0.0
@@ -286,7 +342,7 @@ class _Player:
         elif first.kind == "cut" and first.seq in self._cuts:
             # A training knows the policy as of its cut, and the rewards that were settled by then.
             self._jobs[first.seq] = (copy.deepcopy(self._live.bare()), self._origin)
-        elif first.kind in TRAININGS and first.content["snapshot"] == first.seq:
+        elif first.kind in OUTCOMES and first.content["snapshot"] == first.seq:
             self._train(first)
         if first.kind in ("version", "rejected", "rollback"):
             self._resume(first.content, first.seq)
@@ -321,7 +377,8 @@ class _Player:
         """Continue from the snapshot on record, which was compared with the replay's."""
         with self._session.reading() as tables:
             self._live = LivePolicy(self._session.load(tables, content["snapshot"]), self._session.settings)
-        self._live.follow(self._session.events(content["cut"], seq - 1))
+        foreign = foreign_to(content["snapshot"], self._specials)
+        self._live.follow(self._session.events(content["cut"], seq - 1), foreign)
         self._origin = content["cut"]
 
 
@@ -377,6 +434,16 @@ def log_of(session: Session, found: Iterable[Record], last: int) -> DecisionLog:
         for event in tables.of_kind(session.row.study, "quarantine", 0, last):
             if event.why == OVERRIDE and "arm" in event.content and event.content["round"] in rounds:
                 log.override(rounds=[event.content["round"]], reason=event.reason)
+    return log
+
+
+def export(session: Session, path: str | os.PathLike[str]) -> DecisionLog:
+    """Write decisions, probabilities and rewards with id, time, stage and actor as a table, and return the log."""
+    last = session.last_seq()
+    found = list(records(session, last))
+    log = log_of(session, found, last)
+    notes = {name: [getattr(record.answer, name) for record in found] for name in ("id", "time", "stage")}
+    write_log(log, path, notes | {"actor": [record.actor for record in found]})
     return log
 
 
@@ -461,6 +528,37 @@ def back_up(session: Session, path: str) -> None:
         raise
 
 
+def restore(backup: str, storage: str) -> list[str]:
+    """Check all studies of a backup, copy them into an empty database, and return their names."""
+    source = open_storage(f"sqlite:///{backup}", reading=True)
+    try:
+        assert isinstance(source, SqliteStorage)
+        source.check()
+        with source.reading() as kept:
+            names = [row.name for row in kept.studies()]
+        for name in names:
+            found = verify(Session(source, name))
+            if not found.whole:
+                raise BrokenStudy(f"study {name!r} of {backup} is damaged: {found.flaw}. Use another backup.")
+        target = open_storage(storage, new=True)
+        try:
+            target.create()
+            with source.reading() as kept, target.writing("") as tables:
+                if tables.studies():
+                    raise InvalidStorage(f"{target.url} holds studies already; restore into an empty database.")
+                rows = {name: order for name, order in TABLES.items() if name != "rarely_schema"}
+                tables.take(source.connection.stream, rows)
+                for row in kept.studies():
+                    last = kept.last_seq(row.study)
+                    if tables.event(row.study, last) != kept.event(row.study, last):
+                        raise StudyError(f"{target.url} lacks events of study {row.name!r}; nothing was restored.")
+        finally:
+            target.close()
+    finally:
+        source.close()
+    return names
+
+
 # --- diagnosis
 
 
@@ -524,9 +622,9 @@ def _postgresql(storage: PostgresqlStorage) -> Iterator[Finding]:
 
 def _state(session: Session, status: Status) -> Iterator[Finding]:
     yield Finding("policy", "ok", f"version {status.version} of at most {status.budget}, {status.decisions} decisions")
-    ahead = status.time - session.wall_clock()
+    ahead = status.time - session.wall_clock() - session.position.offset
     if ahead > 1_000_000:
-        advice = "The clock was set back. Correct it: waiting windows are frozen until it has caught up."
+        advice = "The clock is late, or was ahead before: waiting windows are frozen. Correct it, or repair-clock."
         yield Finding(
             "clock", "problem", f"the last event is {ahead / 1e6:.0f} s ahead of this machine's clock", advice
         )

@@ -61,6 +61,10 @@ class StudyFailed(StudyError, RuntimeError):
     """A commit that the database did not confirm; the study must be opened again."""
 
 
+class ClockAhead(StudyError, RuntimeError):
+    """A clock that is far ahead of the last event, or of the database's clock; nothing is recorded by it."""
+
+
 class StudyClosed(StudyError, RuntimeError):
     """A call on a closed study."""
 
@@ -87,3 +91,7 @@ class NotDelivered(RequestRefused):
 
 class FallbackWarning(UserWarning):
     """A client's fallback arm was given, because the service was away."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint that is damaged or belongs to another record; the decisions are repeated from the record instead."""

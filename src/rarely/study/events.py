@@ -22,7 +22,9 @@ from rarely._core.saving.archive import plain
 from rarely._core.types import Array
 from rarely.study.errors import InvalidId
 
-Special = Literal["create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "shadow"]
+Special = Literal[
+    "create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "shadow", "clock"
+]
 Kind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | Special
 SPECIALS: tuple[Special, ...] = get_args(Special)
 """The rare kinds: all except decisions, rewards and cuts."""
@@ -230,6 +232,8 @@ class Position:
     """The event of the version that awaits approval."""
     shadow: int | None = None
     """The event of the version that is scored beside the one in use."""
+    offset: int = 0
+    """Microseconds by which the record's times are ahead of the clock since `Study.repair_clock`."""
 
     @property
     def last(self) -> tuple[int, str, int]:
@@ -292,4 +296,4 @@ class Position:
             return {"candidate": None, "shadow": None if self.shadow == self.candidate else self.shadow}
         if kind == "shadow":
             return {"shadow": content["snapshot"]}
-        return {"pinned": kind == "pin"}
+        return {"offset": content["offset"]} if kind == "clock" else {"pinned": kind == "pin"}

@@ -1,37 +1,68 @@
 """One open study: the record in a database, and the policy in memory that follows from it.
 
-A call runs in one transaction. First the policy catches up with what other processes have recorded; then it decides,
-the events are written and committed, and only then is anything answered. If the call fails, policy and position are
-restored. If it is unknown whether the commit succeeded, the policy is dropped, and the next call rebuilds it from the
-record.
+A call runs in one transaction. First the policy catches up with what other processes have recorded, before the
+transaction if that is more than a little; then it decides, the events are written and committed, and only then is
+anything answered. If the call fails, policy and position are restored. If it is unknown whether the commit succeeded,
+the next call asks the record.
+
+A policy repeats decisions of its own in the blocks in which they were made, and those that were made while another
+snapshot was in use in groups of `GROUP` rounds. Both follow from the record alone, so every process and every replay
+arrives at the same bits.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
+import io
+import logging
+import math
 import threading
 import time
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from rarely import Decision, Policy, SnapshotError, load
-from rarely._core.policies.replay import follow, put_back, rule_of, set_life, set_rule, state_of
+from rarely import Decision, Policy, RarelyError, SnapshotError
+from rarely._core.policies.replay import content_at, follow, put_back, rule_of, set_life, set_rule, state_of
+from rarely._core.policies.saving import restore
+from rarely._core.saving import archive
 from rarely._core.types import Array
+from rarely.study import checkpoints
 from rarely.study.decisions import Question, Record, block_of, record_of
-from rarely.study.errors import BrokenStudy, StudyClosed, StudyFailed, UnknownStudy
+from rarely.study.errors import BrokenStudy, ClockAhead, StudyBusy, StudyClosed, StudyFailed, UnknownStudy
 from rarely.study.events import SETTERS, Event, Kind, Position, digest, flaw_of, next_event
 from rarely.study.settings import StudySettings
 from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
+from rarely.study.storage.postgresql import PostgresqlStorage
 from rarely.study.trial import rule_of_stage, stage_at
 
+LOG = logging.getLogger("rarely.study")
 Clock = Callable[[], float]
+Foreign = Callable[[int], int | None]
+"""What `foreign_to` returns."""
+
+
+MAX_LEAP = 30 * 86400.0
+"""Seconds by which the clock may be ahead of the last event where the database has no clock of its own,"""
+MAX_SKEW = 300.0
+"""and by which it may be ahead of the database's."""
+CHECKPOINT_WORK = 0.5
+"""Seconds of processor time in transactions after which a checkpoint is made: about what it takes to repeat them."""
+CHECKPOINT_SHARE = 10
+"""A checkpoint is made after no less than this many times its own cost."""
+GROUP = 256
+"""Rounds that are repeated together if another snapshot was in use."""
+FEW_EVENTS = 2 * GROUP
+"""A policy may take in this many events while others wait; the rest it takes in before."""
+MAX_CATCH_UPS = 20
+"""How often it catches up with current events before the others must wait."""
+CHECKPOINT_WAIT = 0.5
+"""Seconds that a process gives another one, which has just changed the version, to write its checkpoint."""
 
 
 # --- policies as bytes
@@ -39,25 +70,22 @@ Clock = Callable[[], float]
 
 def to_bytes(policy: Policy) -> bytes:
     """Return the bytes that `policy.save` writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "policy")
-        policy.save(path)
-        with open(path, "rb") as file:
-            return file.read()
+    return archive.to_bytes(*content_at(policy, state_of(policy)))
 
 
 def from_bytes(study: str, data: bytes) -> Policy:
-    """Return the policy that `to_bytes` was given; all processes of a study give decisions the same life."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "policy")
-        with open(path, "wb") as file:
-            file.write(data)
-        try:
-            policy: Policy = load(path)
-        except SnapshotError as error:
-            raise BrokenStudy(f"a snapshot of study {study!r} is damaged: {error}") from error
-    set_life(policy, digest("life", study)[:16])
+    """Return the policy that `to_bytes` was given."""
+    try:
+        policy: Policy = restore(archive.parse(io.BytesIO(data), "it"), "it")
+    except SnapshotError as error:
+        raise BrokenStudy(f"a snapshot of study {study!r} is damaged: {error}") from error
+    set_life(policy, life_of(study))
     return policy
+
+
+def life_of(study: str) -> str:
+    """Return the life that all processes of a study give to decisions; see `Decision.life`."""
+    return digest("life", study)[:16]
 
 
 def sha256_of(data: bytes) -> str:
@@ -66,10 +94,15 @@ def sha256_of(data: bytes) -> str:
 
 
 class LivePolicy:
-    """A policy under the rules of a study's stages: decides new rounds, and repeats recorded ones."""
+    """A policy under the rules of a study's stages: decides new rounds, and repeats recorded ones.
 
-    def __init__(self, policy: Policy, settings: StudySettings) -> None:
-        self.policy, self._settings = policy, settings
+    `base` is the event with the snapshot that it continues from, 0 before there is one, and `rows` is the number of
+    rows in the snapshot's history.
+    """
+
+    def __init__(self, policy: Policy, settings: StudySettings, base: int = 0, rows: int | None = None) -> None:
+        self.policy, self._settings, self.base = policy, settings, base
+        self.rows = len(policy.history) if rows is None else rows
         self._own = rule_of(policy)
 
     @property
@@ -103,24 +136,31 @@ class LivePolicy:
         self._enter(stage)
         return np.atleast_2d(self.policy.probabilities(*block_of(questions, self._settings)))
 
-    def follow(self, events: Iterable[Event]) -> None:
+    def follow(self, events: Iterable[Event], foreign: Foreign) -> None:
         """Repeat the recorded decisions among these events."""
-        self.follow_records(record_of(event, self._settings.arms) for event in events if event.kind == "decide")
+        records = (record_of(event, self._settings.arms) for event in events if event.kind == "decide")
 
-    def follow_records(self, records: Iterable[Record]) -> None:
-        for _, group in groupby(records, lambda record: record.block):
-            block = list(group)
-            first = block[0].answer
-            if first.round != self.policy.round + 1:
-                raise BrokenStudy(
-                    f"event {first.seq} is round {first.round}, but the policy has made {self.policy.round} rounds: "
-                    "the snapshot does not belong to this record. Use a backup."
-                )
-            self._enter(stage_at(self._settings.stages, first.round)[0])
-            contexts, mask = block_of([record.question for record in block], self._settings)
-            arms = np.array([record.answer.index for record in block], np.int64)
-            chances = np.array([record.answer.probability for record in block])
-            follow(self.policy, contexts, mask, arms, chances)
+        def group(record: Record) -> tuple[int, ...]:
+            segment, round = foreign(record.answer.seq), record.answer.round
+            if segment is None:
+                return (record.block,)
+            return segment, (round - 1) // GROUP, stage_at(self._settings.stages, round)[0]
+
+        for key, found in groupby(records, group):
+            self.follow_records(list(found), together=len(key) > 1)
+
+    def follow_records(self, block: list[Record], *, together: bool = False) -> None:
+        first = block[0].answer
+        if first.round != self.policy.round + 1:
+            raise BrokenStudy(
+                f"event {first.seq} is round {first.round}, but the policy has made {self.policy.round} rounds: "
+                "the snapshot does not belong to this record. Use a backup."
+            )
+        self._enter(stage_at(self._settings.stages, first.round)[0])
+        contexts, mask = block_of([record.question for record in block], self._settings)
+        arms = np.array([record.answer.index for record in block], np.int64)
+        chances = np.array([record.answer.probability for record in block])
+        follow(self.policy, contexts, mask, arms, chances, together=together)
 
     def _enter(self, stage: int) -> bool:
         """Set the rule of a stage, and return whether it draws."""
@@ -130,14 +170,51 @@ class LivePolicy:
         return rule.draws
 
 
+def foreign_to(base: int, specials: Iterable[Event]) -> Foreign:
+    """Return a function that says which of the snapshots in use, one after another, decided at an event.
+
+    It returns None if that was the snapshot `base`. `specials` are all special events so far.
+    """
+    setters = [(event.seq, event.content["snapshot"]) for event in specials if event.kind in SETTERS]
+    seqs = [seq for seq, _ in setters]
+
+    def segment(seq: int) -> int | None:
+        place = bisect(seqs, seq) - 1
+        return None if setters[place][1] == base else place
+
+    return segment
+
+
+def whole_groups(events: Iterable[Event], foreign: Foreign) -> Iterator[list[Event]]:
+    """Yield the events in parts between which `LivePolicy.follow` may pause; an unfinished group is left out."""
+    part: list[Event] = []
+    for event in events:
+        content = event.content if event.kind == "decide" else {}
+        mine = bool(content) and foreign(event.seq) is None
+        if part and mine and content["block"] == event.seq:  # its first decision
+            yield part
+            part = []
+        part.append(event)
+        if content and not mine and not content["round"] % GROUP:
+            yield part
+            part = []
+
+
 class Session:
     """The record of a study and its policy in memory; any number of threads may call, one at a time."""
 
     def __init__(self, storage: Storage, name: str, clock: Clock = time.time) -> None:
         self.storage, self.name, self._clock = storage, name, clock
         self._lock = threading.RLock()
-        self._closed, self._failed = False, ""
+        self._closed, self._stopping, self._failed = False, False, ""
         self._live: LivePolicy | None = None
+        self._doubt: tuple[Any, Position] | None = None
+        """State and position before a commit that was not confirmed."""
+        self._work, self._patience = 0.0, CHECKPOINT_WORK
+        self._checkpoint: threading.Thread | None = None
+        self._standby: tuple[LivePolicy, Position] | None = None
+        self._overtaken = False
+        """Whether another process has changed the version in use."""
         self._shadow: tuple[int, LivePolicy] | None = None
         self.used: tuple[int, int] | None = None
         """A cut and the number of rewards used up to it, which never changes; see `tell.accounts_of`."""
@@ -176,11 +253,29 @@ class Session:
 
     def now(self) -> int:
         """Return the time in microseconds, but never less than that of the last event."""
-        return max(self.wall_clock(), self.position.time)
+        return max(self.wall_clock() + self.position.offset, self.position.time)
+
+    def stamp(self, *, repairing: bool = False) -> int:
+        """Return the time of a new event; raise `ClockAhead` if the clock has leapt."""
+        known, server = self.position.time, self.storage.time
+        ahead, most, what = self.now() - known, MAX_LEAP * 1e6, f"the last event of study {self.name!r}"
+        if server is not None:
+            ahead, most, what = self.wall_clock() - round(server * 1e6), MAX_SKEW * 1e6, "the clock of the database"
+        elif repairing:
+            ahead = 0
+        if ahead > most:
+            raise ClockAhead(
+                f"this machine's clock is {ahead / 1e6:.0f} s ahead of {what}; at most {most / 1e6:.0f} s are allowed. "
+                "Correct the clock; if it is right, an administrator confirms it: rarely study repair-clock."
+            )
+        return self.now()
 
     def close(self) -> None:
         with self._lock:
             if not self._closed:
+                self._stopping = True
+                if self._checkpoint is not None:
+                    self._checkpoint.join()
                 self._closed, self._live, self._shadow = True, None, None
                 self.storage.close()
 
@@ -216,23 +311,49 @@ class Session:
         with self._lock:
             self.check()
             before: tuple[LivePolicy, Any, Position] | None = None
-            done = False
+            done, began = False, 0.0
             try:
-                with self.storage.writing(self.name) as tables:
-                    self._catch_up(tables)
-                    before = (self.live, self.live.state, self.position)
+                with self._current() as tables:
+                    before, began = (self.live, self.live.state, self.position), time.thread_time()
                     yield tables
                     done = True
             except BaseException as error:
                 if isinstance(error, StudyFailed):
                     self._failed = str(error)
-                if before is None or done:
-                    # The commit may have succeeded: let the next call rebuild the policy from the record.
+                if done and before is not None and before[0] is self._live:
+                    self._doubt = before[1:]
+                elif done:
                     self._live = None
-                else:
+                elif before is not None:
                     self._live, state, self.position = before
                     self._live.put_back(state)
                 raise
+            self._work += time.thread_time() - began
+            if self._work > self._patience:
+                self._begin_checkpoint()
+
+    @contextmanager
+    def _current(self) -> Iterator[Tables]:
+        """Open a transaction whose policy is up to date; whatever takes long is done before it."""
+        last = 0
+        for attempt in range(MAX_CATCH_UPS + 1):
+            if attempt or self._live is None:
+                self._approach(last)
+            with ExitStack() as stack:
+                tables = stack.enter_context(self.storage.writing(self.name))
+                last = self._last(tables)
+                near = last - self.position.seq <= FEW_EVENTS or attempt == MAX_CATCH_UPS
+                if self._live is not None and near:
+                    if last > self.position.seq:
+                        self._follow(tables.between(self.row.study, self.position.seq, last))
+                    opened = stack.pop_all()
+                    break
+        else:
+            raise StudyBusy(
+                f"the version of study {self.name!r} changes too often to follow. Repeat the request later."
+            )
+        with opened:
+            yield tables
 
     def append(self, tables: Tables, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
         event = self.next_event(kind, content, **fields)
@@ -241,59 +362,189 @@ class Session:
 
     def next_event(self, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
         """Return the next event, which the caller must write, and move the position to it."""
-        event = next_event(self.name, self.position.last, kind, self.now(), content, **fields)
+        event = next_event(
+            self.name, self.position.last, kind, self.stamp(repairing=kind == "clock"), content, **fields
+        )
         self.position = self.position.after(event, content)
         return event
 
     def install(self, live: LivePolicy) -> None:
         """Let another policy decide from now on; it must be up to date with the record."""
-        self._live = live
+        self._live, live.base = live, self.position.base
+        if self.position.seq - self.position.cut > FEW_EVENTS:
+            self._work = math.inf  # other processes need a checkpoint soon
+
+    def reconnect(self) -> None:
+        """Connect again after a lost connection; the policy stays if the record does."""
+        with self._lock:
+            if not isinstance(self.storage, PostgresqlStorage):
+                raise StudyFailed(f"{self._failed} Open the study again: Study.open.")
+            self.storage.connect()
+            self._failed = ""
 
     # --- from the record to the policy
 
-    def _catch_up(self, tables: Tables) -> None:
-        if self._live is None:
-            self._rebuild(tables)
-            return
-        last = tables.last_seq(self.row.study)
-        if last == self.position.seq:
-            return
-        if last < self.position.seq:
+    def _last(self, tables: Tables) -> int:
+        """Return the last event on record, and drop a policy that is not in use any more."""
+        study, last = self.row.study, tables.last_seq(self.row.study)
+        if self._doubt is not None:
+            event = tables.event(study, self.position.seq)
+            if event is None or event.hash != self.position.head:
+                state, self.position = self._doubt
+                self.live.put_back(state)
+            self._doubt = None
+        if self._live is not None and last < self.position.seq:
             raise BrokenStudy(f"the record of study {self.name!r} has lost events; it was altered. Use a backup.")
-        if any(event.kind in SETTERS for event in tables.specials(self.row.study, self.position.seq)):
-            self._rebuild(tables)
-            return
-        self._live.follow(self._checked(tables, last))
+        later = tables.specials(study, self.position.seq) if self._live is not None and last > self.position.seq else []
+        if any(event.kind in SETTERS for event in later):
+            self._live, self._overtaken = None, True
+        return last
 
-    def _checked(self, tables: Tables, last: int) -> Iterator[Event]:
-        """Yield the events up to `last`, each checked against the chain, and move the position along."""
-        for event in tables.between(self.row.study, self.position.seq, last):
+    def _approach(self, last: int) -> None:
+        """Follow the record in short reads, for which nobody waits but the callers of this process."""
+        if self._live is not None:
+            self._follow(self.events(self.position.seq, last))
+            return
+        live, self.position, last, foreign = self._restored()
+        began = time.thread_time()
+        live.follow(self._checked(self.events(self.position.seq, last)), foreign)
+        if live.policy.round != self.position.rounds:
+            raise BrokenStudy(
+                f"study {self.name!r} has {self.position.rounds} decisions on record, but its policy has made "
+                f"{live.policy.round}. Use a backup."
+            )
+        self._live, self._work = live, self._work + time.thread_time() - began
+
+    def _follow(self, events: Iterable[Event]) -> None:
+        """Let policy and position follow decisions that others have made with it; both stay if that fails."""
+        before, live = self.position, self.live
+        state = live.state
+        try:
+            live.follow(self._checked(events), lambda seq: None)
+        except BaseException:
+            self.position = before
+            live.put_back(state)
+            raise
+
+    def _checked(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events, each checked against the chain, and move the position along."""
+        for event in events:
             flaw = flaw_of(self.name, event, self.position.seq + 1, self.position.head)
             if flaw:
                 raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
             self.position = self.position.after(event)
             yield event
 
-    def _rebuild(self, tables: Tables) -> None:
-        """Build the policy from the snapshot in use and the decisions since its cut."""
+    def _restored(self) -> tuple[LivePolicy, Position, int, Foreign]:
+        """Return the policy in use at a checkpoint or its cut, the position there, the last event, and `foreign_to`."""
         study, position = self.row.study, Position()
-        for event in tables.specials(study):
+        with self.reading() as tables:
+            last, specials = tables.last_seq(study), tables.specials(study)
+        for event in specials:
             position = position.after(event)
-        live = LivePolicy(self.load(tables, position.base), self.settings)
-        cut, last = tables.event(study, position.cut), tables.last_decision(study)
-        if cut is None:
-            raise BrokenStudy(f"event {position.cut} of study {self.name!r} is missing. Use a backup.")
-        if last is not None:
-            position = position.after(last)
-        position = position.with_deliveries(tables.delivered(study, cut.seq))
-        self.position = replace(position, seq=cut.seq, head=cut.hash, time=cut.time)
-        live.follow(self._checked(tables, tables.last_seq(study)))
-        if live.policy.round != self.position.rounds:
-            raise BrokenStudy(
-                f"study {self.name!r} has {self.position.rounds} decisions on record, but its policy has made "
-                f"{live.policy.round}. Use a backup."
-            )
-        self._live = live
+        setter = max(event.seq for event in specials if event.kind in SETTERS)
+        far, foreign = setter - position.cut > FEW_EVENTS, foreign_to(position.base, specials)
+        deadline = time.monotonic() + CHECKPOINT_WAIT
+        found = self.read_checkpoint(position.base)
+        # A process that changes the version writes a checkpoint of it at once.
+        while found is None and self._overtaken and far and time.monotonic() < deadline:
+            time.sleep(0.05)
+            found = self.read_checkpoint(position.base)
+        self._overtaken = False
+        live, at = found or self.at_cut(position.base, position.cut, specials)
+        return live, at, last, foreign
+
+    def at_cut(self, base: int, cut: int, specials: list[Event]) -> tuple[LivePolicy, Position]:
+        """Return the policy of a snapshot, and the position at its cut."""
+        study, position = self.row.study, Position()
+        with self.reading() as tables:
+            live = LivePolicy(self.load(tables, base), self.settings, base)
+            end, decision = tables.event(study, cut), tables.last_decision(study, cut)
+            delivered = tables.delivered(study, cut)
+        if end is None:
+            raise BrokenStudy(f"event {cut} of study {self.name!r} is missing. Use a backup.")
+        for event in [*(event for event in specials if event.seq <= cut), *([] if decision is None else [decision])]:
+            position = position.after(event)
+        return live, replace(position.with_deliveries(delivered), seq=cut, head=end.hash, time=end.time)
+
+    def ready(self, base: int, cut: int) -> tuple[LivePolicy, int]:
+        """Return the policy of a snapshot, and the last event that it knows; see `approach`."""
+        with self.reading() as tables:
+            specials = tables.specials(self.row.study)
+        live, position = self.read_checkpoint(base) or self.at_cut(base, cut, specials)
+        return live, self.approach(live, position).seq
+
+    def approach(self, live: LivePolicy, position: Position, pause: Callable[[], bool] = lambda: False) -> Position:
+        """Let a policy that is not in use follow whole groups while others decide, and return its position.
+
+        `finish` takes in what is missing in the end. It ends early if `pause` says so.
+        """
+        for _ in range(MAX_CATCH_UPS):
+            with self.reading() as tables:
+                last, specials = tables.last_seq(self.row.study), tables.specials(self.row.study)
+            foreign, before = foreign_to(live.base, specials), position.seq
+            for events in whole_groups(self.events(position.seq, last), foreign):
+                live.follow(events, foreign)
+                decided = max((event.seq for event in events if event.kind == "decide"), default=0)
+                for event in events:
+                    if event.kind != "decide" or event.seq == decided:  # of decisions the last one says all
+                        position = position.after(event)
+                if pause():
+                    return position
+            if last - position.seq <= FEW_EVENTS or position.seq == before:
+                break
+        return position
+
+    def finish(self, tables: Tables, live: LivePolicy, done: int, last: int) -> None:
+        """Let a policy take in the last events before it is installed."""
+        foreign = foreign_to(live.base, tables.specials(self.row.study))
+        live.follow(tables.between(self.row.study, done, last), foreign)
+
+    # --- checkpoints
+
+    def read_checkpoint(self, base: int) -> tuple[LivePolicy, Position] | None:
+        """Return the policy of a snapshot as of its latest checkpoint, and the position there."""
+        found = checkpoints.read(self, base)
+        if found is None:
+            return None
+        policy, position, rows = found
+        set_life(policy, life_of(self.name))
+        return LivePolicy(policy, self.settings, base, rows), position
+
+    def _begin_checkpoint(self) -> None:
+        """Write a checkpoint in another thread, unless one is being written: state and position are values."""
+        if self._checkpoint is None or not self._checkpoint.is_alive():
+            self._work = 0.0
+            taken = (self.live, self.live.state, self.position)
+            self._checkpoint = threading.Thread(target=self._write_checkpoint, args=taken, name="rarely-checkpoint")
+            self._checkpoint.start()
+
+    def _follow_standby(self, position: Position) -> None:
+        """Keep a checkpoint of the version that was in use before this one, to which a rollback is most likely."""
+        with self.reading() as tables:
+            specials, rows = tables.specials(self.row.study), tables.versions(self.row.study)
+        numbers = [event.content["number"] for event in specials if event.kind in ("create", "version", "rollback")]
+        others = [number for number in numbers if number != position.version]
+        if not others:
+            return
+        base, cut = rows[others[-1]].snapshot, rows[others[-1]].cut
+        if self._standby is None or self._standby[0].base != base:
+            self._standby = self.read_checkpoint(base) or self.at_cut(base, cut, specials)
+        live, known = self._standby
+        self._standby = None  # unless it gets through
+        # The version in use comes first: the next checkpoint of it must not wait.
+        known = self.approach(live, known, lambda: self._stopping or self._work > self._patience)
+        checkpoints.write(self, live, live.state, known)
+        self._standby = (live, known)
+
+    def _write_checkpoint(self, live: LivePolicy, state: Any, position: Position) -> None:
+        began = time.thread_time()
+        try:
+            checkpoints.write(self, live, state, position)
+            self._patience = max(CHECKPOINT_WORK, CHECKPOINT_SHARE * (time.thread_time() - began))
+            self._follow_standby(position)
+        except RarelyError as error:  # the record is whole without it
+            LOG.warning("study %r goes without a checkpoint: %s", self.name, error)
 
     def load(self, tables: Tables, seq: int) -> Policy:
         """Return the policy whose snapshot an event holds."""

@@ -6,7 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Literal, Self
 
 from rarely import ArmBlocks, InvalidInput, Policy, RarelyError
@@ -20,7 +20,7 @@ from rarely.study.analysis import Analysis, analyse
 from rarely.study.ask import decide
 from rarely.study.audit import Finding, Replay, Status, Verification
 from rarely.study.decisions import Answer, Record, Request, read_request, record_of
-from rarely.study.errors import InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
+from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
 from rarely.study.looks import AnalysisPlan
 from rarely.study.session import Clock, Session
@@ -35,7 +35,6 @@ from rarely.study.versions import (
     add_version,
     candidate_of,
     check_open,
-    followed,
     holder_name,
     train,
 )
@@ -156,11 +155,11 @@ class Study:
             The arguments of `create`; the name may be omitted if the database holds only one study.
         lazy
             By default the policy is built from the record now, so that damage is detected here. With `lazy` the first
-            call that needs the policy builds it; `verify` and `log` do not need it.
+            call that needs the policy builds it; `verify` and `log` do not need it, and work on read-only media.
         clock
             A function that returns the time in seconds since 1970.
         """
-        database = open_storage(storage)
+        database = open_storage(storage, reading=lazy)
         try:
             database.check()
             if name is None:
@@ -178,6 +177,13 @@ class Study:
         except BaseException:
             database.close()
             raise
+
+    def reconnect(self) -> None:
+        """Connect to PostgreSQL again after `StudyFailed`: the policy in memory stays if the record has not changed.
+
+        Raises `StudyFailed` for other databases, and `InvalidStorage` if the server cannot be reached.
+        """
+        self._session.reconnect()
 
     def close(self) -> None:
         """Release the database; the study can be opened again."""
@@ -348,13 +354,15 @@ class Study:
         force
             Train even if no reward came since the last update.
         lease
-            Seconds that the training may take before another trainer may begin.
+            Seconds for which the lease is valid; it is renewed while the training runs.
         progress
             As in `Policy.update`.
         """
         job = self.begin_update(force=force, lease=lease, actor=actor, reason=reason)
         try:
-            return self.finish_update(train(job, progress), actor=actor, reason=reason)
+            with self.renewed(job, lease):
+                trained = train(job, progress)
+            return self.finish_update(trained, actor=actor, reason=reason)
         except BaseException:
             with suppress(RarelyError):  # the error of the training matters more
                 self.give_up_update(job)
@@ -363,12 +371,19 @@ class Study:
     def begin_update(
         self, *, force: bool = False, lease: float = LEASE, holder: str = "", actor: str = "", reason: str = ""
     ) -> Job:
-        """Begin an update: cut the record, and return a job for `train` in this or another process."""
+        """Begin an update: cut the record, and return a job for `train` in this or another process.
+
+        Another trainer may begin when `lease` seconds have passed, unless the lease is `renewed`.
+        """
         check_positive("lease", lease, "the seconds that a training may take")
         if lease > LONGEST_LEASE:
             raise InvalidInput(f"lease must be at most {LONGEST_LEASE:.0e} seconds; got {lease!r}.")
         fields = check_signature(actor, reason)
         return versions.begin(self._session, force=force, lease=lease, holder=holder or holder_name(), **fields)
+
+    def renewed(self, job: Job, lease: float = LEASE) -> AbstractContextManager[None]:
+        """Return a context manager that renews the lease of a job until its block ends."""
+        return versions.renewed(self._session, job, lease)
 
     def finish_update(self, trained: Trained, *, actor: str = "", reason: str = "") -> str:
         """Finish an update: record what `train` returned, and return the outcome as `update` does."""
@@ -392,8 +407,13 @@ class Study:
         with session.writing() as tables:
             seq, event = candidate_of(session, tables)
             check_open(session, approving=True)
+        live, done = session.ready(seq, event.content["cut"])  # while others decide
+        with session.writing() as tables:
+            if seq != candidate_of(session, tables)[0]:
+                raise ApprovalNeeded(f"the candidate of event {seq} is not the current one any more.")
+            check_open(session, approving=True)
             content = event.content | {"number": session.position.versions, "snapshot": seq}
-            live = followed(session, tables, seq, content["cut"])
+            session.finish(tables, live, done, session.position.seq)
             published = session.append(tables, "version", content, **fields)
             add_version(session, tables, content, published.seq)
             session.install(live)
@@ -416,13 +436,13 @@ class Study:
         next update learns from all of them.
         """
         session, fields = self._session, check_signature(actor, reason)
+        rows = {row.number: row for row in self.versions()}
+        row = rows.get(int(version)) if is_whole(version) else None
+        if row is None:
+            raise InvalidStudy(f"version must be one of 0 … {len(rows) - 1}; got {shown(version)}.")
+        live, done = session.ready(row.snapshot, row.cut)  # while others decide
         with session.writing() as tables:
-            published = is_whole(version) and 0 <= version < session.position.versions
-            row = tables.version(session.row.study, int(version)) if published else None
-            if row is None:
-                came = shown(version)
-                raise InvalidStudy(f"version must be one of 0 … {session.position.versions - 1}; got {came}.")
-            live = followed(session, tables, row.snapshot, row.cut)
+            session.finish(tables, live, done, session.position.seq)
             content = {"cut": row.cut, "from": session.position.version, "number": version, "snapshot": row.snapshot}
             session.append(tables, "rollback", content, **fields)
             session.install(live)
@@ -461,6 +481,20 @@ class Study:
             if seq is not None:
                 session.load(tables, seq)  # refuse a damaged snapshot now
             session.append(tables, "shadow", {"snapshot": seq}, **fields)
+
+    def repair_clock(self, *, actor: str, reason: str = "") -> int:
+        """Let the record's time pass again after a run whose clock was wrong, and return its offset in microseconds.
+
+        If the last event is ahead of the clock, time continues from there: waiting windows, which stood still, pass
+        again, and all later times in the record are ahead of the clock by the offset. Otherwise the clock is confirmed,
+        for example after a long pause. It is an event of the record; the actor must not be empty.
+        """
+        session, fields = self._session, _signed_by_person(actor, reason)
+        with session.writing() as tables:
+            clock = session.wall_clock()
+            offset = max(session.position.time - clock, 0)
+            session.append(tables, "clock", {"clock": clock, "offset": offset}, **fields)
+        return offset
 
     # --- state
 
@@ -521,6 +555,10 @@ class Study:
         last = self._session.last_seq()
         return audit.log_of(self._session, audit.records(self._session, last), last)
 
+    def export(self, path: str | os.PathLike[str]) -> DecisionLog:
+        """Write the log with id, time, stage and actor of each decision as .csv or .parquet, and return it."""
+        return audit.export(self._session, path)
+
     def shadow_log(self, version: int | None = None) -> tuple[DecisionLog, Array]:
         """Return what off-policy estimates of a shadow version need: `snips(*study.shadow_log())`.
 
@@ -557,14 +595,20 @@ class Study:
 
     # --- audits
 
-    def verify(self, head: str | None = None, seq: int | None = None) -> Verification:
+    def verify(
+        self, head: str | None = None, seq: int | None = None, *, heads: str | os.PathLike[str] | None = None
+    ) -> Verification:
         """Check the chain of all events, and the rows and snapshots that they name.
 
-        With a hash that `status` returned earlier, `head`, and the number of events at that time, `seq`, it also
-        detects whether the record was cut off or rewritten since. Of what it returns, `bad` is the first wrong event,
-        and `flaw` says what is wrong.
+        With a hash that `status` returned earlier, `head`, and the number of events at that time, `seq`, or with a file
+        of `heads` that `publish_head` wrote, it also detects whether the record was cut off or rewritten since. Of what
+        it returns, `bad` is the first wrong event, and `flaw` says what is wrong.
         """
-        return audit.verify(self._session, head, seq)
+        return audit.verify(self._session, head, seq, heads)
+
+    def publish_head(self, path: str | os.PathLike[str]) -> None:
+        """Add the last event's number and hash to a file, best on another machine, with which `verify` compares."""
+        audit.publish_head(self._session, path)
 
     def replay(self) -> Replay:
         """Train every version and make every decision again from the record, without writing anything.
@@ -587,13 +631,18 @@ class Study:
         audit.check_registration(self._session, path)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy the whole database, as of now, to a new file, and check the copy."""
+        """Copy the whole database to a new SQLite file while others decide, and check the copy; see `restore`."""
         audit.back_up(self._session, os.fspath(path))
+
+    @staticmethod
+    def restore(backup: str | os.PathLike[str], storage: str) -> list[str]:
+        """Copy all studies of a backup into an empty database, check them there, and return their names."""
+        return audit.restore(os.fspath(backup), storage)
 
 
 def _signed_by_person(actor: str, reason: str) -> dict[str, str]:
     if not actor:
-        raise InvalidStudy("approve and dismiss must say who decides: actor='name'.")
+        raise InvalidStudy("approve, dismiss and repair_clock must say who decides: actor='name'.")
     return check_signature(actor, reason)
 
 

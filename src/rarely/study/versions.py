@@ -4,9 +4,10 @@
     train    anywhere, also in another process; needs no database
     finish   repeats what was decided since the cut, and publishes in one transaction
 
-The lease keeps two trainers from doing the same work. It is not what keeps versions apart: a trainer whose lease has
-expired may still be training. Every lease has a higher token than the one before it, and a version is published only
-with the highest, by the transaction that also writes its row.
+The lease keeps two trainers from doing the same work. It is short, `renewed` while the training is alive, and names its
+holder by machine, process and a random mark, so that nobody waits long for a trainer that has died. It is not what
+keeps versions apart: a trainer whose lease has expired may still be training. Every lease has a higher token than the
+one before it, and a version is published only with the highest, by the transaction that also writes its row.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import secrets
 import signal
 import socket
 import sys
-from contextlib import suppress
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,14 +51,14 @@ from rarely.study.trial import check_updates, stage_at
 
 UNLIMITED = 2**31 - 1
 """The budget of a policy whose schedule has no limit."""
-LEASE = 3600.0
-"""Seconds that a trainer has before another one may begin."""
-FEW_DECISIONS = 64
-"""A new version is published once fewer decisions than this are missing; others wait while it repeats them."""
-MAX_CATCH_UPS = 20
-"""How often a new version catches up with current decisions before the others must wait."""
+LEASE = 30.0
+"""Seconds for which a lease is valid without being renewed."""
+_ACTIVE: dict[tuple[str, str, int], str] = {}
+"""Holders of leases by database, study and token: the trainings that this process has begun and not ended."""
 NICENESS = 10
 """Added to the niceness of a training process, so that decisions come first."""
+OUTCOMES = ("version", "rejected", "candidate")
+"""Kinds of events that hold the result of a training."""
 _DECISIVE = ("rarely", "code", "numpy", "machine", "loops", "blas")
 """What the last digits depend on; the versions of Python and of the system do not matter."""
 _TRAINED = ("cut", "environment", "fingerprint", "force", "parent", "record", "settings", "token")
@@ -272,18 +276,20 @@ def train_process() -> None:
 
 
 def holder_name() -> str:
-    """Return the name of this process for a lease."""
-    return f"{socket.gethostname()}/{os.getpid()}"
+    """Return a name for the holder of a lease: machine, process and a random mark."""
+    return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
 def _has_died(holder: str) -> bool:
-    """Return whether a holder was a process of this machine that has ended; False if in doubt.
+    """Return whether a holder was a training of this machine that has ended; False if in doubt.
 
     Taking over the lease of a living process would do no harm: its token would no longer be the latest.
     """
-    host, _, number = holder.rpartition("/")
+    host, number, *_ = [*holder.split("/"), ""]
     if os.name != "posix" or host != socket.gethostname() or not number.isdecimal():
         return False
+    if int(number) == os.getpid():  # of an earlier process 1 of this container, or of a training that was given up
+        return holder not in _ACTIVE.values()
     try:
         os.kill(int(number), 0)  # signal 0 only checks that the process exists
     except ProcessLookupError:
@@ -298,15 +304,38 @@ def _take_lease(session: Session, tables: Tables, seconds: float, holder: str) -
     if lease is not None and lease.expires > now and not _has_died(lease.holder):
         raise StudyBusy(
             f"{lease.holder} is training the next version; its lease ends in {(lease.expires - now) / 1e6:.0f} "
-            "seconds. Wait for it. If that process has died on another machine, try again when the lease has ended."
+            "seconds, unless it is renewed. Wait for it."
         )
     token = 1 if lease is None else lease.token + 1
     tables.add_lease(session.row.study, Lease(token, holder, now, now + round(seconds * 1e6)))
+    _ACTIVE[session.storage.url, session.name, token] = holder
     return token
+
+
+@contextmanager
+def renewed(session: Session, job: Job, seconds: float) -> Iterator[None]:
+    """Renew the lease of a job in another thread until the block ends."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(seconds / 3):
+            with suppress(RarelyError), session.storage.writing(session.name) as tables:
+                lease, now = tables.lease(session.row.study), session.now()
+                if lease is not None and lease.token == job.token:
+                    tables.add_lease(session.row.study, replace(lease, taken=now, expires=now + round(seconds * 1e6)))
+
+    thread = threading.Thread(target=renew, name="rarely-lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def release(session: Session, token: int) -> None:
     """End the lease early, if it is still the latest."""
+    _ACTIVE.pop((session.storage.url, session.name, token), None)
     with session.writing() as tables:
         lease = tables.lease(session.row.study)
         if lease is not None and lease.token == token and lease.expires > session.now():
@@ -343,31 +372,23 @@ def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> st
         live = LivePolicy(from_bytes(session.name, trained.snapshot), session.settings)
     except BrokenStudy as error:
         raise StudyError(f"the trained version cannot be loaded, so it is not published: {error}") from error
-    done = _catch_up(session, live, trained.cut)
+    done = session.approach(live, Position(trained.cut)).seq
     try:
-        return _publish(session, trained, live, done, actor=actor, reason=reason)
+        kind = _publish(session, trained, live, done, actor=actor, reason=reason)
+        _ACTIVE.pop((session.storage.url, session.name, trained.token), None)
+        return kind
     except StaleTrainer:
         release(session, trained.token)  # it can never be finished, and must not keep others from training
         raise
-
-
-def _catch_up(session: Session, live: LivePolicy, cut: int) -> int:
-    """Let a new version repeat decisions while the old one still decides; return the last event it knows then."""
-    done = cut
-    for _ in range(MAX_CATCH_UPS):
-        last = session.last_seq()
-        events = list(session.events(done, last))
-        live.follow(events)
-        done = last
-        if len(events) < FEW_DECISIONS:
-            break
-    return done
 
 
 def _publish(session: Session, trained: Trained, live: LivePolicy, done: int, *, actor: str, reason: str) -> str:
     """Write the event, snapshot and row of a trained version, which knows the events up to `done`."""
     study = session.row.study
     with session.writing() as tables:
+        for event in tables.specials(study, trained.cut):
+            if event.kind in OUTCOMES and event.content["token"] == trained.token:
+                return event.kind  # it was published by a commit that was not confirmed
         check_open(session)
         _check_current(session, tables, trained)
         last, stages = session.position.seq, session.settings.stages
@@ -382,7 +403,7 @@ def _publish(session: Session, trained: Trained, live: LivePolicy, done: int, *,
         if kind == "version":
             add_version(session, tables, content, event.seq)
         if kind != "candidate":
-            live.follow(tables.between(study, done, last))
+            session.finish(tables, live, done, last)
             session.install(live)
         _end_lease(session, tables, trained.token)
     return kind
@@ -434,10 +455,3 @@ def candidate_of(session: Session, tables: Tables) -> tuple[int, Event]:
     if seq is None or event is None:
         raise ApprovalNeeded(f"study {session.name!r} has no candidate that awaits approval; call update first.")
     return seq, event
-
-
-def followed(session: Session, tables: Tables, seq: int, cut: int) -> LivePolicy:
-    """Return the policy of a snapshot after all decisions since its cut."""
-    live = LivePolicy(session.load(tables, seq), session.settings)
-    live.follow(tables.between(session.row.study, cut, session.position.seq))
-    return live

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from rarely._core.choice.rules import ChoiceRule
+from rarely._core.growable_array import shallow
 from rarely._core.policies.policy import Policy
 from rarely._core.policies.state import PolicyState
-from rarely._core.types import Array, IntArray
+from rarely._core.types import Array, Arrays, IntArray
 
 
 @dataclass(slots=True)
@@ -24,6 +25,8 @@ class Script:
 
     arms: IntArray
     draws: bool
+    together: bool = False
+    """Whether bonuses within a block may be those before its first round: nobody chooses by them."""
     done: int = 0
 
     def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
@@ -43,6 +46,13 @@ def put_back(policy: Policy, state: PolicyState) -> None:
     policy._state = state
 
 
+def content_at(policy: Policy, state: PolicyState) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of the policy as it was in an earlier state, while it may decide in another thread."""
+    other = shallow(policy)
+    other._state = state
+    return other._content()
+
+
 def rule_of(policy: Policy) -> ChoiceRule:
     """Return how the policy turns scores into arms."""
     return policy._state.frozen.rule
@@ -58,16 +68,20 @@ def set_life(policy: Policy, life: str) -> None:
     policy._life = life
 
 
-def follow(policy: Policy, contexts: Any, mask: Any, arms: IntArray, propensities: Array) -> None:
+def follow(
+    policy: Policy, contexts: Any, mask: Any, arms: IntArray, propensities: Array, *, together: bool = False
+) -> None:
     """Replay n rounds that were decided already, with the arms and propensities on record.
 
     The state afterwards is that of `select` on the same contexts, bit for bit in one environment, if `select`
     chooses these arms. Under another version, or in another environment, it is the state with the recorded arms.
+    Rounds that another version has decided may be followed `together`: their bonuses are then those of the Z before
+    them, which takes a fraction of the time.
     """
     before = policy._state
     rule = before.frozen.rule
     try:
-        set_rule(policy, Script(arms, rule.draws))
+        set_rule(policy, Script(arms, rule.draws, together))
         policy.select(contexts, mask)
         after = policy._state
         done = slice(len(before.history), None)

@@ -193,7 +193,14 @@ def load(
     >>> load(path).fingerprint() == policy.fingerprint()
     True
     """
-    saved = archive.read(path)
+    loaded = restore(archive.read(path), os.fspath(path), beta)
+    if covariance is not None or memory_limit is not None:
+        getattr(loaded, "policy", loaded)._change_covariance(covariance, memory_limit, "given to load")
+    return loaded
+
+
+def restore(saved: archive.Archive, name: Any, beta: Beta | None = None) -> Any:
+    """Return the policy of an archive; `name` is that of the file in errors."""
     wrapper = saved.header.pop("wrapper", None)
     settings = saved.header.get("settings")
     if isinstance(settings, dict) and "beta" in settings:
@@ -201,18 +208,15 @@ def load(
     try:
         with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
             policy = _restored(saved, beta)
-        wrapped = policy if wrapper is None else WRAPPERS[wrapper["kind"]](policy, wrapper)
+        return policy if wrapper is None else WRAPPERS[wrapper["kind"]](policy, wrapper)
     except SnapshotError as error:
-        raise SnapshotError(f"{os.fspath(path)} {error}") from error
+        raise SnapshotError(f"{name} {error}") from error
     except _MISFITS as error:
         raise SnapshotError(
-            f"{os.fspath(path)} was written by rarely {saved.version} and altered, or by a "
+            f"{name} was written by rarely {saved.version} and altered, or by a "
             f"class that is not the one imported here: its parts do not fit ({type(error).__name__}: {error}). "
             "Use a backup."
         ) from error
-    if covariance is not None or memory_limit is not None:
-        policy._change_covariance(covariance, memory_limit, "given to load")
-    return wrapped
 
 
 def _restored(found: archive.Archive, beta: Beta | None) -> Any:

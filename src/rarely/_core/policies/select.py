@@ -269,7 +269,7 @@ class _OpenBatch:
     def _choose(self, scored: ScoredArms, part: Part) -> Choices:
         frozen, count = self.frozen, len(part.present)
         uniforms = None if self.draws is None else self.draws.peek(count)
-        if count > 1 and frozen.uses_running:
+        if count > 1 and frozen.uses_running and not getattr(frozen.rule, "together", False):
             found = sequential_choices(scored, part, frozen, uniforms)
         else:
             probabilities = scored.probabilities(frozen.rule)

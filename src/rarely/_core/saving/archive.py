@@ -77,20 +77,31 @@ class _Bundle(zipfile.ZipFile):
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Arrays) -> None:
     """Write header and arrays to one file, atomically; the same state gives the same bytes."""
+    with replacing(path) as file:
+        _write(file, header, arrays)
+
+
+def to_bytes(header: dict[str, Any], arrays: Arrays) -> bytes:
+    """Return the bytes that `write` would write."""
+    file = io.BytesIO()
+    _write(file, header, arrays)
+    return file.getvalue()
+
+
+def _write(file: BinaryIO, header: dict[str, Any], arrays: Arrays) -> None:
     members: dict[str, list[bytes | memoryview]] = {HEADER: [json.dumps(header, default=plain).encode()]}
     members |= {name + SUFFIX: _npy(name, array) for name, array in arrays.items()}
     sizes = {name: sum(map(len, parts)) for name, parts in members.items()}
     seal: dict[str, Any] = {"magic": MAGIC, "format": FORMAT, "rarely": __version__, "members": sizes}
     sealed = {SEAL: [json.dumps(seal | {"sha256": _digest(seal, members)}).encode()]} | members
-    with replacing(path) as file:
-        bundle = _Bundle(file, "w", zipfile.ZIP_STORED)
-        for name, parts in sealed.items():
-            member = zipfile.ZipInfo(name, _DATE)
-            member.file_size = sizes.get(name, 0)  # lets zipfile know which members need its 64-bit form
-            with bundle.open(member, "w") as out:
-                for part in parts:
-                    out.write(part)
-        bundle.close()
+    bundle = _Bundle(file, "w", zipfile.ZIP_STORED)
+    for name, parts in sealed.items():
+        member = zipfile.ZipInfo(name, _DATE)
+        member.file_size = sizes.get(name, 0)  # lets zipfile know which members need its 64-bit form
+        with bundle.open(member, "w") as out:
+            for part in parts:
+                out.write(part)
+    bundle.close()
 
 
 def read(path: str | os.PathLike[str]) -> Archive:
@@ -99,20 +110,25 @@ def read(path: str | os.PathLike[str]) -> Archive:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder is an error of `open`; a pipe would make it wait
         raise SnapshotError(f"{os.fspath(path)} must be a file that save() wrote; it is a device or a pipe.")
     with open(path, "rb") as file:
-        try:
-            return _read(file)
-        except SnapshotError as error:
-            raise SnapshotError(f"{os.fspath(path)} {error}") from None
-        except _DAMAGE as error:
-            raise SnapshotError(
-                f"{os.fspath(path)} is not a whole saved policy ({error}): it may be truncated, altered or of another "
-                "kind. Save it again, or use a backup."
-            ) from None
+        return parse(file, os.fspath(path))
+
+
+def parse(file: BinaryIO, name: Any) -> Archive:
+    """Return what an open file holds; `name` is the file's in errors."""
+    try:
+        return _read(file)
+    except SnapshotError as error:
+        raise SnapshotError(f"{name} {error}") from None
+    except _DAMAGE as error:
+        raise SnapshotError(
+            f"{name} is not a whole saved policy ({error}): it may be truncated, altered or of another kind. Save it "
+            "again, or use a backup."
+        ) from None
 
 
 def _read(file: BinaryIO) -> Archive:
     """Return what a file holds; its errors are sentences that continue after the path."""
-    size = os.fstat(file.fileno()).st_size
+    size = file.seek(0, os.SEEK_END)
     with _Bundle(file) as bundle:
         infos = _by_name(bundle.infolist())
         seal = _read_seal(bundle, infos.pop(SEAL, None))

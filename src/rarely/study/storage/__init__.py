@@ -26,12 +26,15 @@ Storage = SqliteStorage | PostgresqlStorage
 `writing(name)` opens a transaction that writes to a study, while no other writer of that study is active; it is
 durable when its block has ended, and `StudyFailed` says that the database did not confirm it. `reading()` opens one
 that sees the database as it was when the transaction began. `backup(path)` copies the whole database, as of one
-moment, to a new SQLite file. `url` names it without a password.
+moment, to a new SQLite file, while others write. `checkpoints()` opens a transaction of its own beside the record,
+for which nobody waits. `url` names the database without a password, and `time` is its clock, if it has one.
 """
 
 
-def open_storage(url: Any, *, new: bool = False) -> Storage:
-    """Open the database that a storage string names; `new` allows one that does not exist yet.
+def open_storage(url: Any, *, new: bool = False, reading: bool = False) -> Storage:
+    """Open the database that a storage string names.
+
+    `new` allows one that does not exist yet, and `reading` a file that cannot be written to, as on read-only media.
 
     >>> open_storage("trial.db")
     Traceback (most recent call last):
@@ -46,7 +49,7 @@ postgresql://user@host/name or memory://; got 'trial.db'.
         path, _, query = rest[1:].partition("?")
         options = dict(parse_qsl(query, keep_blank_values=True))
         if path and set(options) <= {"shared"} and options.get("shared", "0") in ("0", "1"):
-            return SqliteStorage(path, shared=options.get("shared") == "1", new=new)
+            return SqliteStorage(path, shared=options.get("shared") == "1", new=new, reading=reading)
     if separator and scheme in ("postgresql", "postgres"):
         return PostgresqlStorage(url)
     raise InvalidStorage(

@@ -7,17 +7,18 @@ id gets its stored answer if it was stored.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 from rarely._core.version import __version__
 from rarely.study.errors import InvalidStorage, StudyBusy, StudyError, StudyFailed
-from rarely.study.storage.schema import SCHEMA, check_schema, table_statements
+from rarely.study.storage.schema import SCHEMA, check_schema, checkpoint_statement, table_statements
 from rarely.study.storage.sqlite import copy_tables
 from rarely.study.storage.tables import Tables
 
@@ -36,6 +37,9 @@ CONNECTION = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval
 class PostgresqlStorage:
     """Studies in a PostgreSQL database."""
 
+    time: float | None = None
+    """The server's clock at the beginning of the last transaction that writes."""
+
     def __init__(self, url: str) -> None:
         global psycopg
         try:
@@ -43,11 +47,28 @@ class PostgresqlStorage:
         except ModuleNotFoundError:
             raise InvalidStorage("PostgreSQL needs psycopg: pip install 'rarely[postgres]'.") from None
         self.url = without_password(url)
-        self._lock, self._process, self._failed = threading.RLock(), os.getpid(), ""
+        self._url, self._lock = url, threading.RLock()
+        self.connect()
+
+    def connect(self) -> None:
+        """Connect, also again after the connection was lost."""
+        self._process, self._failed = os.getpid(), ""
         try:
-            self._raw = psycopg.connect(url, autocommit=True, tcp_user_timeout=30_000, **CONNECTION)
+            self._raw = psycopg.connect(self._url, autocommit=True, tcp_user_timeout=30_000, **CONNECTION)
         except psycopg.Error as error:
+            self._failed = _said(error)
             raise InvalidStorage(f"{self.url} cannot be reached: {_said(error)}") from None
+
+    @contextmanager
+    def _beside(self) -> Iterator[Self]:
+        """Yield the same database on a connection of its own, for long work that nobody must wait for."""
+        other = copy.copy(self)
+        other._lock = threading.RLock()
+        other.connect()
+        try:
+            yield other
+        finally:
+            other.close()
 
     # --- inside a transaction
 
@@ -99,7 +120,9 @@ class PostgresqlStorage:
             raise StudyFailed(f"the connection to {self.url} is lost{why}. Open the study again.")
 
     def _translation(self, error: Any) -> StudyError:
-        if self._raw.closed or (isinstance(error, psycopg.OperationalError) and self._raw.broken):
+        # After the ROLLBACK a connection that is alive is idle; one that died in a pipeline may not know it yet.
+        if self._raw.closed or self._raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            self._raw.close()
             self._failed = _said(error)
             return StudyFailed(
                 f"the connection to {self.url} was lost ({_said(error)}), and nothing of this request was stored. Open "
@@ -125,18 +148,26 @@ class PostgresqlStorage:
     def writing(self, name: str) -> Iterator[Tables]:
         with self._transaction(_WRITABLE) as tables:
             # Lock first, so that everything read afterwards is current.
-            if not self.execute("SELECT study FROM rarely_studies WHERE name = ? FOR UPDATE", (name,)):
+            clock = "extract(epoch FROM clock_timestamp())::float8"
+            found = self.execute(f"SELECT {clock} FROM rarely_studies WHERE name = ? FOR UPDATE", (name,))
+            if not found:
                 self.execute("SELECT pg_advisory_xact_lock(?)", (LOCK,))
+            self.time = found[0][0] if found else None
             yield tables
 
     def reading(self) -> AbstractContextManager[Tables]:
         return self._transaction(_READ_ONLY)
 
+    @contextmanager
+    def checkpoints(self) -> Iterator[Tables]:
+        with self._beside() as other, other._transaction("BEGIN") as tables:
+            yield tables
+
     def create(self) -> None:
         with self._transaction(_WRITABLE):
             self.execute("SELECT pg_advisory_xact_lock(?)", (LOCK,))
             if self._schema() is None:
-                for statement in table_statements("postgresql"):
+                for statement in (*table_statements("postgresql"), checkpoint_statement("postgresql")):
                     self._raw.execute(statement)
                 self.execute("INSERT INTO rarely_schema VALUES (?, ?)", (SCHEMA, __version__))
 
@@ -156,8 +187,8 @@ class PostgresqlStorage:
 
     def backup(self, path: str) -> None:
         """Copy all tables to an SQLite file of the same schema."""
-        with self.reading():
-            copy_tables(self.stream, path)
+        with self._beside() as other, other.reading():
+            copy_tables(other.stream, path)
 
     def close(self) -> None:
         if self._process == os.getpid():

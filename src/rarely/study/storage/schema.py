@@ -5,10 +5,12 @@
     rarely_events      the append-only record
     rarely_snapshots   serialized policies, each created by one event
     rarely_versions    number, parent, log range, settings, seed, environment, SHA-256, snapshot
-    rarely_leases      who may publish the next version: the row with the highest token
+    rarely_leases      who may publish the next version: the latest row with the highest token
 
-Rows are only ever added: triggers refuse UPDATE and DELETE on every table. B is part of each version's row and of its
-foreign key to the study, so the database itself refuses a version beyond the budget or with another budget.
+Rows are only ever added: triggers refuse UPDATE and DELETE on every table. `rarely_checkpoints` is not part of the
+record and lies beside it, in PostgreSQL in the same schema and with SQLite in a file of its own. B is part of each
+version's row and of its foreign key to the study, so the database itself refuses a version beyond the budget or with
+another budget.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from rarely.study.errors import BrokenStudy, NewerSchema
 
 Dialect = Literal["sqlite", "postgresql"]
 
-SCHEMA = 1
+SCHEMA = 2
 """Must be raised with every change of the tables."""
 TABLES = {
     "rarely_schema": "version",
@@ -28,7 +30,7 @@ TABLES = {
     "rarely_events": "study, seq",
     "rarely_snapshots": "study, seq",
     "rarely_versions": "study, number",
-    "rarely_leases": "study, token",
+    "rarely_leases": "study, token, expires",
 }
 """All tables, and the columns that order their rows."""
 APPLICATION = 0x72617265
@@ -100,8 +102,20 @@ CREATE TABLE rarely_leases (
     holder TEXT NOT NULL,
     taken BIGINT NOT NULL,
     expires BIGINT NOT NULL,
-    PRIMARY KEY (study, token)
+    PRIMARY KEY (study, token, expires)
 );
+"""
+_CHECKPOINTS = """
+CREATE TABLE IF NOT EXISTS rarely_checkpoints (
+    study INTEGER NOT NULL,
+    base BIGINT NOT NULL,
+    start BIGINT NOT NULL,
+    seq BIGINT NOT NULL,
+    sha256 TEXT NOT NULL,
+    history {blob} NOT NULL,
+    state {blob} NOT NULL,
+    PRIMARY KEY (study, base, start)
+)
 """
 _REFUSAL = "rows are added to a study and never changed or deleted"
 
@@ -127,6 +141,11 @@ def table_statements(dialect: Dialect) -> list[str]:
             for table in TABLES
         ),
     ]
+
+
+def checkpoint_statement(dialect: Dialect) -> str:
+    """Return the statement that creates the table of checkpoints, unless it exists."""
+    return _CHECKPOINTS.format(blob="BLOB" if dialect == "sqlite" else "BYTEA")
 
 
 def check_schema(url: str, found: Any) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -92,6 +93,16 @@ class Tables:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    def take(self, stream: Callable[[str], Iterable[tuple[Any, ...]]], tables: Mapping[str, str]) -> None:
+        """Add all rows of another database of the same schema, given by a function from SQL to rows.
+
+        `tables` are the tables, each with the columns that order its rows.
+        """
+        for table, order in tables.items():
+            rows = iter(stream(f"SELECT * FROM {table} ORDER BY {order}"))
+            while part := list(islice(rows, CHUNK)):
+                self._connection.insert(f"INSERT INTO {table} VALUES ({', '.join('?' * len(part[0]))})", part)
+
     def _events(self, where: str, *parameters: Any) -> list[Event]:
         """Return the events of a study that fulfil a condition; the first parameter is the study."""
         sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? {where}"
@@ -146,11 +157,14 @@ class Tables:
     def specials(self, study: int, first: int = 0) -> list[Event]:
         """Return the events after `first` except decisions, rewards and cuts: versions, approvals, pins and so on."""
         marks = ", ".join("?" * len(SPECIALS))
-        where = f"AND kind <> 'decide' AND kind IN ({marks}) AND seq > ? ORDER BY seq"
-        return self._events(where, study, *SPECIALS, first)
+        where = f"AND kind <> 'decide' AND kind IN ({marks}) AND seq > ?"
+        # Sorted here: with ORDER BY seq, SQLite would scan the whole record instead of using the index of kinds.
+        return sorted(self._events(where, study, *SPECIALS, first), key=attrgetter("seq"))
 
-    def last_decision(self, study: int) -> Event | None:
-        return next(iter(self._events("AND kind = 'decide' ORDER BY seq DESC LIMIT 1", study)), None)
+    def last_decision(self, study: int, last: int) -> Event | None:
+        """Return the last decision up to and including event `last`."""
+        where = "AND kind = 'decide' AND seq <= ? ORDER BY seq DESC LIMIT 1"
+        return next(iter(self._events(where, study, last)), None)
 
     def decisions(self, study: int, refs: Sequence[str]) -> dict[str, Event]:
         """Return the recorded decisions among these ids, by id."""
@@ -255,9 +269,42 @@ class Tables:
     # --- leases
 
     def lease(self, study: int) -> Lease | None:
-        sql = "SELECT token, holder, taken, expires FROM rarely_leases WHERE study = ? ORDER BY token DESC LIMIT 1"
+        sql = "SELECT token, holder, taken, expires FROM rarely_leases WHERE study = ? "
+        sql += "ORDER BY token DESC, expires DESC LIMIT 1"
         rows = self._connection.execute(sql, (study,))
         return Lease(*rows[0]) if rows else None
 
     def add_lease(self, study: int, lease: Lease) -> None:
         self._connection.execute("INSERT INTO rarely_leases VALUES (?, ?, ?, ?, ?)", (study, *astuple(lease)))
+
+    # --- checkpoints, in a transaction of `Storage.checkpoints`
+
+    def checkpoints(self, study: int, base: int) -> list[tuple[int, int, str, bytes, bytes]]:
+        """Return start, seq, hash, rows of the history and state of a snapshot's checkpoints, in order."""
+        sql = "SELECT start, seq, sha256, history, state FROM rarely_checkpoints WHERE study = ? AND base = ? "
+        return [
+            (int(start), int(seq), str(sha256), bytes(history), bytes(state))
+            for start, seq, sha256, history, state in self._connection.execute(sql + "ORDER BY start", (study, base))
+        ]
+
+    def last_checkpoint(self, study: int, base: int) -> tuple[int, int, int, str] | None:
+        """Return start, length of the history, seq and hash of the latest checkpoint of a snapshot."""
+        sql = "SELECT start, length(history), seq, sha256 FROM rarely_checkpoints WHERE study = ? AND base = ? "
+        rows = self._connection.execute(sql + "ORDER BY start DESC LIMIT 1", (study, base))
+        return rows[0] if rows else None
+
+    def add_checkpoint(self, study: int, base: int, start: int, *values: Any) -> None:
+        """Add seq, hash, rows and state of a checkpoint; only the latest one of a snapshot keeps its state."""
+        which, empty = "WHERE study = ? AND base = ? AND start", b""
+        self._connection.execute(
+            f"UPDATE rarely_checkpoints SET state = ? {which} < ? AND state <> ?", (empty, study, base, start, empty)
+        )
+        self._connection.execute(
+            f"DELETE FROM rarely_checkpoints {which} = ? AND history = ?", (study, base, start, empty)
+        )
+        self._connection.execute(
+            "INSERT INTO rarely_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", (study, base, start, *values)
+        )
+
+    def drop_checkpoints(self, study: int, base: int) -> None:
+        self._connection.execute("DELETE FROM rarely_checkpoints WHERE study = ? AND base = ?", (study, base))
