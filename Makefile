@@ -8,7 +8,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Many tests start a Python of their own, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run reproduce lint test test-extras test-slow api-test crash-test kill-test fuzz docs sanitize bench wheels wheel-test clean
+.PHONY: run reproduce lint test test-torch test-extras test-slow api-test crash-test kill-test fuzz docs sanitize bench wheels wheel-test clean
 
 run: $(VENV)/.lab                  ## five policies on the cosine problem, in a minute: out/quick
 	$(BIN)/rarely reproduce --quick --out out/quick
@@ -35,6 +35,9 @@ test: lint                         ## lint, types, arrows, doctests and tests; t
 	@$(COMPILED) || echo "there are no compiled loops, so the tests have run without them: no second run"
 	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 EXAMPLES=5 $(BIN)/python -m pytest -n auto --dist worksteal -q -r fE \
 	    -m "not slow and not once" $(LOOPS:%=tests/%.py)
+
+test-torch: $(VENV)/torch/.installed  ## models of torch, with its CPU build in an environment of its own
+	$(ONE_THREAD) $(VENV)/torch/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" tests/torch_models tests/gpu src/rarely/torch src/rarely/gpu
 
 # What some users install beside the package, and the compiled loops of the other processor under an emulator.
 EXTRA_PACKAGES := torch ray pandas polars pyarrow lightgbm vowpalwabbit gymnasium mlflow
@@ -109,6 +112,11 @@ $(VENV)/extras/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_
 	$(VENV)/extras/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev,torch,ray,parquet]' \
 	    polars lightgbm vowpalwabbit gymnasium mlflow-skinny
 	$(VENV)/extras/bin/python -c 'import importlib; [importlib.import_module(name) for name in "$(EXTRA_PACKAGES)".split()]'
+	touch $@
+
+$(VENV)/torch/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
+	$(PYTHON) -m venv $(VENV)/torch
+	$(VENV)/torch/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev,torch]'
 	touch $@
 
 $(VENV)/wheels/.installed:

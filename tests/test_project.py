@@ -212,5 +212,5 @@ def test_what_runs_once_more_without_compiled_loops_exists():
 
 def test_continuous_integration_runs_what_the_readme_says():
     commands = re.findall(r"^make .*$", read(".ci/run"), re.MULTILINE)
-    assert commands == ["make test", "make test-extras"]
+    assert commands == ["make test", "make test-torch", "make test-extras"]
     assert all(re.search(rf"^{command} ", read("README.md"), re.MULTILINE) for command in commands)

@@ -229,7 +229,7 @@ def test_few_samples_decide_nothing():
     outcome, tuning = tune(net, theta, x, y, np.arange(len(y)), PLAN, Tuning())
     assert outcome.accepted
     assert (tuning.path, tuning.rung) == FIRST
-    assert "too few" in tuning.explain()
+    assert "too few" in tuning.explain(Network(1, 2))
     assert tuning.noise is None
 
 
@@ -334,7 +334,7 @@ def test_a_tuning_whose_predictions_are_gone_continues_where_it_was(turn, descen
     theta, (x, y) = net.initial_weights(np.random.default_rng(0)), problem(count, linear=True, dim=2)
     nothing = np.full((9, len(SKIP_GRID), len(STEP_GRID)), np.nan)
     old = Tuning(turn=turn, predictions=nothing, rewards=nothing[:, 0, 0], weights=np.ones(9))
-    assert (old.next_path, old.skip) == (turn % len(SKIP_GRID), SKIP_GRID[0] if turn else 0.0)
+    assert (old.next_path, old.path_in_use) == (turn % len(SKIP_GRID), 0 if turn else None)
     _, tuning = tune(net, theta, x, y, np.arange(count), PLAN, old)
     trials = len(SKIP_GRID) + turn % len(SKIP_GRID)  # a fold that began with the second path is not enough
     assert tuning.turn == turn + trials

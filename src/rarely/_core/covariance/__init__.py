@@ -1,6 +1,6 @@
 """Forms of Z, and the factory that makes and changes them."""
 
-from rarely._core.covariance.cost import DEFAULT_LIMIT, Limit, Price, Widths, in_bytes, price, prices
+from rarely._core.covariance.cost import DEFAULT_LIMIT, Limit, Price, RowCost, Widths, in_bytes, price, prices
 from rarely._core.covariance.diagonal import Diagonal
 from rarely._core.covariance.dual import Dual
 from rarely._core.covariance.factory import FORMS, RECENT, CovarianceFactory, DualFactory, Kind, parameters_of
@@ -24,6 +24,7 @@ __all__ = [
     "Price",
     "Primal",
     "Proposal",
+    "RowCost",
     "Widths",
     "in_bytes",
     "parameters_of",

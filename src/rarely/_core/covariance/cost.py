@@ -15,10 +15,22 @@ last_layer   8·5.5m²                      m²
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rarely._core.errors import InvalidInput, TooExpensive
 
 Widths = tuple[tuple[int, int], ...]
+
+
+class RowCost(NamedTuple):
+    """What the features of a round take in the dual form, where they are not one pair (a, δ) per layer."""
+
+    numbers: int
+    """c that is kept,"""
+    products: int
+    """and multiplications of an inner product."""
+
+
 DEFAULT_LIMIT = 4 * 2**30
 UNPLANNED_ROUNDS = 1000
 """Rounds at which a message compares the forms where no horizon is known: at none the dual form costs nothing."""
@@ -46,7 +58,7 @@ class Price:
         return f"{self.kind} ({how}): {in_bytes(self.bytes)}, {self.flops:.2g} operations an arm"
 
 
-def prices(widths: Widths, rounds: int) -> dict[str, Price]:
+def prices(widths: Widths, rounds: int, row: RowCost | None = None) -> dict[str, Price]:
     """Return the price of every form of Z at that many rounds.
 
     Parameters
@@ -55,23 +67,24 @@ def prices(widths: Widths, rounds: int) -> dict[str, Price]:
         (out, in) of the network's layers, as `policy.network.shapes` has them.
     rounds
         t.
+    row
+        What a round of a model of your own takes, as `policy.model.row` has it.
 
     Examples
     --------
     >>> str(prices(((200, 10), (1, 200)), rounds=2000)["dual"])
     'dual (exact): 24.6 MB, 5.6e+06 operations an arm'
     """
-    return {kind: price(kind, widths, rounds) for kind in KINDS}
+    return {kind: price(kind, widths, rounds, row) for kind in KINDS}
 
 
-def price(kind: str, widths: Widths, rounds: int) -> Price:
+def price(kind: str, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
     """Return the price of one form."""
-    p = sum(o * i for o, i in widths)
-    c = sum(o + i for o, i in widths)
+    p, (c, products) = sum(o * i for o, i in widths), row or RowCost(*(sum(o + i for o, i in widths),) * 2)
     m, t = widths[-1][1], rounds
     match kind:
         case "dual":
-            return Price(kind, True, 8 * (t * t // 2 + 128 * t + c * t), t * t + 2 * c * t)
+            return Price(kind, True, 8 * (t * t // 2 + 128 * t + c * t), t * t + 2 * products * t)
         case "primal":
             return Price(kind, True, 44 * p * p, p * p)
         case "diagonal":
@@ -92,21 +105,22 @@ class Limit:
     widths: Widths
     bytes: int = DEFAULT_LIMIT
     horizon: int | None = None
+    row: RowCost | None = None
 
     def allows(self, kind: str, rounds: int) -> bool:
         """Return whether the form fits at that many rounds."""
-        return price(kind, self.widths, rounds).bytes <= self.bytes
+        return price(kind, self.widths, rounds, self.row).bytes <= self.bytes
 
     def check_rounds(self, kind: str, rounds: int) -> None:
         """Refuse a form that does not fit, with what the others would cost."""
         if self.allows(kind, rounds):
             return
         at = max(rounds, self.horizon or 0) or UNPLANNED_ROUNDS
-        others = "; ".join(str(other) for name, other in prices(self.widths, at).items() if name != kind)
+        others = "; ".join(str(other) for name, other in prices(self.widths, at, self.row).items() if name != kind)
         raise TooExpensive(
             f"covariance {kind!r} must fit limits.memory = {in_bytes(self.bytes)}, but at {at} rounds it needs "
-            f"{in_bytes(price(kind, self.widths, at).bytes)}. The others: {others}. Choose one that fits by name, or "
-            "raise limits.memory (memory_limit in load and with_covariance)."
+            f"{in_bytes(price(kind, self.widths, at, self.row).bytes)}. The others: {others}. Choose one that fits by "
+            "name, or raise limits.memory (memory_limit in load and with_covariance)."
         )
 
     def unbounded(self) -> Limit:

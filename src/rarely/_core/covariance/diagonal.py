@@ -43,6 +43,7 @@ class Diagonal(Covariance):
         total, matrix = np.zeros(len(factors)), self._running if running else self._frozen
         if isinstance(factors, SharedFactors):
             return Candidates(factors, factors.weighed_squares(1 / matrix[0], 1 / matrix[1]))
+        factors = factors.written()
         for a, d, z in zip(factors.inputs, factors.signals, matrix, strict=True):
             if len(z) == 1:
                 total += np.square(d[:, 0]) * np.einsum("ij,j->i", np.square(a), 1 / z[0])
@@ -56,7 +57,7 @@ class Diagonal(Covariance):
 
     def _after(self, factors: Factors) -> tuple[tuple[Array, ...], Array]:
         """Return the diagonals after these rounds, and by how much each of them makes Σ log z grow."""
-        running, growth = tuple(z.copy() for z in self._running), np.zeros(len(factors))
+        running, growth, factors = tuple(z.copy() for z in self._running), np.zeros(len(factors)), factors.written()
         for i in range(len(factors)):
             for a, d, z in zip(factors.inputs, factors.signals, running, strict=True):
                 growth[i] += _grow(z, np.square(d[i]), np.square(a[i]))
@@ -81,6 +82,7 @@ class Diagonal(Covariance):
 
     def _with_all(self, factors: Factors) -> tuple[Array, ...]:
         """Return the diagonals after these rounds."""
+        factors = factors.written()
         pairs = zip(factors.inputs, factors.signals, self._running, strict=True)
         return tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
 

@@ -36,10 +36,17 @@ class Dual(Covariance):
     kind = "dual"
     exact = additive = True
 
-    def __init__(self, widths: Widths, ridge: float, limit: Limit, inner: InnerProducts = gram) -> None:
+    def __init__(
+        self,
+        widths: Widths,
+        ridge: float,
+        limit: Limit,
+        inner: InnerProducts = gram,
+        rows: Callable[[], FactorRows] | None = None,
+    ) -> None:
         super().__init__(widths, ridge, limit)
         self._gram = inner
-        self.past = FactorRows(widths)
+        self.past = FactorRows(widths) if rows is None else rows()
         self._factor = GrowingCholesky()
         self.frozen_rounds = 0
 
@@ -49,6 +56,10 @@ class Dual(Covariance):
         other = self.fork()
         other.limit = limit
         return other
+
+    def features(self) -> Factors:
+        """Return the features of all rounds so far."""
+        return self.past.view
 
     @property
     def jitters(self) -> int:

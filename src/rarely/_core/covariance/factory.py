@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rarely._core.covariance.cost import Limit, Widths, price
+from rarely._core.covariance.cost import Limit, RowCost, Widths, price
 from rarely._core.covariance.diagonal import Diagonal, SparseDiagonal
 from rarely._core.covariance.dual import Dual, InnerProducts
 from rarely._core.covariance.primal import LastLayer, Primal
@@ -79,6 +79,9 @@ class CovarianceFactory:
     """Multiplications that a decision may take in an exact form, where the form is "auto"; None: any number."""
     arms: int | None = None
     """Arms of a decision, where that is known beforehand."""
+    row: RowCost | None = None
+    """What a round takes in the dual form, and what makes that form, where a model of the user's says so."""
+    dual: Callable[[Widths, float, Limit], Covariance] = Dual
 
     def __post_init__(self) -> None:
         check_choice("covariance", self.form, Kind)
@@ -195,7 +198,7 @@ class CovarianceFactory:
         into = self._new(form, source.widths)
         assert isinstance(into, Primal | Diagonal)
         if isinstance(source, Dual):
-            into.take_over(source.past.view, source.jitters, source.frozen_rounds if frozen is None else frozen)
+            into.take_over(source.features(), source.jitters, source.frozen_rounds if frozen is None else frozen)
         else:
             assert isinstance(source, Primal)
             into.take_part(*source.written_out(), source.rounds, source.jitters)
@@ -209,14 +212,14 @@ class CovarianceFactory:
         return form != "auto" and form != "exact"
 
     def _limit(self, widths: Widths) -> Limit:
-        return Limit(widths, self.memory_limit, self.horizon)
+        return Limit(widths, self.memory_limit, self.horizon, self.row)
 
     def _known_arms(self, arms: int) -> int:
         return max(self.arms or 0, arms)
 
     def _rule(self, widths: Widths, arms: int) -> SizeRule:
         operations = self.operations if self.form == "auto" else None
-        return size_rule(widths, self.memory_limit, operations, self._known_arms(arms))
+        return size_rule(widths, self.memory_limit, operations, self._known_arms(arms), self.row)
 
     def rounds_until_change(self, covariance: Covariance, arms: int) -> int:
         """Return after how many more rounds of the batch the form may change, at least 1."""
@@ -253,7 +256,8 @@ class CovarianceFactory:
 
     def _new(self, form: str, widths: Widths) -> Covariance:
         """Return an empty matrix; every one of them is made here."""
-        return FORMS[form](widths, self.ridge, self._limit(widths))
+        make = self.dual if form == "dual" else FORMS[form]
+        return make(widths, self.ridge, self._limit(widths))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,9 +284,9 @@ class DualFactory(CovarianceFactory):
 
 
 @lru_cache(maxsize=256)
-def size_rule(widths: Widths, memory: int, operations: float | None, arms: int) -> SizeRule:
+def size_rule(widths: Widths, memory: int, operations: float | None, arms: int, row: RowCost | None = None) -> SizeRule:
     """Return the rule for these sizes and limits; `arms` is 0 before K is known, and then no decision is too large."""
-    p, c = parameters_of(widths), sum(o + i for o, i in widths)
+    p, c = parameters_of(widths), sum(o + i for o, i in widths) if row is None else row.products
     limited = operations is not None and arms > 0
     allowed = operations if limited and operations is not None else float("inf")
     primal = arms * (p * p // 2 + p) + 2 * p * p <= allowed and Limit(widths, memory).allows("primal", 0)

@@ -9,6 +9,7 @@ a_l−1  inputs[l−1]      (n, in_l)   what layer l receives
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -86,6 +87,17 @@ class Factors:
         root = np.sqrt(weights)[:, None]
         return Factors(self.inputs, tuple(d * root for d in self.signals))
 
+    def written(self) -> Factors:
+        """Return the same features as one pair per layer, which these are; features of other forms are written out."""
+        return self
+
+    @classmethod
+    def joined(cls, parts: list[Any]) -> Any:
+        """Return all features of the parts, in order."""
+        inputs = zip(*(part.inputs for part in parts), strict=True)
+        signals = zip(*(part.signals for part in parts), strict=True)
+        return Factors(tuple(map(np.concatenate, inputs)), tuple(map(np.concatenate, signals)))
+
     def last_layer(self) -> Factors:
         """Return the part of each feature that belongs to W_L."""
         return Factors(self.inputs[-1:], self.signals[-1:])
@@ -124,18 +136,11 @@ def _squared(rows: Array) -> Array:
     return rows[:, 0] * rows[:, 0] if rows.shape[1] == 1 else np.einsum("ij,ij->i", rows, rows)
 
 
-def joined(parts: list[Factors]) -> Factors:
-    """Return all features of the parts, in order."""
-    inputs = zip(*(part.inputs for part in parts), strict=True)
-    signals = zip(*(part.signals for part in parts), strict=True)
-    return Factors(tuple(map(np.concatenate, inputs)), tuple(map(np.concatenate, signals)))
-
-
 class FactorRows:
     """Factors of past rounds, growing; each round's are those of its own version's weights."""
 
-    def __init__(self, widths: tuple[tuple[int, int], ...]) -> None:
-        self._length, self._tail = 0, Tail()
+    def __init__(self, widths: tuple[tuple[int, int], ...], kind: Callable[..., Factors] = Factors) -> None:
+        self._length, self._tail, self._kind = 0, Tail(), kind
         self._inputs = [np.empty((0, i)) for _, i in widths]
         """Buffers with room behind the first `length` rows; see `growable_array.appended`."""
         self._signals = [np.empty((0, o)) for o, _ in widths]
@@ -146,7 +151,8 @@ class FactorRows:
     def __getstate__(self) -> dict[str, Any]:
         """Return the rows so far without the room behind them, for `pickle` and `copy`."""
         inputs, signals = ([array[: self._length].copy() for array in some] for some in (self._inputs, self._signals))
-        return {"_length": self._length, "_tail": Tail(self._length), "_inputs": inputs, "_signals": signals}
+        rows = {"_length": self._length, "_tail": Tail(self._length), "_kind": self._kind}
+        return rows | {"_inputs": inputs, "_signals": signals}
 
     @property
     def view(self) -> Factors:
@@ -156,7 +162,7 @@ class FactorRows:
     def part(self, start: int, end: int) -> Factors:
         """Return some of them, without a copy."""
         pick = itemgetter(slice(start, end))
-        return Factors(tuple(map(pick, self._inputs)), tuple(map(pick, self._signals)))
+        return self._kind(tuple(map(pick, self._inputs)), tuple(map(pick, self._signals)))
 
     def append(self, factors: Factors) -> None:
         """Add the factors of new rounds."""

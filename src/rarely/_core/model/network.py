@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from rarely._core.native.linalg import BLAS_ALONE, product
 from rarely._core.types import Array, Floats
 
 MAX_DEPTH = 1000
+SKIP_GRID = (3.0, 0.0)
+"""The strengths s of the skip path that a policy which tunes itself compares: its paths."""
 Weights = tuple[Floats, ...]
 Scaling = Literal["ntk", "standard"]
 Initial = Literal["paired", "uniform"]
@@ -71,6 +73,10 @@ class Network:
 
     skip: float | None = None
     """s, the strength of the linear path; None without one, 0 if it is idle."""
+    linear_part: ClassVar[bool] = True
+    """Whether a linear model may learn from the samples that are too many to train on, and how often an update may
+    train on a part of the samples to tune itself, where that is limited."""
+    most_trials: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         check_choice("scaling", self.scaling, Scaling)
@@ -101,6 +107,11 @@ class Network:
         return tuple((o, i + self.biases) for o, i in zip(outs, ins, strict=True))
 
     @property
+    def feature_widths(self) -> tuple[tuple[int, int], ...]:
+        """(out, in) of the layers of its features."""
+        return self.shapes
+
+    @property
     def _skipped(self) -> int:
         """Numbers that the skip path brings to the last layer."""
         return 0 if self.skip is None else self.dim
@@ -109,6 +120,18 @@ class Network:
     def parameters(self) -> int:
         """p = md + m²(L − 2) + m without biases and skip path (the paper's text counts one m² too many)."""
         return sum(o * i for o, i in self.shapes)
+
+    def on_path(self, path: int | None) -> Self:
+        """Return the network on one of the paths that tuning compares; None before the first training."""
+        return replace(self, skip=0.0 if path is None else SKIP_GRID[path])
+
+    def own_objective(self, initial: Weights, contexts: Array, rewards: Array, plan: Any) -> Any:
+        """Return the objective of a `TrainingPlan`, if the network comes with one of its own."""
+        return None
+
+    def path_name(self, path: int) -> str:
+        """Return what tells a path from the others."""
+        return f"s = {SKIP_GRID[path]:g}"
 
     def initial_weights(self, generator: np.random.Generator) -> tuple[Array, ...]:
         """Return θ_0."""

@@ -22,7 +22,7 @@ from rarely._core.choice.confidence_radius import Beta, NoiseRadius
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, with_exploration
 from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, in_bytes
-from rarely._core.errors import InvalidInput, TooExpensive, check_choice
+from rarely._core.errors import InvalidInput, TooExpensive, check_choice, shown
 from rarely._core.inputs.forgetting import Discount, Forgetting, is_automatic
 from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
@@ -65,6 +65,10 @@ class BatchNeuralUCB(Policy):
     ----------
     dim, schedule
         d, numbers in a context; when updates are due, and how many there may be.
+    model
+        A network of your own, `rarely.torch.Module(net)`, in place of the perceptron; it knows `dim`. Its contexts are
+        not scaled, its output stands for the reward, standardised in preset "practical", and forgetting="auto" never
+        forgets.
     hidden, depth
         m units (an even number) in each of L − 1 hidden layers. `hidden=None` is 200 where the policy tunes itself and
         100 elsewhere.
@@ -124,9 +128,10 @@ class BatchNeuralUCB(Policy):
 
     def __init__(
         self,
-        dim: int,
-        schedule: Schedule,
+        dim: int | None = None,
+        schedule: Schedule | None = None,
         *,
+        model: Any = None,
         hidden: int | None = None,
         depth: int = 2,
         ridge: float = 0.01,
@@ -146,7 +151,14 @@ class BatchNeuralUCB(Policy):
         exploration, forgetting, limits = decoded(exploration=exploration, forgetting=forgetting, limits=limits)
         preset, training = _read_training(*decoded(preset=preset, training=training))
         _check_together(ties, forgetting, preset)
-        scale = ContextScale.start(dim, context_scale, constant=preset.scale_contexts, fitted=preset.scale_contexts)
+        if model is not None:
+            deep = None if depth == 2 else depth
+            other: Any = {"hidden": hidden, "depth": deep, "context_scale": context_scale, "skip": training.skip}
+            dim = self._dim_of(model, dim, preset, **other)
+        elif dim is None:
+            raise InvalidInput("dim must be given, the numbers in a context, or a model, which knows it.")
+        fitted = preset.scale_contexts and model is None
+        scale = ContextScale.start(dim, context_scale, constant=fitted or model is not None, fitted=fitted)
         tuned = preset.can_tune and training.tunes
         # Everything that makes the policy again, except what may change in its life and the seed, drawn below.
         self._settings: dict[str, Any] = {"dim": dim, "schedule": schedule, "depth": depth, "ridge": ridge}
@@ -154,6 +166,9 @@ class BatchNeuralUCB(Policy):
         self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
         self._settings["ties"] = ties
         self._settings |= self._defaults(tuned=tuned, hidden=hidden, beta=beta, within_batch=within_batch)
+        if model is not None:
+            del self._settings["hidden"], self._settings["depth"]
+            self._settings["model"], self._packed = model, model.contexts
         sparse = isinstance(scale.affine, SparseRows)
         continues = training.warm_start or preset.optimiser == "sgd"
         if sparse and (depth != 2 or preset.biases or continues or self._learner_kind is not NeuralLearner):
@@ -177,8 +192,20 @@ class BatchNeuralUCB(Policy):
             within_batch=self._settings["within_batch"],
             factory=partial(DualFactory, inner=sparse_gram, columns=scale.affine.scaled_dim)
             if sparse
-            else CovarianceFactory,
+            else getattr(model, "factory", CovarianceFactory),
         )
+
+    def _dim_of(self, model: Any, dim: int | None, preset: Preset, **others: Any) -> int:
+        """Return the model's `dim`; raise InvalidInput for arguments that do not go with a model of the user's."""
+        taken = [name for name, value in others.items() if value is not None]
+        plain = self._learner_kind is NeuralLearner and not preset.biases and preset.optimiser != "sgd"
+        if not hasattr(model, "factory") or taken or not plain or dim not in (None, model.dim):
+            raise InvalidInput(
+                "model must be a rarely.torch.Module(net), for BatchNeuralUCB, NeuralUCB, NeuralTS or "
+                "NeuralEpsilonGreedy, in preset 'practical' or 'paper', with its own dim if any, and without hidden, "
+                f"depth, context_scale and skip; got {shown(model)} with {', '.join(taken) or type(self).__name__}."
+            )
+        return int(model.dim)
 
     def _defaults(self, *, tuned: bool, **given: Any) -> dict[str, Any]:
         """Return these settings, those that are None chosen for training that tunes itself or for a fixed one."""
@@ -195,16 +222,13 @@ class BatchNeuralUCB(Policy):
         """Return the learner before any reward, with weights that the generator draws."""
         given = self._settings
         preset, training = given["preset"], given["training"]
-        strength = training.skip if tuning is None else tuning.skip
-        network = Network(
-            scale.affine.scaled_dim,
-            given["hidden"],
-            given["depth"],
-            preset.biases,
-            preset.scaling,
-            preset.initial,
-            strength,
-        )
+        model: Any = given.get("model")
+        if model is None:
+            sizes, reading = (given["hidden"], given["depth"]), (preset.biases, preset.scaling, preset.initial)
+            network = Network(scale.affine.scaled_dim, *sizes, *reading, training.skip)
+        else:
+            network = model.network(preset.scaling)
+        network = network if tuning is None else network.on_path(None)
         if 8 * network.parameters > limits.memory:
             raise TooExpensive(
                 f"the weights alone must fit limits.memory = {in_bytes(limits.memory)}, but {network.parameters:,} "
@@ -214,7 +238,8 @@ class BatchNeuralUCB(Policy):
         steps = PLAIN_STEPS if training.steps is None else training.steps
         # The long descents that tuning compares multiply rounding by 10⁵: in single precision it would decide which of
         # them is chosen, and a processor with other instructions would train another policy.
-        precision: Precision = preset.precision if tuning is None else "float64"
+        precision: Precision = preset.precision if tuning is None or model is not None else "float64"
+        drawn = int(generator.integers(2**32)) if preset.optimiser == "sgd" or model is not None else 0
         return self._learner_kind(
             network=network,
             initial=weights,
@@ -223,12 +248,12 @@ class BatchNeuralUCB(Policy):
             rewards=RewardScale(),
             tuning=tuning,
             clip=training.clip,
-            chooses_memory=tuning is not None and is_automatic(given["forgetting"]),
+            chooses_memory=tuning is not None and model is None and is_automatic(given["forgetting"]),
             plan=TrainingPlan(
-                *(given["ridge"], steps, training.step_size), *(preset.optimiser, precision, training.warm_start)
+                *(given["ridge"], steps, training.step_size), *(preset.optimiser, precision, training.warm_start), drawn
             ),
             standardise_rewards=preset.standardise_rewards,
-            shuffle_seed=int(generator.integers(2**32)) if preset.optimiser == "sgd" else 0,
+            shuffle_seed=drawn,
             training_rows=None if training.rows == "all" else training.rows,
         )
 
@@ -243,6 +268,12 @@ class BatchNeuralUCB(Policy):
     def _own_evidence(self, dim: int, beta: Beta, forgetting: Forgetting | None) -> OwnEvidence | None:
         estimates = isinstance(beta, NoiseRadius) and isinstance(self._rule("lowest"), UpperConfidence)
         return OwnEvidence.start(dim) if estimates and forgetting is None else None
+
+    @property
+    def model(self) -> Any:
+        """The model that was given, with the weights of the version in use; None for the perceptron."""
+        model: Any = self._settings.get("model")
+        return None if model is None else model.at(self._neural.weights)
 
     @property
     def network(self) -> Network:
@@ -292,7 +323,7 @@ class NeuralUCB(BatchNeuralUCB):
     (True, 1)
     """
 
-    def __init__(self, dim: int, **settings: Any) -> None:
+    def __init__(self, dim: int | None = None, **settings: Any) -> None:
         super().__init__(dim, EveryRound(), **settings)
 
     def settings(self) -> dict[str, Any]:
@@ -334,7 +365,9 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
     array([0.95, 0.05])
     """
 
-    def __init__(self, dim: int, schedule: Schedule, *, epsilon: float = 0.1, **settings: Any) -> None:
+    def __init__(
+        self, dim: int | None = None, schedule: Schedule | None = None, *, epsilon: float = 0.1, **settings: Any
+    ) -> None:
         if taken := {"beta", "exploration"} & settings.keys():
             raise InvalidInput(
                 f"{', '.join(sorted(taken))} cannot be set: this policy has no bonuses, and epsilon is its "

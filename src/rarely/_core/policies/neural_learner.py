@@ -251,7 +251,7 @@ class NeuralLearner(ScaledLearner):
     @property
     def widths(self) -> Widths:
         if self._sparse is None:
-            return self.network.shapes
+            return self.network.feature_widths
         m, packed = self.network.hidden, self._sparse.dim + 2 * self._sparse.constant
         return ((m + 1, packed), (1, m))  # see `rarely._core.model.sparse_features`
 
@@ -361,7 +361,7 @@ class NeuralLearner(ScaledLearner):
         if samples.overflow:
             return FitResult(self, samples.overflow)
         outcome, tuning = self._trainer.train(self.network, samples, self.plan, watch)
-        network = self.network if tuning is None else replace(self.network, skip=tuning.skip)
+        network = self.network if tuning is None else self.network.on_path(tuning.path_in_use)
         if tuning is not None and linear is not None and samples.offsets is not None:
             held, predicted, came = _held_out(tuning, samples.rows)
             center = samples.scale.center + samples.offsets[held]
@@ -423,6 +423,8 @@ class NeuralLearner(ScaledLearner):
     def _next_linear(self, history: History, scale: ContextScale) -> LinearPart | None:
         """Return the linear part of the next version, where there are more samples than train the network."""
         if self.training_rows is None or self.tuning is None or history.forgetting is not None or self.clip is not None:
+            return None
+        if not self.network.linear_part:
             return None
         if scale.affine.scaled_dim > MOST_COLUMNS or isinstance(scale.affine, SparseRows):
             return None
@@ -518,6 +520,7 @@ class NeuralLearner(ScaledLearner):
 
         precision: DType = "single" if self.plan.precision == "float32" else "float"
         with saved:
+            seed = saved.whole("shuffle_seed", most=2**32 - 1)
             tuned = {} if self.tuning is None else self._restored_tuning(saved)
             return replace(
                 self,
@@ -525,7 +528,8 @@ class NeuralLearner(ScaledLearner):
                 weights=layers("weights"),
                 scale=self.scale.restored(saved),
                 rewards=RewardScale.restored(saved),
-                shuffle_seed=saved.whole("shuffle_seed", most=2**32 - 1),
+                shuffle_seed=seed,
+                plan=replace(self.plan, seed=seed),
                 direction=layers("direction", precision) if "direction0" in saved else None,
                 lowest=saved.number("lowest") if "lowest" in saved else None,
                 linear=LinearPart.restored(saved.inner("linear"), self.scale) if saved.has_part("linear") else None,
@@ -535,7 +539,9 @@ class NeuralLearner(ScaledLearner):
     def _restored_tuning(self, saved: Fields) -> dict[str, Any]:
         """Return the network with the strength of its saved skip path, and what chose it."""
         tuning = Tuning.restored(saved.inner("tuning"))
-        return {"network": replace(self.network, skip=saved.number("skip")), "tuning": tuning}
+        network = self.network.on_path(tuning.path_in_use)
+        saved.require(saved.value("skip") == network.skip, f"skip must be {network.skip}, that of the path in use")
+        return {"network": network, "tuning": tuning}
 
 
 def _distance(weights: Weights, others: Weights) -> float:

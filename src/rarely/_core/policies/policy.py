@@ -95,6 +95,8 @@ class Policy(ABC):
     """
 
     _plotter: ClassVar[Callable[..., Any]]  # set by the front door: the core knows nothing of figures
+    _packed: Callable[[Any], Any] = staticmethod(lambda contexts: contexts)
+    """Returns contexts of another form, which a model of the user's may have, as rows of numbers."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -184,7 +186,7 @@ class Policy(ABC):
         array([1., 3.])
         """
         with np.errstate(all="ignore"):
-            rounds, scored = _scored(self._state, contexts, mask)
+            rounds, scored = _scored(self._state, self._packed(contexts), mask)
         means, bonuses = [arms.means for arms in scored], [arms.bonuses for arms in scored]
         return Scores(_joined(means, rounds), _joined(bonuses, rounds))
 
@@ -199,7 +201,7 @@ class Policy(ABC):
         """
         state = self._state
         with np.errstate(all="ignore"):
-            rounds, scored = _scored(state, contexts, mask)
+            rounds, scored = _scored(state, self._packed(contexts), mask)
             return _joined([arms.probabilities(state.frozen.rule) for arms in scored], rounds)
 
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
@@ -227,7 +229,7 @@ class Policy(ABC):
         1
         """
         with self._single_caller(), np.errstate(all="ignore"):
-            before = self._state
+            before, contexts = self._state, self._packed(contexts)
             rounds = before.reader.read(contexts, mask)
             reader = before.reader.after(contexts, rounds)
             after, decision = decide(

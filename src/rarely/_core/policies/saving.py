@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "training": training_from,
     "limits": limits_from,
 }
-_ENCODERS: dict[str, Callable[[Any], Any]] = {"beta": describe_beta}
+_ENCODERS: dict[str, Callable[[Any], Any]] = {"beta": describe_beta, "model": lambda model: model.settings()}
 
 
 def decoded(**arguments: Any) -> tuple[Any, ...]:
@@ -166,6 +167,7 @@ def load(
     path: str | os.PathLike[str],
     *,
     beta: Beta | None = None,
+    model: Any = None,
     covariance: Kind | None = None,
     memory_limit: int | None = None,
 ) -> Any:
@@ -179,6 +181,9 @@ def load(
         The file.
     beta
         The function, where the policy was made with one: a file cannot hold it.
+    model
+        The torch module, or `rarely.torch.Module`, where the policy was made with one: the file has its weights alone.
+        None finds the `Module` with the same settings that this process has made, if any.
     covariance, memory_limit
         Another form of Z, and another limit of its bytes, as `Policy.with_covariance` makes them.
 
@@ -193,21 +198,28 @@ def load(
     >>> load(path).fingerprint() == policy.fingerprint()
     True
     """
-    loaded = restore(archive.read(path), os.fspath(path), beta)
+    loaded = restore(archive.read(path), os.fspath(path), beta, model)
     if covariance is not None or memory_limit is not None:
         getattr(loaded, "policy", loaded)._change_covariance(covariance, memory_limit, "given to load")
     return loaded
 
 
-def restore(saved: archive.Archive, name: Any, beta: Beta | None = None) -> Any:
+def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: Any = None) -> Any:
     """Return the policy of an archive; `name` is that of the file in errors."""
     wrapper = saved.header.pop("wrapper", None)
     settings = saved.header.get("settings")
     if isinstance(settings, dict) and "beta" in settings:
         _check_beta(settings["beta"], beta)
+    given = {} if beta is None else {"beta": beta}
+    described = settings.get("model") if isinstance(settings, dict) else None
+    if described is None and model is not None:
+        raise InvalidInput("model is given to load() for a policy that was saved with one.")
     try:
+        if described is not None:
+            # The package of the model is imported only here: the core knows none.
+            given["model"] = import_module("rarely.torch").model_from(model, described)
         with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
-            policy = _restored(saved, beta)
+            policy = _restored(saved, given)
         return policy if wrapper is None else WRAPPERS[wrapper["kind"]](policy, wrapper)
     except SnapshotError as error:
         raise SnapshotError(f"{name} {error}") from error
@@ -219,8 +231,8 @@ def restore(saved: archive.Archive, name: Any, beta: Beta | None = None) -> Any:
         ) from error
 
 
-def _restored(found: archive.Archive, beta: Beta | None) -> Any:
-    """Return the policy of an archive; the sentences of its errors begin after the path."""
+def _restored(found: archive.Archive, others: dict[str, Any]) -> Any:
+    """Return the policy of an archive, made with `others` that it cannot hold; errors continue after the path."""
     saved = Fields("", found.header, found.arrays)
     name, settings = saved.text("policy"), saved.value("settings")
     if name not in POLICIES:
@@ -231,7 +243,7 @@ def _restored(found: archive.Archive, beta: Beta | None) -> Any:
     own = is_own(POLICIES[name])
     if own:
         _check_sizes(Fields("settings", settings, {}), found.arrays)
-    given = settings if beta is None else settings | {"beta": beta}
+    given = settings | others
     policy = POLICIES[name](**dict(zip(given, decoded(**given), strict=True)))
     if own:
         _check_settings(saved, name, settings, policy.settings())

@@ -28,7 +28,6 @@ from rarely._core.covariance import CANCELLED, RECENT, Candidates, CovarianceFac
 from rarely._core.errors import InvalidContexts, UpdateDue
 from rarely._core.growable_array import all_finite, all_true
 from rarely._core.inputs.contexts import ContextReader, Part, RoundContexts
-from rarely._core.model.features import joined
 from rarely._core.policies.covariance_change import adapted, noted, rebuilt_for_scale
 from rarely._core.policies.state import FrozenPolicy, PolicyState
 from rarely._core.types import Array, BoolArray, Decision, IntArray
@@ -98,7 +97,8 @@ class ScoredArms:
         """Return the chosen rows as candidates; those of several blocks are measured again, together."""
         if len(self.candidates) == 1:
             return self.candidates[0][rows]
-        factors = joined([self.candidates[row // self.block].factors[[row % self.block]] for row in rows])
+        parts = [self.candidates[row // self.block].factors[[row % self.block]] for row in rows]
+        factors = parts[0].joined(parts)
         return frozen.covariance.measure(factors, running=frozen.uses_running)
 
 

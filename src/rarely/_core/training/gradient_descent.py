@@ -87,6 +87,8 @@ class TrainingPlan:
     precision: Precision = "float64"
     warm_start: bool = False
     """Whether descent starts at the last version's weights: a deviation from the paper, which starts at θ_0."""
+    seed: int = 0
+    """Of the order of samples, where a model of the user's draws one."""
 
     def __post_init__(self) -> None:
         check_whole("steps", self.steps, 0)
@@ -200,7 +202,10 @@ def _descend(
 
 
 def objective_of(network: Network, initial: Weights, contexts: Array, rewards: Array, plan: TrainingPlan) -> Objective:
-    """Return the objective of a plan: compiled if possible, by groups if contexts have blocks."""
+    """Return the objective of a plan: the network's own, or compiled if possible, by groups if contexts have blocks."""
+    own: Objective | None = network.own_objective(initial, contexts, rewards, plan)
+    if own is not None:
+        return own
     return fastest_objective(network, initial, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)
 
 

@@ -52,13 +52,12 @@ from numpy.typing import NDArray
 from rarely._core.inputs.forgetting import Forgetting, Window
 from rarely._core.inputs.history import Samples
 from rarely._core.inputs.scaling import RewardScale
-from rarely._core.model.network import Network, Weights
+from rarely._core.model.network import SKIP_GRID, Network, Weights
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, descend_to, objective_of
 from rarely._core.training.watch import TRIAL_SHARE, UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, BoolArray, IntArray
 
-SKIP_GRID = (3.0, 0.0)
 STEP_GRID = (4, 6, 9, 13, 20, 30, 45, 70, 100, 150, 220, 330)
 FIRST = (0, 7)
 """Path and rung of the candidate in use while samples are too few to judge by."""
@@ -147,9 +146,9 @@ class Tuning:
     """(rows,): how much each counts; 0 if it is forgotten."""
 
     @property
-    def skip(self) -> float:
-        """The strength s in use: 0 before the first training, when Z should weigh all directions alike."""
-        return SKIP_GRID[self.path] if self.turn else 0.0
+    def path_in_use(self) -> int | None:
+        """The path in use; None before the first training, when Z should weigh all directions alike."""
+        return self.path if self.turn else None
 
     @property
     def next_path(self) -> int:
@@ -263,9 +262,9 @@ class Tuning:
             difference_errors,
         )
 
-    def explain(self) -> str:
+    def explain(self, network: Network) -> str:
         """Return the choice in one line."""
-        chosen = f"J = {STEP_GRID[self.rung]}, s = {SKIP_GRID[self.path]:g}"
+        chosen = f"J = {STEP_GRID[self.rung]}, {network.path_name(self.path)}"
         count, mean, error = (of_all[self.path, self.rung] for of_all in self._means(self.errors(self.predictions)))
         if count < MIN_COMPARED:
             return f"{chosen}: the start, because too few rewards have been held out to compare"
@@ -275,7 +274,7 @@ class Tuning:
         path, rung = np.unravel_index(int(np.argmax(gain)), gain.shape)
         return (
             f"{chosen}: validation loss {mean:.4g} ± {error:.2g} on {count} rewards, "
-            f"against {mean - gain[path, rung]:.4g} with J = {STEP_GRID[rung]}, s = {SKIP_GRID[path]:g} "
+            f"against {mean - gain[path, rung]:.4g} with J = {STEP_GRID[rung]}, {network.path_name(int(path))} "
             f"(difference {-gain[path, rung]:.2g} ± {doubt[path, rung]:.2g})"
         )
 
@@ -323,7 +322,7 @@ def tune(
     scale = scale or RewardScale()
     tuning = tuning.with_rows(rows, weights)
     few = len(rows) <= EXHAUSTIVE_SAMPLES
-    for trial in range(len(SKIP_GRID) * FOLDS if few else MAX_TRIALS):
+    for trial in range(network.most_trials or (len(SKIP_GRID) * FOLDS if few else MAX_TRIALS)):
         if trial and not few and tuning.comparable:
             break
         if trial and watch.over(TRIAL_SHARE):
@@ -333,7 +332,7 @@ def tune(
         if len(rows) < MIN_COMPARED or not held.any() or held.all():
             tuning = tuning.advance()
             continue
-        tried = replace(network, skip=SKIP_GRID[tuning.next_path])
+        tried = network.on_path(tuning.next_path)
         objective = objective_of(tried, initial, contexts[~held], rewards[~held], plan)
         checkpoints = descend_to(objective, STEP_GRID, TRIAL_SHARE, watch)
         if not checkpoints.reached:
@@ -343,10 +342,10 @@ def tune(
         center = scale.center if offsets is None else scale.center + offsets[held]
         ahead = [center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
         tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), center + unit * rewards[held])
-    chosen = replace(network, skip=tuning.skip)
+    chosen = network.on_path(tuning.path_in_use)
     steps = STEP_GRID[tuning.rung]
     checkpoints = descend_to(objective_of(chosen, initial, contexts, rewards, plan), (steps,), watch=watch)
-    return checkpoints.outcome(chosen, steps, tuning.explain()), tuning
+    return checkpoints.outcome(chosen, steps, tuning.explain(chosen)), tuning
 
 
 def demanded(samples: IntArray) -> Array:

@@ -1,0 +1,168 @@
+"""Features of a foreign network: one group of numbers per layer, in the cheapest of four forms.
+
+    pair        ∂u/∂W = δaᵀ            a (in), δ (out)       a layer that sees one position; its bias is an input of 1
+    positions   ∂u/∂W = Σ_s δ_s a_sᵀ   a (S·in), δ (S·out)   a convolution, or a layer that sees a sequence
+    index       row i_s of ∂u/∂W: δ_s  i (S), δ (S·out)      an embedding
+    dense       ∂u/∂θ                  a = ∂u/∂θ, δ = 1      everything else, and what is cheaper written out
+
+    ⟨φ, φ'⟩ = Σ_groups Σ_{s,s'} ⟨a_s, a'_s'⟩⟨δ_s, δ'_s'⟩, where ⟨i, i'⟩ is 1 for equal indices and else 0
+
+Arrays are NumPy's, or tensors on the device where Z lives there; the formulas are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rarely._core.model.features import Factors, gram
+from rarely._core.types import Array
+
+TILE_NUMBERS = 2**22
+"""Numbers in a tile of products of positions."""
+
+
+class Form(NamedTuple):
+    """How the features of some parameters are held: those of a layer, (out, in), or all that have no rule."""
+
+    layer: str
+    """Its name; "" without a rule."""
+    names: tuple[str, ...]
+    """Of the parameters: weight and bias of a layer, if both explore."""
+    kind: str
+    """One of the four, or "row by row": dense, and `torch.func` cannot follow."""
+    outputs: int
+    inputs: int
+    positions: int = 1
+
+    @property
+    def plain(self) -> bool:
+        """Whether an inner product is one of a times one of δ."""
+        return self.kind not in ("positions", "index")
+
+    @property
+    def parameters(self) -> int:
+        """How many there are."""
+        return self.outputs * self.inputs
+
+    @property
+    def width(self) -> tuple[int, int]:
+        """(out, in) where features are pairs or written out."""
+        return (self.outputs, self.inputs) if self.kind == "pair" else (1, self.parameters)
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """Numbers of δ and of a."""
+        width = 1 if self.kind == "index" else self.inputs
+        return self.width if self.plain else (self.positions * self.outputs, self.positions * width)
+
+    @property
+    def products(self) -> int:
+        """Multiplications of an inner product."""
+        return sum(self.stored) * self.positions if self.kind != "index" else self.positions**2 * self.outputs
+
+    def at_positions(self, x: Any) -> Any:
+        """Return a or δ as (n, S, ·)."""
+        return x.reshape(len(x), self.positions, x.shape[1] // self.positions)
+
+    def written(self, a: Array, d: Array) -> tuple[Array, Array]:
+        """Return features as a pair, those that are not one written out, (n, p) and (n, 1)."""
+        if self.plain:
+            return a, d
+        signals = self.at_positions(d)
+        if self.kind == "index":
+            out = np.zeros((len(a), self.inputs, self.outputs))
+            np.add.at(out, (np.arange(len(a))[:, None], a.astype(np.int64)), signals)
+        else:
+            out = np.einsum("nso,nsi->noi", signals, self.at_positions(a), optimize=True)
+        return out.reshape(len(a), self.parameters), np.ones((len(a), 1))
+
+    def inner(self, a: Any, d: Any, b: Any, e: Any) -> Any:
+        """Return (n, n') inner products."""
+        if self.plain:
+            return (a @ b.T) * (d @ e.T)
+        n, m, s = len(a), len(b), self.positions
+        tile = max(1, TILE_NUMBERS // (m * s * s))
+        if n > tile:
+            return concatenated([self.inner(a[i : i + tile], d[i : i + tile], b, e) for i in range(0, n, tile)])
+        a, d, b, e = (x.reshape(len(x) * s, x.shape[1] // s) for x in (a, d, b, e))
+        alike = a == b.T if self.kind == "index" else a @ b.T
+        return ((d @ e.T) * alike).reshape(n, s, m, s).sum((1, 3))
+
+    def squares(self, a: Any, d: Any) -> Any:
+        """Return ‖φ‖² of each, (n,)."""
+        a, d = self.at_positions(a), self.at_positions(d)
+        alike = a == a.swapaxes(1, 2) if self.kind == "index" else a @ a.swapaxes(1, 2)
+        return ((d @ d.swapaxes(1, 2)) * alike).sum((1, 2))
+
+
+class TorchFactors(Factors):
+    """n features, one group per layer."""
+
+    def __init__(self, forms: tuple[Form, ...], inputs: Any, signals: Any, norms: Any = None) -> None:
+        super().__init__(inputs, signals, norms)
+        self.forms = forms
+
+    def __getitem__(self, rows: Any) -> TorchFactors:
+        plain = super().__getitem__(rows)
+        return TorchFactors(self.forms, plain.inputs, plain.signals, plain._norms)
+
+    @property
+    def widths(self) -> tuple[tuple[int, int], ...]:
+        return tuple(form.width for form in self.forms)
+
+    def _groups(self) -> Any:
+        return zip(self.forms, self.inputs, self.signals, strict=True)
+
+    def _squared_norms(self) -> Array:
+        return host(sum(form.squares(a, d) for form, a, d in self._groups()))
+
+    def written(self) -> Factors:
+        inputs, signals = zip(*(form.written(host(a), host(d)) for form, a, d in self._groups()), strict=True)
+        return Factors(inputs, signals, self._norms)
+
+    def columns(self) -> Array:
+        return self.written().columns()
+
+    def weighted(self, weights: Array | None) -> TorchFactors:
+        if weights is None:
+            return self
+        root: Any = np.sqrt(weights)[:, None]
+        if torch.is_tensor(self.inputs[0]):
+            root = torch.as_tensor(root, device=self.inputs[0].device)
+        return TorchFactors(self.forms, self.inputs, tuple(d * root for d in self.signals))
+
+    def last_layer(self) -> TorchFactors:
+        return TorchFactors(self.forms[-1:], self.inputs[-1:], self.signals[-1:])
+
+    @classmethod
+    def joined(cls, parts: list[Any]) -> TorchFactors:
+        both = (zip(*some, strict=True) for some in ([part.inputs for part in parts], [part.signals for part in parts]))
+        return cls(parts[0].forms, *(tuple(map(concatenated, some)) for some in both))
+
+
+def inner_products(left: Any, right: Any) -> Any:
+    """Return inner products of features, (n, n'): pairs of NumPy's arrays by the core's loops, others by groups."""
+    plain = () if torch.is_tensor(left.inputs[0]) else [i for i, form in enumerate(left.forms) if form.plain]
+    if len(plain) == len(left.forms):
+        return gram(left, right)
+    total: Any = 0.0
+    if plain:
+        one, other = ([tuple(x[i] for i in plain) for x in (f.inputs, f.signals)] for f in (left, right))
+        total = gram(Factors(one[0], one[1]), Factors(other[0], other[1]))
+    for i, form in enumerate(left.forms):
+        if i not in plain:
+            total = total + form.inner(left.inputs[i], left.signals[i], right.inputs[i], right.signals[i])
+    return total
+
+
+def concatenated(parts: Any) -> Any:
+    """Return arrays, or tensors, in order."""
+    return torch.cat(list(parts)) if torch.is_tensor(parts[0]) else np.concatenate(parts)
+
+
+def host(array: Any) -> Array:
+    """Return an array of NumPy's."""
+    return np.asarray(array.cpu().numpy() if torch.is_tensor(array) else array)

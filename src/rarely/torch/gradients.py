@@ -1,0 +1,220 @@
+"""Features φ = ∂u/∂θ of a torch module, from one forward and one backward pass over all contexts of a call.
+
+A hook on each layer with a rule keeps what the layer received, a, and what it returned; the gradient of Σu with respect
+to the latter is δ, because no context depends on another. What has no rule, is shared between layers, or is used beside
+its layer goes through `torch.func` and, where that fails, context by context. Which it is, is not assumed but measured:
+when a model is made, the features of a few contexts are compared with autograd's.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from rarely._core.errors import InvalidInput
+from rarely.torch.factors import Form, TorchFactors
+
+AGREE = 1e-9
+"""The relative difference up to which a rule's gradient is autograd's."""
+CHUNK_NUMBERS = 2**24
+"""Numbers in the gradients that `torch.func` computes at a time."""
+PASS = threading.RLock()
+"""Hooks are on the module during a pass, so passes take turns."""
+NORMS: dict[type, Callable[[Any, Any], Any]] = {
+    nn.LayerNorm: lambda m, x: functional.layer_norm(x, m.normalized_shape, None, None, m.eps),
+    nn.RMSNorm: lambda m, x: functional.rms_norm(x, m.normalized_shape, None, m.eps),
+    nn.GroupNorm: lambda m, x: functional.group_norm(x, m.num_groups, None, None, m.eps),
+    nn.BatchNorm1d: lambda m, x: functional.batch_norm(x, m.running_mean, m.running_var, eps=m.eps),
+    nn.BatchNorm2d: lambda m, x: functional.batch_norm(x, m.running_mean, m.running_var, eps=m.eps),
+}
+"""What a normalisation returns before its weights."""
+Outputs = Callable[[Any, Any], Any]
+"""(module, rows (n, d)) to u, (n,)."""
+
+
+def has_rule(module: Any) -> bool:
+    """Return whether a layer's features follow from what it receives and what comes back."""
+    if type(module) is nn.Embedding:
+        return module.max_norm is None and not module.scale_grad_by_freq
+    if type(module) in (nn.Conv1d, nn.Conv2d):
+        return module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
+    return type(module) is nn.Linear or type(module) in NORMS
+
+
+def compute(module: Any, forms: tuple[Form, ...], outputs: Outputs, rows: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+    """Return u, (n,), and a and δ of every form."""
+    with PASS:
+        u, calls = _recorded(module, [form.layer for form in forms if form.layer], outputs, rows)
+        ends = [end for seen in calls.values() for _, end in seen]
+        signals = iter(torch.autograd.grad(u.sum(), ends, allow_unused=True, materialize_grads=True) if ends else ())
+        back = {layer: [(x, next(signals)) for x, _ in seen] for layer, seen in calls.items()}
+        found = [
+            _stored(module.get_submodule(form.layer), form, back.get(form.layer, []))
+            if form.layer
+            else _dense(_without_rule(module, form, outputs, rows))
+            for form in forms
+        ]
+    return u.detach(), found
+
+
+def _dense(gradients: Any) -> tuple[Any, Any]:
+    return gradients.flatten(1), gradients.new_ones((len(gradients), 1))
+
+
+def _recorded(module: Any, layers: Iterable[str], outputs: Outputs, rows: Any) -> tuple[Any, dict[str, list[Any]]]:
+    """Return u, and what each layer received and returned in every call, in the order of their last calls."""
+    calls: dict[str, list[Any]] = {}
+
+    def keeper(name: str) -> Callable[..., None]:
+        def keep(layer: Any, received: Any, returned: Any) -> None:
+            calls[name] = [*calls.pop(name, []), (received[0].detach(), returned)]
+
+        return keep
+
+    hooks = [module.get_submodule(name).register_forward_hook(keeper(name)) for name in layers]
+    try:
+        return outputs(module, rows), calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _pairs(module: Any, calls: list[Any], bias: bool) -> tuple[Any, Any]:
+    """Return a, (n, S, in), and δ, (n, S, out), of all calls of a layer; of an embedding i, (n, S, 1)."""
+    inputs, signals = [], []
+    for x, d in calls:
+        if isinstance(module, nn.Conv1d | nn.Conv2d):
+            flat = isinstance(module, nn.Conv1d)
+            each = (module.kernel_size, module.dilation, module.padding, module.stride)
+            window = [(one, *size) if flat else size for one, size in zip((1, 1, 0, 1), each, strict=True)]
+            x, d = functional.unfold(x.unsqueeze(2) if flat else x, *window).mT, d.flatten(2).mT
+        elif isinstance(module, nn.Embedding):
+            d = d if module.padding_idx is None else d * (x != module.padding_idx)[..., None]
+            x = x.reshape(len(x), -1, 1).to(d.dtype)
+        inputs.append(x.reshape(len(x), -1, x.shape[-1]))
+        signals.append(d.reshape(len(d), -1, d.shape[-1]))
+    a = torch.cat(inputs, 1)
+    return (torch.cat((a, torch.ones_like(a[..., :1])), 2) if bias else a), torch.cat(signals, 1)
+
+
+def _stored(module: Any, form: Form, calls: list[Any]) -> tuple[Any, Any]:
+    """Return a and δ of a layer with a rule."""
+    if type(module) in NORMS:
+        axes = len(getattr(module, "normalized_shape", ()))  # weights belong to the last axes, or to the channels
+        parts: list[Any] = [0.0 for _ in form.names]
+        for x, d in calls:
+            for i, name in enumerate(form.names):
+                each = d * NORMS[type(module)](module, x) if name.endswith("weight") else d
+                each = each.unsqueeze(1).flatten(1, -axes - 1) if axes else each.unsqueeze(-1).flatten(2).mT
+                parts[i] = parts[i] + each.sum(1).flatten(1)
+        return _dense(torch.cat(parts, 1))
+    a, d = _pairs(module, calls, bias=len(form.names) == 2)
+    if form.kind != "dense":
+        if a.shape[1] != form.positions:
+            raise InvalidInput(
+                f"layer {form.layer!r} must see {form.positions} positions of a context, as when the model was made; "
+                f"it saw {a.shape[1]}. Pad contexts to one length."
+            )
+        return a.flatten(1), d.flatten(1)
+    if isinstance(module, nn.Embedding):
+        out = d.new_zeros((len(d), module.num_embeddings, d.shape[2]))
+        return _dense(out.scatter_add_(1, a.long().expand(d.shape), d))
+    return _dense(torch.einsum("nso,nsi->noi", d, a))
+
+
+def _without_rule(module: Any, form: Form, outputs: Outputs, rows: Any) -> Any:
+    """Return gradients written out, (n, p), by `torch.func` or context by context."""
+    own = {name: module.get_parameter(name) for name in form.names}
+    if form.kind == "row by row":
+        return torch.stack([_gradient(module, own.values(), outputs, row) for row in rows[:, None]])
+
+    def value(some: Any, row: Any) -> Any:
+        return outputs(lambda *args, **named: torch.func.functional_call(module, some, args, named), row[None])[0]
+
+    chunk = max(1, CHUNK_NUMBERS // form.parameters)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*performance drop")
+        each = torch.func.vmap(torch.func.grad(value), in_dims=(None, 0), chunk_size=chunk)(own, rows)
+    return torch.cat([gradient.detach().flatten(1) for gradient in each.values()], 1)
+
+
+def _gradient(module: Any, parameters: Iterable[Any], outputs: Outputs, row: Any) -> Any:
+    """Return ∂u/∂θ of one context by autograd, (p,)."""
+    u, own = outputs(module, row).sum(), list(parameters)
+    # A value that depends on no parameter has no gradient to ask for.
+    found = torch.autograd.grad(u + 0 * own[0].sum(), own, allow_unused=True, materialize_grads=True)
+    return torch.cat([gradient.flatten() for gradient in found])
+
+
+# --- the first look at a module
+
+
+def forms_of(module: Any, explored: list[str], outputs: Outputs, rows: Any) -> tuple[Form, ...]:
+    """Return the forms of all parameters that explore, the last layer with a rule at the end.
+
+    `rows` are some contexts, on which every form is compared with autograd.
+    """
+    layers = {name: layer for name, layer in module.named_modules() if has_rule(layer) and f"{name}.weight" in explored}
+    rest, ruled = list(explored), []
+    for name, calls in _recorded(module, layers, outputs, rows)[1].items():
+        form = _form_of(name, layers[name], [n for n in (f"{name}.weight", f"{name}.bias") if n in explored], calls)
+        if _agrees(module, form, outputs, rows):
+            ruled.append(form)
+            rest = [each for each in rest if each not in form.names]
+    if not rest:
+        return tuple(ruled)
+    other = Form("", tuple(rest), "dense", 1, sum(module.get_parameter(name).numel() for name in rest))
+    return (other if _agrees(module, other, outputs, rows) else other._replace(kind="row by row"), *ruled)
+
+
+def _form_of(name: str, layer: Any, names: list[str], calls: list[Any]) -> Form:
+    """Return a layer's cheapest form."""
+    count = layer.weight.numel() + (layer.bias.numel() if len(names) == 2 else 0)
+    dense, index = Form(name, tuple(names), "dense", 1, count), isinstance(layer, nn.Embedding)
+    if type(layer) in NORMS:
+        return dense
+    a, d = _pairs(layer, [(x, y.detach()) for x, y in calls], bias=len(names) == 2)
+    kind = "index" if index else "pair" if a.shape[1] == 1 else "positions"
+    form = dense._replace(kind=kind, outputs=d.shape[2], inputs=count // d.shape[2], positions=a.shape[1])
+    return form if kind == "pair" or form.products < dense.products else dense
+
+
+def _agrees(module: Any, form: Form, outputs: Outputs, rows: Any) -> bool:
+    """Return whether the features of a form are autograd's."""
+    own = [module.get_parameter(name) for name in form.names]
+    try:
+        (a, d), *_ = compute(module, (form,), outputs, rows)[1]
+        found = [TorchFactors((form,), (a[i],), (d[i],)).vectors()[0] for i in torch.arange(len(rows))[:, None]]
+    except Exception:  # whatever a module does that the rule, or torch.func, cannot follow
+        return False
+    for one, row in zip(found, rows[:, None], strict=True):
+        truth = _gradient(module, own, outputs, row).cpu()
+        if form.layer and len(own) == 2 and type(module.get_submodule(form.layer)) not in NORMS:
+            parts = truth.split([own[0].numel(), own[1].numel()])  # the bias is the last column of the weights
+            truth = torch.cat([part.reshape(len(own[1]), -1) for part in parts], 1).flatten()
+        if not torch.allclose(torch.as_tensor(one), truth, AGREE, AGREE * float(truth.abs().max())):
+            return False
+    return True
+
+
+def check_outputs(module: Any, outputs: Outputs, rows: Any) -> None:
+    """Raise InvalidInput, with the remedy, unless u is one finite number of each context and depends on it alone."""
+    other = rows.clone()
+    other[0] = rows[-1]
+    with torch.no_grad():
+        u, again, mixed = (outputs(module, some) for some in (rows, rows, other))
+    if not torch.isfinite(u).all():
+        raise InvalidInput("net must return finite numbers; of contexts between 0 and 1 it made others.")
+    if not torch.equal(u, again):
+        raise InvalidInput("net must not be random while it decides, as dropout is. Call net.eval() first.")
+    if not torch.allclose(mixed[1:], u[1:], rtol=1e-9, atol=1e-12):
+        raise InvalidInput(
+            "net must not mix the contexts of a call, as BatchNorm does in training mode: what it returns for one of "
+            "them changes with another. Call net.eval() first, or use LayerNorm or GroupNorm."
+        )

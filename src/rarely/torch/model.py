@@ -1,0 +1,334 @@
+"""`Module`: a torch module as the model of a policy."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from rarely._core.covariance import CovarianceFactory, Dual, RowCost, prices
+from rarely._core.errors import InvalidContexts, InvalidInput, SnapshotError, check_whole, shown
+from rarely._core.model.features import FactorRows
+from rarely._core.model.network import Weights
+from rarely._core.types import Array
+from rarely.torch.device import DeviceDual
+from rarely.torch.factors import Form, TorchFactors, inner_products
+from rarely.torch.gradients import check_outputs, forms_of, has_rule
+from rarely.torch.network import TorchNetwork
+
+PROBES = 3
+"""Contexts on which a new model is tried."""
+LOADED = 2
+"""Versions of the module that are kept ready to decide."""
+KNOWN: dict[str, Module] = {}
+"""Models of this process by their settings, so that a policy's file, a study or a service finds its own again."""
+
+
+class Module:
+    """A torch module whose parameters explore: the model of a neural policy.
+
+    The module maps n contexts, (n, *shape), to n numbers, (n,) or (n, 1): the reward, standardised in preset
+    "practical". It is copied, and the caller's stays as it is.
+
+    Parameters
+    ----------
+    net
+        The module, in the mode in which it decides: after `net.eval()` where it has dropout or BatchNorm.
+    shape
+        The shape of one context, such as (1, 8, 8), or a dict of shapes by the names of `forward`'s arguments. None
+        takes the inputs of the first Linear layer.
+    ids
+        Whether contexts are whole numbers, such as those of words; for a dict, the names of those that are.
+    explore
+        What Z is over: "requires_grad", every parameter that requires a gradient; "last", the last layer; or patterns
+        of parameters' names, such as ["head.*"]. What requires no gradient is not trained either.
+    fit
+        A training of your own, `fit(module, contexts, rewards, weights, generator)`, in place of ours: it trains the
+        module that it is given, from the initial weights, on tensors. Each update calls it twice, first without a fifth
+        of the rewards, on which the noise is measured.
+    batch
+        Samples of a minibatch; None is a 16th of them, at least 128.
+    device
+        "cpu" or "cuda". On "cuda" scores, Gram matrices, triangular solves and training stay there, and sums are not
+        the same from run to run bit for bit. Decisions are float64; training in float32 uses TF32 only after
+        `torch.set_float32_matmul_precision("high")`, and records say so.
+
+    Examples
+    --------
+    >>> from rarely import BatchNeuralUCB, OnDemand
+    >>> net = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Linear(8, 1))
+    >>> policy = BatchNeuralUCB(model=Module(net), schedule=OnDemand(), seed=0)
+    >>> policy.select([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).means.shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        net: Any,
+        shape: Any = None,
+        *,
+        ids: Any = False,
+        explore: Any = "requires_grad",
+        fit: Callable[..., Any] | None = None,
+        batch: int | None = None,
+        device: Any = "cpu",
+    ) -> None:
+        if not isinstance(net, nn.Module):
+            raise InvalidInput(f"net must be a torch.nn.Module; got {shown(net)}.")
+        check_whole("batch", batch, 1, besides=(None,))
+        self._net, self.fit, self.batch, self.device = copy.deepcopy(net).cpu(), fit, batch, torch.device(device)
+        for part in self._net.modules():
+            if getattr(part, "inplace", False):
+                part.inplace = False  # what a layer returned must be there when gradients are taken
+        self.inputs = _read_shape(self._net, shape)
+        self.ids = frozenset(self.inputs if ids is True else ids or ())
+        self.dim = sum(math.prod(each) for each in self.inputs.values())
+        named = (*self._net.named_parameters(), *self._net.named_buffers())
+        self.trained = [name for name, each in named if each.requires_grad]
+        self.names = [*self.trained, *(name for name, _ in named if name not in self.trained)]
+        self.weights, self._loaded = self.read(self._net, np.float64), list[tuple[Weights, Any]]()
+        self.explored = self._explored(explore)
+        self.forms = self._probed()
+        self.norm = 1.0
+        probes = np.column_stack((self._probes(), np.ones(PROBES)))
+        squares = self.network().values_and_factors(self.weights, probes)[1].squared_norms
+        self.norm = math.sqrt(float(squares.mean())) or 1.0
+        KNOWN[json.dumps(self.settings() | {"norm": 1.0})] = self
+
+    # --- contexts
+
+    def contexts(self, values: Any) -> Any:
+        """Return contexts, (…, *shape) or a dict of them, as rows of numbers, (…, d); rows stay as they are.
+
+        The axes before `shape` of a dict's arrays are broadcast, so that arms may share an image.
+        """
+        if not isinstance(values, Mapping):
+            values, shape = _plain(values), self.inputs.get("", ())
+            if np.shape(values)[-len(shape) :] != shape or len(shape) < 2:
+                return values
+            values = {"": values}
+        if values.keys() != self.inputs.keys():
+            raise InvalidContexts(f"contexts must have {', '.join(self.inputs)}; got {', '.join(map(str, values))}.")
+        flat: list[Array] = []
+        for name, shape in self.inputs.items():
+            part = np.asarray(_plain(values[name]), np.float64)
+            if part.shape[part.ndim - len(shape) :] != shape:
+                raise InvalidContexts(f"{name or 'contexts'} must have shape {shape} at the end; got {part.shape}.")
+            flat.append(part.reshape(*part.shape[: part.ndim - len(shape)], math.prod(shape)))
+        lead = np.broadcast_shapes(*(each.shape[:-1] for each in flat))
+        return np.concatenate([np.broadcast_to(each, (*lead, each.shape[-1])) for each in flat], axis=-1)
+
+    def unpacked(self, rows: Any) -> Any:
+        """Return rows, (n, d), as the tensor, or the tensors by name, that the module takes."""
+        parts, start = {}, 0
+        for name, shape in self.inputs.items():
+            part = rows[:, start : start + math.prod(shape)].reshape(len(rows), *shape)
+            parts[name] = part.round().long() if name in self.ids else part
+            start += math.prod(shape)
+        return parts.get("", parts)
+
+    def split(self, contexts: Array) -> tuple[Array, Array]:
+        """Return x and c of contexts (cx, c)."""
+        rows, roots = contexts[:, :-1], contexts[:, -1]
+        return (rows if (roots == 1).all() else rows / roots[:, None]), roots
+
+    def outputs(self, called: Any, rows: Any) -> Any:
+        """Return u of each row, (n,)."""
+        parts = self.unpacked(rows)
+        found = called(**parts) if isinstance(parts, dict) else called(parts)
+        if not torch.is_tensor(found) or found.shape not in ((len(rows),), (len(rows), 1)):
+            came = tuple(found.shape) if torch.is_tensor(found) else type(found).__name__
+            raise InvalidInput(
+                f"net must return one number for each context, a tensor of shape (n,) or (n, 1); of {len(rows)} "
+                f"contexts it made {came}. Several outputs: give the arm as a part of the context, and return its own."
+            )
+        return found.reshape(len(rows))
+
+    # --- weights
+
+    def load(self, module: Any, weights: Weights) -> None:
+        """Put weights into a module."""
+        named = dict(module.named_parameters()) | dict(module.named_buffers())
+        with torch.no_grad():
+            for name, array in zip(self.names, weights, strict=True):
+                named[name].copy_(torch.as_tensor(array))
+
+    def read(self, module: Any, dtype: Any) -> tuple[Any, ...]:
+        """Return the weights of a module, as arrays."""
+        named = dict(module.named_parameters()) | dict(module.named_buffers())
+        kind = getattr(torch, np.dtype(dtype).name)
+        return tuple(named[name].detach().to("cpu", kind, copy=True).numpy() for name in self.names)
+
+    def fresh(self, weights: Weights, dtype: Any) -> Any:
+        """Return a copy of the module with these weights, on the device."""
+        module = copy.deepcopy(self._net).to(self.device, dtype)
+        self.load(module, weights)
+        return module
+
+    def deciding(self, weights: Weights) -> Any:
+        """Return the module in float64 with these weights, of which only what explores requires a gradient."""
+        for known, module in self._loaded:
+            if known is weights:
+                return module
+        if len(self._loaded) == LOADED:
+            module = self._loaded.pop()[1]
+            self.load(module, weights)
+        else:
+            module = self.fresh(weights, torch.float64).requires_grad_(False)
+            for name in self.explored:
+                module.get_parameter(name).requires_grad_(True)
+        self._loaded.insert(0, (weights, module))
+        return module
+
+    @property
+    def module(self) -> Any:
+        """A copy of the module, with the weights of the version in use where it is `policy.model`."""
+        module = copy.deepcopy(self._net)
+        self.load(module, self.weights)
+        return module
+
+    def at(self, weights: Weights) -> Module:
+        """Return the model with these weights."""
+        other = copy.copy(self)
+        other.weights = weights
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_loaded": []}
+
+    # --- what the core asks for
+
+    def network(self, scaling: Any = "standard") -> TorchNetwork:
+        """Return what computes values, features and objectives from weights."""
+        return TorchNetwork(self.dim + 1, 2, scaling=scaling, model=self)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether features stay on a device, as tensors."""
+        return str(self.device) != "cpu"
+
+    @property
+    def row(self) -> RowCost:
+        """Numbers that a round keeps in the dual form of Z, and multiplications of an inner product."""
+        return RowCost(sum(sum(form.stored) for form in self.forms), sum(form.products for form in self.forms))
+
+    @property
+    def factory(self) -> Callable[..., CovarianceFactory]:
+        """What makes Z of the features."""
+        stored, kind = tuple(form.stored for form in self.forms), partial(TorchFactors, self.forms)
+        dual: Any = partial(Dual, inner=inner_products, rows=partial(FactorRows, stored, kind))
+        if self.on_device:
+            dual = partial(DeviceDual, forms=self.forms, device=self.device)
+        return partial(CovarianceFactory, row=self.row, dual=dual)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what a file keeps of the model besides its weights, as JSON."""
+        shapes = {name: list(shape) for name, shape in self.inputs.items()}
+        known = {"shape": shapes, "ids": sorted(self.ids), "explore": self.explored, "batch": self.batch}
+        return known | {"norm": self.norm, "fit": self.fit is not None, "layers": _layers(self._net)}
+
+    def describe(self, rounds: int = 1000) -> str:
+        """Return how each layer's features are held, and what each form of Z would take after that many rounds."""
+        table = [("layer", "parameters", "form", "numbers a round")]
+        for f in self.forms:
+            table.append((f.layer or ", ".join(f.names), f"{f.parameters:,}", f.kind, f"{sum(f.stored):,}"))
+        table.append(("all that explores", f"{sum(f.parameters for f in self.forms):,}", "", f"{self.row.numbers:,}"))
+        lines = [f"{layer[:32]:32} {count:>12}  {kind:10} {numbers:>15}" for layer, count, kind, numbers in table]
+        costs = prices(tuple(f.width for f in self.forms), rounds, self.row).values()
+        return "\n".join([*lines, f"Z after {rounds:,} rounds:", *(f"  {cost}" for cost in costs)])
+
+    # --- the first look at the module
+
+    def _explored(self, explore: Any) -> list[str]:
+        patterns = ["*"] if explore == "requires_grad" else explore
+        if explore == "last":
+            ruled = [name for name, each in self._net.named_modules() if has_rule(each)]
+            patterns = [f"{name}.*" for name in ruled if any(n.startswith(f"{name}.") for n in self.trained)][-1:]
+        found = [name for name in self.trained if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        if not found:
+            raise InvalidInput(
+                "explore must be 'requires_grad', 'last' or patterns of names, and leave a parameter that requires a "
+                f"gradient; {explore!r} leaves none of {', '.join(self.trained) or 'none'}."
+            )
+        return found
+
+    def _probes(self) -> Array:
+        """Return a few contexts of uniform numbers, (n, d)."""
+        rng, parts = np.random.default_rng(0), []
+        words = min((m.num_embeddings for m in self._net.modules() if isinstance(m, nn.Embedding)), default=1)
+        for name, shape in self.inputs.items():
+            size = (PROBES, math.prod(shape))
+            parts.append(rng.integers(words, size=size) if name in self.ids else rng.uniform(0.05, 1, size))
+        return np.hstack(parts).astype(np.float64)
+
+    def _probed(self) -> tuple[Form, ...]:
+        """Return the forms of all features, as measured on the probes."""
+        rows, module = torch.as_tensor(self._probes(), device=self.device), self.deciding(self.weights)
+        try:
+            check_outputs(module, self.outputs, rows)
+        except InvalidInput:
+            raise
+        except Exception as error:
+            raise InvalidInput(
+                f"net must take n contexts of shape {self.inputs.get('', self.inputs)} in float64: "
+                f"{type(error).__name__}: {error}. Give shape=…, ids=True for whole numbers, or net.eval()."
+            ) from error
+        return forms_of(module, self.explored, self.outputs, rows)
+
+
+def model_from(given: Any, saved: Any) -> Module:
+    """Return the model for a saved policy: that of the module given, or one that this process has made.
+
+    Another architecture is refused by its first layer.
+    """
+    given = KNOWN.get(json.dumps(saved | {"norm": 1.0})) if given is None else given
+    if given is None:
+        raise SnapshotError(
+            "holds a policy whose model is code, which a file cannot hold. Make the same rarely.torch.Module before, "
+            "or give it: load(path, model=net)."
+        )
+    made = _layers(given._net if isinstance(given, Module) else given)
+    for mine, theirs in zip_longest(made, saved["layers"], fillvalue=["", "missing"]):
+        if mine != theirs:
+            raise SnapshotError(
+                f"holds a model whose {theirs[0] or mine[0]!r} is {theirs[1]}; in the module given it is "
+                f"{mine[1] if mine[0] == theirs[0] else 'missing'}. Give the architecture that was saved."
+            )
+    if not isinstance(given, Module):
+        shape = saved["shape"]
+        given = Module(given, shape.get("", shape), **{name: saved[name] for name in ("ids", "explore", "batch")})
+    if saved["fit"] != (given.fit is not None):
+        raise SnapshotError("holds a policy that was trained by a fit of the user's, or not: model=Module(net, fit=…).")
+    model: Module = copy.copy(given)
+    model.norm = float(saved["norm"])  # that of the initial weights in the file
+    return model
+
+
+def _layers(net: Any) -> list[list[str]]:
+    """Return every layer, and every parameter and buffer, in words."""
+    layers = [[name, type(m).__name__ if any(m.children()) else repr(m)] for name, m in net.named_modules()]
+    arrays = (*net.named_parameters(), *net.named_buffers())
+    return layers + [[name, f"of shape {tuple(each.shape)}"] for name, each in arrays]
+
+
+def _plain(values: Any) -> Any:
+    return values.detach().cpu().numpy() if torch.is_tensor(values) else values
+
+
+def _read_shape(net: Any, shape: Any) -> dict[str, tuple[int, ...]]:
+    if shape is None:
+        first = next((m for m in net.modules() if isinstance(m, nn.Linear)), None)
+        if first is None:
+            raise InvalidInput("shape must be given, that of one context, because net has no Linear layer to ask.")
+        shape = (first.in_features,)
+    shapes = shape if isinstance(shape, Mapping) else {"": (shape,) if isinstance(shape, int) else shape}
+    return {str(name): tuple(map(int, each)) for name, each in shapes.items()}

@@ -1,0 +1,237 @@
+"""Features of thirty-odd modules against autograd, one context at a time and written out."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
+
+
+from torch import nn  # noqa: E402
+from torch.nn.utils.parametrizations import weight_norm  # noqa: E402
+
+import rarely.torch  # noqa: E402
+from rarely._core.covariance import Limit  # noqa: E402
+from rarely.torch.device import DeviceDual  # noqa: E402
+from rarely.torch.factors import inner_products  # noqa: E402
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.inner, self.last = nn.Linear(5, 6), nn.Linear(6, 6), nn.Linear(6, 1)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        return self.last(x + torch.tanh(self.inner(x)))[:, 0]
+
+
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.value, self.gate, self.last = nn.Linear(5, 6), nn.Linear(5, 6, bias=False), nn.Linear(6, 1)
+
+    def forward(self, x):
+        return self.last(self.value(x) * torch.sigmoid(self.gate(x)))
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+class TiedWords(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.mix = nn.Embedding(9, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        hidden = torch.tanh(self.mix(self.words(x).mean(1)))
+        return torch.logsumexp(hidden @ self.words.weight.T, 1)
+
+
+class Twice(nn.Module):
+    """Calls one layer two times."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.last = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.inner(torch.tanh(self.inner(x)))))
+
+
+class Beside(nn.Module):
+    """Uses the weight of a layer beside its call."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.last = nn.Linear(4, 3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.inner(x))) + (x @ self.inner.weight.T).sum(1, keepdim=True)
+
+
+class Free(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.table = nn.Parameter(torch.randn(5)), nn.Parameter(torch.randn(5, 3))
+        self.last = nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.last(torch.sin(x * self.scale) @ self.table)
+
+
+class Sequence(nn.Module):
+    def __init__(self, kind, **settings):
+        super().__init__()
+        self.words, self.inner, self.last = nn.Embedding(7, 4), kind(4, 5, **settings), nn.Linear(5, 1)
+
+    def forward(self, x):
+        return self.last(self.inner(self.words(x))[0][:, -1])
+
+
+class Attention(nn.Module):
+    def __init__(self, **settings):
+        super().__init__()
+        self.words, self.places = nn.Embedding(7, 4), nn.Parameter(torch.randn(6, 4) / 4)
+        self.inner, self.last = nn.MultiheadAttention(4, 2, batch_first=True, **settings), nn.Linear(4, 1)
+
+    def forward(self, x):
+        x = self.words(x) + self.places
+        return self.last(self.inner(x, x, x, need_weights=False)[0].mean(1))
+
+
+class Bag(nn.Module):
+    def __init__(self, **settings):
+        super().__init__()
+        self.words, self.last = nn.Embedding(40, 3, **settings), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.words(x).mean(1)))
+
+
+class Mean(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.layers(x).flatten(1).mean(1)
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head, self.words = nn.Conv2d(1, 2, 3), nn.Linear(18, 4), nn.Embedding(4, 4)
+
+    def forward(self, image, arm):
+        return (torch.tanh(self.head(self.conv(image).flatten(1))) * self.words(arm)[:, 0]).sum(1)
+
+
+def image(*layers, out=1):
+    return nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(out))
+
+
+MODULES = {
+    "mlp": lambda: (nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 1)), (4,), False),
+    "no biases": lambda: (nn.Sequential(nn.Linear(4, 6, False), nn.Tanh(), nn.Linear(6, 1, False)), (4,), False),
+    "deep": lambda: (nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(5, 5), nn.ELU())], nn.Linear(5, 1)), 5, 0),
+    "in place": lambda: (nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 1)), (4,), False),
+    "layer norm": lambda: (nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.LayerNorm(6), nn.Linear(6, 1)), (4,), False),
+    "layer norm of images": lambda: (Mean(nn.Conv2d(1, 2, 3), nn.LayerNorm([2, 4, 4]), nn.GELU()), (1, 6, 6), False),
+    "rms norm": lambda: (nn.Sequential(nn.Linear(4, 6), nn.RMSNorm(6), nn.Linear(6, 1)), (4,), False),
+    "prelu": lambda: (nn.Sequential(nn.Linear(4, 6), nn.PReLU(6), nn.Linear(6, 1)), (4,), False),
+    "bilinear": lambda: (Mean(nn.Linear(4, 3), nn.Softplus(), nn.Linear(3, 3)), (4,), False),
+    "sequence of a linear": lambda: (Mean(nn.Linear(30, 40), nn.Tanh(), nn.Linear(40, 1)), (3, 30), False),
+    "short sequence": lambda: (Mean(nn.Linear(3, 2), nn.Tanh()), (7, 3), False),
+    "conv1d": lambda: (Mean(nn.Conv1d(2, 3, 3, padding=1), nn.ReLU(), nn.Conv1d(3, 1, 2, stride=2)), (2, 9), False),
+    "conv2d": lambda: (Mean(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Conv2d(3, 2, (2, 3), stride=(2, 1))), (1, 8, 8), False),
+    "dilated": lambda: (Mean(nn.Conv2d(2, 3, 3, dilation=2, padding=(1, 2)), nn.Tanh()), (2, 6, 6), False),
+    "wide conv of few places": lambda: (Mean(nn.Conv2d(20, 30, 3), nn.Tanh()), (20, 4, 4), False),
+    "grouped conv": lambda: (Mean(nn.Conv2d(2, 4, 3, groups=2), nn.Tanh()), (2, 5, 5), False),
+    "same padding": lambda: (Mean(nn.Conv1d(2, 3, 3, padding="same"), nn.Tanh()), (2, 6), False),
+    "circular padding": lambda: (Mean(nn.Conv1d(2, 3, 3, padding=1, padding_mode="circular"), nn.Tanh()), (2, 6), 0),
+    "group norm": lambda: (Mean(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU()), (1, 6, 6), False),
+    "batch norm": lambda: (Mean(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval(), (1, 6, 6), False),
+    "residual": lambda: (Residual(), (5,), False),
+    "gated": lambda: (Gated(), (5,), False),
+    "tied": lambda: (Tied(), (4,), False),
+    "tied words": lambda: (TiedWords(), (5,), True),
+    "called twice": lambda: (Twice(), (4,), False),
+    "weight used beside its layer": lambda: (Beside(), (4,), False),
+    "free parameters": lambda: (Free(), (5,), False),
+    "gru": lambda: (Sequence(nn.GRU, batch_first=True), (6,), True),
+    "lstm": lambda: (Sequence(nn.LSTM, batch_first=True), (4,), True),
+    "attention": lambda: (Attention(), (6,), True),
+    "bag": lambda: (Bag(), (4,), True),
+    "padded bag": lambda: (Bag(padding_idx=0), (5,), True),
+    "weight norm": lambda: (nn.Sequential(weight_norm(nn.Linear(4, 3)), nn.Tanh(), nn.Linear(3, 1)), (4,), False),
+    "transformer": lambda: (Mean(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)), (5, 4), False),
+    "two inputs": lambda: (TwoInputs(), {"image": (1, 5, 5), "arm": (1,)}, ["arm"]),
+}  # fmt: skip
+
+
+def contexts_of(model, count, seed=1):
+    rng = np.random.default_rng(seed)
+    parts = []
+    for name, shape in model.inputs.items():
+        size = (count, int(np.prod(shape)))
+        parts.append(rng.integers(0, 4, size).astype(float) if name in model.ids else rng.normal(size=size))
+    return np.concatenate(parts, axis=1)
+
+
+def dense(model, rows):
+    """∂u/∂θ of each context by autograd alone, with the parameters in the order of `explored`."""
+    module = model.module.double()
+    found = []
+    for row in torch.as_tensor(rows)[:, None]:
+        module.zero_grad()
+        parts = model.unpacked(row)
+        out = module(**parts) if isinstance(parts, dict) else module(parts)
+        out.sum().backward()
+        grads = [p.grad for p in map(module.get_parameter, model.explored)]
+        zeros = [torch.zeros_like(p) for p in map(module.get_parameter, model.explored)]
+        found.append(torch.cat([(z if g is None else g).flatten() for g, z in zip(grads, zeros, strict=True)]).numpy())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_inner_products_and_log_det_are_those_of_autograd(name):
+    torch.manual_seed(0)
+    net, shape, ids = MODULES[name]()
+    model = rarely.torch.Module(net, shape, ids=ids)
+    rows = contexts_of(model, 12)
+    truth = dense(model, rows)
+    _, factors = model.network().values_and_factors(model.weights, np.column_stack((rows, np.ones(12))))
+    kernel = truth @ truth.T
+    scale = np.abs(kernel).max()
+    assert sum(form.parameters for form in model.forms) == truth.shape[1]
+    np.testing.assert_allclose(inner_products(factors[:5], factors), kernel[:5], rtol=0, atol=1e-10 * scale)
+    np.testing.assert_allclose(factors.squared_norms, kernel.diagonal(), rtol=0, atol=1e-10 * scale)
+    np.testing.assert_allclose(factors.vectors() @ factors.vectors().T, kernel, rtol=0, atol=1e-10 * scale)
+    log_det = np.linalg.slogdet(np.eye(12) + kernel / 0.5)[1]
+    for form, seen in (
+        (model.factory("dual", 0.5, 2**32, None).empty(factors.widths), factors),
+        on_device(model, factors),
+    ):
+        form.accept(form.propose(form.measure(seen)), 12)
+        assert form.log_det == pytest.approx(log_det, rel=1e-10)
+        form.freeze()
+        np.testing.assert_allclose(form.measure(seen).variances, variances(truth), rtol=1e-6)
+
+
+def variances(truth):
+    kernel = truth @ truth.T
+    return (kernel - kernel @ np.linalg.solve(kernel + 0.5 * np.eye(len(truth)), kernel)).diagonal() / 0.5
+
+
+def on_device(model, factors):
+    """Z in tensors, and the factors as it takes them."""
+    made = (tuple(map(torch.as_tensor, some)) for some in (factors.inputs, factors.signals))
+    form = DeviceDual(factors.widths, 0.5, Limit(factors.widths), forms=model.forms, device=torch.device("cpu"))
+    return form, type(factors)(factors.forms, *made)

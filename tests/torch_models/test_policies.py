@@ -1,0 +1,327 @@
+"""Policies with torch modules: choices, training, saving, errors."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
+
+from torch import nn  # noqa: E402
+
+import rarely.torch  # noqa: E402
+from rarely import (  # noqa: E402
+    BatchNeuralUCB,
+    Discount,
+    FixedGrid,
+    InvalidContexts,
+    InvalidInput,
+    NeuralEpsilonGreedy,
+    NeuralLinear,
+    NeuralTS,
+    NeuralUCB,
+    OnDemand,
+    Preset,
+    SnapshotError,
+    Training,
+    Window,
+    load,
+)
+
+
+def perceptron(network, weights):
+    """The library's network of standard scaling as a torch module with the same weights."""
+    layers = []
+    for w in weights:
+        linear = nn.Linear(w.shape[1], w.shape[0], bias=False, dtype=torch.float64)
+        linear.weight.data = torch.as_tensor(np.array(w))
+        layers += [linear, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def small(seed=0, inputs=3, out=1):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(inputs, 6), nn.Tanh(), nn.Linear(6, out))
+
+
+def play(policy, rounds=40, arms=3, seed=0, dim=3):
+    rng = np.random.default_rng(seed)
+    chosen = []
+    for _ in range(rounds):
+        contexts = rng.random((arms, dim))
+        decision = policy.select(contexts)
+        chosen.append(decision.arm)
+        policy.observe(decision, float(np.sin(3 * contexts[decision.arm]).sum() + 0.1 * rng.normal()))
+        if policy.due:
+            policy.update()
+    return chosen
+
+
+@pytest.mark.parametrize("covariance", ["dual", "primal", "diagonal", "last_layer"])
+def test_a_perceptron_of_torch_chooses_as_the_librarys_own(covariance):
+    settings = dict(
+        schedule=FixedGrid(60, 6), covariance=covariance, preset=Preset(scaling="standard"), beta=0.3, seed=0,
+        training=Training(steps=30, step_size=0.02), ridge=0.1,
+    )  # fmt: skip
+    ours = BatchNeuralUCB(3, hidden=8, depth=3, **settings)
+    module = perceptron(ours.network, ours.initial_weights)
+    theirs = BatchNeuralUCB(model=rarely.torch.Module(module), **settings)
+    assert play(theirs, 60) == play(ours, 60)
+    assert theirs.log_det == pytest.approx(ours.log_det, rel=1e-6)
+    for mine, other in zip(ours.weights, theirs.weights, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-9)
+
+
+def test_the_step_follows_from_the_curvature_as_the_librarys_own():
+    settings = dict(schedule=OnDemand(), preset=Preset(scaling="standard"), training=30, seed=0)
+    ours = BatchNeuralUCB(3, hidden=8, **settings)
+    theirs = BatchNeuralUCB(model=rarely.torch.Module(perceptron(ours.network, ours.initial_weights)), **settings)
+    for policy in (ours, theirs):
+        play(policy, 30)
+    assert theirs.update().step_size == pytest.approx(ours.update().step_size, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("kind", "forgetting"), [(BatchNeuralUCB, Discount(0.95)), (NeuralTS, None), (NeuralEpsilonGreedy, Window(20))]
+)
+def test_a_policy_comes_back_the_same(kind, forgetting, tmp_path):
+    settings = dict(schedule=FixedGrid(80, 4), forgetting=forgetting, seed=0)
+    policy = kind(model=rarely.torch.Module(small()), **settings)
+    play(policy, 30)
+    policy.save(tmp_path / "p")
+    again = load(tmp_path / "p", model=small(seed=5))  # whose weights are those of the file
+    assert again.fingerprint() == policy.fingerprint()
+    assert play(again, 20, seed=7) == play(policy, 20, seed=7)
+    assert again.fingerprint() == policy.fingerprint()
+    assert copy.deepcopy(policy).fingerprint() == policy.fingerprint()
+    back = pickle.loads(pickle.dumps(policy.prepare_update(force=True))).run()
+    assert policy.adopt(back).accepted
+
+
+def test_another_architecture_is_refused_by_its_first_layer(tmp_path, monkeypatch):
+    policy = BatchNeuralUCB(model=rarely.torch.Module(small()), schedule=OnDemand(), seed=0)
+    policy.save(tmp_path / "p")
+    other = nn.Sequential(nn.Linear(3, 6), nn.GELU(), nn.Linear(6, 1))
+    with pytest.raises(SnapshotError, match=r"'1' is Tanh\(\).*GELU"):
+        load(tmp_path / "p", model=other)
+    with pytest.raises(SnapshotError, match=r"'2' is Linear.*missing"):
+        load(tmp_path / "p", model=nn.Sequential(nn.Linear(3, 6), nn.Tanh()))
+    assert load(tmp_path / "p").fingerprint() == policy.fingerprint()  # this process has made the model
+    monkeypatch.setattr("rarely.torch.model.KNOWN", {})
+    with pytest.raises(SnapshotError, match="load\\(path, model=net\\)"):
+        load(tmp_path / "p")
+    BatchNeuralUCB(dim=2, hidden=4, schedule=OnDemand(), seed=0).save(tmp_path / "q")
+    with pytest.raises(InvalidInput, match="saved with one"):
+        load(tmp_path / "q", model=small())
+    with pytest.raises(SnapshotError, match="fit"):
+        load(tmp_path / "p", model=rarely.torch.Module(small(), fit=lambda *_: None))
+
+
+def test_the_callers_module_stays_as_it_is():
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 1))
+    before = copy.deepcopy(net.state_dict())
+    policy = BatchNeuralUCB(model=rarely.torch.Module(net), schedule=FixedGrid(40, 2), seed=0)
+    play(policy)
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+    assert net[1].inplace
+    trained = policy.model.module
+    assert trained[0].weight.dtype == torch.float32
+    assert not torch.equal(trained[0].weight, net[0].weight)
+    x = np.random.default_rng(1).random((5, 3))
+    raw = trained(torch.as_tensor(x, dtype=torch.float32)).detach().numpy()[:, 0]
+    scale = policy._neural.rewards
+    means = np.maximum(scale.center + scale.spread * raw, policy._neural.lowest)
+    np.testing.assert_allclose(means, policy.score(x).means, rtol=1e-4)
+
+
+def test_the_same_seed_gives_the_same_policy():
+    made = [BatchNeuralUCB(model=rarely.torch.Module(small()), schedule=FixedGrid(400, 3), seed=3) for _ in range(2)]
+    for policy in made:
+        play(policy, 200)
+        policy.update(force=True)  # on minibatches, whose order is drawn
+    assert made[0].fingerprint() == made[1].fingerprint()
+
+
+def fit(module, contexts, rewards, weights, generator):
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.05)
+    for _ in range(20):
+        optimiser.zero_grad()
+        (weights * (module(contexts)[:, 0] - rewards) ** 2).mean().backward()
+        optimiser.step()
+
+
+def test_a_training_of_the_users_own():
+    calls = []
+
+    def counted(module, contexts, rewards, weights, generator):
+        calls.append((contexts.shape, rewards.shape, weights.shape, contexts.dtype))
+        fit(module, contexts, rewards, weights, generator)
+
+    model = rarely.torch.Module(small(), fit=counted)
+    policy = BatchNeuralUCB(model=model, schedule=OnDemand(), seed=0)
+    play(policy, 40)
+    record = policy.update()
+    assert record.accepted
+    assert record.noise is not None
+    assert len(calls) == 2  # once without a fold
+    assert calls[1] == ((40, 3), (40,), (40,), torch.float32)
+    direct = model.fresh(model.weights, torch.float32)
+    rewards = policy.history.rewards
+    rewards = torch.as_tensor((rewards - rewards.mean()) / rewards.std(), dtype=torch.float32)
+    fit(direct, torch.tensor(np.array(policy.history.contexts), dtype=torch.float32), rewards, torch.ones(40), None)
+    np.testing.assert_allclose(direct[0].weight.detach().numpy(), policy.weights[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_what_fails_inside_fit_leaves_the_policy_unchanged(error):
+    def failing(module, contexts, rewards, weights, generator):
+        nn.init.zeros_(module[0].weight)
+        raise error
+
+    policy = BatchNeuralUCB(model=rarely.torch.Module(small(), fit=failing), schedule=OnDemand(), seed=0)
+    play(policy, 20)
+    before = policy.fingerprint()
+    with pytest.raises(error):
+        policy.update()
+    assert policy.fingerprint() == before
+
+    def breaking(module, *_):
+        nn.init.constant_(module[0].weight, float("nan"))
+
+    policy = BatchNeuralUCB(model=rarely.torch.Module(small(), fit=breaking), schedule=OnDemand(), seed=0)
+    play(policy, 20)
+    with pytest.raises(InvalidInput, match="finite"):
+        policy.update()
+
+
+class Arms(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head, self.words = nn.Conv2d(1, 2, 3), nn.Linear(32, 3), nn.Embedding(3, 3)
+
+    def forward(self, image, arm):
+        return (self.head(torch.relu(self.conv(image)).flatten(1)) * self.words(arm)[:, 0]).sum(1)
+
+
+def test_contexts_of_any_shape_and_dicts():
+    torch.manual_seed(0)
+    rng, image = np.random.default_rng(0), np.random.default_rng(1).random((1, 6, 6))
+    convolution = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 1))
+    policy = BatchNeuralUCB(model=rarely.torch.Module(convolution, (1, 6, 6)), schedule=OnDemand(), seed=0)
+    images = rng.random((4, 3, 1, 6, 6))
+    decision = policy.select(images)
+    np.testing.assert_array_equal(policy.score(images).means, policy.score(images.reshape(4, 3, 36)).means)
+    np.testing.assert_allclose(policy.score(torch.as_tensor(images[0])).means, policy.score(images[0]).means)
+    policy.observe(decision, rng.random(4))
+    policy.update()
+    model = rarely.torch.Module(Arms(), {"image": (1, 6, 6), "arm": (1,)}, ids=["arm"])
+    policy = BatchNeuralUCB(model=model, schedule=OnDemand(), seed=0)
+    decision = policy.select({"image": image, "arm": np.arange(3)[:, None]})
+    assert decision.means.shape == (3,)
+    assert policy.history.contexts[0, -1] == decision.arm
+    with pytest.raises(InvalidContexts, match="image, arm"):
+        policy.select({"image": image})
+    with pytest.raises(InvalidContexts, match="image must have shape"):
+        policy.select({"image": image[0], "arm": np.arange(3)[:, None]})
+
+
+def test_explore_chooses_what_z_is_over():
+    for explore, names in (
+        ("requires_grad", ["0.weight", "0.bias", "2.weight", "2.bias"]),
+        ("last", ["2.weight", "2.bias"]),
+        (["*.bias"], ["0.bias", "2.bias"]),
+    ):
+        assert rarely.torch.Module(small(), explore=explore).explored == names
+    frozen = small()
+    frozen[0].requires_grad_(False)
+    policy = BatchNeuralUCB(model=rarely.torch.Module(frozen), schedule=FixedGrid(40, 2), seed=0)
+    play(policy)
+    assert torch.equal(policy.model.module[0].weight, frozen[0].weight)
+    with pytest.raises(InvalidInput, match="explore"):
+        rarely.torch.Module(small(), explore=["nothing"])
+
+
+class Dropped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.drop, self.last = nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.last(self.drop(self.inner(x)))
+
+
+def test_modules_that_cannot_decide_are_refused_with_the_remedy():
+    for net, words in (
+        (small(out=2), r"one number for each context.*\(3, 2\)"),
+        (Dropped(), r"random.*net\.eval\(\)"),
+        (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), r"mix.*net\.eval\(\)"),
+        (nn.Embedding(3, 1), "shape must be given"),
+        (nn.Sequential(nn.ReLU(), nn.Linear(3, 1, bias=False)).requires_grad_(False), "explore"),
+        ("text", "torch.nn.Module"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            rarely.torch.Module(net)
+    broken = small()
+    nn.init.constant_(broken[0].weight, float("nan"))
+    with pytest.raises(InvalidInput, match="finite"):
+        rarely.torch.Module(broken)
+    with pytest.raises(InvalidInput, match="ids=True"):
+        rarely.torch.Module(nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 1)), (2,))
+    assert rarely.torch.Module(Dropped().eval()).forms
+    model = rarely.torch.Module(small())
+    for kind, settings in (
+        (BatchNeuralUCB, {"hidden": 8}), (BatchNeuralUCB, {"dim": 4}), (BatchNeuralUCB, {"preset": "code"}),
+        (NeuralLinear, {}), (BatchNeuralUCB, {"training": Training(skip=1.0)}),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match="model must be"):
+            kind(model=model, schedule=OnDemand(), **settings)
+    with pytest.raises(InvalidInput, match="model must be"):
+        BatchNeuralUCB(model=small(), schedule=OnDemand())
+
+
+def test_on_a_device_decisions_are_the_same(tmp_path, monkeypatch):
+    """Z in tensors, here on the CPU."""
+
+    def life():
+        return BatchNeuralUCB(model=rarely.torch.Module(small()), schedule=FixedGrid(60, 4), covariance="dual", seed=0)
+
+    plain = life()
+    chosen = play(plain, 60)
+    monkeypatch.setattr(rarely.torch.Module, "on_device", True)
+    policy = life()
+    assert play(policy, 40) == chosen[:40]
+    policy.save(tmp_path / "p")
+    again = load(tmp_path / "p", model=small())
+    assert again.log_det == policy.log_det
+    rng = np.random.default_rng(5)
+    block = rng.random((12, 3, 3))
+    np.testing.assert_allclose(again.score(block).bonuses, policy.score(block).bonuses, rtol=1e-9)
+    np.testing.assert_array_equal(again.select(block).arm, policy.select(block).arm)
+    for form in ("primal", "diagonal", "last_layer"):
+        assert policy.with_covariance(form).covariance == form
+    monkeypatch.setattr(rarely.torch.Module, "on_device", False)
+    assert load(tmp_path / "p", model=small()).select(block).arm.tolist() == again.history.arms[-12:].tolist()
+
+
+def test_a_study_finds_its_model(tmp_path):
+    from rarely.study import Study
+
+    url = f"sqlite:///{tmp_path}/study.db"
+    policy = BatchNeuralUCB(model=rarely.torch.Module(small()), schedule=FixedGrid(40, 3), seed=0)
+    study = Study.create(url, "own", policy=policy, arms=["a", "b"])
+    contexts = np.random.default_rng(0).random((20, 2, 3))
+    for i, context in enumerate(contexts):
+        assert study.ask(context, str(i)).arm in ("a", "b")
+        study.tell(str(i), float(context.sum()))
+    assert study.update() == "version"
+    again = Study.open(url, "own")
+    assert again.ask(contexts[0], "later").arm == study.ask(contexts[0], "later").arm
+
+
+def test_the_price_of_z_is_stated_before():
+    policy = NeuralUCB(model=rarely.torch.Module(small()), seed=0)
+    text = policy.model.describe(rounds=500)
+    assert "0                                          24  pair" in text
+    assert "Z after 500 rounds" in text
+    assert "dual (exact)" in text
