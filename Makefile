@@ -37,7 +37,8 @@ test: lint                         ## lint, types, arrows, doctests and tests; t
 	    -m "not slow and not once" $(LOOPS:%=tests/%.py)
 
 test-torch: $(VENV)/torch/.installed  ## models of torch, with its CPU build in an environment of its own
-	$(ONE_THREAD) $(VENV)/torch/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" tests/torch_models tests/gpu src/rarely/torch src/rarely/gpu
+	$(ONE_THREAD) $(VENV)/torch/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" -o addopts="--doctest-modules --import-mode=importlib -ra" \
+	    tests/torch_models tests/gpu src/rarely/torch src/rarely/gpu
 
 # What some users install beside the package, and the compiled loops of the other processor under an emulator.
 EXTRA_PACKAGES := torch ray pandas polars pyarrow lightgbm vowpalwabbit gymnasium mlflow
