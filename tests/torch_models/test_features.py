@@ -235,3 +235,23 @@ def on_device(model, factors):
     made = (tuple(map(torch.as_tensor, some)) for some in (factors.inputs, factors.signals))
     form = DeviceDual(factors.widths, 0.5, Limit(factors.widths), forms=model.forms, device=torch.device("cpu"))
     return form, type(factors)(factors.forms, *made)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("mlp", ["pair", "pair"]),
+        ("layer norm", ["pair", "dense", "pair"]),
+        ("sequence of a linear", ["positions", "dense"]),
+        ("wide conv of few places", ["positions"]),
+        ("conv2d", ["dense", "dense"]),
+        ("padded bag", ["index", "pair"]),
+        ("attention", ["dense", "dense", "pair"]),
+        ("gru", ["row by row", "dense", "pair"]),
+    ],
+)
+def test_each_layer_has_its_cheapest_form(name, kinds):
+    """A rule that is wrong would go unnoticed above: what disagrees with autograd is written out."""
+    torch.manual_seed(0)
+    net, shape, ids = MODULES[name]()
+    assert [form.kind for form in rarely.torch.Module(net, shape, ids=ids).forms] == kinds
