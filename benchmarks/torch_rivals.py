@@ -5,8 +5,8 @@
 calvera 1.0.2 (`NeuralBandit`) and AgileRL 2.58.0 (`NeuralUCB`) are not run themselves: the one needs Lightning, the
 other 30 packages, and both their own loops. `Diagonal` and `LastLayer` are their rules in a few lines, from their
 sources: one backward pass for each arm; Z diagonal over all parameters (bonus √(λν Σ g²/Z)), or full over the last
-layer (bonus γ√(gᵀZ⁻¹g), g/√out). Both train with Adam, as they do, on all rewards so far and when we do. --tune prints
-their regret for a grid of constants; the defaults below are the best ones on seeds 0 and 1. Ours are the library's.
+layer (bonus γ√(gᵀZ⁻¹g), g/√out). Both train with Adam, as they do, on all rewards so far and when we do. Their
+constants below make bonuses small and were not tuned (--tune prints regret for a grid); ours are the library's.
 """
 
 import argparse
