@@ -5,8 +5,9 @@
 calvera 1.0.2 (`NeuralBandit`) and AgileRL 2.58.0 (`NeuralUCB`) are not run themselves: the one needs Lightning, the
 other 30 packages, and both their own loops. `Diagonal` and `LastLayer` are their rules in a few lines, from their
 sources: one backward pass for each arm; Z diagonal over all parameters (bonus √(λν Σ g²/Z)), or full over the last
-layer (bonus γ√(gᵀZ⁻¹g), g/√out). Both train with Adam, as they do, on all rewards so far and when we do. Their
-constants below make bonuses small and were not tuned (--tune prints regret for a grid); ours are the library's.
+layer (bonus γ√(gᵀZ⁻¹g), g/√out). Both train with Adam, as they do, on all rewards so far and when we do. Each is played
+with its package's own exploration rate, 1, and with one that makes bonuses small (--tune prints regret for a grid);
+ours is the library's default.
 """
 
 import argparse
@@ -20,6 +21,14 @@ import rarely.torch
 from rarely import BatchNeuralUCB, Paced
 
 STEPS, RATE = 200, 3e-3
+PLAYED = {
+    "ours": (),
+    "calvera's diagonal": (),
+    "calvera's diagonal, ν = 1e-4": (1e-4,),
+    "AgileRL's last layer": (),
+    "AgileRL's last layer, γ = 0.1": (0.1,),
+}
+"""Who plays, and the exploration rate where it is not the package's own."""
 
 
 class Rival:
@@ -54,7 +63,7 @@ class Rival:
 class Diagonal(Rival):
     """calvera's NeuralUCB."""
 
-    def __init__(self, net, nu=1e-4, ridge=1.0):
+    def __init__(self, net, nu=1.0, ridge=1.0):
         super().__init__(net)
         self.own, self.scale = list(net.parameters()), ridge * nu
         self.z = torch.full((sum(p.numel() for p in self.own),), ridge)
@@ -69,7 +78,7 @@ class Diagonal(Rival):
 class LastLayer(Rival):
     """AgileRL's NeuralUCB."""
 
-    def __init__(self, net, gamma=0.1, ridge=1.0):
+    def __init__(self, net, gamma=1.0, ridge=1.0):
         super().__init__(net)
         self.own, self.gamma = list(net[-1].parameters()), gamma
         self.inverse = ridge * torch.eye(sum(p.numel() for p in self.own))
@@ -114,7 +123,7 @@ def play(name, seed, given, *constant):
             if policy.due and policy.versions_left:
                 policy.update()
         return missed, deciding, [record.round for record in policy.updates]
-    rival = {"calvera's diagonal": Diagonal, "AgileRL's last layer": LastLayer}[name](net, *constant)
+    rival = {"calvera's diagonal": Diagonal, "AgileRL's last layer": LastLayer}[name.partition(",")[0]](net, *constant)
     for t in range(given.horizon):
         start = time.process_time()
         arm = rival.select(x[t])
@@ -146,8 +155,8 @@ def main():
                 print(f"{name} {constant:g}: {regret:.0f}", flush=True)
         return
     for seed in range(given.first_seed, given.first_seed + given.seeds):
-        for name in ("ours", "calvera's diagonal", "AgileRL's last layer"):
-            regret, deciding, updates = play(name, seed, given)
+        for name, constant in PLAYED.items():
+            regret, deciding, updates = play(name, seed, given, *constant)
             given.updates = updates or given.updates
             results.setdefault(name, []).append((regret, given.horizon / deciding))
             print(
