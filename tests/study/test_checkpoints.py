@@ -1,8 +1,10 @@
 """Checkpoints: a study that starts from one is that which repeats every decision, and a bad one is never trusted."""
 
 import itertools
+import sqlite3
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -156,6 +158,79 @@ def test_a_destroyed_file_of_checkpoints_is_announced_and_put_aside(make, often,
     assert fingerprint(again) == expected
     play(again, 12, 8)
     assert rows_of(again)
+
+
+def overwrite(path, start):
+    """Damage a file of a database from a byte on, so that SQLite opens it all the same."""
+    with open(path, "r+b") as file:
+        file.seek(start)
+        file.write(b"\x5a" * 4096)
+
+
+@pytest.mark.parametrize("storage", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path: overwrite(path, 4096),
+        lambda path: change(path, "ALTER TABLE rarely_checkpoints RENAME COLUMN start TO begin"),
+        lambda path: change(path, "UPDATE rarely_checkpoints SET history = 'text'"),
+        lambda path: change(path, "UPDATE rarely_checkpoints SET seq = 1000000"),
+    ],
+)
+def test_whatever_is_wrong_with_the_file_of_checkpoints_new_ones_are_made(make, often, tmp_path, harm):
+    study = make(linear())
+    play(study, 0, 12)
+    expected = fingerprint(study)
+    study.close()
+    harm(tmp_path / "trial.db-checkpoints")
+    with pytest.warns(CheckpointWarning, match="repeated from the record"):
+        again = make.open()
+    assert fingerprint(again) == expected
+    play(again, 12, 8)
+    last = fingerprint(again)
+    again.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        third = make.open()
+    assert third.saved > expected[1].seq
+    assert fingerprint(third) == last
+
+
+def change(path, sql):
+    with sqlite3.connect(path) as raw:
+        raw.execute(sql)
+    raw.close()
+
+
+@every_storage
+def test_only_the_version_in_use_and_the_one_before_keep_checkpoints(make, often):
+    study = make(linear())
+    for first in range(0, 40, 10):
+        play(study, first, 10)
+        study.update()
+    play(study, 40, 10)
+    bases = [version.snapshot for version in study.versions()]
+    assert {row[0] for row in rows_of(study)} == set(bases[-2:])
+    study.rollback(1)
+    play(study, 50, 10)
+    assert {row[0] for row in rows_of(study)} == {bases[1], bases[4]}
+    assert study.replay().equal
+
+
+def test_checkpoints_that_fail_are_logged_ever_more_rarely(make, monkeypatch, caplog):
+    study = make(linear())
+    play(study, 0, 4)
+    kept = study._session
+    monkeypatch.setattr(checkpoints, "write", lambda *_: 1 / 0)
+    for times in (2, 4):
+        with kept.writing():
+            taken = (kept.live, kept.live.state, kept.position)
+        kept._write_checkpoint(*taken)
+        assert kept._patience == times * session.CHECKPOINT_WORK
+    assert [record.message for record in caplog.records] == [
+        "study 'trial' goes without a checkpoint: division by zero"
+    ] * 2
+    assert study.ask(contexts_of(5)).round == 5
 
 
 def test_a_forged_checkpoint_is_found_by_the_replay(make, often):

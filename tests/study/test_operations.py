@@ -42,6 +42,38 @@ def test_a_lease_is_short_and_renewed_while_the_training_runs(make):
     assert second.token > job.token
 
 
+@pytest.mark.parametrize("storage", ["postgresql"], indirect=True)
+def test_a_lease_ends_by_the_clock_of_the_database(make):
+    study = make()
+    play(study, 0, 5)
+    ahead = make.open(clock=lambda: time.time() + 200.0)
+    study.begin_update(holder="elsewhere/1/00000000")
+    with pytest.raises(StudyBusy, match="unless it is renewed"):
+        ahead.begin_update()
+
+
+def test_a_lease_that_cannot_be_renewed_is_logged_and_tried_again(make, monkeypatch, caplog):
+    study = make()
+    play(study, 0, 5)
+    job, writing = study.begin_update(lease=0.3), study._session.storage.writing
+    failures = [StudyBusy("another process has locked it"), ZeroDivisionError("whatever")]
+
+    def sometimes(name):
+        if failures:
+            raise failures.pop()
+        return writing(name)
+
+    monkeypatch.setattr(study._session.storage, "writing", sometimes)
+    with study.renewed(job, 0.03):
+        deadline = time.monotonic() + 60
+        while failures and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert [record.message.rpartition(": ")[2] for record in caplog.records] == [
+        "whatever",
+        "another process has locked it",
+    ]
+
+
 def test_process_1_of_a_container_takes_over_the_lease_of_its_predecessor(make, monkeypatch):
     study = make()
     play(study, 0, 5)

@@ -121,7 +121,7 @@ def status_of(session: Session) -> Status:
             pinned=position.pinned,
             candidate=position.candidate,
             shadow=position.shadow,
-            trainer=lease.holder if lease is not None and lease.expires > session.now() else "",
+            trainer=lease.holder if lease is not None and lease.expires > session.lease_time() else "",
             rewards=accounts_of(session, tables),
             alarms=dict(Counter(event.detail.partition(":")[0] for event in policy.events if event.kind == "alarm")),
             raised=policy.updates[-1].alarms if policy.updates else (),

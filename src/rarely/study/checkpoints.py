@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from rarely._core.policies.saving import restore
 from rarely._core.policies.state import PolicyState
 from rarely._core.saving import archive
 from rarely._core.types import Array, Arrays
-from rarely.study.errors import BrokenStudy, CheckpointWarning, StudyError
+from rarely.study.errors import BrokenStudy, CheckpointWarning, StudyBusy, StudyError
 from rarely.study.events import Position, digest, packed
 
 if TYPE_CHECKING:
@@ -62,12 +63,11 @@ def read(session: Session, base: int) -> tuple[Policy, Position, int] | None:
 
     Returns None if there is none, and also, with a warning, if it is unusable.
     """
-    problem: Exception
     try:
         with session.storage.checkpoints() as tables:
             found = tables.checkpoints(session.row.study, base)
-    except StudyError as error:  # of a damaged file beside the database
-        found, problem = [], error
+    except (StudyError, TypeError) as error:  # of a damaged file beside the database
+        problem: Exception = error
     else:
         if not found:
             return None
@@ -77,8 +77,9 @@ def read(session: Session, base: int) -> tuple[Policy, Position, int] | None:
             raise
         except (SnapshotError, KeyError, TypeError, ValueError) as error:
             problem = error
-            with session.storage.checkpoints() as tables:
-                tables.drop_checkpoints(session.row.study, base)
+    if not isinstance(problem, StudyBusy):
+        with suppress(StudyError), session.storage.checkpoints() as tables:
+            tables.drop_checkpoints(session.row.study, base)
     said = f"a checkpoint of study {session.name!r} cannot be used ({problem}): decisions are repeated from the record."
     warnings.warn(said, CheckpointWarning, stacklevel=2)
     return None
@@ -101,7 +102,7 @@ def _read(session: Session, base: int, found: list[tuple[int, int, str, bytes, b
     position = Position(**mark["position"] | {"quarantine": tuple(map(tuple, mark["position"]["quarantine"]))})
     with session.reading() as tables:
         last = tables.event(session.row.study, position.seq)
-    if mark["sha256"] != sha256 or last is None or last.hash != position.head:
+    if mark["sha256"] != sha256 or found[-1][1] != position.seq or last is None or last.hash != position.head:
         raise ValueError("it belongs to another record")
     joined = _joined(rows, np.frombuffer(b"".join(history for *_, history, _ in found), "<f8"))
     policy = restore(saved._replace(arrays=saved.arrays | joined), "its state")

@@ -417,9 +417,10 @@ def _read_line(line: bytes) -> dict[str, Any]:
     """Return a line of the spool; {"unreadable": …} if it is neither a reward nor a decision of the fallback."""
     try:
         found: dict[str, Any] = json.loads(line)
-        _ = found["id"], found["arm" if "contexts" in found else "reward"]
+        check_id(found["id"])
+        _ = found["arm" if "contexts" in found else "reward"], _line(found)  # NaN and 1e999 are read, but not sent
         return found
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return {"unreadable": line.decode(errors="replace").rstrip("\n")}
 
 

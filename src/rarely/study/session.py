@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Decision, Policy, RarelyError, SnapshotError
+from rarely import Decision, Policy, SnapshotError
 from rarely._core.policies.replay import content_at, follow, put_back, rule_of, set_life, set_rule, state_of
 from rarely._core.policies.saving import restore
 from rarely._core.saving import archive
@@ -61,6 +61,8 @@ FEW_EVENTS = 2 * GROUP
 """A policy may take in this many events while others wait; the rest it takes in before."""
 MAX_CATCH_UPS = 20
 """How often it catches up with current events before the others must wait."""
+CLOSE_WAIT = 10.0
+"""Seconds that `close` waits for a checkpoint; a database that hangs must not keep a service from ending."""
 CHECKPOINT_WAIT = 0.5
 """Seconds that a process gives another one, which has just changed the version, to write its checkpoint."""
 
@@ -212,6 +214,8 @@ class Session:
         """State and position before a commit that was not confirmed."""
         self._work, self._patience = 0.0, CHECKPOINT_WORK
         self._checkpoint: threading.Thread | None = None
+        self.saved = 0
+        """The last event of the latest checkpoint; what came later is repeated when the study is opened again."""
         self._standby: tuple[LivePolicy, Position] | None = None
         self._overtaken = False
         """Whether another process has changed the version in use."""
@@ -255,6 +259,10 @@ class Session:
         """Return the time in microseconds, but never less than that of the last event."""
         return max(self.wall_clock() + self.position.offset, self.position.time)
 
+    def lease_time(self) -> int:
+        """Return the time by which leases end: the database's, where machines may differ, else `now`."""
+        return self.now() if self.storage.time is None else round(self.storage.time * 1e6)
+
     def stamp(self, *, repairing: bool = False) -> int:
         """Return the time of a new event; raise `ClockAhead` if the clock has leapt."""
         known, server = self.position.time, self.storage.time
@@ -275,7 +283,7 @@ class Session:
             if not self._closed:
                 self._stopping = True
                 if self._checkpoint is not None:
-                    self._checkpoint.join()
+                    self._checkpoint.join(CLOSE_WAIT)
                 self._closed, self._live, self._shadow = True, None, None
                 self.storage.close()
 
@@ -508,6 +516,7 @@ class Session:
         if found is None:
             return None
         policy, position, rows = found
+        self.saved = max(self.saved, position.seq)
         set_life(policy, life_of(self.name))
         return LivePolicy(policy, self.settings, base, rows), position
 
@@ -516,7 +525,7 @@ class Session:
         if self._checkpoint is None or not self._checkpoint.is_alive():
             self._work = 0.0
             taken = (self.live, self.live.state, self.position)
-            self._checkpoint = threading.Thread(target=self._write_checkpoint, args=taken, name="rarely-checkpoint")
+            self._checkpoint = threading.Thread(target=self._write_checkpoint, args=taken, daemon=True)
             self._checkpoint.start()
 
     def _follow_standby(self, position: Position) -> None:
@@ -528,6 +537,9 @@ class Session:
         if not others:
             return
         base, cut = rows[others[-1]].snapshot, rows[others[-1]].cut
+        used = [event.content["snapshot"] for event in specials if event.kind in SETTERS]
+        with self.storage.checkpoints() as tables:  # a network's take 19 MB, and a study may have 1000 versions
+            tables.drop_checkpoints(self.row.study, used[-1], base, which="NOT IN")
         if self._standby is None or self._standby[0].base != base:
             self._standby = self.read_checkpoint(base) or self.at_cut(base, cut, specials)
         live, known = self._standby
@@ -542,9 +554,12 @@ class Session:
         try:
             checkpoints.write(self, live, state, position)
             self._patience = max(CHECKPOINT_WORK, CHECKPOINT_SHARE * (time.thread_time() - began))
+            self.saved = position.seq
             self._follow_standby(position)
-        except RarelyError as error:  # the record is whole without it
-            LOG.warning("study %r goes without a checkpoint: %s", self.name, error)
+        except Exception as error:  # the record is whole without it
+            self._patience *= 2  # so that the log is not full of it
+            if not self._stopping:
+                LOG.warning("study %r goes without a checkpoint: %s", self.name, error)
 
     def load(self, tables: Tables, seq: int) -> Policy:
         """Return the policy whose snapshot an event holds."""

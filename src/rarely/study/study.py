@@ -523,6 +523,11 @@ class Study:
         """Whether the schedule has ended the batch, as of the last call that this process made."""
         return self._session.due
 
+    @property
+    def saved(self) -> int:
+        """The last event of the latest checkpoint; later ones are repeated when the study is opened again."""
+        return self._session.saved
+
     def status(self) -> Status:
         """Return the current state of the study."""
         return audit.status_of(self._session)

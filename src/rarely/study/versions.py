@@ -43,7 +43,7 @@ from rarely.study.errors import (
     StudyPinned,
 )
 from rarely.study.events import Event, Kind, Position, canonical, next_event
-from rarely.study.session import Clock, LivePolicy, Session, from_bytes, sha256_of, to_bytes
+from rarely.study.session import LOG, Clock, LivePolicy, Session, from_bytes, sha256_of, to_bytes
 from rarely.study.settings import StudySettings
 from rarely.study.storage import Lease, Storage, Tables, VersionRow
 from rarely.study.tell import settled
@@ -300,7 +300,7 @@ def _has_died(holder: str) -> bool:
 
 
 def _take_lease(session: Session, tables: Tables, seconds: float, holder: str) -> int:
-    lease, now = tables.lease(session.row.study), session.now()
+    lease, now = tables.lease(session.row.study), session.lease_time()
     if lease is not None and lease.expires > now and not _has_died(lease.holder):
         raise StudyBusy(
             f"{lease.holder} is training the next version; its lease ends in {(lease.expires - now) / 1e6:.0f} "
@@ -319,10 +319,14 @@ def renewed(session: Session, job: Job, seconds: float) -> Iterator[None]:
 
     def renew() -> None:
         while not ended.wait(seconds / 3):
-            with suppress(RarelyError), session.storage.writing(session.name) as tables:
-                lease, now = tables.lease(session.row.study), session.now()
-                if lease is not None and lease.token == job.token:
-                    tables.add_lease(session.row.study, replace(lease, taken=now, expires=now + round(seconds * 1e6)))
+            try:
+                with session.storage.writing(session.name) as tables:
+                    lease, now = tables.lease(session.row.study), session.lease_time()
+                    expires = now + round(seconds * 1e6)
+                    if lease is not None and lease.token == job.token and lease.expires < expires:
+                        tables.add_lease(session.row.study, replace(lease, taken=now, expires=expires))
+            except Exception as error:  # another one may succeed, and a version is published only with its token
+                LOG.warning("the lease of a training of study %r was not renewed: %s", session.name, error)
 
     thread = threading.Thread(target=renew, name="rarely-lease", daemon=True)
     thread.start()
@@ -338,12 +342,12 @@ def release(session: Session, token: int) -> None:
     _ACTIVE.pop((session.storage.url, session.name, token), None)
     with session.writing() as tables:
         lease = tables.lease(session.row.study)
-        if lease is not None and lease.token == token and lease.expires > session.now():
+        if lease is not None and lease.token == token and lease.expires > session.lease_time():
             _end_lease(session, tables, token)
 
 
 def _end_lease(session: Session, tables: Tables, token: int) -> None:
-    tables.add_lease(session.row.study, Lease(token + 1, "", session.now(), session.now()))
+    tables.add_lease(session.row.study, Lease(token + 1, "", session.lease_time(), session.lease_time()))
 
 
 # --- updates

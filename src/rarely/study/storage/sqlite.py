@@ -76,6 +76,7 @@ class SqliteConnection:
         self.users, self.process = 0, os.getpid()
         self.failed = ""
         self._beside: SqliteConnection | None = None
+        self._beside_lock = threading.RLock()  # opening the file may take long, and nobody must wait for it
         place = f"{Path(path).as_uri()}?mode=ro&immutable=1" if read_only else path
         options: dict[str, Any] = {"timeout": BUSY_TIMEOUT, "isolation_level": None, "check_same_thread": False}
         with _translated(path):
@@ -174,15 +175,19 @@ class SqliteConnection:
 
     def beside(self) -> SqliteConnection:
         """Return the connection to the file of checkpoints, which nobody waits for and a transaction never needs."""
-        with self.lock:
+        with self._beside_lock:
             if self._beside is None:
                 path = ":memory:" if self.read_only or self.path == ":memory:" else f"{self.path}-checkpoints"
-                try:
-                    self._beside = SqliteConnection(path, shared=self.shared)
-                except BrokenStudy:
-                    os.replace(path, f"{path}-damaged")  # it holds nothing that the record does not
-                    raise
+                self._beside = SqliteConnection(path, shared=self.shared)
             return self._beside
+
+    def set_beside_aside(self) -> None:
+        """Rename a damaged file of checkpoints, which holds nothing that the record does not."""
+        with self._beside_lock, suppress(OSError):
+            if self._beside is not None:
+                self._beside.close()
+                self._beside = None
+            os.replace(f"{self.path}-checkpoints", f"{self.path}-checkpoints-damaged")
 
     def close(self) -> None:
         if self.process == os.getpid():
@@ -239,10 +244,14 @@ class SqliteStorage:
 
     @contextmanager
     def checkpoints(self) -> Iterator[Tables]:
-        beside = self.connection.beside()
-        with beside.transaction("BEGIN IMMEDIATE") as tables:
-            beside.execute(checkpoint_statement("sqlite"))
-            yield tables
+        try:
+            beside = self.connection.beside()
+            with beside.transaction("BEGIN IMMEDIATE") as tables:
+                beside.execute(checkpoint_statement("sqlite"))
+                yield tables
+        except BrokenStudy:
+            self.connection.set_beside_aside()
+            raise
 
     def create(self) -> None:
         with self.connection.transaction("BEGIN IMMEDIATE"):
@@ -366,7 +375,7 @@ def _translation(path: str, error: sqlite3.Error) -> StudyError:
         )
     if "full" in said:
         return StudyError(f"{path} was not changed, because the disk is full. Free some space, and repeat the request.")
-    if "not a database" in said or "malformed" in said or "corrupt" in said:
+    if any(sign in said for sign in ("not a database", "malformed", "corrupt", "no such")):
         return BrokenStudy(f"{path} is not an intact SQLite database ({said}). Use a backup.")
     if "readonly" in said or "unable to open" in said:
         return InvalidStorage(f"{path} cannot be written to ({said}). Change the permissions of the file and folder.")

@@ -306,5 +306,8 @@ class Tables:
             "INSERT INTO rarely_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", (study, base, start, *values)
         )
 
-    def drop_checkpoints(self, study: int, base: int) -> None:
-        self._connection.execute("DELETE FROM rarely_checkpoints WHERE study = ? AND base = ?", (study, base))
+    def drop_checkpoints(self, study: int, *bases: int, which: str = "IN") -> None:
+        """Drop the checkpoints of these snapshots, or, if they are "NOT IN" them, of the others."""
+        marks = ", ".join("?" * len(bases))
+        sql = f"DELETE FROM rarely_checkpoints WHERE study = ? AND base {which} ({marks})"
+        self._connection.execute(sql, (study, *bases))
