@@ -134,7 +134,12 @@ def test_a_file_that_holds_no_keys_is_refused(tmp_path):
         KeyFile(path).all()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"keys": [{"name": "x"}]}', '{"keys": [[]]}', None])
+KEY = '{"keys": [{"name": "x", "hash": "%s", "scopes": [], "created": 0, "rate": %s}]}'
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"keys": [{"name": "x"}]}', "[" * 100_000, KEY % ("é", 1), KEY % ("0", 0), None]
+)
 def test_a_damaged_file_keeps_the_last_good_keys_and_is_not_ready(tmp_path, text, caplog):
     Study.create("memory://damaged", "trial", policy=linear(), arms=["a", "b", "c"])
     file = KeyFile(tmp_path / "keys.json")

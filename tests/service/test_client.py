@@ -191,16 +191,18 @@ def test_half_a_line_in_the_spool_stops_nobody(served, tmp_path):
     away = Client("http://127.0.0.1:9", "trial", retries=0, spool=spool)
     assert away.tell("visit-1", 1.0).status == away.tell("visit-2", 0.0).status == "spooled"
     with open(spool, "ab") as file:
-        file.write(b'[1]\n\xff\n{"id": 3}\n{"id": "visit-2", "reward": 7')
+        file.write(b'[1]\n\xff\n{"id": 3}\n{"id": [1], "reward": 1}\n{"id": {}, "contexts": 1, "arm": 0}\n')
+        file.write(b'{"id": "a", "reward": NaN}\n{"id": "b", "reward": 1e999}\n' + b"[" * 100_000 + b"\n")
+        file.write(b'{"id": "visit-2", "reward": 7')
     with Client(served.url, "trial", spool=spool) as back:
-        assert back.spooled == 6
+        assert back.spooled == 11
         receipts = back.flush()
         kinds = [getattr(receipt, "status", "unreadable") for receipt in receipts]
-        assert kinds == ["unreadable", "accepted", "accepted", "unreadable", "unreadable", "unreadable"]
+        assert kinds == ["unreadable", "accepted", "accepted", *["unreadable"] * 8]
         assert (back.spooled, back.flush()) == (0, [])
     refused = (tmp_path / "rewards.jsonl.refused").read_text()
     assert "visit-1" in refused
-    assert refused.count("cannot be read") == 4
+    assert refused.count("cannot be read") == 9
 
 
 class Refusing(BaseHTTPRequestHandler):

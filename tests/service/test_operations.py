@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ import yaml
 from rarely.service import KeyFile, Limits
 from rarely.service.logs import configure_logs
 from rarely.service.metrics import FAMILIES, Meters, exposition, sample
-from rarely.study import Study
+from rarely.study import CheckpointWarning, Study, StudyError
 from rarely.study.storage.postgresql import without_password
 from services import PATIENCE, serving, until
 from studies import contexts_of, linear
@@ -37,7 +38,7 @@ def trial(storage):
 @pytest.fixture
 def log():
     """The lines of the service's log, as JSON, with a line for each request."""
-    loggers = [logging.getLogger(name) for name in ("rarely", "uvicorn", "rarely.requests")]
+    loggers = [logging.getLogger(name) for name in ("rarely", "uvicorn", "rarely.requests", "py.warnings")]
     before = [(each.handlers, each.propagate, each.level) for each in loggers]
     configure_logs("json", requests=True)
     text = io.StringIO()
@@ -46,6 +47,7 @@ def log():
     for each, (handlers, propagate, level) in zip(loggers, before, strict=True):
         each.handlers, each.propagate = handlers, propagate
         each.setLevel(level)
+    logging.captureWarnings(False)
 
 
 # --- logs
@@ -104,7 +106,34 @@ def test_little_free_space_is_not_ready(trial, monkeypatch):
     with serving(trial, automatic=False) as service:
         assert service.send("GET", "/health").status == 200
         monkeypatch.setattr("rarely.service.routes.MIN_FREE", 1 << 62)
-        assert service.send("GET", "/health").content["problems"] == ["the disk is full"]
+        assert service.send("GET", "/health").content["problems"] == ["the disk is full or gone"]
+
+
+def test_a_disk_that_is_gone_is_not_ready(trial, tmp_path):
+    with serving(trial, automatic=False) as service:
+        os.rename(tmp_path, f"{tmp_path}-gone")
+        assert "the disk is full or gone" in service.send("GET", "/health").content["problems"]
+        os.rename(f"{tmp_path}-gone", tmp_path)
+
+
+def test_warnings_and_refused_audits_are_lines_of_the_log(trial, log, monkeypatch):
+    with serving(trial, automatic=False) as service:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("a checkpoint cannot be used", CheckpointWarning, stacklevel=1)
+        assert said(log, "CheckpointWarning: a checkpoint cannot be used", "warning")
+        monkeypatch.setattr(Study, "backup", lambda *_: (_ for _ in ()).throw(StudyError("no space is left")))
+        assert service.get("backup").status == 503
+        assert said(log, "backup was refused: no space is left", "error")
+
+
+def test_the_description_says_what_each_audit_returns(shared):
+    paths = shared.send("GET", "/openapi.json").content["paths"]
+    kinds = {"verify": "application/json", "backup": "application/octet-stream", "export": "text/csv"}
+    for name, kind in kinds.items():
+        responses = paths[f"/v1/studies/{{name}}/{name}"]["get"]["responses"]
+        assert list(responses["200"]["content"]) == [kind]
+        assert "429" in responses
 
 
 def test_a_failed_training_and_a_failed_request_are_logged_with_the_reason(trial, log, monkeypatch):
@@ -242,7 +271,7 @@ def test_every_family_has_help_and_type_and_stands_together(served):
             assert name == family or name.removesuffix(name[name.rindex("_") :]) == family
             float(line.rsplit(" ", 1)[1])
     assert len(seen) == len(set(seen))
-    assert set(FAMILIES) - set(seen) == {"rarely_trainings_total"}  # nothing was trained
+    assert set(FAMILIES) - set(seen) == {"rarely_trainings_total", "rarely_reconnects_total"}  # there were none
     assert 'rarely_requests_total{study="trial",route="decide",status="200"} 1' in body
     assert 'rarely_requests_total{study="",route="none",status="404"} 1' in body
     assert 'rarely_request_seconds_count{study="trial",route="decide"} 1' in body

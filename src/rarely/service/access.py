@@ -78,6 +78,8 @@ class Key:
         right = all(isinstance(each, str) for each in texts) and all(isinstance(each, int | float) for each in numbers)
         if not (right and isinstance(self.expires, int | float | None) and not isinstance(self.studies, str)):
             raise TypeError(f"key {self.name!r} has a field of the wrong type")
+        if not self.hash.isascii() or not (self.rate is None or self.rate > 0):
+            raise ValueError(f"key {self.name!r} has a hash that is none, or a rate that is not positive")
 
     def covers(self, study: str) -> bool:
         """Return whether the key may be used for a study."""
@@ -140,7 +142,7 @@ class KeyFile:
             if self._seen is None:
                 return ()
             raise InvalidInput(f"{self.path} is gone. Put it back, or make keys: rarely keys add.") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInput(
                 f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
             ) from error

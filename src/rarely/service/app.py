@@ -30,6 +30,11 @@ from rarely.study.storage.postgresql import without_password
 LOG = logging.getLogger("rarely.service")
 LASTING = ("verify", "backup", "export")
 """Routes whose answer may take as long as the record is."""
+REPEATABLE = ("decide", "reward")
+"""Routes whose requests have an id; the writer logs why it refused them."""
+MEDIA_TYPES = {
+    "metrics": "text/plain", "openapi": "application/json", "backup": "application/octet-stream", "export": "text/csv",
+}  # fmt: skip
 
 
 class Service(FastAPI):
@@ -123,12 +128,15 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
                 response = await _handled(api, keys, route, request)
         except TimeoutError:
             LOG.error("%s was not answered within %g seconds", name, api.limits.patience)
-            detail = f"it was not answered within {api.limits.patience:g} seconds; repeat it with the same id."
+            advice = "repeat it with the same id" if name in REPEATABLE else "it may still take effect: see the status"
+            detail = f"it was not answered within {api.limits.patience:g} seconds; {advice}."
             response = response_of(Refusal(503, detail, code="TimedOut"))
         except ClientDisconnect:
             response = Response(status_code=499)  # which nobody receives; it is counted so
         except Exception as error:
             response = await _answer_error(request, error)
+            if response.status_code == 503 and name not in REPEATABLE:
+                LOG.error("%s was refused: %s", name, error)
         seconds, status = time.perf_counter() - begun, response.status_code
         meters = getattr(request.state, "meters", api.meters)
         meters.count("rarely_requests_total", route=name, status=str(status))
@@ -175,13 +183,13 @@ async def _handled(api: Api, keys: KeyFile | None, route: Route, request: Reques
 def _operation(route: Route) -> dict[str, Any]:
     """Return what the OpenAPI description says about a route besides its path."""
     problem = {"description": "Why the request was refused.", "content": {MEDIA: {"schema": _any((ProblemBody,))}}}
-    refused = ["404", "405", "422", "503"] + (["401", "403", "421"] if route.scope != PUBLIC else [])
-    refused += ["400", "409", "413", "415", "429"] if route.takes else []
+    refused = ["404", "405", "422", "503"] + (["401", "403", "421", "429"] if route.scope != PUBLIC else [])
+    refused += ["400", "409", "413", "415"] if route.takes else []
     given: dict[str, Any] = {"description": "The answer."}
     if route.gives:
         given["content"] = {"application/json": {"schema": _any(route.gives)}}
     else:
-        kind = {"/metrics": "text/plain", "/openapi.json": "application/json"}.get(route.path, "text/html")
+        kind = MEDIA_TYPES.get(route.handler.__name__, "text/html")
         given["content"] = {kind: {"schema": {} if kind == "application/json" else {"type": "string"}}}
     responses = {"200": given} | {code: problem for code in sorted(refused)}
     if route.path.endswith("/activate"):

@@ -38,7 +38,8 @@ def configure_logs(form: LogFormat, *, requests: bool) -> None:
     handler, formatter = logging.StreamHandler(), (JsonFormatter if form == "json" else logging.Formatter)(TEXT)
     formatter.datefmt, formatter.converter = "%Y-%m-%dT%H:%M:%S", time.gmtime
     handler.setFormatter(formatter)
-    for name, level in (("rarely", logging.INFO), ("uvicorn", logging.WARNING)):
+    logging.captureWarnings(True)
+    for name, level in (("rarely", logging.INFO), ("uvicorn", logging.WARNING), ("py.warnings", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)

@@ -68,9 +68,12 @@ def process_lines() -> Iterable[str]:
 
 
 def free_bytes(storage: str) -> int | None:
-    """Return the free bytes of the disk of an SQLite file; None for other databases."""
+    """Return the free bytes of the disk of an SQLite file, 0 if its folder is gone; None for other databases."""
     scheme, _, path = storage.partition(":///")
-    return shutil.disk_usage(os.path.dirname(path.partition("?")[0]) or ".").free if scheme == "sqlite" else None
+    try:
+        return shutil.disk_usage(os.path.dirname(path.partition("?")[0]) or ".").free if scheme == "sqlite" else None
+    except OSError:
+        return 0
 
 
 def sample(name: str, value: float, **labels: str) -> str:

@@ -83,6 +83,7 @@ class OpenedStudy:
             except RarelyError:
                 return False
             self.failure = ""
+            self.meters.count("rarely_reconnects_total")
             LOG.warning("study %r works again", self.study.name)
             return True
 
@@ -107,6 +108,7 @@ class OpenedStudy:
             numbers |= {"decisions": status.decisions, "events": status.events, "version": status.version}
             numbers |= {"versions": status.versions, "versions_budget": status.budget}
             numbers |= {"log_det": status.log_det, "update_due": int(status.due)}
+            numbers["events_after_checkpoint"] = max(status.events - self.study.saved, 0)
             for kind in ("received", "used", "pending", "late", "quarantined"):
                 lines.append(sample("rarely_rewards", getattr(status.rewards, kind), study=name, kind=kind))
             for kind in ALARMS:

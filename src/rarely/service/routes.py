@@ -41,7 +41,7 @@ from rarely.service.metrics import Meters, exposition, free_bytes, process_lines
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.problems import Refusal, describe, response_of
 from rarely.service.writer import Limits
-from rarely.study import Answer, InvalidStudy, Receipt, Request, Status, Study, Tell
+from rarely.study import Answer, InvalidStudy, Receipt, Request, Status, Study, Tell, Verification
 from rarely.study.report import html_of
 
 PUBLIC = ""
@@ -198,7 +198,7 @@ class Api:
 
     # --- audits, while others decide
 
-    @route("GET", f"{STUDY}/verify", "admin")
+    @route("GET", f"{STUDY}/verify", "admin", gives=(Verification,))
     async def verify(self, study: OpenedStudy) -> Response:
         """Check the whole record; `flaw` says what is wrong."""
         return as_json(asdict(await run_in_threadpool(study.watched, lambda: study.study.verify())))
@@ -272,7 +272,7 @@ class Api:
             f"the database has not answered for {STALL:g} seconds": stalled
             or any(each.writer.oldest > STALL for each in studies),
             "the database refused to write": any(0 < each.writer.refused > now - STALL for each in studies),
-            "the disk is full": free is not None and free < MIN_FREE,
+            "the disk is full or gone": free is not None and free < MIN_FREE,
             "the file of keys is damaged": self._keys is not None and bool(self._keys.all() and self._keys.failure),
         }
         return [problem for problem, there in found.items() if there]
