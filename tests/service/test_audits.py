@@ -1,6 +1,7 @@
 """Backup, verification, export and the clock over HTTP, while the service decides."""
 
 import json
+import socket
 import sqlite3
 import threading
 
@@ -43,6 +44,15 @@ def test_an_operator_audits_a_study_that_is_served(served, tmp_path):
     again = run.invoke(app, ["study", "backup", served.url, str(tmp_path / "copy.db"), "--name", "trial"])
     assert again.exit_code != 0
     assert run.invoke(app, ["study", "verify", served.url]).exit_code != 0
+    asked = ["study", "verify", served.url, "--name", "trial", "--head", "0" * 64]
+    assert "make a backup" in run.invoke(app, asked).output  # and does not pass over what was asked
+    heads = tmp_path / "heads.jsonl"
+    assert run.invoke(app, ["study", "heads", served.url, str(heads), "--name", "trial"]).exit_code == 0
+    assert json.loads(heads.read_text()).keys() == {"study", "seq", "head", "time"}
+    later = tmp_path / "later.db"
+    assert run.invoke(app, ["study", "backup", served.url, str(later), "--name", "trial"]).exit_code == 0
+    with Study.open(f"sqlite:///{later}", lazy=True) as copy:
+        assert copy.verify(heads=heads).whole
     assert sqlite3.connect(tmp_path / "copy.db").execute("SELECT count(*) FROM rarely_events").fetchone()[0] > 5
 
 
@@ -57,6 +67,26 @@ def test_a_leaping_clock_is_503_until_an_administrator_confirms_it(storage, monk
         assert service.get("status").status == 200
         assert service.post("repair-clock", {"reason": "a long pause"}).content["outcome"] == "repaired"
         assert service.decide(2).status == 200
+
+
+def test_half_a_backup_is_none(tmp_path):
+    """A service that is killed while it sends leaves no file that looks like a backup."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def send_half():
+            connection, _ = server.accept()
+            connection.recv(10_000)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nSQLite")
+            connection.close()
+
+        sender = threading.Thread(target=send_half)
+        sender.start()
+        url, out = f"http://127.0.0.1:{server.getsockname()[1]}", tmp_path / "half.db"
+        found = CliRunner().invoke(app, ["study", "backup", url, str(out), "--name", "trial"])
+        sender.join()
+    assert found.exit_code != 0
+    assert "994 bytes are missing" in found.output.replace("\n", " ")
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("verb", ["backup", "verify", "export"])

@@ -74,6 +74,7 @@ def opened(storage: str, name: str | None, *, lazy: bool = False) -> Study:
 
 def served(url: str, name: str | None, what: str, key: str | None, path: Path | None = None) -> Any:
     """Return the JSON that a service answers about a study, or write the answer to a new file."""
+    import http.client
     import urllib.parse
     import urllib.request
 
@@ -87,7 +88,9 @@ def served(url: str, name: str | None, what: str, key: str | None, path: Path | 
                 return json_format.load(answer)
             with replacing(path) as file:
                 shutil.copyfileobj(answer, file)
-    except OSError as error:  # also an answer other than 200
+                if answer.length:
+                    raise OSError(f"the connection was lost, and {answer.length} bytes are missing.")
+    except (OSError, ValueError, http.client.HTTPException) as error:  # also an answer other than 200
         said = getattr(error, "read", lambda size: b"")(2000).decode(errors="replace")
         raise InvalidInput(f"{place} failed: {error} {said}") from None
 
@@ -288,6 +291,8 @@ def verify_command(
 ) -> None:
     """Check the chain of all events, and the rows and snapshots that they name. Exit with code 1 if one is wrong."""
     if storage.startswith("http"):
+        if any(each is not None for each in (head, seq, heads, registration)):
+            raise InvalidInput("a service checks the chain alone; for noted hashes make a backup, and verify that.")
         found = served(storage, name, "verify", key)
     else:
         with opened(storage, name, lazy=True) as study:
@@ -302,9 +307,18 @@ def verify_command(
 
 @command("heads", "sqlite:///trial.db /mnt/elsewhere/heads.jsonl — verify --heads compares")
 def heads_command(
-    storage: Storage, out: Annotated[Path, typer.Argument(help="A file, to which a line is added.")], name: Name = None
+    storage: Storage,
+    out: Annotated[Path, typer.Argument(help="A file, to which a line is added.")],
+    name: Name = None,
+    key: Key = None,
 ) -> None:
     """Publish the number and hash of the last event elsewhere, so that a record that was cut off is detected."""
+    if storage.startswith("http"):
+        from rarely.study.audit import add_head
+
+        status = served(storage, name, "status", key)
+        add_head(out, *(status[field] for field in ("name", "events", "head", "time")))
+        return
     with opened(storage, name, lazy=True) as study:
         study.publish_head(out)
 

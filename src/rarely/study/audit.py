@@ -106,21 +106,13 @@ def status_of(session: Session) -> Status:
     with session.writing() as tables:
         position, policy = session.position, session.live.policy
         lease = tables.lease(session.row.study)
+        names = ("head", "time", "version", "versions", "pinned", "candidate", "shadow")
+        known = {name: getattr(position, name) for name in names} | {"due": policy.due, "log_det": policy.log_det}
+        known |= {"events": position.seq, "decisions": position.rounds, "budget": session.row.budget}
         return Status(
             name=session.name,
-            events=position.seq,
-            head=position.head,
-            time=position.time,
-            decisions=position.rounds,
-            version=position.version,
-            versions=position.versions,
-            budget=session.row.budget,
-            due=policy.due,
-            log_det=policy.log_det,
+            **known,
             stage=session.settings.stages[stage_at(session.settings.stages, position.rounds + 1)[0]].name,
-            pinned=position.pinned,
-            candidate=position.candidate,
-            shadow=position.shadow,
             trainer=lease.holder if lease is not None and lease.expires > session.lease_time() else "",
             rewards=accounts_of(session, tables),
             alarms=dict(Counter(event.detail.partition(":")[0] for event in policy.events if event.kind == "alarm")),
@@ -196,9 +188,13 @@ def publish_head(session: Session, path: str | os.PathLike[str]) -> None:
     with session.reading() as tables:
         event = tables.event(session.row.study, tables.last_seq(session.row.study))
     assert event is not None
-    line = canonical({"study": session.name, "seq": event.seq, "head": event.hash, "time": event.time})
+    add_head(path, session.name, event.seq, event.hash, event.time)
+
+
+def add_head(path: str | os.PathLike[str], study: str, seq: int, head: str, time: int) -> None:
+    """Add a line to a file of heads; it is on disk when this returns."""
     with open(path, "a", encoding="utf-8") as file:
-        file.write(line + "\n")
+        file.write(canonical({"study": study, "seq": seq, "head": head, "time": time}) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -214,9 +210,7 @@ def read_heads(session: Session, path: str | os.PathLike[str]) -> dict[int, str]
                     found[int(fields["seq"])] = str(fields["head"])
             except (ValueError, KeyError, TypeError) as error:
                 if line.endswith("\n"):
-                    raise InvalidStudy(
-                        f"line {number} of {os.fspath(path)} is not a published head ({error!r})."
-                    ) from None
+                    raise InvalidStudy(f"line {number} of {path} is not a published head ({error!r}).") from None
     return found
 
 
@@ -456,20 +450,11 @@ def registration_of(session: Session) -> dict[str, Any]:
         first = tables.event(session.row.study, 1)
     assert first is not None
     known = first.content
-    content = {
-        "kind": REGISTRATION,
-        "study": session.name,
-        "created": first.time,
-        "settings": known["study"],
-        "policy": known["policy"],
-        "policy_settings": known["settings"],
-        "schedule": known["settings"].get("schedule"),
-        "seed": known["settings"].get("seed"),
-        "budget": session.row.budget,
-        "version_0": {"fingerprint": known["fingerprint"], "sha256": known["sha256"]},
-        "environment": known["environment"],
-        "first_event": first.hash,
-    }
+    content = {"kind": REGISTRATION, "study": session.name, "created": first.time, "settings": known["study"]}
+    content |= {"policy": known["policy"], "policy_settings": known["settings"], "budget": session.row.budget}
+    content |= {name: known["settings"].get(name) for name in ("schedule", "seed")}
+    content |= {"version_0": {name: known[name] for name in ("fingerprint", "sha256")}}
+    content |= {"environment": known["environment"], "first_event": first.hash}
     return content | {"digest": digest(canonical(content))}
 
 
@@ -493,9 +478,7 @@ def check_registration(session: Session, path: str | os.PathLike[str]) -> None:
         raise InvalidStudy(f"{os.fspath(path)} was changed after it was written: its digest differs.")
     for name, value in registration_of(session).items():
         if name != "digest" and content.get(name) != value:
-            raise InvalidStudy(
-                f"study {session.name!r} is not the one registered in {os.fspath(path)}: {name} differs."
-            )
+            raise InvalidStudy(f"study {session.name!r} is not the one registered in {path}: {name} differs.")
 
 
 # --- backup
@@ -601,10 +584,8 @@ def _sqlite(connection: SqliteConnection) -> Iterator[Finding]:
     yield Finding("durability", "ok" if durable else "problem", f"journal {journal}, synchronous {synchronous}")
     free = shutil.disk_usage(os.path.dirname(connection.path)).free
     says = f"{free / 2**30:.1f} GiB free"
-    if free < MIN_DISK:
-        yield Finding("disk", "note", says, "Free some space: with a full disk decisions are refused.")
-    else:
-        yield Finding("disk", "ok", says)
+    advice = "Free some space: with a full disk decisions are refused." if free < MIN_DISK else ""
+    yield Finding("disk", "note" if advice else "ok", says, advice)
 
 
 def _postgresql(storage: PostgresqlStorage) -> Iterator[Finding]:
@@ -613,11 +594,9 @@ def _postgresql(storage: PostgresqlStorage) -> Iterator[Finding]:
         found = {name: storage.execute(f"SHOW {name}")[0][0] for name in SERVER_SETTINGS}
     yield Finding("storage", "ok", f"PostgreSQL {version}")
     wrong = [f"{name} = {value}" for name, value in found.items() if value != SERVER_SETTINGS[name]]
-    if wrong:
-        advice = "A power cut may lose what was answered: set them to on in postgresql.conf."
-        yield Finding("durability", "problem", ", ".join(wrong), advice)
-    else:
-        yield Finding("durability", "ok", ", ".join(f"{name} = {value}" for name, value in found.items()))
+    advice = "A power cut may lose what was answered: set them to on in postgresql.conf." if wrong else ""
+    says = wrong or [f"{name} = {value}" for name, value in found.items()]
+    yield Finding("durability", "problem" if wrong else "ok", ", ".join(says), advice)
 
 
 def _state(session: Session, status: Status) -> Iterator[Finding]:
@@ -625,17 +604,11 @@ def _state(session: Session, status: Status) -> Iterator[Finding]:
     ahead = status.time - session.wall_clock() - session.position.offset
     if ahead > 1_000_000:
         advice = "The clock is late, or was ahead before: waiting windows are frozen. Correct it, or repair-clock."
-        yield Finding(
-            "clock", "problem", f"the last event is {ahead / 1e6:.0f} s ahead of this machine's clock", advice
-        )
+        yield Finding("clock", "problem", f"the last event is {ahead / 1e6:.0f} s ahead of the machine's clock", advice)
     if status.candidate is not None:
-        yield Finding(
-            "approval", "note", f"the candidate of event {status.candidate} awaits approval", "Approve or dismiss it."
-        )
+        yield Finding("approval", "note", f"the candidate of event {status.candidate} awaits approval", "Decide on it.")
     if status.due and not status.trainer and not status.pinned and status.versions < status.budget:
-        yield Finding(
-            "update", "note", "the schedule has ended the batch", "Train the next version: rarely study update."
-        )
+        yield Finding("update", "note", "the schedule has ended the batch", "Train a version: rarely study update.")
     if status.trainer:
         yield Finding("update", "ok", f"{status.trainer} is training")
 
