@@ -183,6 +183,12 @@ def test_rewards_wait_in_the_spool_and_are_counted_once(storage, tmp_path):
         back.close()
 
 
+def test_an_activation_does_not_use_a_connection_that_the_service_may_have_closed(client, served):
+    client.status()
+    client._idle[0].sock.shutdown(socket.SHUT_RDWR)
+    assert client.activate(0)["version"] == 0
+
+
 def test_half_a_line_in_the_spool_stops_nobody(served, tmp_path):
     spool = tmp_path / "rewards.jsonl"
     spool.write_bytes(b'{"id": "visit-1", "rew')  # a process that was killed

@@ -276,6 +276,8 @@ class Client:
             raise InvalidInput(f"contexts must be lists or arrays of finite numbers ({error}).") from None
         pause, least, why = self._backoff, 0.0, ""
         end = time.monotonic() + deadline if deadline is not None else float("inf")
+        if verb == "activate":
+            self.close()  # the service may have closed a connection that was idle
         # Activation is not retried: a second request for the same training would be refused.
         for attempt in range(self._retries + 1 if verb != "activate" else 1):
             if attempt:
