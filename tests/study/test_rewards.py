@@ -248,7 +248,7 @@ def test_an_override_is_on_record_with_its_reason_and_nobody_learns_from_it():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"arm": 1}, "needs an arm of the study and a reason"),
+        ({"arm": 1}, "needs an arm and a reason"),
         ({"arm": 3, "reason": "x"}, "got 3 and 'x'"),
         ({"arm": "nobody", "reason": "x"}, "got 'nobody' and 'x'"),
         ({"arm": -1, "reason": "x"}, "got -1"),

@@ -17,18 +17,10 @@ import numpy as np
 from rarely._core.errors import shown
 from rarely._core.types import Array
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
+from rarely.study import effects as statistics
 from rarely.study import report
 from rarely.study.audit import check_registration, records, registration_of
-from rarely.study.effects import (
-    Look,
-    Outcomes,
-    Scores,
-    anytime,
-    exact_interval,
-    planned_looks,
-    predict_rewards,
-    scores_of,
-)
+from rarely.study.effects import Look, Outcomes, Scores, planned_looks, scores_of
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import Event
 from rarely.study.looks import AnalysisPlan
@@ -203,7 +195,7 @@ def analyse(
     count = len(outcomes.arms)
     _check_chances(outcomes, names)
     used = plan or settings.plan or AnalysisPlan(max(count, 2), looks=1)
-    q, known = predict_rewards(outcomes), registration_of(session)
+    q, known = statistics.predict_rewards(outcomes), registration_of(session)
     epsilon = float((known["policy_settings"].get("exploration") or {}).get("epsilon", 0.0))
     effects: list[Effect] = []
     parts: list[StageEffect] = []
@@ -313,22 +305,14 @@ def _effect(
     )
     exact, shift = (-math.inf, math.inf), 0.0 if len(arms) > 1 else within[0]
     if limit > 0 and math.isfinite(span):
-        low, high = exact_interval(scores.values - shift, span, limit, alpha)
+        low, high = statistics.exact_interval(scores.values - shift, span, limit, alpha)
         exact = cut((low + shift, high + shift), within)
     lacking = outcomes.present[:, arms].all(axis=1) & np.isnan(outcomes.rewards)
-    return Effect(
-        names[arms[0]],
-        names[arms[1]] if len(arms) > 1 else "",
-        registered,
-        looks,
-        float(np.clip(summary.estimate, *within)),
-        summary.rounds,
-        *cut(anytime(summary, plan.rounds, alpha), within),
-        *exact,
-        int(lacking.sum()),
-        *cut(_bound(outcomes, q, plan, target, looks[-1].round if looks else count), within),
-        summary.effective,
-    )
+    now = (float(np.clip(summary.estimate, *within)), summary.rounds)
+    always = cut(statistics.anytime(summary, plan.rounds, alpha), within)
+    bound = cut(_bound(outcomes, q, plan, target, looks[-1].round if looks else count), within)
+    title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", registered)
+    return Effect(*title, looks, *now, *always, *exact, int(lacking.sum()), *bound, summary.effective)
 
 
 def _bound(outcomes: Outcomes, q: Array, plan: AnalysisPlan, target: tuple[int, int | None], until: int) -> Range:

@@ -127,17 +127,8 @@ def _decide_new(
                 answers |= _decide_new(session, tables, [question], fields, events)
             return answers
         before, names = session.position, session.settings.arms
-        block = Block(
-            part,
-            decision,
-            version=before.version,
-            stage=session.settings.stages[stage].name,
-            first=before.seq + 1,
-            draws=before.draws,
-            drew=drew,
-            shadow=shadow,
-            shadow_of=None if shadow is None else before.shadow,
-        )
+        drawn = (session.settings.stages[stage].name, before.seq + 1, before.draws, drew)
+        block = Block(part, decision, before.version, *drawn, shadow, None if shadow is None else before.shadow)
         made = block.events(session.name, before.last, session.stamp(), **fields)
         answers |= {question.id: answer_of(event, names) for question, event in zip(part, made, strict=True)}
         session.position = before.after_block(made[-1], int(decision.rounds[-1]), before.draws + drew * len(part))

@@ -144,9 +144,7 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
     else:
         numbers, present = _contexts(request, settings, dim)
     if not np.isfinite(numbers).all():
-        raise InvalidContexts(
-            "contexts must be finite; leave out an unavailable arm with available, and fill in missing numbers."
-        )
+        raise InvalidContexts("contexts must be finite; leave out an unavailable arm with available, and fill in gaps.")
     if not present.any():
         raise InvalidContexts("at least one arm must be available; got none.")
     numbers = np.array(numbers, np.float64)
@@ -220,17 +218,9 @@ def answer_of(event: Event, arms: Sequence[str] | None, content: dict[str, Any] 
     content = event.content if content is None else content
     index = content["arm"]
     assert event.ref is not None
-    return Answer(
-        event.ref,
-        index if arms is None else arms[index],
-        index,
-        content["probability"],
-        content["version"],
-        content["round"],
-        content["stage"],
-        event.seq,
-        event.time,
-    )
+    name = index if arms is None else arms[index]
+    decided = (content["probability"], content["version"], content["round"], content["stage"])
+    return Answer(event.ref, name, index, *decided, event.seq, event.time)
 
 
 def record_of(event: Event, arms: Sequence[str] | None) -> Record:
@@ -247,19 +237,8 @@ def record_of(event: Event, arms: Sequence[str] | None) -> Record:
         sizes += [] if content["shadow"] is None else [there]
         numbers, means, bonuses, probabilities, *shadow = unpacked(event.data, *sizes)
         question = Question(answer.id, numbers.reshape(shape), present, content["request"])
-        return Record(
-            answer,
-            question,
-            means,
-            bonuses,
-            probabilities,
-            shadow[0] if shadow else None,
-            content["shadow"],
-            content["block"],
-            content["draws"],
-            content["drew"],
-            content["held_out"],
-            event.actor,
-        )
+        scores = (means, bonuses, probabilities, shadow[0] if shadow else None)
+        drawn = (content["shadow"], content["block"], content["draws"], content["drew"], content["held_out"])
+        return Record(answer, question, *scores, *drawn, event.actor)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise BrokenStudy(f"event {event.seq} cannot be read as a decision ({error!r}). Use a backup.") from error

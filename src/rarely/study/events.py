@@ -276,15 +276,10 @@ class Position:
         if kind == "decide":
             return {"rounds": content["round"], "draws": content["draws"] + content["drew"]}
         if kind in ("create", "version"):
-            return {
-                "version": content["number"],
-                "versions": content["number"] + 1,
-                "base": content["snapshot"],
-                "cut": content["cut"],
-                "learned": max(self.learned, content["cut"]),
-                "candidate": None,
-                "shadow": None if self.shadow == content["snapshot"] else self.shadow,
-            }
+            number, base, cut = content["number"], content["snapshot"], content["cut"]
+            change = {"version": number, "versions": number + 1, "base": base, "cut": cut, "candidate": None}
+            shadow = None if self.shadow == base else self.shadow
+            return change | {"learned": max(self.learned, cut), "shadow": shadow}
         if kind == "rejected":
             learned = max(self.learned, content["cut"])
             return {"base": content["snapshot"], "cut": content["cut"], "learned": learned}

@@ -357,9 +357,7 @@ class Session:
                     opened = stack.pop_all()
                     break
         else:
-            raise StudyBusy(
-                f"the version of study {self.name!r} changes too often to follow. Repeat the request later."
-            )
+            raise StudyBusy(f"the version of study {self.name!r} changes too often to follow. Repeat the request.")
         with opened:
             yield tables
 
@@ -537,10 +535,10 @@ class Session:
         if not others:
             return
         base, cut = rows[others[-1]].snapshot, rows[others[-1]].cut
-        used = [event.content["snapshot"] for event in specials if event.kind in SETTERS]
-        with self.storage.checkpoints() as tables:  # a network's take 19 MB, and a study may have 1000 versions
-            tables.drop_checkpoints(self.row.study, used[-1], base, which="NOT IN")
         if self._standby is None or self._standby[0].base != base:
+            used = [event.content["snapshot"] for event in specials if event.kind in SETTERS]
+            with self.storage.checkpoints() as tables:  # a network's take 19 MB, and a study may have 1000 versions
+                tables.drop_checkpoints(self.row.study, used[-1], base, which="NOT IN")
             self._standby = self.read_checkpoint(base) or self.at_cut(base, cut, specials)
         live, known = self._standby
         self._standby = None  # unless it gets through

@@ -279,9 +279,7 @@ def arguments_of(description: Any) -> dict[str, Any]:
     try:
         given |= _values(description)
     except (TypeError, KeyError) as error:
-        raise InvalidStudy(
-            f"blocks, rewards, stages and plan must have the fields of their classes: {error}."
-        ) from None
+        raise InvalidStudy(f"blocks, rewards, stages and plan must have fields of their classes: {error}.") from None
     return given
 
 

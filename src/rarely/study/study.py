@@ -28,16 +28,7 @@ from rarely.study.settings import RewardRule, StudySettings, read_arms
 from rarely.study.storage import VersionRow, open_storage
 from rarely.study.tell import Receipt, Tell, read_tell, receive, settled
 from rarely.study.trial import Stage
-from rarely.study.versions import (
-    LEASE,
-    Job,
-    Trained,
-    add_version,
-    candidate_of,
-    check_open,
-    holder_name,
-    train,
-)
+from rarely.study.versions import LEASE, Job, Trained, candidate_of, check_open, train
 
 LONGEST_LEASE = 1e9
 """Seconds, some thirty years: a clock in microseconds has room for it."""
@@ -379,7 +370,7 @@ class Study:
         if lease > LONGEST_LEASE:
             raise InvalidInput(f"lease must be at most {LONGEST_LEASE:.0e} seconds; got {lease!r}.")
         fields = check_signature(actor, reason)
-        return versions.begin(self._session, force=force, lease=lease, holder=holder or holder_name(), **fields)
+        return versions.begin(self._session, force=force, lease=lease, holder=holder, **fields)
 
     def renewed(self, job: Job, lease: float = LEASE) -> AbstractContextManager[None]:
         """Return a context manager that renews the lease of a job until its block ends."""
@@ -415,7 +406,7 @@ class Study:
             content = event.content | {"number": session.position.versions, "snapshot": seq}
             session.finish(tables, live, done, session.position.seq)
             published = session.append(tables, "version", content, **fields)
-            add_version(session, tables, content, published.seq)
+            versions.add_version(session, tables, content, published.seq)
             session.install(live)
         return int(content["number"])
 

@@ -181,9 +181,7 @@ def judge(
     # A fallback's arm was not drawn, also if the study, asked later, drew the same.
     if arm is not None and (arm != content["arm"] or delivery.reason.startswith(FALLBACK)):
         if not (is_whole(arm) and 0 <= arm < content["arms"] and delivery.reason):
-            return InvalidInput(
-                f"an override needs an arm of the study and a reason; got {shown(arm)} and {delivery.reason!r}."
-            )
+            return InvalidInput(f"an override needs an arm and a reason; got {shown(arm)} and {delivery.reason!r}.")
         body["arm"] = int(arm)
     if not rule.contains(delivery.value):
         return "quarantine", "out of range", body
@@ -264,11 +262,5 @@ def accounts_of(session: Session, tables: Tables) -> Accounts:
             count = tables.rewards_decided_until(study, closed_until(tables, study, rule, learned))
         session.used = (learned, count)
     used, quarantine = session.used[1], dict(position.quarantine)
-    return Accounts(
-        received=position.received,
-        used=used,
-        pending=position.accepted - used,
-        late=position.late,
-        quarantined=sum(quarantine.values()),
-        quarantine=quarantine,
-    )
+    counts = {"received": position.received, "used": used, "pending": position.accepted - used, "late": position.late}
+    return Accounts(**counts, quarantined=sum(quarantine.values()), quarantine=quarantine)

@@ -86,9 +86,7 @@ def check_stages(stages: Sequence[Stage], arms: Sequence[str] | None) -> None:
     """Refuse stages that cannot follow one another, or limits that sum to more than 1."""
     for i, stage in enumerate(stages):
         if not isinstance(stage, Stage):
-            raise InvalidStudy(
-                f"stages must be Stage values, such as Stage('adaptive', least=0.1); got {shown(stage)}."
-            )
+            raise InvalidStudy(f"stages must be Stage values, such as Stage('main', least=0.1); got {shown(stage)}.")
         if (stage.rounds is None) != (i == len(stages) - 1):
             raise InvalidStudy("every stage except the last must have rounds; the last stage has no end.")
         limits = stage.limits(arms)

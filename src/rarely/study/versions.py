@@ -31,17 +31,8 @@ from rarely import Policy, RarelyError, build_info
 from rarely._core.code_digest import code_digest
 from rarely._core.errors import shown
 from rarely._core.progress import Progress
-from rarely.study.errors import (
-    ApprovalNeeded,
-    BrokenStudy,
-    InvalidStudy,
-    StaleTrainer,
-    StudyBusy,
-    StudyError,
-    StudyExists,
-    StudyFull,
-    StudyPinned,
-)
+from rarely.study import errors
+from rarely.study.errors import BrokenStudy, InvalidStudy, StaleTrainer, StudyBusy, StudyError
 from rarely.study.events import Event, Kind, Position, canonical, next_event
 from rarely.study.session import LOG, Clock, LivePolicy, Session, from_bytes, sha256_of, to_bytes
 from rarely.study.settings import StudySettings
@@ -92,7 +83,7 @@ def create(
         if row is not None:
             known = tables.event(row.study, 1)
             if known is None or _identity(known.content) != _identity(content):
-                raise StudyExists(
+                raise errors.StudyExists(
                     f"{storage.url} already has a study called {name!r}, with other settings. Open it with Study.open, "
                     "or choose another name."
                 )
@@ -138,19 +129,10 @@ def _identity(content: dict[str, Any]) -> str:
 
 def version_row(content: dict[str, Any], seq: int, parent: VersionRow | None) -> VersionRow:
     """Return the row of a version, given the body of its event."""
-    return VersionRow(
-        content["number"],
-        content["parent"],
-        1 if parent is None else parent.cut + 1,
-        content["cut"],
-        seq,
-        content["snapshot"],
-        content["sha256"],
-        content["fingerprint"],
-        canonical(content["settings"]),
-        canonical(content["settings"].get("seed")),
-        canonical(content["environment"]),
-    )
+    known = {name: content[name] for name in ("number", "parent", "cut", "snapshot", "sha256", "fingerprint")}
+    known |= {name: canonical(content[name]) for name in ("settings", "environment")}
+    seed, first = canonical(content["settings"].get("seed")), 1 if parent is None else parent.cut + 1
+    return VersionRow(**known, seed=seed, first=first, seq=seq)
 
 
 # --- training
@@ -240,19 +222,8 @@ def train(job: Job, progress: Progress = None) -> Trained:
     if job.rounds:
         policy.observe(rounds=np.array(job.rounds), rewards=np.array(job.rewards))
     record = policy.update(force=job.force, progress=progress)
-    return Trained(
-        job.study,
-        job.token,
-        job.parent,
-        job.cut,
-        job.force,
-        record.accepted,
-        to_bytes(policy),
-        policy.fingerprint(),
-        record.describe(),
-        policy.settings(),
-        environment(),
-    )
+    known = (job.study, job.token, job.parent, job.cut, job.force, record.accepted, to_bytes(policy))
+    return Trained(*known, policy.fingerprint(), record.describe(), policy.settings(), environment())
 
 
 def train_process() -> None:
@@ -355,6 +326,7 @@ def _end_lease(session: Session, tables: Tables, token: int) -> None:
 
 def begin(session: Session, *, force: bool, lease: float, holder: str, actor: str, reason: str) -> Job:
     """Take the lease, and cut the record here."""
+    holder = holder or holder_name()
     with session.writing() as tables:
         position = session.position
         check_open(session)
@@ -417,13 +389,11 @@ def check_open(session: Session, *, approving: bool = False) -> None:
     """Refuse an update, or the approval of a candidate, while no version may be published."""
     position, budget = session.position, session.row.budget
     if position.pinned:
-        raise StudyPinned(f"version {position.version} of study {session.name!r} is pinned; call unpin first.")
+        raise errors.StudyPinned(f"version {position.version} of study {session.name!r} is pinned; call unpin first.")
     if position.candidate is not None and not approving:
-        raise ApprovalNeeded(
-            f"the candidate of event {position.candidate} awaits a decision: call approve or dismiss first."
-        )
+        raise errors.ApprovalNeeded(f"the candidate of event {position.candidate} waits: approve or dismiss it.")
     if position.versions >= budget:
-        raise StudyFull(
+        raise errors.StudyFull(
             f"study {session.name!r} has published all {budget} versions of its budget; version {position.version} "
             "keeps deciding."
         )
@@ -457,5 +427,5 @@ def candidate_of(session: Session, tables: Tables) -> tuple[int, Event]:
     seq = session.position.candidate
     event = None if seq is None else tables.event(session.row.study, seq)
     if seq is None or event is None:
-        raise ApprovalNeeded(f"study {session.name!r} has no candidate that awaits approval; call update first.")
+        raise errors.ApprovalNeeded(f"study {session.name!r} has no candidate that awaits approval; call update first.")
     return seq, event

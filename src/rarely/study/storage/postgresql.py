@@ -129,13 +129,9 @@ class PostgresqlStorage:
                 "the study again, and repeat the request."
             )
         if isinstance(error, psycopg.errors.LockNotAvailable):
-            return StudyBusy(
-                f"another process has locked the study in {self.url} for too long. Repeat the request later."
-            )
+            return StudyBusy(f"another process has locked the study in {self.url} for long. Repeat the request later.")
         if isinstance(error, psycopg.IntegrityError):
-            return StudyError(
-                f"{self.url} refused rows that do not fit the others ({_said(error)}); nothing was written."
-            )
+            return StudyError(f"{self.url} refused rows that do not fit others ({_said(error)}); nothing was written.")
         if isinstance(error, psycopg.errors.DiskFull):
             return StudyError(f"{self.url} was not changed, because the server's disk is full. Free some space.")
         if isinstance(error, psycopg.errors.ReadOnlySqlTransaction | psycopg.errors.InsufficientPrivilege):
@@ -174,9 +170,7 @@ class PostgresqlStorage:
     def check(self) -> None:
         with self._transaction(_WRITABLE):
             if self._schema() is None:
-                raise InvalidStorage(
-                    f"{self.url} holds no studies. Check the name, or create a study: rarely study create."
-                )
+                raise InvalidStorage(f"{self.url} holds no studies. Check the name, or make one: rarely study create.")
 
     def _schema(self) -> int | None:
         if self.execute("SELECT to_regclass('rarely_schema')")[0][0] is None:

@@ -91,7 +91,7 @@ class Tables:
     """The rows of a database, within one transaction."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self._connection, self._run = connection, connection.execute
 
     def take(self, stream: Callable[[str], Iterable[tuple[Any, ...]]], tables: Mapping[str, str]) -> None:
         """Add all rows of another database of the same schema, given by a function from SQL to rows.
@@ -106,35 +106,32 @@ class Tables:
     def _events(self, where: str, *parameters: Any) -> list[Event]:
         """Return the events of a study that fulfil a condition; the first parameter is the study."""
         sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? {where}"
-        return [Event(*row) for row in self._connection.execute(sql, parameters)]
+        return [Event(*row) for row in self._run(sql, parameters)]
 
     # --- studies
 
     def studies(self) -> list[StudyRow]:
-        rows = self._connection.execute("SELECT study, name, budget FROM rarely_studies ORDER BY study")
+        rows = self._run("SELECT study, name, budget FROM rarely_studies ORDER BY study")
         return [StudyRow(*row) for row in rows]
 
     def study(self, name: str) -> StudyRow | None:
-        rows = self._connection.execute("SELECT study, name, budget FROM rarely_studies WHERE name = ?", (name,))
+        rows = self._run("SELECT study, name, budget FROM rarely_studies WHERE name = ?", (name,))
         return StudyRow(*rows[0]) if rows else None
 
     def add_study(self, name: str, budget: int) -> StudyRow:
         row = StudyRow(len(self.studies()) + 1, name, budget)
-        self._connection.execute("INSERT INTO rarely_studies VALUES (?, ?, ?)", astuple(row))
+        self._run("INSERT INTO rarely_studies VALUES (?, ?, ?)", astuple(row))
         return row
 
     # --- events
 
     def append(self, study: int, events: Iterable[Event]) -> None:
-        marks = ", ".join("?" * 13)
-        self._connection.insert(
-            f"INSERT INTO rarely_events (study, {_EVENT}) VALUES ({marks})",
-            [(study, *_FIELDS(event)) for event in events],
-        )
+        sql = f"INSERT INTO rarely_events (study, {_EVENT}) VALUES ({', '.join('?' * 13)})"
+        self._connection.insert(sql, [(study, *_FIELDS(event)) for event in events])
 
     def last_seq(self, study: int) -> int:
         """Return the seq of the last event; 0 for an empty record."""
-        found = self._connection.execute("SELECT max(seq) FROM rarely_events WHERE study = ?", (study,))[0][0]
+        found = self._run("SELECT max(seq) FROM rarely_events WHERE study = ?", (study,))[0][0]
         return 0 if found is None else int(found)
 
     def event(self, study: int, seq: int) -> Event | None:
@@ -195,9 +192,7 @@ class Tables:
         low, high = 0, seq
         while low < high:  # times never fall with seq, so no index on them is needed
             middle = (low + high + 1) // 2
-            found = self._connection.execute(
-                "SELECT time FROM rarely_events WHERE study = ? AND seq = ?", (study, middle)
-            )
+            found = self._run("SELECT time FROM rarely_events WHERE study = ? AND seq = ?", (study, middle))
             low, high = (middle, high) if found and found[0][0] <= time else (low, middle - 1)
         return low
 
@@ -205,27 +200,24 @@ class Tables:
 
     def delivered(self, study: int, last: int) -> list[tuple[str, str, int]]:
         """Count the deliveries up to and including `last` by kind and cause."""
-        sql = (
-            "SELECT kind, why, count(*) FROM rarely_events "
-            "WHERE study = ? AND key IS NOT NULL AND seq <= ? GROUP BY kind, why"
-        )
-        found = self._connection.execute(sql, (study, last))
+        where = "WHERE study = ? AND key IS NOT NULL AND seq <= ? GROUP BY kind, why"
+        found = self._run(f"SELECT kind, why, count(*) FROM rarely_events {where}", (study, last))
         return sorted((str(kind), str(why), int(count)) for kind, why, count in found)
 
     def rewards_until(self, study: int, last: int) -> int:
         sql = "SELECT count(*) FROM rarely_events WHERE study = ? AND kind <> 'decide' AND kind = 'reward' AND seq <= ?"
-        return int(self._connection.execute(sql, (study, last))[0][0])
+        return int(self._run(sql, (study, last))[0][0])
 
     def rewards_decided_until(self, study: int, last: int) -> int:
         """Count the accepted rewards of decisions up to and including event `last`."""
         sql = f"SELECT count(*) {_REWARDED} AND d.seq <= ?"
-        return int(self._connection.execute(sql, (study, last))[0][0])
+        return int(self._run(sql, (study, last))[0][0])
 
     def rewards_of(self, study: int, first: int, last: int) -> list[tuple[int, list[float]]]:
         """Return the round and accepted rewards of each decision after `first` up to and including `last`, in order."""
         sql = f"SELECT d.seq, r.body {_REWARDED} AND d.seq > ? AND d.seq <= ? ORDER BY d.seq, r.seq"
         found: dict[int, tuple[int, list[float]]] = {}
-        for seq, body in self._connection.execute(sql, (study, first, last)):
+        for seq, body in self._run(sql, (study, first, last)):
             content = json.loads(body)
             found.setdefault(seq, (content["round"], []))[1].append(content["reward"])
         return list(found.values())
@@ -237,33 +229,28 @@ class Tables:
             "AND NOT EXISTS (SELECT 1 FROM rarely_events r WHERE r.study = d.study AND r.ref = d.ref "
             "AND r.key IS NOT NULL AND (r.kind = 'reward' OR r.why = 'override')) ORDER BY d.seq"
         )
-        return [int(json.loads(body)["round"]) for (body,) in self._connection.execute(sql, (study, first, last))]
+        return [int(json.loads(body)["round"]) for (body,) in self._run(sql, (study, first, last))]
 
     # --- snapshots and versions
 
     def add_snapshot(self, study: int, seq: int, sha256: str, policy: bytes) -> None:
-        self._connection.execute("INSERT INTO rarely_snapshots VALUES (?, ?, ?, ?)", (study, seq, sha256, policy))
+        self._run("INSERT INTO rarely_snapshots VALUES (?, ?, ?, ?)", (study, seq, sha256, policy))
 
     def snapshot(self, study: int, seq: int) -> tuple[str, bytes] | None:
-        rows = self._connection.execute(
-            "SELECT sha256, policy FROM rarely_snapshots WHERE study = ? AND seq = ?", (study, seq)
-        )
+        rows = self._run("SELECT sha256, policy FROM rarely_snapshots WHERE study = ? AND seq = ?", (study, seq))
         return (str(rows[0][0]), bytes(rows[0][1])) if rows else None
 
     def add_version(self, row: StudyRow, version: VersionRow) -> None:
-        marks = ", ".join("?" * 13)
-        self._connection.execute(
-            f"INSERT INTO rarely_versions (study, budget, {_VERSION}) VALUES ({marks})",
-            (row.study, row.budget, *astuple(version)),
-        )
+        sql = f"INSERT INTO rarely_versions (study, budget, {_VERSION}) VALUES ({', '.join('?' * 13)})"
+        self._run(sql, (row.study, row.budget, *astuple(version)))
 
     def versions(self, study: int) -> list[VersionRow]:
         sql = f"SELECT {_VERSION} FROM rarely_versions WHERE study = ? ORDER BY number"
-        return [VersionRow(*row) for row in self._connection.execute(sql, (study,))]
+        return [VersionRow(*row) for row in self._run(sql, (study,))]
 
     def version(self, study: int, number: int) -> VersionRow | None:
         sql = f"SELECT {_VERSION} FROM rarely_versions WHERE study = ? AND number = ?"
-        rows = self._connection.execute(sql, (study, number))
+        rows = self._run(sql, (study, number))
         return VersionRow(*rows[0]) if rows else None
 
     # --- leases
@@ -271,11 +258,11 @@ class Tables:
     def lease(self, study: int) -> Lease | None:
         sql = "SELECT token, holder, taken, expires FROM rarely_leases WHERE study = ? "
         sql += "ORDER BY token DESC, expires DESC LIMIT 1"
-        rows = self._connection.execute(sql, (study,))
+        rows = self._run(sql, (study,))
         return Lease(*rows[0]) if rows else None
 
     def add_lease(self, study: int, lease: Lease) -> None:
-        self._connection.execute("INSERT INTO rarely_leases VALUES (?, ?, ?, ?, ?)", (study, *astuple(lease)))
+        self._run("INSERT INTO rarely_leases VALUES (?, ?, ?, ?, ?)", (study, *astuple(lease)))
 
     # --- checkpoints, in a transaction of `Storage.checkpoints`
 
@@ -284,30 +271,25 @@ class Tables:
         sql = "SELECT start, seq, sha256, history, state FROM rarely_checkpoints WHERE study = ? AND base = ? "
         return [
             (int(start), int(seq), str(sha256), bytes(history), bytes(state))
-            for start, seq, sha256, history, state in self._connection.execute(sql + "ORDER BY start", (study, base))
+            for start, seq, sha256, history, state in self._run(sql + "ORDER BY start", (study, base))
         ]
 
     def last_checkpoint(self, study: int, base: int) -> tuple[int, int, int, str] | None:
         """Return start, length of the history, seq and hash of the latest checkpoint of a snapshot."""
         sql = "SELECT start, length(history), seq, sha256 FROM rarely_checkpoints WHERE study = ? AND base = ? "
-        rows = self._connection.execute(sql + "ORDER BY start DESC LIMIT 1", (study, base))
+        rows = self._run(sql + "ORDER BY start DESC LIMIT 1", (study, base))
         return rows[0] if rows else None
 
     def add_checkpoint(self, study: int, base: int, start: int, *values: Any) -> None:
         """Add seq, hash, rows and state of a checkpoint; only the latest one of a snapshot keeps its state."""
         which, empty = "WHERE study = ? AND base = ? AND start", b""
-        self._connection.execute(
-            f"UPDATE rarely_checkpoints SET state = ? {which} < ? AND state <> ?", (empty, study, base, start, empty)
-        )
-        self._connection.execute(
-            f"DELETE FROM rarely_checkpoints {which} = ? AND history = ?", (study, base, start, empty)
-        )
-        self._connection.execute(
-            "INSERT INTO rarely_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", (study, base, start, *values)
-        )
+        here = (study, base, start)
+        self._run(f"UPDATE rarely_checkpoints SET state = ? {which} < ? AND state <> ?", (empty, *here, empty))
+        self._run(f"DELETE FROM rarely_checkpoints {which} = ? AND history = ?", (*here, empty))
+        self._run("INSERT INTO rarely_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", (*here, *values))
 
     def drop_checkpoints(self, study: int, *bases: int, which: str = "IN") -> None:
         """Drop the checkpoints of these snapshots, or, if they are "NOT IN" them, of the others."""
         marks = ", ".join("?" * len(bases))
         sql = f"DELETE FROM rarely_checkpoints WHERE study = ? AND base {which} ({marks})"
-        self._connection.execute(sql, (study, *bases))
+        self._run(sql, (study, *bases))
