@@ -143,9 +143,8 @@ class KeyFile:
                 return ()
             raise InvalidInput(f"{self.path} is gone. Put it back, or make keys: rarely keys add.") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidInput(
-                f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
-            ) from error
+            says = f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
+            raise InvalidInput(says) from error
 
     def charge(self, key: Key | None, calls: int, *, admit: bool = False) -> None:
         """Count calls against the rate of a key; with `admit`, before a body is read, refuse them if it is used up."""
@@ -155,7 +154,7 @@ class KeyFile:
         spent = max(self._spent.get(key.name, now), now)
         if admit and spent - now > BURST:
             headers = {"Retry-After": str(math.ceil(spent - now - BURST))}
-            raise Refusal(429, f"the key may make {key.rate:g} calls a second.", code="RateExceeded", headers=headers)
+            raise Refusal(429, f"the key may make {key.rate:g} calls a second.", "RateExceeded", headers=headers)
         self._spent[key.name] = spent + calls / key.rate
 
     def find(self, secret: str, now: float | None = None) -> Key | None:
@@ -248,29 +247,22 @@ def caller_of(keys: KeyFile | None, request: Request, scope: str, study: str | N
     """
     if keys is None:
         if not _names_loopback(request.headers.get("host", "")):
-            raise Refusal(
-                421,
-                "without API keys the service only answers to localhost; start it with --keys to use another name.",
-                code="WrongHost",
-            )
+            detail = "without API keys the service only answers to localhost; start it with --keys to use another name."
+            raise Refusal(421, detail, "WrongHost")
         return None
     secret = _secret(request.headers.get("authorization", ""))
     if secret is None:
-        raise Refusal(
-            401,
-            f"this route needs an API key with the scope {scope!r}: Authorization: Bearer rk_…",
-            code="KeyNeeded",
-            headers={"WWW-Authenticate": f"Bearer {REALM}, Basic {REALM}"},
-        )
+        detail = f"this route needs an API key with the scope {scope!r}: Authorization: Bearer rk_…"
+        raise Refusal(401, detail, "KeyNeeded", {"WWW-Authenticate": f"Bearer {REALM}, Basic {REALM}"})
     key = keys.find(secret)
     if key is None:
         headers = {"WWW-Authenticate": f'Bearer {REALM}, error="invalid_token", Basic {REALM}'}
-        raise Refusal(401, "the API key is unknown, revoked or expired.", code="KeyRefused", headers=headers)
+        raise Refusal(401, "the API key is unknown, revoked or expired.", "KeyRefused", headers=headers)
     if scope not in key.scopes:
         known = ", ".join(name for name in SCOPES if name in key.scopes)
-        raise Refusal(403, f"this route needs the scope {scope!r}; the key has {known}.", code="ScopeMissing")
+        raise Refusal(403, f"this route needs the scope {scope!r}; the key has {known}.", "ScopeMissing")
     if study is not None and not key.covers(study):
-        raise Refusal(403, "the key is for other studies.", code="StudyNotAllowed")
+        raise Refusal(403, "the key is for other studies.", "StudyNotAllowed")
     keys.charge(key, 1, admit=True)
     return key
 

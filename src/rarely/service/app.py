@@ -97,16 +97,10 @@ def create_app(
             await run_in_threadpool(studies.close)
             LOG.info("rarely has stopped")
 
-    app = Service(
-        title="rarely",
-        version=__version__,
-        description="Every decision, reward and version is on record before it is answered.",
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        redirect_slashes=False,  # a redirect would lead to whatever host the request names
-    )
+    says = "Every decision, reward and version is on record before it is answered."
+    pages: dict[str, Any] = dict.fromkeys(("docs_url", "redoc_url", "openapi_url"))
+    pages["redirect_slashes"] = False  # a redirect would lead to whatever host the request names
+    app = Service(title="rarely", version=__version__, description=says, lifespan=lifespan, **pages)
     api = Api(studies, limits, app, storage, keys)
     for route in ROUTES:
         if route.method == "GET" or not read_only:
@@ -130,7 +124,7 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
             LOG.error("%s was not answered within %g seconds", name, api.limits.patience)
             advice = "repeat it with the same id" if name in REPEATABLE else "it may still take effect: see the status"
             detail = f"it was not answered within {api.limits.patience:g} seconds; {advice}."
-            response = response_of(Refusal(503, detail, code="TimedOut"))
+            response = response_of(Refusal(503, detail, "TimedOut"))
         except ClientDisconnect:
             response = Response(status_code=499)  # which nobody receives; it is counted so
         except Exception as error:
@@ -145,16 +139,9 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
             log_request(request, status, seconds)
         return response
 
-    app.add_api_route(
-        route.path,
-        answer,
-        methods=[route.method],
-        name=name,
-        operation_id=name if route.path != "/health" else "health",
-        description=route.handler.__doc__,
-        response_class=Response,
-        openapi_extra=_operation(route),
-    )
+    described: dict[str, Any] = {"name": name, "operation_id": name if route.path != "/health" else "health"}
+    described |= {"description": route.handler.__doc__, "openapi_extra": _operation(route)}
+    app.add_api_route(route.path, answer, methods=[route.method], response_class=Response, **described)
     cast(APIRoute, app.routes[-1]).app = request_response(answer)  # FastAPI's own searches for parameters first
 
 
@@ -166,7 +153,7 @@ async def _handled(api: Api, keys: KeyFile | None, route: Route, request: Reques
     key = caller_of(keys, request, route.scope, study)
     request.state.key = caller = "" if key is None else key.name
     if route.handler.__name__ == "backup" and key is not None and key.studies is not None:
-        raise Refusal(403, "a backup holds all studies, and the key is for some of them.", code="StudyNotAllowed")
+        raise Refusal(403, "a backup holds all studies, and the key is for some of them.", "StudyNotAllowed")
     if study is None:
         return await route.handler(api, key)
     opened = await api.opened(study)

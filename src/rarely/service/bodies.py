@@ -144,7 +144,7 @@ async def read_body(request: Request, models: tuple[type[BaseModel], ...], max_b
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
     if kind.strip().lower() != "application/json" or charset not in ("", "utf-8"):
-        raise Refusal(415, "the body must be JSON in UTF-8: Content-Type: application/json.", code="WrongContentType")
+        raise Refusal(415, "the body must be JSON in UTF-8: Content-Type: application/json.", "WrongContentType")
     value = parse(await _read_bytes(request, max_bytes))
     names = value.keys() if isinstance(value, dict) else set()
     model = next((each for each in models[1:] if each.model_fields.keys() & names), models[0])
@@ -155,11 +155,11 @@ async def read_body(request: Request, models: tuple[type[BaseModel], ...], max_b
         places = [".".join(str(part)[:40] for part in flaw["loc"]) or "the body" for flaw in flaws]
         said = "; ".join(f"{place}: {flaw['msg']}" for place, flaw in zip(places[:MAX_ERRORS], flaws, strict=False))
         more = f"; and {len(flaws) - MAX_ERRORS} more" if len(flaws) > MAX_ERRORS else ""
-        raise Refusal(422, f"the body does not fit the schema: {said}{more}.", code="InvalidBody") from None
+        raise Refusal(422, f"the body does not fit the schema: {said}{more}.", "InvalidBody") from None
 
 
 async def _read_bytes(request: Request, max_bytes: int) -> bytes:
-    too_long = Refusal(413, f"a body may have at most {max_bytes} bytes; send less in one request.", code="BodyTooLong")
+    too_long = Refusal(413, f"a body may have at most {max_bytes} bytes; send less in one request.", "BodyTooLong")
     length = request.headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit() or int(length[:20]) > max_bytes:
         raise too_long
@@ -185,4 +185,4 @@ def parse(body: bytes) -> Any:
         why = f"it is not UTF-8, at byte {error.start}"
     except ValueError as error:
         why = str(error)
-    raise Refusal(400, f"the body must be JSON: {why}.", code="InvalidJson")
+    raise Refusal(400, f"the body must be JSON: {why}.", "InvalidJson")

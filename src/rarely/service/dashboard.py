@@ -42,15 +42,8 @@ DELAYS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 """Upper ends of the bars of a chart of delays, in seconds."""
 CALIBRATION_GROUPS = 5
 """Groups of equal size in a chart of calibration."""
-SECTIONS = (
-    ("helped", "Did it help?"),
-    ("charts", "Charts"),
-    ("updates", "Versions"),
-    ("shadows", "Shadow versions"),
-    ("health", "Health"),
-    ("quarantine", "Quarantine"),
-    ("steps", "Latest actions"),
-)
+_SECTIONS = {"helped": "Did it help?", "charts": "Charts", "updates": "Versions", "shadows": "Shadow versions"}
+SECTIONS = [*(_SECTIONS | {"health": "Health", "quarantine": "Quarantine", "steps": "Latest actions"}).items()]
 CHUNK = 20
 """Decisions whose probabilities are summed in one row."""
 LATEST = 8
@@ -176,38 +169,19 @@ def render_study(
     """Return the page of a study; a `live` page reloads itself and links to the other pages."""
     schedule = json.loads(versions[-1].settings).get("schedule", {}) if versions else {}
     with overview.lock:
-        return render(
-            "rarely.service",
-            "study.html",
-            contents=SECTIONS,
-            status=status,
-            schedule=_named(schedule),
-            by_version=by_version(overview)[-LATEST:],
-            by_arm=by_arm(overview)[:LATEST],
-            panels=panels(overview, status.log_det, _trigger(overview, schedule)),
-            updates=overview.updates,
-            versions={row.number: row for row in versions},
-            shadows=shadows(overview),
-            quarantined=list(reversed(overview.quarantined)),
-            steps=list(reversed(overview.steps)),
-            health=[*_conditions(status), *health],
-            refresh=REFRESH if live else 0,
-            live=live,
-            now=time.time(),
-        )
+        shown: dict[str, Any] = {"by_version": by_version(overview)[-LATEST:], "by_arm": by_arm(overview)[:LATEST]}
+        shown |= {"panels": panels(overview, status.log_det, _trigger(overview, schedule)), "updates": overview.updates}
+        shown |= {"versions": {row.number: row for row in versions}, "shadows": shadows(overview)}
+        shown |= {name: list(reversed(getattr(overview, name))) for name in ("quarantined", "steps")}
+        shown |= {"health": [*_conditions(status), *health], "refresh": REFRESH if live else 0, "now": time.time()}
+        shown |= {"contents": SECTIONS, "status": status, "schedule": _named(schedule), "live": live}
+        return render("rarely.service", "study.html", **shown)
 
 
 def panels(overview: Overview, log_det: float, trigger: float | None) -> list[Panel]:
     """Return all charts that have something to show."""
-    found = [
-        _rewards(overview),
-        _over_time(overview),
-        _log_det(overview, log_det, trigger),
-        _shares(overview, drawn=True),
-        _shares(overview, drawn=False),
-        _delays(overview),
-        *_calibration(overview),
-    ]
+    found = [_rewards(overview), _over_time(overview), _log_det(overview, log_det, trigger)]
+    found += [_shares(overview, drawn=True), _shares(overview, drawn=False), _delays(overview), *_calibration(overview)]
     return [panel for panel in found if panel is not None]
 
 
@@ -236,9 +210,7 @@ def _rewards(overview: Overview) -> Panel | None:
         return None
     groups = np.array_split(known, min(BINS, len(known)))
     means, rounds = group_means(rewards, groups)[0], np.array([group.mean() + 1 for group in groups])
-    chart = Chart(
-        "mean reward over rounds", (1, overview.decisions), (min(means.min(), 0), means.max() * 1.05), "round"
-    )
+    chart = Chart("mean reward by round", (1, overview.decisions), (min(means.min(), 0), means.max() * 1.05), "round")
     chart.line(rounds, means)
     for row in by_version(overview):
         if row["rewards"]:
@@ -296,9 +268,8 @@ def _earned(overview: Overview, these: IntArray) -> dict[str, Any]:
 def _log_det(overview: Overview, now: float, trigger: float | None) -> Panel | None:
     if not overview.decisions or trigger is None:
         return None
-    known = [
-        (update["record"]["round"], update["record"]["log_det"]) for update in overview.updates if update["record"]
-    ]
+    records = [update["record"] for update in overview.updates if update["record"]]
+    known = [(record["round"], record["log_det"]) for record in records]
     xs, ys = map(list, zip((0, 0.0), *known, (overview.decisions, now), strict=True))
     chart = Chart("log det Z over rounds", (0, max(overview.decisions, 1)), (0, 1.08 * max(*ys, trigger)), "round")
     chart.line(xs, ys)
@@ -342,9 +313,7 @@ def _delays(overview: Overview) -> Panel | None:
     if not len(delays):
         return None
     counts = np.bincount(np.searchsorted(DELAYS, delays), minlength=len(DELAYS) + 1)
-    chart = Chart(
-        "delay of rewards", (-0.5, len(DELAYS) + 0.5), (0, counts.max()), "time from decision to reward, up to"
-    )
+    chart = Chart("delay of rewards", (-0.5, len(DELAYS) + 0.5), (0, counts.max()), "from decision to reward, up to")
     chart.ticks = [*enumerate(map(_span, DELAYS)), (len(DELAYS), "more")]
     for i, value in enumerate(counts):
         chart.bar(i, 0.8, value)

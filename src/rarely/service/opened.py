@@ -153,7 +153,7 @@ class OpenedStudies:
         """Return a study, opening it if necessary; `UnknownStudy` if there is none of that name."""
         with self._lock:
             if self._closed:
-                raise Refusal(503, "the service is stopping.", code="Stopping")
+                raise Refusal(503, "the service is stopping.", "Stopping")
             if name not in self._opened:
                 study = self._found(name)
                 again = self._storage.startswith("postgres")

@@ -26,7 +26,7 @@ _STATUSES: tuple[tuple[int, tuple[type[RarelyError], ...]], ...] = (
 class Refusal(RarelyError):
     """A request that is refused before it reaches a study."""
 
-    def __init__(self, status: int, detail: str, *, code: str = "", headers: dict[str, str] | None = None) -> None:
+    def __init__(self, status: int, detail: str, code: str = "", headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status, self.code, self.headers = status, code or f"Http{status}", headers or {}
 

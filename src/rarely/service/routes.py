@@ -21,21 +21,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse
 
 from rarely import RarelyError
+from rarely.service import bodies
 from rarely.service.access import Key, KeyFile
-from rarely.service.bodies import (
-    ActivateRequest,
-    AnswersBody,
-    DecideRequest,
-    DecideRequests,
-    HealthBody,
-    OutcomeBody,
-    ReceiptsBody,
-    RewardRequest,
-    RewardRequests,
-    ShadowRequest,
-    SignedRequest,
-    VersionsBody,
-)
+from rarely.service.bodies import ActivateRequest, DecideRequest, OutcomeBody, RewardRequest, SignedRequest
 from rarely.service.dashboard import Overview, render_index, render_routes, render_study
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
@@ -60,6 +48,7 @@ PAGE_HEADERS = {
     "Cache-Control": "no-store",
 }
 """A page loads nothing and runs no script."""
+Step = Callable[..., Any]
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -99,10 +88,8 @@ def route(
 class Api:
     """The handlers of all routes, over the studies of a service."""
 
-    def __init__(
-        self, studies: OpenedStudies, limits: Limits, app: FastAPI, storage: str, keys: KeyFile | None
-    ) -> None:
-        self.studies, self.limits, self._app, self._storage, self._keys = studies, limits, app, storage, keys
+    def __init__(self, studies: OpenedStudies, limits: Limits, app: FastAPI, url: str, keys: KeyFile | None) -> None:
+        self.studies, self.limits, self._app, self._storage, self._keys = studies, limits, app, url, keys
         self.meters = Meters(study="")  # of requests that are not about a study
         self._probe: tuple[float, asyncio.Task[bool]] | None = None
 
@@ -115,13 +102,13 @@ class Api:
 
     # --- decisions and rewards
 
-    @route("POST", f"{STUDY}/decide", "decide", (DecideRequest, DecideRequests), (Answer, AnswersBody))
+    @route("POST", f"{STUDY}/decide", "decide", (DecideRequest, bodies.DecideRequests), (Answer, bodies.AnswersBody))
     async def decide(self, study: OpenedStudy, body: Any, caller: str) -> Response:
         """Decide one request, or many in one commit; each id is decided once."""
         requests = [self._request(each) for each in getattr(body, "requests", [body])]
         return await self._submit(study, caller, requests, "answers" if hasattr(body, "requests") else "")
 
-    @route("POST", f"{STUDY}/reward", "reward", (RewardRequest, RewardRequests), (Receipt, ReceiptsBody))
+    @route("POST", f"{STUDY}/reward", "reward", (RewardRequest, bodies.RewardRequests), (Receipt, bodies.ReceiptsBody))
     async def reward(self, study: OpenedStudy, body: Any, caller: str) -> Response:
         """Record one reward, or many in one commit; repeating it changes nothing."""
         given = getattr(body, "rewards", [body])
@@ -133,11 +120,8 @@ class Api:
         # By the schema the items of a list are all rows or all numbers.
         rows = isinstance(contexts, list) and bool(contexts) and isinstance(contexts[0], list)
         if len(contexts) > self.limits.arms and (rows or isinstance(contexts, dict)):
-            raise Refusal(
-                422,
-                f"a decision may have at most {self.limits.arms} arms; got {len(contexts)}.",
-                code="InvalidContexts",
-            )
+            detail = f"a decision may have at most {self.limits.arms} arms; got {len(contexts)}."
+            raise Refusal(422, detail, "InvalidContexts")
         if rows and len(set(map(len, contexts))) == 1:
             contexts = np.array(contexts, np.float64)  # the study checks an array faster than lists
         return Request(contexts, given.id, given.available)
@@ -145,9 +129,7 @@ class Api:
     async def _submit(self, study: OpenedStudy, caller: str, calls: Sequence[Request | Tell], several: str) -> Response:
         """Return what became of the calls as a list of that name, or of a single one."""
         if len(calls) > self.limits.items:
-            raise Refusal(
-                413, f"a request may hold at most {self.limits.items} items; got {len(calls)}.", code="TooMany"
-            )
+            raise Refusal(413, f"a request may hold at most {self.limits.items} items; got {len(calls)}.", "TooMany")
         found = await study.writer.submit(caller, calls)
         if not several and isinstance(found[0], RarelyError):
             return response_of(found[0])
@@ -185,8 +167,8 @@ class Api:
         """Allow updates again."""
         return await _do(study, body, caller, "unpinned", Study.unpin)
 
-    @route("POST", f"{STUDY}/shadow", "admin", (ShadowRequest,), (OutcomeBody,))
-    async def shadow(self, study: OpenedStudy, body: ShadowRequest, caller: str) -> Response:
+    @route("POST", f"{STUDY}/shadow", "admin", (bodies.ShadowRequest,), (OutcomeBody,))
+    async def shadow(self, study: OpenedStudy, body: bodies.ShadowRequest, caller: str) -> Response:
         """Score a version beside the one in use; it never affects an answer."""
         outcome = "no shadow" if body.version is None else "shadow"
         return await _do(study, body, caller, outcome, Study.shadow, body.version)
@@ -222,7 +204,7 @@ class Api:
         trainer = study.trainer
         return as_json(status.describe() | {"training": trainer.under_way, "training_error": trainer.last_error})
 
-    @route("GET", f"{STUDY}/versions", "read", gives=(VersionsBody,))
+    @route("GET", f"{STUDY}/versions", "read", gives=(bodies.VersionsBody,))
     async def versions(self, study: OpenedStudy) -> Response:
         """Return the published versions: parent, log range, settings, seed, environment and SHA-256."""
         rows = [asdict(row) for row in await run_in_threadpool(study.watched, lambda: study.study.versions())]
@@ -240,13 +222,13 @@ class Api:
         lines += [] if free is None else [sample("rarely_storage_free_bytes", free)]
         return Response(exposition(lines), media_type="text/plain; version=0.0.4")
 
-    @route("GET", "/health/live", PUBLIC, gives=(HealthBody,))
+    @route("GET", "/health/live", PUBLIC, gives=(bodies.HealthBody,))
     async def live(self) -> Response:
         """Return 200 while the process answers at all: start it again if it does not. Needs no key."""
         return as_json({"status": "ok", "problems": []})
 
-    @route("GET", "/health", PUBLIC, gives=(HealthBody,))
-    @route("GET", "/health/ready", PUBLIC, gives=(HealthBody,))
+    @route("GET", "/health", PUBLIC, gives=(bodies.HealthBody,))
+    @route("GET", "/health/ready", PUBLIC, gives=(bodies.HealthBody,))
     async def ready(self) -> Response:
         """Return whether all studies can decide; 503 if requests should go elsewhere. Needs no key, names none."""
         problems = await self._problems(PROBE_WAIT)
@@ -314,9 +296,7 @@ class Api:
         return Response(json.dumps(self._app.openapi()), media_type="application/json")
 
 
-async def _do(
-    study: OpenedStudy, body: Any, caller: str, outcome: str, step: Callable[..., Any], *given: Any
-) -> Response:
+async def _do(study: OpenedStudy, body: Any, caller: str, outcome: str, step: Step, *given: Any) -> Response:
     """Take a step with the study in another thread, and return its outcome and the version in use."""
     signed = {"actor": caller or "service", "reason": body.reason}
     await run_in_threadpool(study.watched, lambda: step(study.study, *given, **signed))
@@ -347,10 +327,8 @@ def dashboard_of(study: OpenedStudy) -> str:
     _bring_up_to_date(study.overview, study.study, status.events)
     writer = study.failure or f"{study.writer.waiting} waiting"
     training = trainer.last_error or ("in progress" if trainer.under_way else "no problem")
-    health = [
-        ("writer", study.writer.alive and not study.failure, writer),
-        ("training", not trainer.last_error, training),
-    ]
+    alive = study.writer.alive and not study.failure
+    health = [("writer", alive, writer), ("training", not trainer.last_error, training)]
     return render_study(study.overview, status, study.study.versions(), health, live=True)
 
 

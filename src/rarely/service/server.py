@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import uvicorn
 
@@ -28,6 +28,10 @@ GC_THRESHOLDS = (50_000, 20, 50)
 reference counts free anyway."""
 MAX_CONNECTIONS = 4000
 """With more connections uvicorn answers 503 without reading the request."""
+
+
+OFF: dict[str, Any] = {"log_config": None, "access_log": False, "ws": "none", "server_header": False}
+OFF["proxy_headers"] = False  # the limit of connections is for the address that connects: a proxy has its own
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -80,12 +84,8 @@ def configured(
         app,
         host=host,
         port=port,
-        log_config=None,
-        access_log=False,
+        **OFF,
         http=type("Guarded", (GuardedProtocol,), {"limits": limits, "addresses": Counter()}),
-        ws="none",
-        server_header=False,
-        proxy_headers=False,  # the limit of connections is for the address that connects: a proxy has its own
         lifespan="on",
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(limits.grace),

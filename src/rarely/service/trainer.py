@@ -56,7 +56,7 @@ class Trainer:
         """Begin a training; `Refusal` if one is in progress."""
         with self._changed:
             if self.under_way or self._wanted is not None or self._closing:
-                raise Refusal(409, "a training is in progress; its version decides when it is done.", code="StudyBusy")
+                raise Refusal(409, "a training is in progress; its version decides when it is done.", "StudyBusy")
             self._wanted = {"force": force, "actor": actor, "reason": reason}
             self.under_way = True
             self._changed.notify()

@@ -92,17 +92,13 @@ class Writer:
     def __init__(self, answer: Callable[[list[Call]], list[Any]], limits: Limits, meters: Meters) -> None:
         self._answer, self._limits, self._meters = answer, limits, meters
         self._queue: deque[Ticket] = deque()
-        self._waiting, self._closing = 0, False
+        self.waiting, self._closing = 0, False
         self._answering: float | None = None  # since when the oldest request of the group in work has waited
         self.refused, self.refusal = 0.0, ""
         """When the database last refused a commit, and why."""
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="rarely-writer", daemon=True)
         self._thread.start()
-
-    @property
-    def waiting(self) -> int:
-        return self._waiting
 
     @property
     def alive(self) -> bool:
@@ -124,15 +120,13 @@ class Writer:
         ticket = Ticket([(actor, call) for call in calls], future, time.monotonic())
         with self._changed:
             if self._closing:
-                raise Refusal(503, "the service is stopping; repeat the request elsewhere or later.", code="Stopping")
+                raise Refusal(503, "the service is stopping; repeat the request elsewhere or later.", "Stopping")
             # A request larger than the whole queue is accepted if the queue is empty.
-            if self._queue and self._waiting + len(calls) > self._limits.waiting:
-                detail = (
-                    f"{self._waiting} decisions and rewards are already waiting; repeat it after Retry-After seconds."
-                )
-                raise Refusal(429, detail, code="Overloaded", headers={"Retry-After": "1"})
+            if self._queue and self.waiting + len(calls) > self._limits.waiting:
+                detail = f"{self.waiting} decisions and rewards wait already; repeat it after Retry-After seconds."
+                raise Refusal(429, detail, "Overloaded", headers={"Retry-After": "1"})
             self._queue.append(ticket)
-            self._waiting += len(calls)
+            self.waiting += len(calls)
             self._changed.notify()
         return ticket.future
 
@@ -152,7 +146,7 @@ class Writer:
                     self._changed.wait()
                 if not self._queue:
                     return
-                gathering = self._waiting < self._limits.group and not self._closing
+                gathering = self.waiting < self._limits.group and not self._closing
             if gathering:
                 time.sleep(self._limits.gather)
             tickets = self._take()
@@ -169,7 +163,7 @@ class Writer:
             while self._queue and size + len(self._queue[0].calls) <= self._limits.group:
                 tickets.append(self._queue.popleft())
                 size += len(tickets[-1].calls)
-            self._waiting -= size
+            self.waiting -= size
             self._answering = tickets[0].since
         now = time.monotonic()
         self._meters.observe("rarely_queue_seconds", *(now - ticket.since for ticket in tickets))
