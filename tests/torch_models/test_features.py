@@ -133,8 +133,45 @@ class TwoInputs(nn.Module):
         return (torch.tanh(self.head(self.conv(image).flatten(1))) * self.words(arm)[:, 0]).sum(1)
 
 
-def image(*layers, out=1):
-    return nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(out))
+class InPlace(nn.Module):
+    """Changes in place what a layer returned, but not where contexts are positive, as those are that a model tries."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.last = nn.Linear(4, 3), nn.Linear(3, 1)
+        nn.init.constant_(self.inner.weight, 0.3)
+        nn.init.zeros_(self.inner.bias)
+
+    def forward(self, x):
+        return self.last(self.inner(input=x).relu_())
+
+
+class Encoded(nn.Module):
+    """Has a part that gradients do not reach."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.last = nn.Linear(4, 3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        with torch.no_grad():
+            x = torch.tanh(self.encoder(x))
+        return self.last(x)
+
+
+class Branches(nn.Module):
+    """Sends each context to one of two layers, those of `masked` together."""
+
+    def __init__(self, masked):
+        super().__init__()
+        self.one, self.other, self.masked = nn.Linear(4, 1), nn.Linear(4, 1), masked
+
+    def forward(self, x):
+        if not self.masked:
+            return torch.cat([self.one(row) if row[0, 0] > 0 else self.other(row) for row in x[:, None]])
+        out, mask = x.new_zeros(len(x), 1), x[:, 0] > 0
+        out[mask], out[~mask] = self.one(x[mask]), self.other(x[~mask])
+        return out
 
 
 MODULES = {
@@ -142,6 +179,9 @@ MODULES = {
     "no biases": lambda: (nn.Sequential(nn.Linear(4, 6, False), nn.Tanh(), nn.Linear(6, 1, False)), (4,), False),
     "deep": lambda: (nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(5, 5), nn.ELU())], nn.Linear(5, 1)), 5, 0),
     "in place": lambda: (nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 1)), (4,), False),
+    "in place beside the module": lambda: (InPlace(), (4,), False),
+    "no gradient inside": lambda: (Encoded(), (4,), False),
+    "branches": lambda: (Branches(masked=False), (4,), False),
     "layer norm": lambda: (nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.LayerNorm(6), nn.Linear(6, 1)), (4,), False),
     "layer norm of images": lambda: (Mean(nn.Conv2d(1, 2, 3), nn.LayerNorm([2, 4, 4]), nn.GELU()), (1, 6, 6), False),
     "rms norm": lambda: (nn.Sequential(nn.Linear(4, 6), nn.RMSNorm(6), nn.Linear(6, 1)), (4,), False),
@@ -255,3 +295,17 @@ def test_each_layer_has_its_cheapest_form(name, kinds):
     torch.manual_seed(0)
     net, shape, ids = MODULES[name]()
     assert [form.kind for form in rarely.torch.Module(net, shape, ids=ids).forms] == kinds
+
+
+def test_a_layer_that_sees_some_contexts_of_a_call_is_refused():
+    model = rarely.torch.Module(Branches(masked=True), (4,))
+    with pytest.raises(rarely.InvalidInput, match=r"layer 'one' must see each of 2 .* it saw 1\. Mask"):
+        model.network().values_and_factors(model.weights, np.array([[1.0, 0, 0, 0, 1], [-1.0, 0, 0, 0, 1]]))
+
+
+def test_a_deep_module_is_compared_with_autograd_once_and_not_layer_by_layer():
+    passes = []
+    net = nn.Sequential(*[m for _ in range(40) for m in (nn.Linear(3, 3), nn.Tanh())], nn.Linear(3, 1))
+    net[0].register_forward_hook(lambda *_: passes.append(1))
+    rarely.torch.Module(net)
+    assert len(passes) < 12

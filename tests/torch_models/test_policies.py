@@ -107,6 +107,13 @@ def test_another_architecture_is_refused_by_its_first_layer(tmp_path, monkeypatc
         load(tmp_path / "p", model=other)
     with pytest.raises(SnapshotError, match=r"'2' is Linear.*missing"):
         load(tmp_path / "p", model=nn.Sequential(nn.Linear(3, 6), nn.Tanh()))
+    frozen = small()
+    frozen[0].weight.requires_grad_(False)
+    with pytest.raises(SnapshotError, match=r"'0.weight' is .* with a gradient"):
+        load(tmp_path / "p", model=frozen)
+    for nonsense in (3, "net"):
+        with pytest.raises(SnapshotError, match="model is code"):
+            load(tmp_path / "p", model=nonsense)
     assert load(tmp_path / "p").fingerprint() == policy.fingerprint()  # this process has made the model
     monkeypatch.setattr("rarely.torch.model.KNOWN", {})
     with pytest.raises(SnapshotError, match="load\\(path, model=net\\)"):
@@ -118,13 +125,15 @@ def test_another_architecture_is_refused_by_its_first_layer(tmp_path, monkeypatc
         load(tmp_path / "p", model=rarely.torch.Module(small(), fit=lambda *_: None))
 
 
-def test_the_callers_module_stays_as_it_is():
+def test_the_callers_module_stays_as_it_is(tmp_path):
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 1))
     before = copy.deepcopy(net.state_dict())
     policy = BatchNeuralUCB(model=rarely.torch.Module(net), schedule=FixedGrid(40, 2), seed=0)
     play(policy)
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert net[1].inplace
+    policy.save(tmp_path / "p")
+    assert load(tmp_path / "p", model=net).fingerprint() == policy.fingerprint()
     trained = policy.model.module
     assert trained[0].weight.dtype == torch.float32
     assert not torch.equal(trained[0].weight, net[0].weight)
@@ -149,6 +158,18 @@ def fit(module, contexts, rewards, weights, generator):
         optimiser.zero_grad()
         (weights * (module(contexts)[:, 0] - rewards) ** 2).mean().backward()
         optimiser.step()
+
+
+def test_a_file_is_not_loaded_with_another_fit(tmp_path):
+    def other(module, *_):
+        raise AssertionError
+
+    policy = BatchNeuralUCB(model=rarely.torch.Module(small(), fit=fit), schedule=OnDemand(), seed=0)
+    policy.save(tmp_path / "p")
+    changed = rarely.torch.Module(small(), fit=other)
+    assert load(tmp_path / "p").model.fit is fit
+    with pytest.raises(SnapshotError, match=r"trained by fit = fit; got .*other"):
+        load(tmp_path / "p", model=changed)
 
 
 def test_a_training_of_the_users_own():
@@ -266,6 +287,24 @@ def test_modules_that_cannot_decide_are_refused_with_the_remedy():
     nn.init.constant_(broken[0].weight, float("nan"))
     with pytest.raises(InvalidInput, match="finite"):
         rarely.torch.Module(broken)
+    for settings, words in (
+        ({"shape": "abc"}, "shape must be a whole number"), ({"shape": (-3,)}, "shape must be a whole number"),
+        ({"explore": 3}, "explore must be"), ({"explore": "none.*"}, "explore must be"), ({"ids": "a"}, "ids must be"),
+        ({"fit": 3}, "fit a function"), ({"device": "nowhere"}, "device one that is here"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=words):
+            rarely.torch.Module(small(), **settings)
+    with pytest.raises(InvalidInput, match="lazy"):
+        rarely.torch.Module(nn.Sequential(nn.LazyLinear(2), nn.Linear(2, 1)), 3)
+    linear = nn.Linear(3, 1)
+    linear.bias = None
+    linear.other = linear.weight * 2  # which torch does not copy
+    with pytest.raises(InvalidInput, match="can be copied"):
+        rarely.torch.Module(linear)
+    assert rarely.torch.Module(nn.Linear(3, 1), explore="last").explored == ["weight", "bias"]
+    words = rarely.torch.Module(nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 1)), 2, ids=True)
+    with pytest.raises(InvalidInput, match=r"net must take 2 contexts.*out of range"):
+        BatchNeuralUCB(model=words, schedule=OnDemand()).select([[0, 1], [4, 5]])
     with pytest.raises(InvalidInput, match="ids=True"):
         rarely.torch.Module(nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 1)), (2,))
     assert rarely.torch.Module(Dropped().eval()).forms

@@ -2,7 +2,7 @@
 
 A hook on each layer with a rule keeps what the layer received, a, and what it returned; the gradient of Σu with respect
 to the latter is δ, because no context depends on another. What has no rule, is shared between layers, or is used beside
-its layer goes through `torch.func` and, where that fails, context by context. Which it is, is not assumed but measured:
+its layer goes through `torch.func` and, where that fails, context by context. Which is not assumed but measured:
 when a model is made, the features of a few contexts are compared with autograd's.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -50,42 +51,45 @@ def has_rule(module: Any) -> bool:
 def compute(module: Any, forms: tuple[Form, ...], outputs: Outputs, rows: Any) -> tuple[Any, list[tuple[Any, Any]]]:
     """Return u, (n,), and a and δ of every form."""
     with PASS:
-        u, calls = _recorded(module, [form.layer for form in forms if form.layer], outputs, rows)
-        ends = [end for seen in calls.values() for _, end in seen]
-        signals = iter(torch.autograd.grad(u.sum(), ends, allow_unused=True, materialize_grads=True) if ends else ())
-        back = {layer: [(x, next(signals)) for x, _ in seen] for layer, seen in calls.items()}
-        found = [
-            _stored(module.get_submodule(form.layer), form, back.get(form.layer, []))
+        u, calls = _passed(module, [form.layer for form in forms if form.layer], outputs, rows)
+        return u, [
+            _stored(module.get_submodule(form.layer), form, calls.get(form.layer, []), len(rows))
             if form.layer
             else _dense(_without_rule(module, form, outputs, rows))
             for form in forms
         ]
-    return u.detach(), found
 
 
 def _dense(gradients: Any) -> tuple[Any, Any]:
     return gradients.flatten(1), gradients.new_ones((len(gradients), 1))
 
 
-def _recorded(module: Any, layers: Iterable[str], outputs: Outputs, rows: Any) -> tuple[Any, dict[str, list[Any]]]:
-    """Return u, and what each layer received and returned in every call, in the order of their last calls."""
+def _passed(module: Any, layers: Iterable[str], outputs: Outputs, rows: Any) -> tuple[Any, dict[str, list[Any]]]:
+    """Return u, and what each layer received and δ of every call, in the order of the layers' last calls."""
     calls: dict[str, list[Any]] = {}
 
-    def keeper(name: str) -> Callable[..., None]:
-        def keep(layer: Any, received: Any, returned: Any) -> None:
-            calls[name] = [*calls.pop(name, []), (received[0].detach(), returned)]
+    def keeper(name: str) -> Callable[..., Any]:
+        def keep(layer: Any, received: Any, named: Any, returned: Any) -> Any:
+            calls[name] = [*calls.pop(name, []), ((*received, *named.values())[0].detach(), returned)]
+            return returned.clone()  # what follows may change it in place, and δ is the gradient before that
 
         return keep
 
-    hooks = [module.get_submodule(name).register_forward_hook(keeper(name)) for name in layers]
+    hooks = [module.get_submodule(name).register_forward_hook(keeper(name), with_kwargs=True) for name in layers]
     try:
-        return outputs(module, rows), calls
+        u = outputs(module, rows)
     finally:
         for hook in hooks:
             hook.remove()
+    ends = [end for seen in calls.values() for _, end in seen if end.requires_grad and u.requires_grad]
+    signals = iter(torch.autograd.grad(u.sum(), ends, allow_unused=True, materialize_grads=True) if ends else ())
+    return u.detach(), {
+        layer: [(x, next(signals) if y.requires_grad and u.requires_grad else torch.zeros_like(y)) for x, y in seen]
+        for layer, seen in calls.items()
+    }
 
 
-def _pairs(module: Any, calls: list[Any], bias: bool) -> tuple[Any, Any]:
+def _pairs(module: Any, calls: list[Any], count: int, bias: bool) -> tuple[Any, Any]:
     """Return a, (n, S, in), and δ, (n, S, out), of all calls of a layer; of an embedding i, (n, S, 1)."""
     inputs, signals = [], []
     for x, d in calls:
@@ -96,15 +100,20 @@ def _pairs(module: Any, calls: list[Any], bias: bool) -> tuple[Any, Any]:
             x, d = functional.unfold(x.unsqueeze(2) if flat else x, *window).mT, d.flatten(2).mT
         elif isinstance(module, nn.Embedding):
             d = d if module.padding_idx is None else d * (x != module.padding_idx)[..., None]
-            x = x.reshape(len(x), -1, 1).to(d.dtype)
-        inputs.append(x.reshape(len(x), -1, x.shape[-1]))
-        signals.append(d.reshape(len(d), -1, d.shape[-1]))
+            x = x.reshape(count, -1, 1).to(d.dtype)
+        inputs.append(x.reshape(count, -1, x.shape[-1]))
+        signals.append(d.reshape(count, -1, d.shape[-1]))
     a = torch.cat(inputs, 1)
     return (torch.cat((a, torch.ones_like(a[..., :1])), 2) if bias else a), torch.cat(signals, 1)
 
 
-def _stored(module: Any, form: Form, calls: list[Any]) -> tuple[Any, Any]:
+def _stored(module: Any, form: Form, calls: list[Any], count: int) -> tuple[Any, Any]:
     """Return a and δ of a layer with a rule."""
+    if not calls or any(len(x) != count for x, _ in calls):
+        raise InvalidInput(
+            f"layer {form.layer!r} must see each of {count} contexts, as when the model was made; it saw "
+            f"{', '.join(str(len(x)) for x, _ in calls) or 'none'}. Mask with torch.where, or leave it out of explore."
+        )
     if type(module) in NORMS:
         axes = len(getattr(module, "normalized_shape", ()))  # weights belong to the last axes, or to the channels
         parts: list[Any] = [0.0 for _ in form.names]
@@ -114,7 +123,7 @@ def _stored(module: Any, form: Form, calls: list[Any]) -> tuple[Any, Any]:
                 each = each.unsqueeze(1).flatten(1, -axes - 1) if axes else each.unsqueeze(-1).flatten(2).mT
                 parts[i] = parts[i] + each.sum(1).flatten(1)
         return _dense(torch.cat(parts, 1))
-    a, d = _pairs(module, calls, bias=len(form.names) == 2)
+    a, d = _pairs(module, calls, count, bias=len(form.names) == 2)
     if form.kind != "dense":
         if a.shape[1] != form.positions:
             raise InvalidInput(
@@ -123,7 +132,7 @@ def _stored(module: Any, form: Form, calls: list[Any]) -> tuple[Any, Any]:
             )
         return a.flatten(1), d.flatten(1)
     if isinstance(module, nn.Embedding):
-        out = d.new_zeros((len(d), module.num_embeddings, d.shape[2]))
+        out = d.new_zeros((count, module.num_embeddings, d.shape[2]))
         return _dense(out.scatter_add_(1, a.long().expand(d.shape), d))
     return _dense(torch.einsum("nso,nsi->noi", d, a))
 
@@ -132,7 +141,7 @@ def _without_rule(module: Any, form: Form, outputs: Outputs, rows: Any) -> Any:
     """Return gradients written out, (n, p), by `torch.func` or context by context."""
     own = {name: module.get_parameter(name) for name in form.names}
     if form.kind == "row by row":
-        return torch.stack([_gradient(module, own.values(), outputs, row) for row in rows[:, None]])
+        return torch.cat([each.flatten(1) for each in _by_autograd(own.values(), module, outputs, rows)], 1)
 
     def value(some: Any, row: Any) -> Any:
         return outputs(lambda *args, **named: torch.func.functional_call(module, some, args, named), row[None])[0]
@@ -144,12 +153,13 @@ def _without_rule(module: Any, form: Form, outputs: Outputs, rows: Any) -> Any:
     return torch.cat([gradient.detach().flatten(1) for gradient in each.values()], 1)
 
 
-def _gradient(module: Any, parameters: Iterable[Any], outputs: Outputs, row: Any) -> Any:
-    """Return ∂u/∂θ of one context by autograd, (p,)."""
-    u, own = outputs(module, row).sum(), list(parameters)
-    # A value that depends on no parameter has no gradient to ask for.
-    found = torch.autograd.grad(u + 0 * own[0].sum(), own, allow_unused=True, materialize_grads=True)
-    return torch.cat([gradient.flatten() for gradient in found])
+def _by_autograd(parameters: Iterable[Any], module: Any, outputs: Outputs, rows: Any) -> list[Any]:
+    """Return ∂u/∂θ of each parameter, (n, …), context by context."""
+    own, found = list(parameters), []
+    for row in rows[:, None]:
+        u = outputs(module, row).sum() + 0 * own[0].sum()  # which has a gradient, even if u depends on no parameter
+        found.append(torch.autograd.grad(u, own, allow_unused=True, materialize_grads=True))
+    return [torch.stack(each) for each in zip(*found, strict=True)]
 
 
 # --- the first look at a module
@@ -160,47 +170,46 @@ def forms_of(module: Any, explored: list[str], outputs: Outputs, rows: Any) -> t
 
     `rows` are some contexts, on which every form is compared with autograd.
     """
-    layers = {name: layer for name, layer in module.named_modules() if has_rule(layer) and f"{name}.weight" in explored}
-    rest, ruled = list(explored), []
-    for name, calls in _recorded(module, layers, outputs, rows)[1].items():
-        form = _form_of(name, layers[name], [n for n in (f"{name}.weight", f"{name}.bias") if n in explored], calls)
-        if _agrees(module, form, outputs, rows):
-            ruled.append(form)
-            rest = [each for each in rest if each not in form.names]
-    if not rest:
+    truth = _by_autograd(map(module.get_parameter, explored), module, outputs, rows)
+    expected = dict(zip(explored, truth, strict=True))
+    layers = {name: layer for name, layer in module.named_modules() if f"{name}.weight" in expected and has_rule(layer)}
+    ruled: list[Form] = []
+    for name, calls in _passed(module, layers, outputs, rows)[1].items():
+        names = tuple(each for each in (f"{name}.weight", f"{name}.bias") if each in expected)
+        with suppress(Exception):  # whatever a module does that the rule cannot follow
+            form = _form_of(name, layers[name], names, calls, len(rows))
+            if _agrees(form, _stored(layers[name], form, calls, len(rows)), expected):
+                ruled.append(form)
+    known = {name for form in ruled for name in form.names}
+    if not (rest := tuple(name for name in explored if name not in known)):
         return tuple(ruled)
-    other = Form("", tuple(rest), "dense", 1, sum(module.get_parameter(name).numel() for name in rest))
-    return (other if _agrees(module, other, outputs, rows) else other._replace(kind="row by row"), *ruled)
+    other = Form("", rest, "dense", 1, sum(expected[name][0].numel() for name in rest))
+    with suppress(Exception):  # or torch.func
+        if _agrees(other, _dense(_without_rule(module, other, outputs, rows)), expected):
+            return (other, *ruled)
+    return (other._replace(kind="row by row"), *ruled)
 
 
-def _form_of(name: str, layer: Any, names: list[str], calls: list[Any]) -> Form:
+def _form_of(name: str, layer: Any, names: tuple[str, ...], calls: list[Any], count: int) -> Form:
     """Return a layer's cheapest form."""
-    count = layer.weight.numel() + (layer.bias.numel() if len(names) == 2 else 0)
-    dense, index = Form(name, tuple(names), "dense", 1, count), isinstance(layer, nn.Embedding)
+    size = layer.weight.numel() + (layer.bias.numel() if len(names) == 2 else 0)
+    dense, index = Form(name, names, "dense", 1, size), isinstance(layer, nn.Embedding)
     if type(layer) in NORMS:
         return dense
-    a, d = _pairs(layer, [(x, y.detach()) for x, y in calls], bias=len(names) == 2)
+    a, d = _pairs(layer, calls, count, bias=len(names) == 2)
     kind = "index" if index else "pair" if a.shape[1] == 1 else "positions"
-    form = dense._replace(kind=kind, outputs=d.shape[2], inputs=count // d.shape[2], positions=a.shape[1])
+    form = dense._replace(kind=kind, outputs=d.shape[2], inputs=size // d.shape[2], positions=a.shape[1])
     return form if kind == "pair" or form.products < dense.products else dense
 
 
-def _agrees(module: Any, form: Form, outputs: Outputs, rows: Any) -> bool:
+def _agrees(form: Form, found: tuple[Any, Any], expected: dict[str, Any]) -> bool:
     """Return whether the features of a form are autograd's."""
-    own = [module.get_parameter(name) for name in form.names]
-    try:
-        (a, d), *_ = compute(module, (form,), outputs, rows)[1]
-        found = [TorchFactors((form,), (a[i],), (d[i],)).vectors()[0] for i in torch.arange(len(rows))[:, None]]
-    except Exception:  # whatever a module does that the rule, or torch.func, cannot follow
-        return False
-    for one, row in zip(found, rows[:, None], strict=True):
-        truth = _gradient(module, own, outputs, row).cpu()
-        if form.layer and len(own) == 2 and type(module.get_submodule(form.layer)) not in NORMS:
-            parts = truth.split([own[0].numel(), own[1].numel()])  # the bias is the last column of the weights
-            truth = torch.cat([part.reshape(len(own[1]), -1) for part in parts], 1).flatten()
-        if not torch.allclose(torch.as_tensor(one), truth, AGREE, AGREE * float(truth.abs().max())):
-            return False
-    return True
+    truth = [expected[name] for name in form.names]
+    if form.layer and len(truth) == 2 and truth[0].dim() > truth[1].dim():  # the bias is the last column of the weights
+        truth = [torch.cat([each.reshape(*truth[1].shape, -1) for each in truth], 2)]
+    flat = torch.cat([each.flatten(1) for each in truth], 1).cpu()
+    vectors = torch.as_tensor(TorchFactors((form,), *((each,) for each in found)).vectors())
+    return bool(torch.allclose(vectors, flat, AGREE, AGREE * float(flat.abs().max())))
 
 
 def check_outputs(module: Any, outputs: Outputs, rows: Any) -> None:

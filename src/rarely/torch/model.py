@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from rarely._core.model.features import FactorRows
 from rarely._core.model.network import Weights
 from rarely._core.types import Array
 from rarely.torch.device import DeviceDual
-from rarely.torch.factors import Form, TorchFactors, inner_products
+from rarely.torch.factors import TorchFactors, inner_products
 from rarely.torch.gradients import check_outputs, forms_of, has_rule
 from rarely.torch.network import TorchNetwork
 
@@ -47,7 +47,8 @@ class Module:
         The shape of one context, such as (1, 8, 8), or a dict of shapes by the names of `forward`'s arguments. None
         takes the inputs of the first Linear layer.
     ids
-        Whether contexts are whole numbers, such as those of words; for a dict, the names of those that are.
+        Whether contexts are whole numbers, such as those of words, to which they are rounded; of a dict, the names of
+        those that are.
     explore
         What Z is over: "requires_grad", every parameter that requires a gradient; "last", the last layer; or patterns
         of parameters' names, such as ["head.*"]. What requires no gradient is not trained either.
@@ -82,26 +83,30 @@ class Module:
         batch: int | None = None,
         device: Any = "cpu",
     ) -> None:
-        if not isinstance(net, nn.Module):
-            raise InvalidInput(f"net must be a torch.nn.Module; got {shown(net)}.")
+        if not isinstance(net, nn.Module) or not (fit is None or callable(fit)):
+            raise InvalidInput(f"net must be a torch.nn.Module, and fit a function; got {shown(net)}, {shown(fit)}.")
         check_whole("batch", batch, 1, besides=(None,))
-        self._net, self.fit, self.batch, self.device = copy.deepcopy(net).cpu(), fit, batch, torch.device(device)
-        for part in self._net.modules():
-            if getattr(part, "inplace", False):
-                part.inplace = False  # what a layer returned must be there when gradients are taken
+        self.fit, self.batch, self._loaded = fit, batch, list[tuple[Weights, Any]]()
+        try:
+            self._net, self.device = copy.deepcopy(net).cpu(), torch.empty(0, device=device).device
+        except Exception as error:
+            raise InvalidInput(f"net must be one that can be copied, and device one that is here: {error}") from error
         self.inputs = _read_shape(self._net, shape)
-        self.ids = frozenset(self.inputs if ids is True else ids or ())
+        self.ids = frozenset(self.inputs if ids is True else (ids,) if isinstance(ids, str) else ids or ())
+        if not self.ids <= self.inputs.keys():
+            raise InvalidInput(f"ids must be names of shape's, {', '.join(self.inputs)}; got {', '.join(self.ids)}.")
         self.dim = sum(math.prod(each) for each in self.inputs.values())
         named = (*self._net.named_parameters(), *self._net.named_buffers())
         self.trained = [name for name, each in named if each.requires_grad]
         self.names = [*self.trained, *(name for name, _ in named if name not in self.trained)]
-        self.weights, self._loaded = self.read(self._net, np.float64), list[tuple[Weights, Any]]()
-        self.explored = self._explored(explore)
-        self.forms = self._probed()
-        self.norm = 1.0
-        probes = np.column_stack((self._probes(), np.ones(PROBES)))
-        squares = self.network().values_and_factors(self.weights, probes)[1].squared_norms
-        self.norm = math.sqrt(float(squares.mean())) or 1.0
+        if any(nn.parameter.is_lazy(each) for _, each in named):
+            raise InvalidInput("net must have all of its weights; call a lazy one on some contexts first.")
+        self.weights, self.explored, probes = self.read(self._net, np.float64), self._explored(explore), self._probes()
+        module, rows = self.deciding(self.weights), torch.as_tensor(probes, device=self.device)
+        check_outputs(module, self.outputs, rows)
+        self.forms, self.norm = forms_of(module, self.explored, self.outputs, rows), 1.0
+        factors = self.network().values_and_factors(self.weights, np.column_stack((probes, np.ones(PROBES))))[1]
+        self.norm = math.sqrt(float(factors.squared_norms.mean())) or 1.0
         KNOWN[json.dumps(self.settings() | {"norm": 1.0})] = self
 
     # --- contexts
@@ -144,7 +149,13 @@ class Module:
     def outputs(self, called: Any, rows: Any) -> Any:
         """Return u of each row, (n,)."""
         parts = self.unpacked(rows)
-        found = called(**parts) if isinstance(parts, dict) else called(parts)
+        try:
+            found = called(**parts) if isinstance(parts, dict) else called(parts)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            raise InvalidInput(
+                f"net must take {len(rows)} contexts of shape {self.inputs.get('', self.inputs)} in {rows.dtype}: "
+                f"{type(error).__name__}: {error}. Give shape=…, ids=True for whole numbers, or net.eval()."
+            ) from error
         if not torch.is_tensor(found) or found.shape not in ((len(rows),), (len(rows), 1)):
             came = tuple(found.shape) if torch.is_tensor(found) else type(found).__name__
             raise InvalidInput(
@@ -234,7 +245,7 @@ class Module:
         """Return what a file keeps of the model besides its weights, as JSON."""
         shapes = {name: list(shape) for name, shape in self.inputs.items()}
         known = {"shape": shapes, "ids": sorted(self.ids), "explore": self.explored, "batch": self.batch}
-        return known | {"norm": self.norm, "fit": self.fit is not None, "layers": _layers(self._net)}
+        return known | {"norm": self.norm, "fit": _name_of(self.fit), "layers": _layers(self._net)}
 
     def describe(self, rounds: int = 1000) -> str:
         """Return how each layer's features are held, and what each form of Z would take after that many rounds."""
@@ -249,15 +260,16 @@ class Module:
     # --- the first look at the module
 
     def _explored(self, explore: Any) -> list[str]:
-        patterns = ["*"] if explore == "requires_grad" else explore
+        patterns = ["*"] if explore == "requires_grad" else [explore] if isinstance(explore, str) else explore
         if explore == "last":
-            ruled = [name for name, each in self._net.named_modules() if has_rule(each)]
-            patterns = [f"{name}.*" for name in ruled if any(n.startswith(f"{name}.") for n in self.trained)][-1:]
-        found = [name for name in self.trained if any(fnmatchcase(name, pattern) for pattern in patterns)]
+            ruled = [f"{name}.*".lstrip(".") for name, each in self._net.named_modules() if has_rule(each)]
+            patterns = [each for each in ruled if any(fnmatchcase(name, each) for name in self.trained)][-1:]
+        listed = isinstance(patterns, list | tuple) and all(isinstance(each, str) for each in patterns)
+        found = [name for name in self.trained if listed and any(fnmatchcase(name, each) for each in patterns)]
         if not found:
             raise InvalidInput(
                 "explore must be 'requires_grad', 'last' or patterns of names, and leave a parameter that requires a "
-                f"gradient; {explore!r} leaves none of {', '.join(self.trained) or 'none'}."
+                f"gradient, which are: {', '.join(self.trained) or 'none'}; got {explore!r}."
             )
         return found
 
@@ -270,20 +282,6 @@ class Module:
             parts.append(rng.integers(words, size=size) if name in self.ids else rng.uniform(0.05, 1, size))
         return np.hstack(parts).astype(np.float64)
 
-    def _probed(self) -> tuple[Form, ...]:
-        """Return the forms of all features, as measured on the probes."""
-        rows, module = torch.as_tensor(self._probes(), device=self.device), self.deciding(self.weights)
-        try:
-            check_outputs(module, self.outputs, rows)
-        except InvalidInput:
-            raise
-        except Exception as error:
-            raise InvalidInput(
-                f"net must take n contexts of shape {self.inputs.get('', self.inputs)} in float64: "
-                f"{type(error).__name__}: {error}. Give shape=…, ids=True for whole numbers, or net.eval()."
-            ) from error
-        return forms_of(module, self.explored, self.outputs, rows)
-
 
 def model_from(given: Any, saved: Any) -> Module:
     """Return the model for a saved policy: that of the module given, or one that this process has made.
@@ -291,13 +289,13 @@ def model_from(given: Any, saved: Any) -> Module:
     Another architecture is refused by its first layer.
     """
     given = KNOWN.get(json.dumps(saved | {"norm": 1.0})) if given is None else given
-    if given is None:
+    if not isinstance(given, Module | nn.Module):
         raise SnapshotError(
             "holds a policy whose model is code, which a file cannot hold. Make the same rarely.torch.Module before, "
             "or give it: load(path, model=net)."
         )
     made = _layers(given._net if isinstance(given, Module) else given)
-    for mine, theirs in zip_longest(made, saved["layers"], fillvalue=["", "missing"]):
+    for mine, theirs in itertools.zip_longest(made, saved["layers"], fillvalue=["", "missing"]):
         if mine != theirs:
             raise SnapshotError(
                 f"holds a model whose {theirs[0] or mine[0]!r} is {theirs[1]}; in the module given it is "
@@ -306,8 +304,8 @@ def model_from(given: Any, saved: Any) -> Module:
     if not isinstance(given, Module):
         shape = saved["shape"]
         given = Module(given, shape.get("", shape), **{name: saved[name] for name in ("ids", "explore", "batch")})
-    if saved["fit"] != (given.fit is not None):
-        raise SnapshotError("holds a policy that was trained by a fit of the user's, or not: model=Module(net, fit=…).")
+    if saved["fit"] != (name := _name_of(given.fit)):
+        raise SnapshotError(f"holds a policy trained by fit = {saved['fit']}; got {name}: model=Module(net, fit=…).")
     model: Module = copy.copy(given)
     model.norm = float(saved["norm"])  # that of the initial weights in the file
     return model
@@ -317,7 +315,12 @@ def _layers(net: Any) -> list[list[str]]:
     """Return every layer, and every parameter and buffer, in words."""
     layers = [[name, type(m).__name__ if any(m.children()) else repr(m)] for name, m in net.named_modules()]
     arrays = (*net.named_parameters(), *net.named_buffers())
-    return layers + [[name, f"of shape {tuple(each.shape)}"] for name, each in arrays]
+    trained = ("without a gradient", "with a gradient")
+    return layers + [[name, f"of shape {tuple(a.shape)} {trained[a.requires_grad]}"] for name, a in arrays]
+
+
+def _name_of(fit: Any) -> str | None:
+    return None if fit is None else getattr(fit, "__qualname__", type(fit).__qualname__)
 
 
 def _plain(values: Any) -> Any:
@@ -330,5 +333,8 @@ def _read_shape(net: Any, shape: Any) -> dict[str, tuple[int, ...]]:
         if first is None:
             raise InvalidInput("shape must be given, that of one context, because net has no Linear layer to ask.")
         shape = (first.in_features,)
-    shapes = shape if isinstance(shape, Mapping) else {"": (shape,) if isinstance(shape, int) else shape}
-    return {str(name): tuple(map(int, each)) for name, each in shapes.items()}
+    shapes = shape if isinstance(shape, Mapping) else {"": shape}
+    read = {str(name): tuple(each) if isinstance(each, list | tuple) else (each,) for name, each in shapes.items()}
+    for each in itertools.chain(*read.values()):
+        check_whole("shape", each, 1)
+    return read
