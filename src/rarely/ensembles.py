@@ -93,6 +93,10 @@ class EnsembleLearner(Learner):
     rebuilds: bool = False
 
     @property
+    def _name(self) -> str:
+        return type(self.estimator).__name__
+
+    @property
     def noise(self) -> float | None:
         known = len(self.errors) and (self.members or 0) > 1
         return float(np.sqrt(np.mean(np.square(self.errors)))) if known else None
@@ -107,8 +111,8 @@ class EnsembleLearner(Learner):
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         values = self._predictions(contexts) if self.models else np.zeros((len(contexts), self.members or 2))
         if not np.isfinite(values).all():
-            name, bad = type(self.estimator).__name__, values[~np.isfinite(values)][0]
-            raise InvalidInput(f"{name} must predict finite numbers; got {bad}. Scale contexts or rewards.")
+            bad = values[~np.isfinite(values)][0]
+            raise InvalidInput(f"{self._name} must predict finite numbers; got {bad}. Scale contexts or rewards.")
         means, features = values[:, 0], values[:, 1:]
         if self.members is not None:
             means = values.mean(axis=1)
@@ -122,8 +126,8 @@ class EnsembleLearner(Learner):
             found = model.predict(rows, **how)
             columns += [np.asarray(each, np.float64) for each in (found if how else (found,))]
         if any(each.shape != (len(rows),) for each in columns):
-            name, got = type(self.estimator).__name__, columns[-1].shape
-            raise InvalidInput(f"{name} must predict one number a row, an array of shape ({len(rows)},); got {got}.")
+            right, got = f"an array of shape ({len(rows)},)", columns[-1].shape
+            raise InvalidInput(f"{self._name} must predict one number a row, {right}; got {got}.")
         return np.stack(columns, axis=1)
 
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
@@ -132,15 +136,13 @@ class EnsembleLearner(Learner):
             return FitResult(self)
         weights = np.ones(len(rewards)) if weights is None else weights
         ready = replace(self, contexts=contexts, rewards=rewards, weights=weights, offered=self.seen)
+        ready = replace(ready, fits=self.fits + 1, reward_spread=float(np.std(rewards)) or 1.0)
         try:
-            return FitResult(
-                replace(ready, fits=self.fits + 1, reward_spread=float(np.std(rewards)) or 1.0)._trained(watch)
-            )
+            return FitResult(ready._trained(watch))
         except InvalidInput:
             raise
         except ValueError as error:  # how estimators say that rows are too few for them
-            name = type(self.estimator).__name__
-            return FitResult(self, f"{name} could not be trained on {len(rewards)} rewards: {error}")
+            return FitResult(self, f"{self._name} could not be trained on {len(rewards)} rewards: {error}")
 
     def _trained(self, watch: Watch = UNWATCHED) -> EnsembleLearner:
         """Return the learner with members trained on its rows."""
@@ -156,7 +158,8 @@ class EnsembleLearner(Learner):
                 artificial = self.offered[rng.integers(max(len(self.offered), 1), size=more)]
                 x, y, given = np.concatenate((x[rows[:size]], artificial)), y[rows], {}
                 judges[:, member] = np.bincount(rows[:size], minlength=count) == 0
-            models.append(clone(self.estimator, rng).fit(self.scale(x), y, **given))
+            models.append(clone(self.estimator, rng))
+            models[-1].fit(self.scale(x), y.copy(), **given)  # which may return another thing, or change y
             watch.step()
         trained = replace(self, models=tuple(models))
         values = trained._predictions(self.contexts)
@@ -172,7 +175,7 @@ class EnsembleLearner(Learner):
         if off <= 1e-9 * other.reward_spread:  # threads may add in another order
             return replace(trained, errors=other.errors)
         why = "its package has another version, or its training is not deterministic"
-        text = f"{type(self.estimator).__name__} was trained again, and predicts up to {off:.3g} otherwise: {why}."
+        text = f"{self._name} was trained again, and predicts up to {off:.3g} otherwise: {why}."
         warnings.warn(text, SnapshotWarning, stacklevel=2)
         return trained
 
@@ -252,17 +255,16 @@ class EnsemblePolicy(Policy):
         if isinstance(forgetting, Discount) and members in (None, 1):
             check_takes(model, "fit", "sample_weight")
         if missing is None:
-            missing = hasattr(model, "__sklearn_tags__") and model.__sklearn_tags__().input_tags.allow_nan
+            missing = hasattr(model, "__sklearn_tags__") and bool(model.__sklearn_tags__().input_tags.allow_nan)
         check_flag("missing", missing)
         scale = ContextScale.start(dim, context_scale, constant=False, fitted=False).affine
         self._given = {"estimator": model, "dim": dim, "schedule": schedule, "members": members, "choice": choice}
-        self._given |= {"prior": prior, "missing": bool(missing)}
-        self._given |= {"context_scale": context_scale, "exploration": exploration}
+        self._given |= {"prior": prior, "missing": missing, "context_scale": context_scale, "exploration": exploration}
         seeds, table, column = seeded(seed), np.empty((0, dim)), np.empty(0)
         parts = (model, scale, members, prior, int(seeds.generator.integers(2**63)), *(table,) * 3, *(column,) * 3)
         sampled = Thompson(lowest=False) if members is None else MemberVotes()
         super().__init__(
-            EnsembleLearner(*parts, bool(missing), dim=dim, widths=((1, members or 1),)),
+            EnsembleLearner(*parts, missing, dim=dim, widths=((1, members or 1),)),
             schedule=schedule,
             covariance="exact",
             ridge=1.0,
@@ -304,7 +306,7 @@ def clone(estimator: Any, rng: np.random.Generator | None = None) -> Any:
         copy.set_params(**{name: int(rng.integers(2**31 - 1)) for name in names if rng is not None})
     except (TypeError, RuntimeError, AttributeError, ValueError) as error:
         raise InvalidInput(f"estimator must be what sklearn.base.clone copies; it failed: {error}") from error
-    if not hasattr(type(copy), "predict") or base.is_classifier(copy):
+    if not hasattr(type(copy), "predict") or (hasattr(copy, "__sklearn_tags__") and base.is_classifier(copy)):
         raise InvalidInput(f"estimator must be a regressor, with fit and predict; got {type(copy).__name__}.")
     return copy
 

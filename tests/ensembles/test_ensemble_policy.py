@@ -377,7 +377,7 @@ def test_categories_are_columns_of_codes():
         ({"members": None}, r"a single DecisionTreeRegressor must have predict\(…, return_std=…\)"),
         ({"estimator": KNeighborsRegressor(), "members": 1, "forgetting": Discount(0.9)}, "sample_weight"),
         ({"choice": "greedy"}, "choice must be one of 'thompson', 'ucb'"),
-        ({"beta": -1.0}, "beta must be, or return, a finite number of at least 0"),
+        ({"beta": -1.0}, "beta must be, or return, a finite number"),
         ({"prior": -1}, "prior must be a whole number"),
         ({"context_scale": SparseRows.of(columns=9, nonzeros=1)}, "needs dense contexts"),
         ({"limits": Limits(arms=3)}, "limits.arms must be left out"),
@@ -393,6 +393,39 @@ def test_arguments_that_do_not_fit_are_refused(arguments, sentence):
 def test_a_covariance_is_refused():
     with pytest.raises(InvalidInput, match="no covariance whose form could change"):
         taught().with_covariance("diagonal")
+
+
+class Duck:
+    """A regressor that knows nothing of scikit-learn: its `fit` returns nothing, and writes into what it is given."""
+
+    def __init__(self, power=1):
+        self.power = power
+
+    def get_params(self, deep=True):
+        return {"power": self.power}
+
+    def set_params(self, **params):
+        self.__dict__ |= params
+        return self
+
+    def fit(self, x, y):
+        self.weights = np.linalg.lstsq(x**self.power, y, rcond=None)[0]
+        x *= 0
+        y *= 0
+
+    def predict(self, x):
+        return list(x**self.power @ self.weights)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_a_regressor_that_knows_nothing_of_scikit_learn(members, tmp_path):
+    policy = taught(Duck(), members=members)
+    learner = policy._state.frozen.learner
+    assert policy.version == 1
+    np.testing.assert_array_equal(learner.rewards, policy.history.rewards)
+    policy.save(tmp_path / "p")
+    again = rarely.load(tmp_path / "p")
+    np.testing.assert_array_equal(again.score(contexts()[:3]).means, policy.score(contexts()[:3]).means)
 
 
 @pytest.mark.parametrize("answer", ["column", "short", "two"])
