@@ -73,8 +73,9 @@ def test_a_perceptron_of_torch_chooses_as_the_librarys_own(covariance):
         np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-9)
 
 
-def test_the_step_follows_from_the_curvature_as_the_librarys_own():
-    settings = dict(schedule=OnDemand(), preset=Preset(scaling="standard"), training=30, seed=0)
+@pytest.mark.parametrize("forgetting", [None, Discount(0.8)])
+def test_the_step_follows_from_the_curvature_as_the_librarys_own(forgetting):
+    settings = dict(schedule=OnDemand(), preset=Preset(scaling="standard"), training=30, forgetting=forgetting, seed=0)
     ours = BatchNeuralUCB(3, hidden=8, **settings)
     theirs = BatchNeuralUCB(model=rarely.torch.Module(perceptron(ours.network, ours.initial_weights)), **settings)
     for policy in (ours, theirs):

@@ -165,4 +165,4 @@ def concatenated(parts: Any) -> Any:
 
 def host(array: Any) -> Array:
     """Return an array of NumPy's."""
-    return np.asarray(array.cpu().numpy() if torch.is_tensor(array) else array)
+    return np.asarray(array.detach().cpu().numpy() if torch.is_tensor(array) else array)

@@ -1,4 +1,7 @@
-"""`Module`: a torch module as the model of a policy."""
+"""`Module`: a torch module as the model of a policy, and `TorchNetwork`: `Network` with one inside.
+
+Weights are a tuple of float64 arrays, one for each parameter and buffer, so that a version is a value, as in the core.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,19 +22,84 @@ from torch import nn
 from rarely._core.covariance import CovarianceFactory, Dual, RowCost, prices
 from rarely._core.errors import InvalidContexts, InvalidInput, SnapshotError, check_whole, shown
 from rarely._core.model.features import FactorRows
-from rarely._core.model.network import Weights
+from rarely._core.model.network import Network, Weights
+from rarely._core.training.gradient_descent import TrainingPlan
 from rarely._core.types import Array
 from rarely.torch.device import DeviceDual
-from rarely.torch.factors import TorchFactors, inner_products
-from rarely.torch.gradients import check_outputs, forms_of, has_rule
-from rarely.torch.network import TorchNetwork
+from rarely.torch.factors import TorchFactors, host, inner_products
+from rarely.torch.gradients import PASS, check_outputs, compute, forms_of, has_rule
+from rarely.torch.training import EVALUATED, TorchObjective
 
 PROBES = 3
 """Contexts on which a new model is tried."""
+RATES = (0.01, 0.002)
+"""Adam's learning rates that a policy which tunes itself compares: its paths."""
 LOADED = 2
 """Versions of the module that are kept ready to decide."""
 KNOWN: dict[str, Module] = {}
 """Models of this process by their settings, so that a policy's file, a study or a service finds its own again."""
+
+
+@dataclass(frozen=True, eq=False)
+class TorchNetwork(Network):
+    """A torch module in the place of the perceptron: a function of weights and contexts.
+
+    Contexts come with a constant, (x, 1), or (cx, c) where samples are weighted.
+    """
+
+    model: Any = None
+    rate: float | None = None
+    """Adam's; None where gradient descent takes a given number of steps."""
+    shares_rows = linear_part = False
+
+    @cached_property
+    def output_scale(self) -> float:
+        """s of f = s·u, the root mean square of ‖∂f/∂θ_0‖, as √m is for the perceptron; 1 of scaling "standard"."""
+        return float(self.model.norm) if self.scaling == "ntk" else 1.0
+
+    @cached_property
+    def shapes(self) -> Any:
+        return tuple(w.shape for w in self.model.weights)
+
+    @cached_property
+    def feature_widths(self) -> Any:
+        return tuple(form.width for form in self.model.forms)
+
+    @cached_property
+    def parameters(self) -> int:
+        return sum(w.size for w in self.model.weights)
+
+    @property
+    def most_trials(self) -> int:  # type: ignore[override]
+        return 2 if self.model.fit is None else 1
+
+    def on_path(self, path: int | None) -> Self:
+        return replace(self, rate=RATES[path or 0])
+
+    def path_name(self, path: int) -> str:
+        return f"rate = {RATES[path]:g}" if self.model.fit is None else "by fit"
+
+    def own_objective(self, initial: Weights, contexts: Array, rewards: Array, plan: TrainingPlan) -> TorchObjective:
+        return TorchObjective(self, initial, contexts, rewards, plan)
+
+    def initial_weights(self, generator: np.random.Generator) -> tuple[Array, ...]:
+        return tuple(self.model.weights)
+
+    def values(self, weights: Weights, contexts: Array) -> Array:
+        rows, roots = self.model.split(contexts)
+        with PASS, torch.no_grad():
+            parts = torch.as_tensor(rows, device=self.model.device).split(EVALUATED)
+            found = [host(self.model.outputs(self.model.deciding(weights), part)) for part in parts]
+        return np.asarray(roots * np.concatenate(found))
+
+    def values_and_factors(self, weights: Weights, contexts: Array) -> tuple[Array, TorchFactors]:
+        model = self.model
+        with PASS:
+            rows = torch.as_tensor(np.ascontiguousarray(model.split(contexts)[0]), device=model.device)
+            u, found = compute(model.deciding(weights), model.forms, model.outputs, rows)
+        found = [(a, d / self.output_scale) for a, d in found]
+        kept = found if model.on_device else [(host(a), host(d)) for a, d in found]
+        return host(u), TorchFactors(model.forms, *zip(*kept, strict=True))
 
 
 class Module:
@@ -117,7 +186,7 @@ class Module:
         The axes before `shape` of a dict's arrays are broadcast, so that arms may share an image.
         """
         if not isinstance(values, Mapping):
-            values, shape = _plain(values), self.inputs.get("", ())
+            values, shape = host(values) if torch.is_tensor(values) else values, self.inputs.get("", ())
             if np.shape(values)[-len(shape) :] != shape or len(shape) < 2:
                 return values
             values = {"": values}
@@ -125,7 +194,7 @@ class Module:
             raise InvalidContexts(f"contexts must have {', '.join(self.inputs)}; got {', '.join(map(str, values))}.")
         flat: list[Array] = []
         for name, shape in self.inputs.items():
-            part = np.asarray(_plain(values[name]), np.float64)
+            part = np.asarray(host(values[name]), np.float64)
             if part.shape[part.ndim - len(shape) :] != shape:
                 raise InvalidContexts(f"{name or 'contexts'} must have shape {shape} at the end; got {part.shape}.")
             flat.append(part.reshape(*part.shape[: part.ndim - len(shape)], math.prod(shape)))
@@ -168,16 +237,18 @@ class Module:
 
     def load(self, module: Any, weights: Weights) -> None:
         """Put weights into a module."""
-        named = dict(module.named_parameters()) | dict(module.named_buffers())
         with torch.no_grad():
-            for name, array in zip(self.names, weights, strict=True):
-                named[name].copy_(torch.as_tensor(array))
+            for tensor, array in zip(self._tensors(module), weights, strict=True):
+                tensor.copy_(torch.as_tensor(array))
 
     def read(self, module: Any, dtype: Any) -> tuple[Any, ...]:
         """Return the weights of a module, as arrays."""
-        named = dict(module.named_parameters()) | dict(module.named_buffers())
         kind = getattr(torch, np.dtype(dtype).name)
-        return tuple(named[name].detach().to("cpu", kind, copy=True).numpy() for name in self.names)
+        return tuple(each.detach().to("cpu", kind, copy=True).numpy() for each in self._tensors(module))
+
+    def _tensors(self, module: Any) -> list[Any]:
+        named = dict(module.named_parameters()) | dict(module.named_buffers())
+        return [named[name] for name in self.names]
 
     def fresh(self, weights: Weights, dtype: Any) -> Any:
         """Return a copy of the module with these weights, on the device."""
@@ -225,7 +296,7 @@ class Module:
     @property
     def on_device(self) -> bool:
         """Whether features stay on a device, as tensors."""
-        return str(self.device) != "cpu"
+        return self.device.type != "cpu"
 
     @property
     def row(self) -> RowCost:
@@ -321,10 +392,6 @@ def _layers(net: Any) -> list[list[str]]:
 
 def _name_of(fit: Any) -> str | None:
     return None if fit is None else getattr(fit, "__qualname__", type(fit).__qualname__)
-
-
-def _plain(values: Any) -> Any:
-    return values.detach().cpu().numpy() if torch.is_tensor(values) else values
 
 
 def _read_shape(net: Any, shape: Any) -> dict[str, tuple[int, ...]]:
