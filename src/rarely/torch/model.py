@@ -250,9 +250,9 @@ class Module:
         named = dict(module.named_parameters()) | dict(module.named_buffers())
         return [named[name] for name in self.names]
 
-    def fresh(self, weights: Weights, dtype: Any) -> Any:
+    def fresh(self, weights: Weights, dtype: Any = None, device: Any = None) -> Any:
         """Return a copy of the module with these weights, on the device."""
-        module = copy.deepcopy(self._net).to(self.device, dtype)
+        module = copy.deepcopy(self._net).to(device or self.device, dtype)
         self.load(module, weights)
         return module
 
@@ -274,9 +274,7 @@ class Module:
     @property
     def module(self) -> Any:
         """A copy of the module, with the weights of the version in use where it is `policy.model`."""
-        module = copy.deepcopy(self._net)
-        self.load(module, self.weights)
-        return module
+        return self.fresh(self.weights, device="cpu")
 
     def at(self, weights: Weights) -> Module:
         """Return the model with these weights."""
@@ -296,7 +294,7 @@ class Module:
     @property
     def on_device(self) -> bool:
         """Whether features stay on a device, as tensors."""
-        return self.device.type != "cpu"
+        return bool(self.device.type != "cpu")
 
     @property
     def row(self) -> RowCost:
@@ -320,11 +318,10 @@ class Module:
 
     def describe(self, rounds: int = 1000) -> str:
         """Return how each layer's features are held, and what each form of Z would take after that many rounds."""
-        table = [("layer", "parameters", "form", "numbers a round")]
-        for f in self.forms:
-            table.append((f.layer or ", ".join(f.names), f"{f.parameters:,}", f.kind, f"{sum(f.stored):,}"))
-        table.append(("all that explores", f"{sum(f.parameters for f in self.forms):,}", "", f"{self.row.numbers:,}"))
-        lines = [f"{layer[:32]:32} {count:>12}  {kind:10} {numbers:>15}" for layer, count, kind, numbers in table]
+        table = [(f.layer or ", ".join(f.names), f.parameters, f.kind, sum(f.stored)) for f in self.forms]
+        table.append(("all that explores", sum(f.parameters for f in self.forms), "", self.row.numbers))
+        lines = [f"{'layer':32} {'parameters':>12}  {'form':10} {'numbers a round':>15}"]
+        lines += [f"{layer[:32]:32} {count:>12,}  {kind:10} {numbers:>15,}" for layer, count, kind, numbers in table]
         costs = prices(tuple(f.width for f in self.forms), rounds, self.row).values()
         return "\n".join([*lines, f"Z after {rounds:,} rounds:", *(f"  {cost}" for cost in costs)])
 
@@ -377,7 +374,7 @@ def model_from(given: Any, saved: Any) -> Module:
         given = Module(given, shape.get("", shape), **{name: saved[name] for name in ("ids", "explore", "batch")})
     if saved["fit"] != (name := _name_of(given.fit)):
         raise SnapshotError(f"holds a policy trained by fit = {saved['fit']}; got {name}: model=Module(net, fit=…).")
-    model: Module = copy.copy(given)
+    model: Module = given.at(given.weights)
     model.norm = float(saved["norm"])  # that of the initial weights in the file
     return model
 
