@@ -53,7 +53,7 @@ def frontier(**regrets):
     return Frontier(50, 5, IntervalEstimate(100.0, 90.0, 110.0, 5), ((0, 0.0), (50, 9.0)), tuple(points))
 
 
-PRESENT = Present(True, IntervalEstimate(500.0, 490.0, 510.0, 5))
+PRESENT = Present(True, IntervalEstimate(500.0, 490.0, 510.0, 5), IntervalEstimate(400.0, 380.0, 420.0, 5))
 
 
 def test_shares_are_of_what_frequent_updates_gain_over_the_present_policy():
@@ -83,12 +83,24 @@ def test_an_interval_that_says_nothing_makes_no_headline():
         "Inconclusive: 5 runs do not show how much of the possible gain updates bring: with 3 updates it is -131 % to "
         "134 %. Ask for more --runs."
     )
-    alone = replace(row, low=-math.inf, high=math.inf)
-    assert "one has no interval" in price([alone], frontier())
+    alone = replace(row, shares={"fixed": None}, low=-math.inf, high=math.inf)
+    assert "with 3 updates it is unknown. Ask" in price([alone], frontier())
+
+
+def test_a_share_of_a_gain_that_is_not_shown_is_unknown():
+    """Where the possible gain may be nothing, a share of it was once 212 %."""
+    doubtful = replace(PRESENT, gain=IntervalEstimate(400.0, -30.0, 830.0, 5))
+    rows = shares_of(frontier(fixed=(300, 220, 100)), doubtful)
+    assert {share for row in rows for share in row.shares.values()} == {None}
+    assert all("unknown" in line for line in text(rows, frontier(), doubtful)[2:5])
+    assert "%" not in "".join(text(rows, frontier(), doubtful))
+    wide = frontier(fixed=(300, 220, 100))
+    wide = replace(wide, points=tuple(replace(p, ratio=replace(p.ratio, low=0.1, high=9.0)) for p in wide.points))
+    assert {share for row in shares_of(wide, PRESENT) for share in row.shares.values()} == {None}
 
 
 def test_where_the_present_policy_is_better_updates_gain_nothing():
-    present = Present(False, IntervalEstimate(90.0, 80.0, 99.0, 5))
+    present = Present(False, IntervalEstimate(90.0, 80.0, 99.0, 5), IntervalEstimate(-10.0, -20.0, 0.0, 5))
     rows = shares_of(frontier(), present)
     assert rows == []
     (said,) = text(rows, frontier(), present)
@@ -100,16 +112,18 @@ def test_the_present_policy_is_the_one_that_wrote_the_log():
     rows = np.random.default_rng(0).normal(size=(40, 2))
     log = LoggedRounds.of(planning_log(rows, 2, (np.arange(40) % 4 == 0).astype(int), np.arange(40.0)))
     world = LogWorld(log, SimulatedRewards(log, lambda features: np.tile([1.0, 0.0], (len(features), 1))), 40)
-    present = measure_present(world, 40, [1, 2])
+    present = measure_present(world, 40, [1, 2], [1.0, 2.0])
     assert present.logged
     assert present.regret.value == 10.0
-    at_random = measure_present(LogWorld(LoggedRounds.of(planning_log(rows, 2)), world.rewards, 40), 40, [1, 2])
+    at_random = measure_present(
+        LogWorld(LoggedRounds.of(planning_log(rows, 2)), world.rewards, 40), 40, [1, 2], [1.0, 2.0]
+    )
     assert not at_random.logged
     assert at_random.regret.value == 20.0
 
 
 def test_a_world_is_compared_with_arms_at_random():
-    present = measure_present(Lines(), 60, [3])
+    present = measure_present(Lines(), 60, [3], [1.0])
     rounds = Lines().rounds(3, 60)
     expected = np.mean([rounds.regrets(np.full(60, arm)).sum() for arm in range(3)])
     assert present.regret.value == pytest.approx(expected)

@@ -10,6 +10,7 @@ from rarely._reproduce.report.results import compare
 
 NEURAL = {"kind": "neuralucb"}
 FIXED = {"kind": "fixed", "batches": 40}
+BASE, LIKE = [100.0, 200.0, 300.0, 150.0], [100.01, 200.0, 299.99, 150.0]
 
 
 def checker(*records):
@@ -51,25 +52,16 @@ def test_what_cannot_be_at_so_few_rounds_is_not_asked(quantity):
     assert "not applicable" in check.note
 
 
-@pytest.mark.parametrize(
-    ("updates", "told"), [(248, "holds"), (249, "holds"), (250, "does not hold"), (251, "does not hold")]
-)
-def test_counts_are_compared_as_counts_and_a_tie_is_at_least_as_much(updates, told):
-    """2000 versions are 8 times 250, though exp(log 2000 − log 250) is less than 8."""
-    many = runs([1, 2, 3], **NEURAL, rounds=2000, updates=1999)
-    few = runs([1, 2, 3], kind="adaptive", batches=300, log_ratio=20.0, rounds=2000, updates=updates)
-    assert verdict(checker(many, few).at_least(8, "versions", "neuralucb", "adaptive-B300-logq20")) == told
-
-
 @given(st.integers(2, 10), st.integers(1, 40), st.integers(-3, 3))
-def test_any_tie_of_counts_is_told_exactly(factor, versions, more):
+def test_counts_that_schedules_fix_are_compared_as_counts_and_a_tie_is_at_least_as_much(factor, versions, more):
+    """2000 versions are 8 times 250, though exp(log 2000 − log 250) is less than 8; and that is no chance."""
     count = factor * versions + more
     if count < 2:
         return
-    many = runs([1, 2], **NEURAL, rounds=500, updates=count - 1)
-    few = runs([1, 2], kind="adaptive", batches=200, log_ratio=20.0, rounds=500, updates=versions - 1)
-    check = checker(many, few).at_least(factor, "versions", "neuralucb", "adaptive-B200-logq20")
-    assert verdict(check) == ("holds" if more >= 0 else "does not hold")
+    many = runs([1, 2], **NEURAL, rounds=count, updates=count - 1)
+    few = runs([1, 2], kind="adaptive", batches=versions, log_ratio=20.0, rounds=count, updates=versions - 1)
+    check = checker(many, few).at_least(factor, "versions", "neuralucb", f"adaptive-B{versions}-logq20")
+    assert verdict(check) == ("holds" if more >= 0 else "inconclusive")
 
 
 def test_wide_intervals_tell_nothing():
@@ -80,7 +72,8 @@ def test_wide_intervals_tell_nothing():
 
 def test_pairs_by_seed_tell_what_means_do_not():
     regrets = [10.0, 500.0, 90.0, 1000.0]
-    both = checker(runs([r - 2 for r in regrets], **FIXED), runs(regrets, **NEURAL))
+    gaps = [2.0, 1.9, 2.1, 2.05]
+    both = checker(runs([r - gap for r, gap in zip(regrets, gaps, strict=True)], **FIXED), runs(regrets, **NEURAL))
     assert verdict(both.beats("fixed-B40", "neuralucb")) == "holds"
 
 
@@ -88,26 +81,27 @@ def test_pairs_by_seed_tell_what_means_do_not():
     ("factor", "told"), [(0.99, "holds"), (1.05, "holds"), (1.2, "does not hold"), (0.8, "does not hold")]
 )
 def test_alike_is_an_interval_within_ten_percent(factor, told):
-    base = [100.0, 200.0, 300.0]
-    both = checker(runs([factor * r for r in base], **FIXED), runs(base, **NEURAL))
+    both = checker(runs([factor * r for r in BASE], **FIXED), runs(LIKE, **NEURAL))
     assert verdict(both.alike("fixed-B40", "neuralucb")) == told
 
 
 @pytest.mark.parametrize(
     ("factor", "told", "side"),
     [
-        (7.9, "does not hold", "less than claimed"),
+        (0.9, "does not hold", "reversed"),
+        (1.0, "does not hold", ""),
+        (7.9, "does not hold", "smaller than claimed, in its direction"),
         (8.1, "holds", ""),
         (12.4, "holds", ""),
-        (12.6, "does not hold", "more than claimed"),
+        (12.6, "holds, larger than claimed", ""),
     ],
 )
-def test_a_size_is_missed_on_both_sides(factor, told, side):
-    base = [100.0, 200.0, 300.0]
-    both = checker(runs([factor * r for r in base], **FIXED), runs(base, **NEURAL))
+def test_a_size_is_missed_from_below_and_exceeded_from_above(factor, told, side):
+    both = checker(runs([factor * r for r in BASE], **FIXED), runs(LIKE, **NEURAL))
     one = decided(both.around(10, "regret", "fixed-B40", "neuralucb"))
     assert one.verdict == told
-    assert side in one.note
+    assert one.note.partition("; ")[2] == side
+    assert decide([both.around(10, "regret", "fixed-B40", "neuralucb")])[0] == told
 
 
 def test_a_configuration_that_was_not_run_is_named():
@@ -138,7 +132,7 @@ def test_a_policy_that_never_updated_has_one_version():
     never = runs([10, 20], kind="adaptive", batches=40, log_ratio=20.0, updates=0)
     both = checker(never, runs([10, 20], **NEURAL, updates=59))
     one = decided(both.at_least(8, "versions", "neuralucb", "adaptive-B40-logq20"))
-    assert (one.estimate.value, one.verdict) == (60 - 8, "holds")
+    assert (one.estimate.value, one.verdict) == (60 - 8, "inconclusive")
     assert "60 times fewer" in one.note
 
 
@@ -147,7 +141,7 @@ def test_a_policy_that_never_updated_has_one_version():
     [
         ("cosine", "fixed-B40", True),
         ("cosine", "adaptive-B40-logq60", True),
-        ("cosine", "fixed-B100", False),
+        ("cosine", "fixed-B100", True),
         ("mushroom", "adaptive-B250-logq30", True),
         ("mushroom", "adaptive-B250-logq20", False),
         ("mushroom", "fixed-B100", False),

@@ -1,7 +1,9 @@
 import json
 import math
+import zlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from lab_records import record, runs
@@ -27,9 +29,11 @@ def field(regret_of, seconds_of=lambda c: 1.0, problem="cosine", preset="practic
     records = []
     for c in configurations(PROBLEMS[problem]):
         reading = (VIEWS[preset] if table else "raw") if c.linear else preset
+        own = 1 + 1e-4 * np.random.default_rng(zlib.crc32(c.id.encode())).standard_normal((2, len(SPREAD)))
         for seed, noise in enumerate(SPREAD):
             kind = {"kind": c.kind, "batches": c.batches, "log_ratio": c.log_ratio, "ridge": c.ridge, "beta": c.beta}
-            sizes = {"regret": noise * regret_of(c), "seconds": seconds_of(c), "updates": updates_of(c)}
+            sizes = {"regret": noise * own[0, seed] * regret_of(c), "seconds": own[1, seed] * seconds_of(c)}
+            sizes["updates"] = updates_of(c)
             records.append(record(problem, reading, seed=seed, rounds=2000, **kind, **sizes))
     return records
 
@@ -118,19 +122,19 @@ MOVED = [
     ("cosine-1", "regret", ALL_TABLES, 790, "does not hold"),
     ("cosine-1", "regret", ALL_TABLES, 820, "holds"),
     ("cosine-1", "regret", ALL_TABLES, 1240, "holds"),
-    ("cosine-1", "regret", ALL_TABLES, 1260, "does not hold"),
+    ("cosine-1", "regret", ALL_TABLES, 1260, "holds, larger than claimed"),
     ("cosine-1", "regret", ["linucb-intercept-r1-b1"], 50, "holds"),
     ("cosine-2", "regret", ["fixed-B40"], 900, "holds"),
-    ("cosine-2", "regret", ["fixed-B100"], 210, "holds"),
+    ("cosine-2", "regret", ["fixed-B100"], 210, "does not hold"),
     ("cosine-2", "regret", adaptive(40, 60), 210, "does not hold"),
     ("cosine-2", "regret", adaptive(40, 60), 190, "holds"),
     ("cosine-3", "updates", ["fixed-B40"], 250, "does not hold"),
     ("cosine-3", "updates", ["fixed-B40"], 249, "holds"),
-    ("cosine-3", "updates", ["fixed-B200"], 300, "holds"),
+    ("cosine-3", "seconds", ["fixed-B200"], 260, "does not hold"),
     ("cosine-3", "seconds", adaptive(40, 20), 260, "does not hold"),
     ("cosine-3", "seconds", adaptive(40, 20), 240, "holds"),
     ("cosine-4", "regret", adaptive(40, 20), 225, "does not hold"),
-    ("cosine-4", "regret", adaptive(100, 20), 145, "holds"),
+    ("cosine-4", "regret", adaptive(100, 20), 145, "does not hold"),
     ("cosine-5", "regret", ["fixed-B40"], 190, "does not hold"),
     ("cosine-intercept", "regret", ["linucb-intercept-r1-b1"], 110, "does not hold"),
     ("cosine-intercept", "regret", ["linucb-intercept-r0.1-b1"], 10, "holds"),
@@ -146,7 +150,7 @@ MOVED = [
     ("mushroom-5", "seconds", adaptive(250, 30), 320, "does not hold"),
     ("mushroom-5", "seconds", adaptive(250, 30), 305, "holds"),
     ("mushroom-5", "seconds", adaptive(250, 30), 205, "holds"),
-    ("mushroom-5", "seconds", adaptive(250, 30), 195, "does not hold"),
+    ("mushroom-5", "seconds", adaptive(250, 30), 195, "holds, larger than claimed"),
     ("mushroom-6", "regret", adaptive(40, 30), 132, "does not hold"),
     ("mushroom-6", "regret", adaptive(40, 20), 132, "holds"),
     ("mushroom-7", "regret", ["fixed-B250"], 110, "does not hold"),
@@ -161,7 +165,7 @@ MOVED = [
     ("quadratic-3", "regret", ALL_TABLES, 110, "does not hold"),
     ("quadratic-4", "seconds", adaptive(40, 20), 115, "does not hold"),
     ("quadratic-4", "seconds", adaptive(40, 20), 110, "holds"),
-    ("quadratic-4", "seconds", adaptive(40, 20), 70, "does not hold"),
+    ("quadratic-4", "seconds", adaptive(40, 20), 70, "holds, larger than claimed"),
     ("quadratic-5", "regret", adaptive(200, 30), 115, "does not hold"),
     ("quadratic-5", "regret", adaptive(100, 20), 119, "does not hold"),
     ("quadratic-5", "regret", ["fixed-B200"], 300, "holds"),
@@ -218,22 +222,22 @@ def test_every_configuration_is_every_one_that_the_paper_names():
     few = [r for r in paper("cosine") if r.configuration.kind in ("neuralucb", "fixed")]
     assert verdicts(few)["cosine-2"] == verdicts(few)["cosine-3"] == "inconclusive"
     assert verdicts(few)["overall-1"] == "inconclusive"
-    named = [r for r in paper("cosine") if r.configuration.linear or r.configuration.batches in (None, 40)]
-    assert verdicts(named)["cosine-2"] == verdicts(named)["cosine-3"] == "holds"
+    named = [r for r in paper("mushroom") if r.configuration.batches != 100 and r.configuration.log_ratio in (None, 30)]
+    assert verdicts(named)["mushroom-4"] == verdicts(named)["mushroom-6"] == "holds"
 
 
 def test_a_claim_that_holds_says_how_many_of_what_does_not_count_hold():
-    """The paper names B = 40 on cosine; the other grids are 20 times slower than it says, and do not decide."""
+    """The paper names log q = 30 on Mushroom; with others it is slower than it says, and they do not decide."""
 
     def seconds(c):
-        named = times_as_the_paper_says("cosine")(c)
-        return named if c.batches in (None, 40) else 20 * named
+        named = times_as_the_paper_says("mushroom")(c)
+        return named if c.log_ratio in (None, 30) else 20 * named
 
-    records = field(as_the_paper_says("cosine"), seconds, updates_of=updates_as_the_paper_says)
+    records = field(as_the_paper_says("mushroom"), seconds, "mushroom", updates_of=updates_as_the_paper_says)
     judged = {j.claim.id: j for j in judge(compare(records))}
-    assert judged["cosine-3"].verdict == "holds"
-    assert behind(judged["cosine-3"]).startswith("8 of 8 checks hold; of 16 not counted ")
-    assert "not counted" not in behind({j.claim.id: j for j in judge(compare(paper("cosine")))}["cosine-3"])
+    assert judged["mushroom-5"].verdict == "holds"
+    assert behind(judged["mushroom-5"]).endswith("; of 2 not counted 0 hold")
+    assert "not counted" not in behind({j.claim.id: j for j in judge(compare(paper("mushroom")))}["mushroom-5"])
 
 
 @pytest.mark.parametrize("problem", PAPER)
@@ -245,7 +249,7 @@ def test_one_run_tells_no_claim(problem):
 def test_the_figure_is_no_claim():
     judged = {j.claim.id: j for j in judge(compare(paper("mushroom")))}
     assert judged["mushroom-2"].claim.kind == "figure"
-    assert judged["mushroom-2"].checks[0].estimate.value == pytest.approx(1000)
+    assert judged["mushroom-2"].checks[0].estimate.value == pytest.approx(1000, rel=1e-3)
     assert tally([judged["mushroom-1"], judged["mushroom-2"]]) == "of 1 claims 1 hold"
 
 

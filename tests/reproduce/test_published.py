@@ -11,13 +11,16 @@ from typer.testing import CliRunner
 import lab_records
 from rarely import InvalidInput
 from rarely._cli import app
+from rarely._cli.reproduce import _check_engine
 from rarely._reproduce.catalogue import PROBLEMS, plan_cells
 from rarely._reproduce.cells import Cell
-from rarely._reproduce.published import publish, read_published
-from rarely._reproduce.records import Record, Store
+from rarely._reproduce.published import publish, read_published, unpack
+from rarely._reproduce.records import Record, Store, check_engines
 from rarely._reproduce.report.page import write_report
+from rarely._reproduce.report.results import compare
 from rarely._runs.cell import play_cell
 from rarely._runs.provenance import describe
+from rarely._runs.record import MixedRecords
 from rarely._runs.sealed_json import sealed
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "records.json.gz"
@@ -101,6 +104,54 @@ def test_the_command_publishes_and_reads_back(folder, tmp_path):
     wrong = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path)])
     assert wrong.exit_code == 1
     assert "--out is for a file of published records" in wrong.output
+
+
+def test_a_run_continues_from_published_records(published, folder, tmp_path):
+    """Only what is missing is played; what is published then has the digests of the first originals."""
+    command = ["reproduce", "cosine", "--from", str(published), "--runs", "3", "--rounds", "101", "--preset", "code"]
+    command += ["--only", "fixed-B40", "--jobs", "1", "--out", str(tmp_path / "out")]
+    first = CliRunner().invoke(app, command)
+    assert first.exit_code == 0, first.output
+    assert "12 records of" in first.output
+    before, after = ({r.id: r for r in Store(place).read()} for place in (folder, tmp_path / "out"))
+    assert after.keys() - before.keys() == {"cosine/code/fixed-B40/seed2"}
+    publish(list(after.values()), tmp_path / "again.json.gz")
+    again = {record.id: record for record in read_published(tmp_path / "again.json.gz")}
+    assert {name: again[name].data["digest"] for name in before} == {n: r.data["digest"] for n, r in before.items()}
+    assert [again[name].regret for name in before] == [record.regret for record in before.values()]
+    assert "0 records of" in CliRunner().invoke(app, command).output
+
+
+def test_records_of_other_code_are_not_continued(published, tmp_path, monkeypatch):
+    monkeypatch.setattr(Record, "fingerprint", classmethod(lambda cls: "another"))
+    with pytest.raises(MixedRecords, match="was made by code"):
+        unpack(published, tmp_path)
+    assert not (tmp_path / "records").exists()
+
+
+def test_an_engine_does_not_continue_what_another_began(folder, tmp_path):
+    out = tmp_path / "out"
+    for record in Store(folder).read():
+        Store(out).write(record)
+    with pytest.raises(MixedRecords, match="cosine/code would be of two engines, cpu and gpu"):
+        check_engines([*((r.series, r.engine) for r in Store(out).read()), ("cosine/code", "gpu")])
+    one = next(r for r in Store(out).read() if r.configuration.kind == "fixed")
+    data = {name: value for name, value in one.data.items() if name != "digest"}
+    Store(out).write(Record(data | {"environment": one.data["environment"] | {"engine": "gpu"}}))
+    with pytest.raises(MixedRecords, match="two engines"):
+        Store(out).read()
+    series = compare([r for r in Store(out).find().records if not r.configuration.linear])[0].series
+    fixed, other = (series[name] for name in ("fixed-B40", "fixed-B100"))
+    assert len(compare(Store(out).find().records)[0].paired("regret", fixed, other)[0]) == 1
+
+
+def test_the_engine_is_asked_before_anything_is_played(tmp_path):
+    cells = plan_cells([PROBLEMS["cosine"]], ["practical"], runs=1, rounds=101, patterns=["fixed-B40", "default-*"])
+    Store(tmp_path).write(lab_records.record(kind="fixed", batches=40, rounds=101))
+    with pytest.raises(MixedRecords, match="cosine/practical"):
+        _check_engine(cells, tmp_path, gpu=True)
+    _check_engine(cells, tmp_path, gpu=False)
+    _check_engine([cell for cell in cells if cell.configuration.kind == "default"], tmp_path, gpu=True)
 
 
 def replayed(record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +55,7 @@ def compare_command(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds T of a run.")] = 1000,
     jobs: Jobs = None,
+    board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, budgets, seeds and T.")] = None,
     quick: Quick = False,
     label: Label = None,
     ignore: Ignored = None,
@@ -74,6 +76,7 @@ def compare_command(
     - `rarely compare --quick` — see what comes out
     - `rarely compare paper gallery --budgets 5,20,100 --out board` — some problems and budgets
     - `rarely compare cosine+drift mine.csv --policy neuralucb --policy mine=my_module:make` — a policy of your own
+    - `rarely compare --board v1 --policy mine=my_module:make --pack mine.jsonl.gz` — enter a policy of your own
     - `rarely compare --merge theirs --merge ours --out both` — one leaderboard from several folders
     """
     if list_them:
@@ -92,18 +95,39 @@ def compare_command(
     from rarely._runs.provenance import cores
     from rarely.compare.cells import Comparison
 
-    asked = Comparison(
-        problems or list(QUICK if quick else SEVERAL),
-        policy or list(QUICK_POLICIES if quick else SEVERAL_POLICIES),
-        _budgets(budgets or ("5,20,T" if quick else "5,20,100,T")),
-        min(seeds, QUICK_SEEDS) if quick else seeds,
-        min(rounds, QUICK_ROUNDS) if quick else rounds,
-        label,
-        tuple(ignore or ()),
-    )
+    if board is not None:
+        if problems or budgets or quick or (seeds, rounds) != (10, 1000):
+            raise InvalidInput("--board fixes problems, budgets, seeds and T; leave out all of them.")
+        asked = _board(board, policy)
+    else:
+        asked = Comparison(
+            problems or list(QUICK if quick else SEVERAL),
+            policy or list(QUICK_POLICIES if quick else SEVERAL_POLICIES),
+            _budgets(budgets or ("5,20,T" if quick else "5,20,100,T")),
+            min(seeds, QUICK_SEEDS) if quick else seeds,
+            min(rounds, QUICK_ROUNDS) if quick else rounds,
+            label,
+            tuple(ignore or ()),
+        )
     failed = _play(asked, out, jobs or cores(), replace)
     if make_leaderboard(out, markdown, pack) or failed:
         raise typer.Exit(1)
+
+
+def _board(name: str, policies: list[str] | None) -> Comparison:
+    """Return what a board asks for; of its own policies those whose packages are installed."""
+    from rarely.compare import POLICIES, Comparison
+    from rarely.compare.scores import BOARDS
+
+    if name not in BOARDS:
+        raise InvalidInput(f"no board is called {name!r}; there is {', '.join(BOARDS)}.")
+    fixed = BOARDS[name]
+    lacking = [one for one in fixed["policies"] if (needs := POLICIES[one].package) and not find_spec(needs)]
+    if lacking and not policies:
+        console.print(f"{', '.join(lacking)} are skipped: their packages are not installed")
+    entered = policies or [one for one in fixed["policies"] if one not in lacking]
+    sizes = {size: fixed[size] for size in ("seeds", "rounds", "first_seed")}
+    return Comparison(fixed["made"] + fixed["unseen"], entered, _budgets(fixed["budgets"]), **sizes)
 
 
 def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | None) -> None:

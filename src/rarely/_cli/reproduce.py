@@ -18,8 +18,9 @@ from rarely._core.policies.options import PresetName
 from rarely._reproduce.catalogue import GROWTH, PAPER, configurations, doubts_about, find_problem, plan_cells
 from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import PRESETS, Problem
+from rarely._reproduce.published import unpack
 from rarely._reproduce.quick import quick_cells
-from rarely._reproduce.records import Store
+from rarely._reproduce.records import Store, check_engines
 from rarely._runs.executor import Executor, LokyExecutor
 from rarely._runs.provenance import cores
 from rarely._runs.runner import run_cells
@@ -60,6 +61,9 @@ def reproduce_command(
     label: Label = None,
     ignore: Ignored = None,
     data: Annotated[Path | None, typer.Option(help="The folder that holds the UCI files.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Published records, .json.gz, to continue from, by the same code.")
+    ] = None,
     replace: Replace = False,
     quick: Quick = False,
     out: Annotated[Path, typer.Option(help="The folder for records, figures and the report.")] = Path("out"),
@@ -75,13 +79,14 @@ def reproduce_command(
     - `rarely reproduce cosine --runs 3 --rounds 1000 --preset practical` — a quick look
     - `rarely reproduce magic --only 'adaptive-*' --only neuralucb --out magic` — some configurations
     - `rarely reproduce patients.csv --label outcome --ignore id --rounds 500` — a table of your own, as a bandit
+    - `rarely reproduce --from records.json.gz --runs 100` — continue from published records
     - `rarely reproduce --engine ray --address auto` — on a Ray cluster
     - `rarely reproduce --engine gpu --runs 100 --preset paper --preset practical` — a hundred runs in minutes
     """
     if address is not None and engine != "ray":
         raise InvalidInput("--address is for --engine ray; the local engine has none.")
-    if quick and (problems or preset or only):
-        raise InvalidInput("--quick plays a fixed selection; leave out problems, --preset and --only.")
+    if quick and (problems or preset or only or source):
+        raise InvalidInput("--quick plays a fixed selection; leave out problems, --preset, --only and --from.")
     check_own_table(problems, label, ignore)
     check_folder(out)
     count = jobs if engine == "ray" else jobs or cores()
@@ -103,6 +108,9 @@ def reproduce_command(
     say_loops()
     for problem in wanted:
         _introduce(problem, rounds)
+    if source is not None:
+        console.print(f"{unpack(source, out)} records of {escape(str(source))} are new in {escape(str(out))}")
+    _check_engine(cells, out, gpu=engine == "gpu")
     _play(cells, out, executor, count, replace, report=make_report)
 
 
@@ -133,6 +141,14 @@ def _cells(
             "linucb-intercept-rλ-bβ with λ and β of 0.001, 0.01, 0.1, 1."
         )
     return cells
+
+
+def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
+    """Raise MixedRecords before anything is played if an engine would continue what another began."""
+    networks = [cell for cell in cells if not cell.configuration.same_everywhere]
+    planned = {(f"{c.problem.name}/{c.reading}", "gpu" if gpu and c.reading != "code" else "cpu") for c in networks}
+    found = [record for record in Store(out).find().records if not record.configuration.same_everywhere]
+    check_engines([*((record.series, record.engine) for record in found), *sorted(planned)])
 
 
 def _introduce(problem: Problem, rounds: int) -> None:

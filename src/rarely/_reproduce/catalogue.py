@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,6 +17,12 @@ from rarely.logs.tables import finite_number, is_name_like
 from rarely.worlds import DATASETS, Cosine, Quadratic, Table
 from rarely.worlds.synthetic import DEVIATION_READING
 from rarely.worlds.table import own_table, sklearn_table
+
+
+def growing(rounds: int) -> tuple[int, int]:
+    """Return ⌈log₂ T⌉ and √T batches."""
+    return math.ceil(math.log2(rounds)), round(math.sqrt(rounds))
+
 
 GRID = (0.001, 0.01, 0.1, 1.0)
 """The paper's values of LinUCB's λ and β; it reports the best of the 16 pairs."""
@@ -39,7 +46,6 @@ _QUADRATIC: dict[str, Any] = {
     "base": "quadratic",
 }
 _LENGTHS = (500, 1000, 2000, 4000, 8000)
-_GROWTH: dict[str, Any] = {"batches": (8, 16, 32, 64, 128, 256), "log_ratios": (15, 30, 60, 120, 240), "base": ""}
 _MAGIC: dict[str, Any] = {"log_ratios": (50, 60, 70), "base": "magic"}
 PROBLEMS = {
     problem.name: problem
@@ -52,8 +58,11 @@ PROBLEMS = {
         Problem("cosine-sd", Cosine(noise=DEVIATION_READING), **_COSINE),
         Problem("quadratic-sd", Quadratic(noise=DEVIATION_READING), **_QUADRATIC),
         Problem("magic-m400", DATASETS["magic"], hidden=400, **_MAGIC),
-        # One problem at five lengths: how the B that each scheme needs grows with T.
-        *(Problem(f"quadratic-T{length}", Quadratic(), **(_QUADRATIC | _GROWTH), rounds=length) for length in _LENGTHS),
+        # One problem at five lengths, with grids of log T and √T batches: how regret and versions grow with T.
+        *(
+            Problem(f"quadratic-T{t}", Quadratic(), **_QUADRATIC | {"base": ""}, rounds=t, batches=growing(t))
+            for t in _LENGTHS
+        ),
     )
 }
 PAPER = ("cosine", "quadratic", "mushroom", "magic")
@@ -65,11 +74,13 @@ MOST_CLASSES = 20
 
 
 def configurations(problem: Problem) -> Iterator[Configuration]:
-    """Yield the paper's comparison on a problem and the library's default; with a length, schedules alone."""
+    """Yield the paper's comparison on a problem and the library's default; with a length, without LinUCB."""
     if problem.rounds is not None:
+        yield Configuration("neuralucb")
         yield from (Configuration("fixed", batches=b) for b in problem.batches)
         # Without a budget: how many versions there are is the question.
         yield from (Configuration("adaptive", batches=problem.rounds, log_ratio=q) for q in problem.log_ratios)
+        yield Configuration("default", batches=problem.batches[-1])
         return
     kinds: tuple[Kind, ...] = ("linucb", "linucb-intercept")
     for kind, (ridge, beta) in itertools.product(kinds, itertools.product(GRID, GRID)):

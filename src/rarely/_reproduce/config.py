@@ -58,6 +58,11 @@ class Configuration:
         """Whether it is one of the paper's BatchNeuralUCB, with a budget."""
         return self.kind in ("fixed", "adaptive")
 
+    @property
+    def same_everywhere(self) -> bool:
+        """Whether no engine matters: LinUCB decides alike on each, and the default has one, and no rival."""
+        return self.linear or self.kind == "default"
+
     def part_of(self, preset: PresetName) -> bool:
         """Return whether a preset has it; the library's default, not of the paper, stands beside `practical`."""
         return self.kind != "default" or preset == "practical"

@@ -18,7 +18,9 @@ from typing import Any
 
 from rarely._core.errors import InvalidInput
 from rarely._core.saving.files import replacing
-from rarely._reproduce.records import Record
+from rarely._reproduce.records import Record, Store
+from rarely._runs.record import FORMAT as RECORD_FORMAT
+from rarely._runs.record import MixedRecords
 from rarely._runs.sealed_json import DIGEST, Malformed, check_digest, read_json, sealed
 from rarely._runs.writing import writing
 
@@ -47,6 +49,24 @@ def publish(records: Sequence[Record], path: Path) -> int:
     with writing(path), replacing(path) as file:
         file.write(text)
     return len(text)
+
+
+def unpack(path: Path, out: Path) -> int:
+    """Copy published records into a folder, to be continued there, and return how many were not there yet.
+
+    Raises MixedRecords, before anything is written, if another version of the code made them.
+    """
+    records, store = read_published(path), Store(out)
+    if records and records[0].code != (code := Record.fingerprint()):
+        raise MixedRecords(
+            f"{path} was made by code {records[0].code}, and this is {code}, whose numbers may differ. Continue it "
+            "with the version that made it, or play all of it anew without --from."
+        )
+    new = [record for record in records if not store.path(record.id).exists()]
+    for record in new:
+        data = {"format": RECORD_FORMAT, "kind": Record.kind, "original": record.data[DIGEST]} | record.data
+        store.write(Record({name: value for name, value in data.items() if name != DIGEST}))
+    return len(new)
 
 
 def read_published(path: Path) -> list[Record]:
@@ -81,7 +101,7 @@ def _compact(record: Record, worlds: list[Any], environments: list[Any], first: 
         "environment": _place(data["environment"], environments),
         "configuration": asked["configuration"],
         "seed": asked["seed"],
-        "original": data[DIGEST],
+        "original": data.get("original", data[DIGEST]),
         "curve": record.curve_points[1].tolist(),
         "curve_digest": record.curve_digest,
         "updates": updates | {"rounds": len(at) if every else at, "log_det": updates["log_det"] if first else []},

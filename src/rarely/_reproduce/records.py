@@ -33,7 +33,7 @@ class Record(PolicyRecord):
 
     @classmethod
     def check_together(cls, records: Sequence[Self], planned: Iterable[dict[str, Any]]) -> None:
-        """Raise MixedRecords for records of two codes, or of two problems with one name."""
+        """Raise MixedRecords for records of two codes, of two problems with one name, or of two engines to compare."""
         planned = list(planned)
         codes = {record.code for record in records} | ({cls.fingerprint()} if planned else set())
         if len(codes) > 1:
@@ -41,6 +41,7 @@ class Record(PolicyRecord):
                 f"it holds, or would hold, records of {len(codes)} versions of the code ({', '.join(sorted(codes))}), "
                 "whose numbers may differ. Ask for all of its cells with --replace, or use another --out."
             )
+        check_engines((record.series, record.engine) for record in records if not record.configuration.same_everywhere)
         known: dict[str, tuple[Any, ...]] = {}
         for asked in (*(record.asked for record in records), *planned):
             world = {name: value for name, value in asked["world"].items() if name not in PER_VIEW}
@@ -63,6 +64,11 @@ class Record(PolicyRecord):
     def engine(self) -> str:
         """What played it: "cpu", or "gpu" in lockstep."""
         return str(self.data["environment"].get("engine", "cpu"))
+
+    @property
+    def series(self) -> str:
+        """Its problem and reading."""
+        return "/".join(self.id.split("/")[:2])
 
     updates = Stored(list[int], "updates", "rounds")
     """The rounds after which a new version came into use."""
@@ -104,6 +110,17 @@ class Record(PolicyRecord):
         """The same, thinned to about LOG_DET_POINTS rows, with the last."""
         every = self.log_dets
         return np.concatenate([every[:-1][:: max(1, len(every) // LOG_DET_POINTS)], every[-1:]])
+
+
+def check_engines(played: Iterable[tuple[str, str]]) -> None:
+    """Raise MixedRecords if networks of one problem in one reading were played, or will be, by two engines."""
+    known: dict[str, str] = {}
+    for series, engine in played:
+        if known.setdefault(series, engine) != engine:
+            raise MixedRecords(
+                f"networks of {series} would be of two engines, {known[series]} and {engine}, which round differently. "
+                f"Continue them with the engine that began, or in another --out."
+            )
 
 
 Store = partial(store.Store[Record], record_type=Record)

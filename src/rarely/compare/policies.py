@@ -11,7 +11,7 @@ Of other packages, where they are installed; all update at rounds T(b/B)²:
 
 forest, boosting, lightgbm     a regressor of rewards with ε-greedy choice, ε = 0.1
 NAME-bootstrap                 ten of them, each trained on a resample; one of the ten decides a round
-vowpal                         Vowpal Wabbit, --cb_explore_adf with ε = 0.1 and its other defaults
+vowpal, vowpal-squarecb        Vowpal Wabbit, --cb_explore_adf with ε = 0.1, or with --squarecb; its other defaults
 """
 
 from __future__ import annotations
@@ -199,11 +199,11 @@ class RegressorContestant(LibraryContestant):
 class VowpalContestant(OnSquares):
     """Vowpal Wabbit, one pass over the rewards of each batch."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, exploration: str = f"--epsilon {EPSILON}") -> None:
         super().__init__(task)
         vowpal = import_module("vowpalwabbit")
         self._generator = np.random.default_rng((task.seed, 0, 7))
-        options = f"--cb_explore_adf --epsilon {EPSILON} --quiet --random_seed {task.seed % 2**31}"
+        options = f"--cb_explore_adf {exploration} --quiet --random_seed {task.seed % 2**31}"
         self._workspace = vowpal.Workspace(options)
         self._waiting: list[list[str]] = []
         self._chances: dict[int, float] = {}
@@ -257,6 +257,7 @@ ADAPTERS: dict[str, tuple[Callable[[Task], Contestant], str]] = {
         for suffix, settings in EXPLORATIONS.items()
     },
     "vowpal": (VowpalContestant, "vowpalwabbit"),
+    "vowpal-squarecb": (partial(VowpalContestant, exploration="--squarecb"), "vowpalwabbit"),
 }
 """How each policy is made, and the package that it needs."""
 

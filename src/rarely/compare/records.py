@@ -62,9 +62,12 @@ class Record(PolicyRecord):
             world = asked["rounds"], identity(asked["problem"])
             if worlds.setdefault(problem, world) != world:
                 lengths = sorted({worlds[problem][0], asked["rounds"]})
+                differs = (
+                    f"T differs (T = {' and '.join(map(str, lengths))})" if lengths[1:] else "data or settings differ"
+                )
                 raise MixedRecords(
-                    f"there would be two problems called {problem}: other data or settings, or other lengths "
-                    f"(T = {' and '.join(map(str, lengths))}). Keep them in folders of their own."
+                    f"there would be two problems called {problem}, whose {differs}: their regrets do not compare. "
+                    "Keep them in folders of their own."
                 )
             own = code, asked["policy"]["text"]
             if codes.setdefault(policy, own) != own:

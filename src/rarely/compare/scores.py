@@ -1,20 +1,25 @@
 """From records to a leaderboard.
 
     R    total regret of a run
-    S    the smallest mean regret of a sequential policy (B = T) on the problem, of those with the most runs
+    S    the zero that a board has on record for the problem and its T (`boards.toml`); without one, the smallest mean
+         regret of a sequential policy (B = T) on the problem, of those with the most runs
     U    the mean expected regret of uniform play on the problem
     n    normalised regret (R − S)/(U − S): 0 is the best sequential policy, 1 is uniform play
 
 A policy's score with a budget B is the mean over problems of its mean n. The area under its frontier is the mean of n
-over log B, by trapezoids over the finite budgets. Intervals are Student's, over problems.
+over log B, by trapezoids over the finite budgets. Intervals are over problems. A problem on which U − S is less than a
+tenth of U is shown but not averaged: there hardly anything can be learned, and n is mostly noise.
 """
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +27,8 @@ from rarely._runs.statistics import IntervalEstimate, differences, mean
 from rarely.compare.problems import FAMILIES
 from rarely.compare.records import Record
 
+ROOM = 0.1
+BOARDS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("boards.toml").read_text(encoding="utf-8"))
 Runs = dict[int, Record]
 """The records of a policy with a budget on a problem, by seed."""
 
@@ -33,14 +40,14 @@ class Scale:
     zero: float
     one: float
     best: str
-    """The policy that is 0."""
+    """The policy that is 0, or the board that has it on record."""
     batches: int | None
     """Its budget; None is T. A number where no sequential run is on record: then the largest budget serves."""
 
     @property
     def usable(self) -> bool:
-        """Whether the best policy is better than uniform play."""
-        return self.one > self.zero
+        """Whether the best policy is better than uniform play by a tenth."""
+        return self.one - self.zero >= ROOM * self.one > 0
 
     def __call__(self, regret: float) -> float:
         return (regret - self.zero) / (self.one - self.zero)
@@ -124,6 +131,9 @@ class Results:
         means = {policy: self.regret(problem, policy, batches).value for policy in counts if counts[policy] == most}
         here = (runs for (name, _, _), runs in self._runs.items() if name == problem)
         one = float(np.mean([record.uniform for runs in here for record in runs.values()]))
+        for name, board in BOARDS.items():
+            if self.rounds[problem] == board["rounds"] and problem in board["zeros"]:
+                return Scale(board["zeros"][problem], one, f"board {name}", None)
         if not means:
             return Scale(one, one, "none", batches)
         best = min(means, key=lambda policy: means[policy])
@@ -180,7 +190,7 @@ class Leaderboard:
 
     @property
     def unscaled(self) -> list[str]:
-        """Problems that are left out: no policy beats uniform play with the largest budget."""
+        """Problems that are shown but not averaged: no policy beats uniform play there by a tenth."""
         return [problem for problem in self.results.problems if problem not in self.results.scaled]
 
 

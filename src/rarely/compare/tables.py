@@ -11,21 +11,15 @@ import numpy as np
 from rarely._pages.grid import Grid
 from rarely._runs.record import describe_records
 from rarely._runs.statistics import IntervalEstimate
+from rarely.compare.problems import FAMILIES
 from rarely.compare.records import Record
-from rarely.compare.scores import Leaderboard, Results, Row
+from rarely.compare.scores import BOARDS, Leaderboard, Results, Row
 
 NONE = "—"
 NOMINAL = 0.95
 """The share of rewards that a policy's own intervals should cover."""
-FAMILY_NAMES = {
-    "paper": "paper",
-    "gallery": "gallery",
-    "sklearn": "tables",
-    "showdown": "showdown",
-    "own": "own tables",
-    "drift": "drift",
-    "delay": "delay",
-}
+PARTS = {"made": "yes", "unseen": "no"}
+FAMILY_NAMES = {family: family for family in FAMILIES if family != "plain"} | {"sklearn": "tables", "own": "own tables"}
 """Families of problems, as the page calls them."""
 
 
@@ -95,9 +89,12 @@ def scales(board: Leaderboard) -> Grid:
         scale = results.scales[problem]
         runs = (results.runs(problem, policy, b) for policy in results.policies for b in results.budgets())
         seeds = str(len({seed for of_policy in runs for seed in of_policy}))
-        who = f"{scale.best}, {budget(scale.batches)}"
-        body.append([problem, str(results.rounds[problem]), seeds, f"{scale.zero:.1f}", who, f"{scale.one:.1f}"])
-    return Grid(["problem", "T", "seeds", "regret that is 0", "of", "regret that is 1"], body, 1)
+        who = scale.best if scale.best.startswith("board ") else f"{scale.best}, {budget(scale.batches)}"
+        part = next((kind for board in BOARDS.values() for kind in PARTS if problem in board[kind]), "")
+        numbers = [f"{scale.zero:.1f}", who, f"{scale.one:.1f}", PARTS.get(part, NONE)]
+        body.append([problem, str(results.rounds[problem]), seeds, *numbers])
+    head = ["problem", "T", "seeds", "regret that is 0", "of", "regret that is 1", "took part in making a default"]
+    return Grid(head, body, 1)
 
 
 def provenance(records: Sequence[Record]) -> str:

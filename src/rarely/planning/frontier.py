@@ -98,6 +98,8 @@ class Frontier:
     points: tuple[Point, ...]
     reference: int | None = None
     """Batches of the schedule that the others are compared with; None: an update after every round."""
+    regrets: tuple[float, ...] = ()
+    """Of that schedule, run by run."""
 
     @property
     def often(self) -> str:
@@ -215,7 +217,8 @@ def measure_frontier(
         for kind in KINDS
         for count, schedule in schedules[kind].items()
     ]
-    return Frontier(rounds, len(seeds), mean(sequential), pilot.log_dets, tuple(points), reference.batches)
+    often = reference.batches, tuple(sequential)
+    return Frontier(rounds, len(seeds), mean(sequential), pilot.log_dets, tuple(points), *often)
 
 
 def _schedule(kind: Kind, rounds: int, batches: int, log_ratio: float | None) -> Schedule:

@@ -4,6 +4,9 @@ R_0    regret of the policy in use today
 R_∞    regret with the most frequent updates that were simulated
 gain   R_0 − R(B), of which R_0 − R_∞ is possible; share = gain/(R_0 − R_∞)
 
+A share is known only if the possible gain is above 0 by the tests of `_runs.statistics`, in pairs of runs, and the
+share's interval is at most 1 wide. Otherwise it is "unknown": a share of nearly nothing may be anything.
+
 The policy in use today is, for a log with one chosen arm a round, the policy that wrote it. For a log without arms, and
 for a world, nobody knows one, and each arm is chosen as often as any other.
 """
@@ -18,11 +21,13 @@ import numpy as np
 
 from rarely._core.types import IntArray
 from rarely._pages.grid import Grid
-from rarely._runs.statistics import IntervalEstimate, mean
-from rarely.planning.frontier import Frontier
+from rarely._runs.statistics import IntervalEstimate, differences, mean
+from rarely.planning.frontier import Frontier, Point
 from rarely.planning.simulate import KINDS, Kind, LogWorld, stretches
 from rarely.worlds.protocol import World, seeded
 
+MAX_WIDTH = 1.0
+"""Of the interval of a share that is known."""
 MOST_OF_GAIN = 0.8
 """The share of the gain at which a sentence names the next update's worth."""
 
@@ -35,25 +40,30 @@ class Present:
     """Whether it is the policy of the log; otherwise it chooses arms at random."""
     regret: IntervalEstimate
     """In the simulated runs."""
+    gain: IntervalEstimate
+    """What most frequent updates gain over it, run by run."""
 
     @property
     def name(self) -> str:
         return "the policy of the log" if self.logged else "choosing arms at random"
 
 
-def measure_present(world: World, rounds: int, seeds: Sequence[int]) -> Present:
-    """Measure the regret of the policy in use, in the same runs as the schedules'."""
+def measure_present(world: World, rounds: int, seeds: Sequence[int], often: Sequence[float]) -> Present:
+    """Measure the regret of the policy in use, in the same runs as the schedules'; `often` is of frequent updates."""
+    chosen: IntArray | None = None
     if isinstance(world, LogWorld):
         places, arms, _ = world.log.log.known_rewards()
         if len(places) and len(np.unique(places)) == len(places):
             chosen = np.full(len(world.log), -1)
             chosen[places] = arms
-            return Present(True, mean([_logged_regret(world, chosen, rounds, seed) for seed in seeds]))
     regrets = []
     for seed in seeds:
-        parts = stretches(world, seed, rounds)
-        regrets.append(float(sum((part.means.max(axis=1) - part.means.mean(axis=1)).sum() for part in parts)))
-    return Present(False, mean(regrets))
+        if chosen is not None and isinstance(world, LogWorld):
+            regrets.append(_logged_regret(world, chosen, rounds, seed))
+        else:
+            parts = stretches(world, seed, rounds)
+            regrets.append(float(sum((part.means.max(axis=1) - part.means.mean(axis=1)).sum() for part in parts)))
+    return Present(chosen is not None, mean(regrets), differences(regrets, often).interval())
 
 
 def _logged_regret(world: LogWorld, chosen: IntArray, rounds: int, seed: int) -> float:
@@ -69,8 +79,8 @@ class Share:
     """One B."""
 
     batches: int
-    shares: dict[Kind, float]
-    """Of each kind of schedule; 1 is all of the possible gain."""
+    shares: dict[Kind, float | None]
+    """Of each kind of schedule; 1 is all of the possible gain. None: unknown."""
     low: float
     """The interval of the best kind's share."""
     high: float
@@ -79,8 +89,8 @@ class Share:
 
     @property
     def best(self) -> float:
-        """Of the kind that brings most."""
-        return max(self.shares.values())
+        """Of the kind that brings most; NaN if unknown."""
+        return max((share for share in self.shares.values() if share is not None), default=math.nan)
 
 
 def shares_of(frontier: Frontier, present: Present) -> list[Share]:
@@ -93,14 +103,19 @@ def shares_of(frontier: Frontier, present: Present) -> list[Share]:
     points = {count: [point for point in frontier.points if point.batches == count] for count in counts}
     best = {count: min(points[count], key=lambda point: point.regret.value) for count in counts}
     gains = {count: least - best[count].regret.value for count in counts}
+
+    def ends(point: Point) -> tuple[float, float]:
+        return (least - point.ratio.high * most) / possible, (least - point.ratio.low * most) / possible
+
     rows = []
     for count, later in zip(counts, (*counts[1:], None), strict=True):
-        shares = {point.kind: (least - point.regret.value) / possible for point in points[count]}
-        ratio, worth = best[count].ratio, None
+        known = [point for point in points[count] if present.gain.low > 0 and np.diff(ends(point))[0] <= MAX_WIDTH]
+        values = {one.kind: (least - one.regret.value) / possible if one in known else None for one in points[count]}
+        worth = None
         if later is not None:  # the slope to the next B simulated; an update is never worth less than nothing
             worth = max(0.0, (gains[later] - gains[count]) / (later - count))
-        low, high = ((least - end * most) / possible for end in (ratio.high, ratio.low))
-        rows.append(Share(count, shares, low, high, worth))
+        limits = ends(best[count]) if best[count] in known else (-math.inf, math.inf)
+        rows.append(Share(count, values, *limits, worth))
     return rows
 
 
@@ -108,10 +123,9 @@ def table(rows: Sequence[Share]) -> Grid:
     """Return the shares as a table."""
     body = []
     for row in rows:
-        shares = [_percent(row.shares.get(kind)) for kind in KINDS]
-        interval = _interval(row) if math.isfinite(row.low + row.high) else "–"
+        shares = [_percent(row.shares[kind]) if kind in row.shares else "–" for kind in KINDS]
         worth = "–" if row.next is None else f"{row.next:.3g}"
-        body.append([str(row.batches), str(row.batches - 1), *shares, interval, worth])
+        body.append([str(row.batches), str(row.batches - 1), *shares, _interval(row), worth])
     return Grid(["B", "updates", *KINDS, "interval of the best", "one update more is worth"], body, numbers=0)
 
 
@@ -135,12 +149,11 @@ def price(rows: Sequence[Share], frontier: Frontier) -> str:
     """Return a sentence on the first B with most of the gain, and on what the next update is worth."""
     row = next((row for row in rows if row.best >= MOST_OF_GAIN), rows[-1])
     updates = f"{row.batches - 1} update{'s' if row.batches > 2 else ''}"
-    if not (math.isfinite(row.low + row.high) and row.low > 0):
+    if not row.low > 0:
         runs = frontier.sequential.runs
-        known = f"with {updates} it is {_interval(row)}" if math.isfinite(row.low + row.high) else "one has no interval"
         return (
             f"Inconclusive: {runs} run{'s do' if runs > 1 else ' does'} not show how much of the possible gain updates "
-            f"bring: {known}. Ask for more --runs."
+            f"bring: with {updates} it is {_interval(row)}. Ask for more --runs."
         )
     said = f"With {updates} {_percent(row.best)} of the possible gain ({_interval(row)})"
     if row.next is None:
@@ -149,11 +162,11 @@ def price(rows: Sequence[Share], frontier: Frontier) -> str:
 
 
 def _interval(row: Share) -> str:
-    return f"{_percent(row.low)} to {_percent(row.high)}"
+    return f"{_percent(row.low)} to {_percent(row.high)}" if math.isfinite(row.low + row.high) else "unknown"
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None or math.isnan(share) else f"{100 * share:.0f} %"
+    return "unknown" if share is None or math.isnan(share) else f"{100 * share:.0f} %"
 
 
 def _ordinal(number: int) -> str:

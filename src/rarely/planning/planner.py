@@ -61,7 +61,7 @@ def plan(
     policy: PolicyName = "neural",
     settings: Mapping[str, Any] | None = None,
     batches: Sequence[int] | None = None,
-    runs: int = 5,
+    runs: int = 10,
     max_rounds: int = MAX_ROUNDS,
     max_contexts: int = MAX_CONTEXTS,
     memory_limit: int = 2**30,
@@ -126,7 +126,7 @@ def plan(
     asked = {"rounds": rounds, "batches": counts, "runs": runs, "noise": noise, "seed": seed, "maker": maker}
     engine = Engine(jobs) if resume is None else Engine(jobs, Path(resume), _question(played, simulator, asked))
     frontier = measure_frontier(world, maker, rounds, counts, numbers[PILOTS:], numbers[:PILOTS], engine, progress)
-    present = measure_present(world, rounds, numbers[PILOTS:])
+    present = measure_present(world, rounds, numbers[PILOTS:], frontier.regrets)
     engine.remove()
     return Plan(
         horizon=horizon,

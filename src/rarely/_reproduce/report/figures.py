@@ -8,14 +8,14 @@ scatter    regret against processor time, 5 runs picked at random
 curves     mean regret against rounds, 95 % bands, a tick under the axis at every update of one run
 logdet     growth of log det Z in one run, a dot at every batch's end
 frontier   regret against the number of updates, a figure for each preset with all problems
-growth     the B that each scheme needs against T
+growth     regret and versions of each scheme against T
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,8 +26,8 @@ from rarely._pages.figures import COLOURS, DASHES, MARKERS, NAMES, plain_numbers
 from rarely._pages.svg import INK
 from rarely._reproduce.catalogue import GROWTH
 from rarely._reproduce.config import Kind
-from rarely._reproduce.report.results import Comparison, Series, needed
-from rarely._runs.statistics import mean, t_quantile
+from rarely._reproduce.report.results import Comparison, Series, growth
+from rarely._runs.statistics import mean
 
 WIDTH = 5.2
 MIN_RUNS_FOR_BOX = 5
@@ -47,9 +47,9 @@ def figures(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]
             out[f"{c.problem}-{c.preset}-{name}"] = partial(draw, c)
     for preset in dict.fromkeys(c.preset for c in plain):
         out[f"frontier-{preset}"] = partial(frontier, [c for c in plain if c.preset == preset])
-    lengths = [c for c in comparisons if c.problem in GROWTH]
-    for preset in dict.fromkeys(c.preset for c in lengths):
-        out[f"growth-{preset}"] = partial(growth, [c for c in lengths if c.preset == preset])
+    lasting = [c for c in comparisons if c.problem in GROWTH]
+    for preset in dict.fromkeys(c.preset for c in lasting):
+        out[f"growth-{preset}"] = partial(lengths, [c for c in lasting if c.preset == preset])
     return out
 
 
@@ -93,19 +93,31 @@ def _draw_boxes(axes: Axes, series: Sequence[Series]) -> None:
 
 
 def scatter(comparison: Comparison) -> Figure:
-    """Draw the paper's scatter plot: 5 runs picked at random, or all if there are fewer."""
+    """Draw the paper's scatter plot: 5 runs picked at random, or all if there are fewer; B and log q at the side."""
     seeds = comparison.seeds
     chosen = set(np.random.default_rng(5).permutation(seeds)[:5].tolist())
-    figure = Figure(figsize=(WIDTH, 3.9))
+    figure = Figure(figsize=(WIDTH, 4.6))
     axes = figure.add_subplot()
-    kinds: tuple[Kind, ...] = get_args(Kind)
-    for kind in kinds:
-        runs = [run for series in comparison.of_kind(kind) for seed, run in series.runs.items() if seed in chosen]
+    named: dict[tuple[float, float], Series] = {}
+    for series in comparison.series.values():
+        runs = [run for seed, run in series.runs.items() if seed in chosen]
+        points = np.array([(run.seconds, run.regret) for run in runs]).reshape(-1, 2)
+        label = NAMES[series.kind] if series is comparison.of_kind(series.kind)[0] else None
+        style: dict[str, Any] = {"marker": MARKERS[series.kind], "color": COLOURS[series.kind], "alpha": 0.75}
+        axes.scatter(points[:, 0], points[:, 1], s=18, lw=0, label=label, **style)
         if runs:
-            x, y = [run.seconds for run in runs], [run.regret for run in runs]
-            axes.scatter(x, y, s=22, marker=MARKERS[kind], color=COLOURS[kind], alpha=0.75, label=NAMES[kind], lw=0)
+            x, y = np.exp(np.log(np.maximum(points, 1e-9)).mean(axis=0)).tolist()
+            named[y, x] = series
     axes.set_xscale("log")
     axes.set_yscale("log")
+    # In the order of the regrets, each with a line to the middle of its runs.
+    for place, (y, x) in enumerate(sorted(named)):
+        c, colour = named[y, x].configuration, COLOURS[named[y, x].kind]
+        ratio = "" if c.log_ratio is None else f", log q {c.log_ratio:g}"
+        name, at = f"B {c.batches}{ratio}" if c.batches else named[y, x].label, (place + 0.5) / len(named)
+        line = {"arrowstyle": "-", "lw": 0.35, "color": colour, "shrinkA": 0, "shrinkB": 0}
+        where: dict[str, Any] = {"xytext": (1.02, at), "textcoords": "axes fraction", "va": "center"}
+        axes.annotate(name, (x, y), fontsize=6.5, color=colour, arrowprops=line, **where)
     plain_numbers(axes.xaxis, axes.yaxis)
     axes.set_xlabel("processor time of the run, s")
     axes.set_ylabel("total regret")
@@ -126,8 +138,9 @@ def curves(comparison: Comparison) -> Figure:
         style: dict[str, Any] = {"color": COLOURS[series.kind], "linestyle": dash}
         axes.plot(rounds, centre, label=series.label, lw=1.4, **style)
         if len(every) > 2:  # the band of two runs would fill the page
-            half = t_quantile(len(every) - 1) * every.std(axis=0, ddof=1) / np.sqrt(len(every))
-            axes.fill_between(rounds, centre - half, centre + half, color=COLOURS[series.kind], alpha=0.08, lw=0)
+            ends = np.array([(e.low, e.high) for e in map(mean, every.T)]).T
+            band = np.where(np.isfinite(ends), ends, centre)  # equal runs have no band
+            axes.fill_between(rounds, *band, color=COLOURS[series.kind], alpha=0.08, lw=0)
         update_ticks(rug, next(iter(series.runs.values())).updates, row, COLOURS[series.kind])
     axes.set_yscale("symlog", linthresh=max(1.0, 0.02 * axes.get_ylim()[1]))
     axes.set_ylim(bottom=0)
@@ -231,29 +244,32 @@ def _room(series: Sequence[Series]) -> tuple[float, float]:
     return 0.85 * max(min(seen), 0.1 * min(s.regret.value or 1.0 for s in series)), 1.15 * max(seen)
 
 
-def growth(comparisons: Sequence[Comparison]) -> Figure:
-    """Draw the B that each scheme needs at every length: runs as dots, geometric means as lines."""
-    figure = Figure(figsize=(WIDTH, 3.6))
-    axes = figure.add_subplot()
-    lengths = {c.rounds: found for c in comparisons if (found := needed(c))}
-    t = np.array([*lengths])
-    for kind in ("fixed", "adaptive"):
-        every = [[*found[kind].values()] for found in lengths.values()]
-        for rounds, batches in zip(lengths, every, strict=True):
-            axes.plot([rounds] * len(batches), batches, MARKERS[kind], color=COLOURS[kind], ms=3, alpha=0.35, mew=0)
-        centres = [np.exp(mean(np.log(batches).tolist()).value) for batches in every]
-        axes.plot(t, centres, color=COLOURS[kind], lw=1.4, label=NAMES[kind])
-    if lengths:
-        start = float(np.exp(np.mean(np.log([*lengths[t[0]]["fixed"].values()]))))
-        axes.plot(t, start * np.sqrt(t / t[0]), color=INK, lw=0.8, ls=":", label="order √T")
-        axes.plot(t, start * np.log(t) / np.log(t[0]), color=INK, lw=0.8, ls="--", label="order log T")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    plain_numbers(axes.xaxis, axes.yaxis)
-    axes.set_xlabel("rounds T")
-    axes.set_ylabel("batches that a scheme needs")
-    axes.set_title(f"quadratic, {comparisons[0].preset}")
-    figure.legend(loc="outside lower center", ncols=4, fontsize=7.5)
+def lengths(comparisons: Sequence[Comparison]) -> Figure:
+    """Draw mean regret, and mean versions, of each scheme against T; 95 % intervals of the exponents in the legend."""
+    figure = Figure(figsize=(WIDTH, 4.4))
+    sides = figure.subplots(1, 2)
+    seen: dict[Kind, int] = {}
+    for scheme in growth(comparisons):
+        place = seen.setdefault(scheme.kind, 0)
+        seen[scheme.kind] += 1
+        style: dict[str, Any] = {"color": COLOURS[scheme.kind], "linestyle": DASHES[place % len(DASHES)], "lw": 1.3}
+        a = scheme.regret.interval()
+        label = f"{scheme.label}: a = {a.value:.2f} [{a.low:.2f}, {a.high:.2f}]"
+        each = scheme.series.values()
+        sides[0].plot(
+            [*scheme.series], [s.regret.value for s in each], MARKERS[scheme.kind], ms=3, label=label, **style
+        )
+        sides[1].plot([*scheme.series], [s.updates + 1 for s in each], MARKERS[scheme.kind], ms=3, **style)
+    for axes, what in zip(sides, ("mean total regret, order Tᵃ", "versions"), strict=True):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        plain_numbers(axes.xaxis, axes.yaxis)
+        axes.tick_params(labelsize=7)
+        axes.set_xlabel("rounds T", fontsize=8)
+        axes.set_title(what, fontsize=8)
+    figure.suptitle(f"quadratic, {comparisons[0].preset}", fontsize=9.5)
+    if sides[0].lines:
+        figure.legend(loc="outside lower center", ncols=1, fontsize=7)
     return figure
 
 

@@ -35,7 +35,7 @@ CAPTIONS = {
     "logdet": "How log det Z grew, and how much in each batch.",
     "frontier": "Regret against the number of updates, every configuration, with intervals over runs; "
     "single runs as dots where there are few.",
-    "growth": "The B that each scheme needs for at most 25 % more regret than the finest grid of 256.",
+    "growth": "Regret and versions of each scheme against the length T, with the exponents a of regret ∝ Tᵃ.",
 }
 
 
@@ -143,6 +143,7 @@ def render_page(
         presets=presets,
         tallies=[f"{p}: {tables.tally([j for j in judged if j.preset == p])}" for p in presets],
         problems=problems,
+        growth=tables.growing(comparisons),
         notes=_notes,
         figures=lambda c: [_figure(pictures, f"{c.problem}-{c.preset}-{kind}") for kind in list(CAPTIONS)[:4]],
         tables=tables,
@@ -200,4 +201,5 @@ def render_markdown(
         judged=judged,
         warnings=warnings,
         tables=tables,
+        lengths=GROWTH,
     )

@@ -4,9 +4,7 @@ series       all runs of one configuration; of LinUCB's 16 pairs (λ, β) two se
              *best*, the pair with the lowest mean regret over these very runs, as the paper reports it,
              and *fair*, the pair that was fixed beforehand
 comparison   all series of one problem in one preset
-needed       the B that each scheme needs at one length T: for a fixed grid the smallest one whose regret is within a
-             slack of the finest grid's; for the adaptive scheme, which has no budget there, the number of versions
-             that the largest such log q led to
+growth       how the regret and the versions of each scheme grow with T: exponents a of Tᵃ, fitted run by run
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ import numpy as np
 
 from rarely._core.policies.options import PresetName
 from rarely._core.types import Array
-from rarely._reproduce.catalogue import FAIR, PROBLEMS
+from rarely._reproduce.catalogue import FAIR, PROBLEMS, growing
 from rarely._reproduce.config import PRESETS, VIEWS, Configuration, Kind
 from rarely._reproduce.records import Record
-from rarely._runs.statistics import IntervalEstimate, mean, ratios
+from rarely._runs.statistics import IntervalEstimate, Sample, mean, ratios
 
 BEST_LINEAR, NEURAL = "linucb-best", "neuralucb"
 BATCHED: tuple[Kind, ...] = ("fixed", "adaptive", "default")
@@ -100,10 +98,15 @@ class Comparison:
         return sorted({seed for series in self.series.values() for seed in series.runs})
 
     def paired(self, name: str, a: Series, b: Series) -> tuple[list[float], list[float]]:
-        """Return a number of every run that both have; `seconds` only of runs on one machine with one compiled form."""
+        """Return a number of every run that both have, of one engine where that matters.
+
+        `seconds` are paired only of runs on one machine, by one engine with one compiled form.
+        """
         pairs = [(a.runs[seed], b.runs[seed]) for seed in sorted(a.runs.keys() & b.runs.keys())]
         if name == "seconds":
-            pairs = [(x, y) for x, y in pairs if (x.machine, x.form) == (y.machine, y.form)]
+            pairs = [(x, y) for x, y in pairs if (x.machine, x.engine, x.form) == (y.machine, y.engine, y.form)]
+        elif not a.configuration.linear and not b.configuration.linear:
+            pairs = [(x, y) for x, y in pairs if x.engine == y.engine]
         return [getattr(x, name) for x, _ in pairs], [getattr(y, name) for _, y in pairs]
 
     def same_runs(self, a: Series, b: Series) -> bool:
@@ -173,7 +176,7 @@ def _linear(kind: Kind, runs: dict[Configuration, dict[int, Record]]) -> list[Se
     out = []
     if common:
         best = min(runs, key=lambda c: np.mean([runs[c][seed].regret for seed in sorted(common)]))
-        among = f"best of {len(runs)}" if len(runs) > 1 else "the one pair run"
+        among = f"best of {len(runs)} in hindsight" if len(runs) > 1 else "the one pair run"
         out.append(Series(f"{kind}-best", f"{name}, {among}", kind, best, runs[best]))
     fair = Configuration(kind, ridge=FAIR[0], beta=FAIR[1])
     if fair in runs and len(runs) > 1:
@@ -181,24 +184,45 @@ def _linear(kind: Kind, runs: dict[Configuration, dict[int, Record]]) -> list[Se
     return out
 
 
-def needed(comparison: Comparison) -> dict[str, dict[int, int]] | None:
-    """Return the B that each scheme needs, by seed; None if no run has both schemes and the finest grid."""
-    fixed = sorted(comparison.of_kind("fixed"), key=lambda s: s.configuration.batches or 0)
-    adaptive = sorted(comparison.of_kind("adaptive"), key=lambda s: -(s.configuration.log_ratio or 0.0))
-    if not fixed or not adaptive:
-        return None
-    seeds = sorted(set.intersection(*(set(series.runs) for series in (*fixed, *adaptive))))
-    enough = {seed: SLACK * fixed[-1].runs[seed].regret for seed in seeds}
-    found = {
-        kind: {seed: _first([one.runs[seed] for one in series], enough[seed]) for seed in seeds}
-        for kind, series in (("fixed", fixed), ("adaptive", adaptive))
-    }
-    return found if seeds else None
+@dataclass(frozen=True)
+class Growth:
+    """How one scheme grows with T: samples of slopes, one for each run."""
+
+    label: str
+    kind: Kind
+    series: dict[int, Series]
+    """By T."""
+    regret: Sample
+    """The exponent a of regret ∝ Tᵃ."""
+    versions: Sample
+    """The exponent of the number of versions."""
+    per_log: Sample
+    """Versions for each unit of log T."""
 
 
-def _first(from_few_to_many: Sequence[Record], enough: float) -> int:
-    """Return the versions of the coarsest run with at most this regret, or of the finest one."""
-    return next((run.versions for run in from_few_to_many if run.regret <= enough), from_few_to_many[-1].versions)
+def growth(comparisons: Iterable[Comparison]) -> list[Growth]:
+    """Return the schemes that were played at three lengths or more."""
+    schemes: dict[str, dict[int, Series]] = {}
+    for c in sorted(comparisons, key=lambda c: c.rounds):
+        words = dict(zip(growing(c.rounds), ("log₂ T", "√T"), strict=True))
+        for s in c.series.values():
+            budget = f"{s.kind}, B = {words.get(s.configuration.batches or 0)}" if s.kind != NEURAL else s.label
+            label = f"adaptive, log q = {s.configuration.log_ratio:g}" if s.configuration.log_ratio else budget
+            schemes.setdefault(label, {})[c.rounds] = s
+    return [_growth(label, series) for label, series in schemes.items() if len(series) > 2]
+
+
+def _growth(label: str, series: dict[int, Series]) -> Growth:
+    seeds = sorted(set.intersection(*(set(s.runs) for s in series.values())))
+    kind, logs = next(iter(series.values())).kind, np.log([*series])
+
+    def slopes(of: Callable[[Record], float], exact: bool = kind != "adaptive") -> Sample:
+        values = np.array([[of(s.runs[seed]) for seed in seeds] for s in series.values()])
+        return Sample(tuple(np.polyfit(logs, values, 1)[0].tolist()) if seeds else (), exact=exact)
+
+    exponent = slopes(lambda run: math.log(run.regret) if run.regret > 0 else math.nan, exact=False)
+    versions = slopes(lambda run: math.log(run.versions)), slopes(lambda run: float(run.versions))
+    return Growth(label, kind, series, exponent, *versions)
 
 
 def rows(comparison: Comparison) -> list[dict[str, Any]]:

@@ -10,13 +10,14 @@ from rarely._core.policies.options import PresetName
 from rarely._pages.grid import Grid, listed
 from rarely._reproduce.catalogue import GROWTH, SECOND_READINGS
 from rarely._reproduce.config import PRESETS
-from rarely._reproduce.report.claims import Decided, Judged, Verdict
-from rarely._reproduce.report.results import NEURAL, Comparison, rows
-from rarely._runs.statistics import CONFIDENCE
+from rarely._reproduce.report.claims import HELD, Decided, Judged, Verdict
+from rarely._reproduce.report.results import NEURAL, Comparison, growth, rows
+from rarely._runs.statistics import CONFIDENCE, IntervalEstimate
 
 WITH_INTERCEPT = "LinUCB + 1, best"
 MARKS: dict[Verdict, str] = {
     "holds": "✓ holds",
+    "holds, larger than claimed": "✓ holds, larger than claimed",
     "does not hold": "✗ does not hold",
     "inconclusive": "? inconclusive",
     "not applicable": "– not applicable",
@@ -30,8 +31,8 @@ def sentences(comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> li
     return [
         _played(comparisons, presets),
         _tallies(own, presets),
-        _common(own, presets, "holds", "hold"),
-        _common(own, presets, "does not hold", "do not hold"),
+        _common(own, presets, HELD, "hold"),
+        _common(own, presets, ("does not hold",), "do not hold"),
         _surprise(own),
     ]
 
@@ -56,8 +57,8 @@ def _tallies(judged: Sequence[Judged], presets: Sequence[str]) -> str:
     parts = []
     for preset in presets:
         mine = [j for j in judged if j.preset == preset and j.claim.kind == "claim"]
-        verdicts: tuple[Verdict, ...] = ("holds", "does not hold", "inconclusive")
-        held, failed, undecided = ([j.verdict for j in mine].count(verdict) for verdict in verdicts)
+        held, failed = sum(j.verdict in HELD for j in mine), sum(j.verdict == "does not hold" for j in mine)
+        undecided = len(mine) - held - failed
         ties = sum(j.tie for j in mine)
         because = f" ({ties} of them because of a tie)" if ties else ""
         counts = f"{held} of {len(mine)} hold, {failed} do not, and {undecided} are inconclusive"
@@ -65,13 +66,13 @@ def _tallies(judged: Sequence[Judged], presets: Sequence[str]) -> str:
     return f"Of the paper's claims, {'; '.join(parts)}."
 
 
-def _common(judged: Sequence[Judged], presets: Sequence[str], verdict: Verdict, verb: str) -> str:
-    """Name the claims with one verdict in every preset that was played."""
+def _common(judged: Sequence[Judged], presets: Sequence[str], verdicts: Sequence[Verdict], verb: str) -> str:
+    """Name the claims with one of these verdicts in every preset that was played."""
     names: dict[str, list[Judged]] = {}
     for j in judged:
         if j.claim.kind == "claim":
             names.setdefault(j.claim.id, []).append(j)
-    found = [of[0].claim for of in names.values() if {j.verdict for j in of} == {verdict}]
+    found = [of[0].claim for of in names.values() if {j.verdict for j in of} <= {*verdicts}]
     every = "in every reading" if len(presets) > 1 else f"in {presets[0]}"
     if not found:
         return f"No claim is shown to {verb.replace('do not', 'not')} {every}."
@@ -91,9 +92,8 @@ def _surprise(judged: Sequence[Judged]) -> str:
             "Unexpected: with a constant in its contexts, LinUCB's regret on cosine is "
             f"{listed(parts)}, so that “almost 10 times worse” is about the missing intercept."
         )
-    larger = [j for j in judged if any("more than claimed" in each.note for each in j.counted)]
-    if larger:
-        return f"Unexpected: {listed(list(dict.fromkeys(j.claim.short for j in larger)))}: more than claimed."
+    if larger := [j for j in judged if any(each.verdict == HELD[1] for each in j.counted)]:
+        return f"Unexpected: {listed(list(dict.fromkeys(j.claim.short for j in larger)))}: larger than claimed."
     return "Unexpected: nothing that these runs can show."
 
 
@@ -103,6 +103,26 @@ def what_was_run(comparisons: Sequence[Comparison]) -> Grid:
         sequential = len(c.series[NEURAL].runs) if NEURAL in c.series else 0
         body.append([c.problem, c.preset, str(c.rounds), str(len(c.seeds)), str(sequential), str(len(c.series))])
     return Grid(["problem", "preset", "rounds T", "runs", "runs of NeuralUCB", "series"], body, numbers=2)
+
+
+def growing(comparisons: Sequence[Comparison]) -> dict[str, Grid]:
+    """Return for each preset with several lengths the exponents of every scheme, and its versions at each T."""
+    out: dict[str, Grid] = {}
+    for preset in dict.fromkeys(c.preset for c in comparisons if c.problem in GROWTH):
+        schemes = growth([c for c in comparisons if c.problem in GROWTH and c.preset == preset])
+        times = sorted({t for scheme in schemes for t in scheme.series})
+        body = []
+        for one in schemes:
+            fits = [_short(sample.interval()) for sample in (one.regret, one.versions, one.per_log)]
+            counts = [f"{one.series[t].updates + 1:.0f}" if t in one.series else "—" for t in times]
+            body.append([one.label, str(one.regret.runs), *fits, *counts])
+        head = ["scheme", "runs", "a of regret ∝ Tᵃ", "b of versions ∝ Tᵇ", "versions for each unit of log T"]
+        out |= {preset: Grid([*head, *(f"versions, T = {t}" for t in times)], body, numbers=1)} if body else {}
+    return out
+
+
+def _short(e: IntervalEstimate) -> str:
+    return f"{e.value:.3g} [{e.low:.3g}, {e.high:.3g}]" if e.low < e.high else f"{e.value:.3g}"
 
 
 def results(c: Comparison) -> Grid:
@@ -161,17 +181,18 @@ def _numbers(one: Judged) -> str:
     if len(counted) == 1:
         beside = [each for each in one.checks if WITH_INTERCEPT in each.check.what and each.estimate]
         few = "; with an intercept ".join(number(each) for each in (*counted, *beside[: one.claim.kind == "claim"]))
-        return few + (", more than claimed" if "more than claimed" in counted[0].note else "") + _uncounted(one)
+        how = next((f", {word}" for word in ("reversed", "smaller than claimed") if word in counted[0].note), "")
+        return few + how + _uncounted(one)
     counts = Counter(each.verdict for each in counted)
     others = [f"{counts['does not hold']} fail"] if counts["does not hold"] else []
-    return ", ".join([f"{counts['holds']} of {len(counted)} checks hold", *others]) + _uncounted(one)
+    return ", ".join([f"{sum(counts[v] for v in HELD)} of {len(counted)} checks hold", *others]) + _uncounted(one)
 
 
 def _uncounted(one: Judged) -> str:
     """Say how many of the checks beside a claim that holds do hold, if not all."""
     beside = [each.verdict for each in one.checks if not each.check.counts and each.check.applies]
-    held = beside.count("holds")
-    shown = one.claim.kind == "claim" and one.verdict == "holds" and held < len(beside)
+    held = sum(verdict in HELD for verdict in beside)
+    shown = one.claim.kind == "claim" and one.verdict in HELD and held < len(beside)
     return f"; of {len(beside)} not counted {held} hold" if shown else ""
 
 
@@ -182,7 +203,12 @@ def tally(judged: Sequence[Judged]) -> str:
     if again and len(again) < len(claimed):
         return f"{tally([j for j in claimed if not j.second_reading])}; on second readings {tally(again)}"
     counts = Counter(j.verdict for j in claimed)
-    words: dict[Verdict, str] = {"holds": "hold", "does not hold": "do not hold", "inconclusive": "are inconclusive"}
+    words: dict[Verdict, str] = {
+        "holds": "hold",
+        HELD[1]: "hold and are larger than claimed",
+        "does not hold": "do not hold",
+        "inconclusive": "are inconclusive",
+    }
     if ties := sum(j.tie for j in claimed):
         words["inconclusive"] += f" ({ties} of them {'a tie' if ties == 1 else 'ties'})"
     return f"of {len(claimed)} claims " + ", ".join(f"{counts[v]} {word}" for v, word in words.items() if counts[v])

@@ -1,0 +1,88 @@
+"""What a board fixes, and how its records are scored."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from comparison_records import record
+from rarely._cli import app, compare
+from rarely._core.errors import InvalidInput
+from rarely.compare import leaderboard
+from rarely.compare.page import render_markdown
+from rarely.compare.policies import POLICIES
+from rarely.compare.problems import find_problem
+from rarely.compare.scores import BOARDS, Results
+
+V1 = BOARDS["v1"]
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "board.py"
+
+
+def test_v1_is_what_was_released():
+    assert (V1["rounds"], V1["seeds"], V1["budgets"]) == (2000, 20, "5,10,20,40,100,T")
+    assert 2 * len(V1["unseen"]) >= len(V1["unseen"]) + len(V1["made"])
+    assert not set(V1["made"]) & set(V1["unseen"])
+    assert set(V1["policies"]) <= set(POLICIES)
+    for name in ("cosine", "quadratic", "needle", "wheel", "two-sided", "heavy-tails"):
+        assert find_problem(name).length(V1["rounds"]) == 2000
+
+
+def test_a_board_asks_for_all_of_it_and_for_a_policy_of_ones_own():
+    asked = compare._board("v1", ["linucb"])
+    assert (asked.problems, asked.policies) == (V1["made"] + V1["unseen"], ["linucb"])
+    assert asked.budgets == [5, 10, 20, 40, 100, None]
+    assert (asked.rounds, asked.seeds, asked.first_seed) == (2000, 20, V1["first_seed"])
+    assert "neuralucb" in compare._board("v1", None).policies
+    with pytest.raises(InvalidInput, match="no board is called 'v0'"):
+        compare._board("v0", None)
+
+
+@pytest.mark.parametrize("more", [["needle"], ["--rounds", "99"], ["--seeds", "3"], ["--budgets", "5"], ["--quick"]])
+def test_what_a_board_fixes_cannot_be_given(more, tmp_path):
+    result = CliRunner().invoke(app, ["compare", "--board", "v1", *more, "--out", str(tmp_path / "x")])
+    assert result.exit_code == 1
+    assert "--board fixes problems, budgets, seeds and T" in result.output
+    assert not (tmp_path / "x").exists()
+
+
+def played(problem, regrets, rounds=2000, uniform=100.0):
+    return [
+        record(problem, "a", b, s, r + s, rounds=rounds, uniform=uniform) for b, r in regrets.items() for s in (0, 1)
+    ]
+
+
+def test_the_zero_is_the_one_on_record_whoever_enters(monkeypatch):
+    monkeypatch.setitem(V1, "zeros", {"needle": 20.0})
+    results = Results(played("needle", {5: 30, None: 10}))
+    assert (results.scales["needle"].zero, results.scales["needle"].best) == (20.0, "board v1")
+    assert results.normalised("needle", "a", None) < 0  # it beats what was known, and the zero stays
+    assert Results(played("needle", {5: 30, None: 10}, rounds=300)).scales["needle"].zero == 10.5
+    board = leaderboard(played("needle", {5: 30, None: 10}))
+    said = render_markdown(played("needle", {5: 30, None: 10}), board)
+    assert "or what a board has on record" in said
+    assert "| needle | 2000 | 2 | 20.0 | board v1 | 100.0 | yes |" in said
+
+
+def test_a_problem_with_little_room_is_shown_but_not_averaged():
+    records = [*played("needle", {5: 30, None: 10}), *played("two-sided", {5: 95, None: 90.4})]
+    board = leaderboard(records)
+    assert board.unscaled == ["two-sided"]
+    assert board.rows[0].area.value == pytest.approx((30.5 - 10.5) / 89.5)
+    said = render_markdown(records, board)
+    assert "Shown but not averaged" in said
+    assert "### two-sided" in said
+
+
+def test_different_lengths_are_said():
+    records = [*played("needle", {5: 30, None: 10}), *played("wheel", {5: 30, None: 10}, rounds=300)]
+    assert "T differs between these problems" in render_markdown(records, leaderboard(records))
+    assert "T differs" not in render_markdown(records[:4], leaderboard(records[:4]))
+
+
+def test_the_zeros_are_the_best_means_with_all_seeds():
+    zeros = runpy.run_path(str(SCRIPT))["zeros"]
+    board = V1 | {"seeds": 2}
+    lucky = record("needle", "lucky", 5, 0, 1.0, rounds=2000)
+    found = zeros(Results([*played("needle", {5: 8, None: 10}), lucky, *played("wheel", {5: 9}, rounds=300)]), board)
+    assert found == {"needle": 8.5}
