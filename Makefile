@@ -42,7 +42,7 @@ test-torch: $(VENV)/torch/.installed  ## models of torch, with its CPU build in 
 
 # What some users install beside the package, and the compiled loops of the other processor under an emulator.
 EXTRA_PACKAGES := torch ray pandas polars pyarrow lightgbm vowpalwabbit gymnasium mlflow
-EXTRA_TESTS := adapters ensembles compare/test_policies_and_problems.py core/test_network.py core/test_sgd.py frames/test_libraries.py logs/test_files.py runs/test_ray_executor.py
+EXTRA_TESTS := adapters cluster ensembles compare/test_policies_and_problems.py core/test_network.py core/test_sgd.py frames/test_libraries.py logs/test_files.py runs/test_ray_executor.py
 
 test-extras: $(VENV)/extras/.installed  ## what needs torch, Ray, polars, pyarrow, LightGBM, Vowpal Wabbit, Gymnasium, MLflow or an emulator
 	$(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" $(EXTRA_TESTS:%=tests/%)

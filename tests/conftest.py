@@ -17,6 +17,8 @@ settings.register_profile(
     derandomize=EXAMPLES <= FEW,
 )
 settings.load_profile("any machine")
+# Ray stays on loopback if it finds this when a test first imports it.
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 
 
 @pytest.fixture(scope="session")

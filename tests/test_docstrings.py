@@ -10,6 +10,7 @@ import rarely
 
 MODULES = (
     "rarely",
+    "rarely.cluster",
     "rarely.compare",
     "rarely.logs",
     "rarely.offpolicy",

@@ -1,4 +1,4 @@
-"""The command line: reproduce · report · compare · plan · evaluate · study · serve · keys · data · doctor.
+"""The command line: reproduce · report · compare · plan · evaluate · study · serve · keys · fleet · data · doctor.
 
 It is the only package that prints. What takes long to import (Matplotlib) is imported by the command
 that needs it, after its first line.
@@ -16,6 +16,7 @@ from rarely._cli.console import console
 from rarely._cli.data import data_command
 from rarely._cli.doctor import doctor_command
 from rarely._cli.evaluate import evaluate_command
+from rarely._cli.fleet import fleet_app
 from rarely._cli.plan import plan_command
 from rarely._cli.report import report_command
 from rarely._cli.reproduce import reproduce_command
@@ -56,5 +57,6 @@ app.command("evaluate")(evaluate_command)
 app.add_typer(study_app)
 app.command("serve")(serve_command)
 app.add_typer(keys_app)
+app.add_typer(fleet_app)
 app.command("data")(data_command)
 app.command("doctor")(doctor_command)

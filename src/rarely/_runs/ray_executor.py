@@ -1,4 +1,4 @@
-"""Cells played by Ray: in a Ray that starts and ends with the run on this machine, or on a cluster.
+"""Ray, for cells and for `rarely.cluster`: one that starts and ends with the run on this machine, or a cluster.
 
 A cluster needs this package installed on every machine, and no data: what cells share travels with them, once.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +26,9 @@ SECONDS_TO_ANSWER = 10.0
 """How long a cluster may take to answer."""
 RETRIES = 3
 """How often a cell is played again after its process was killed."""
+ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+Call = tuple[Any, Callable[[], Any]]
+"""A key, and what starts a task and returns its reference."""
 OPTIONS = {"log_to_driver": False, "logging_level": logging.ERROR, "runtime_env": {"env_vars": ONE_THREAD}}
 
 
@@ -40,36 +44,62 @@ class RayExecutor:
     def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
         if not cells:
             return
-        with _connected(self.jobs, self.address) as ray:
+        with connected(self.jobs, self.address) as ray:
             play = ray.remote(num_cpus=1, max_retries=RETRIES)(_play)
-            sent, playing = dict[int, Any](), dict[Any, str]()
-            for cell in cells:
-                while len(playing) >= self._room(ray):
-                    yield from _ended(ray, playing)
-                key = id(getattr(cell, cell.shared_field)) if cell.shared_field else 0
-                if key not in sent:
-                    sent[key] = _send(ray, cell)
-                if isinstance(sent[key], Exception):
-                    yield Result(cell.id, None, _say(sent[key]))
-                else:
-                    playing[play.remote(cell.with_shared(None), sent[key])] = cell.id
-            while playing:
-                yield from _ended(ray, playing)
+            refused = list[Result]()
+            for name, ref in ended(ray, self._calls(ray, play, cells, refused), self.jobs, self.address):
+                yield _outcome(ray, ref, name)
+            yield from refused
 
-    def _room(self, ray: Any) -> int:
-        if self.jobs is not None and self.address is not None:
-            return self.jobs  # all that bounds our share of a cluster
-        # Asked for again each time: a cluster may grow.
-        return CELLS_PER_CORE * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    def _calls(self, ray: Any, play: Any, cells: Sequence[Cell], refused: list[Result]) -> Iterator[Call]:
+        sent = dict[int, Any]()
+        for cell in cells:
+            key = id(getattr(cell, cell.shared_field)) if cell.shared_field else 0
+            if key not in sent:
+                sent[key] = _send(ray, cell)
+            if isinstance(sent[key], Exception):
+                refused.append(Result(cell.id, None, _say(sent[key])))
+            else:
+                yield cell.id, partial(play.remote, cell.with_shared(None), sent[key])
+
+
+def ended(ray: Any, calls: Iterable[Call], jobs: int | None, address: str | None) -> Iterator[tuple[Any, Any]]:
+    """Start calls in order, few at a time, and yield the key of each and its reference when it has ended."""
+    waiting = dict[Any, Any]()
+
+    def one() -> tuple[Any, Any]:
+        ref = ray.wait(list(waiting))[0][0]
+        return waiting.pop(ref), ref
+
+    for key, start in calls:
+        while len(waiting) >= _room(ray, jobs, address):
+            yield one()
+        waiting[start()] = key
+    while waiting:
+        yield one()
+
+
+def _room(ray: Any, jobs: int | None, address: str | None) -> int:
+    if jobs is not None and address is not None:
+        return jobs  # all that bounds our share of a cluster
+    # Asked for again each time: a cluster may grow.
+    return CELLS_PER_CORE * max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 @contextmanager
-def _connected(jobs: int | None, address: str | None) -> Iterator[Any]:
-    """Yield Ray, ready to play, and let it go however the run ends."""
+def connected(jobs: int | None, address: str | None, *, share: bool = False) -> Iterator[Any]:
+    """Yield Ray, ready to work, and let it go however the run ends; with `share`, one in use may be used and stays."""
+    if address is None:
+        # Ray's own switch for machines that form no cluster, which it reads when it is first imported: nodes and
+        # drivers then stay on loopback.
+        os.environ[ON_LOOPBACK] = "0"
     try:
         ray: Any = import_module("ray")
     except ModuleNotFoundError as error:
         raise RarelyError("the ray engine needs Ray: pip install 'rarely[ray]'.") from error
+    if ray.is_initialized() and share and address is None:
+        yield ray
+        return
     if ray.is_initialized():
         raise RarelyError("Ray is in use in this process already; call ray.shutdown() first.")
     # By itself Ray plays a cell that was killed for want of memory again for ever.
@@ -87,17 +117,13 @@ def _connected(jobs: int | None, address: str | None) -> Iterator[Any]:
 def _start(ray: Any, jobs: int) -> None:
     """Start a Ray that only this machine can reach."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    # On Linux Ray replaces a node address of 127.0.0.1 by the machine's own and listens to the world. With its
-    # switch for systems without clusters it stays on loopback.
-    constants: Any = import_module("ray._private.ray_constants")
-    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
-    try:
-        # "local": RAY_ADDRESS in the environment must not lead elsewhere.
-        ray.init("local", num_cpus=jobs, include_dashboard=False, _node_ip_address="127.0.0.1", **OPTIONS)
-    finally:
-        constants.ENABLE_RAY_CLUSTER = before
     if (node := ray.util.get_node_ip_address()) not in ("127.0.0.1", "::1"):
-        raise RarelyError(f"Ray {ray.__version__} listens at {node}, not on loopback alone; use the local engine.")
+        raise RarelyError(
+            f"Ray {ray.__version__} would listen at {node}, not on loopback alone, because it was imported before "
+            f"this call. Set {ON_LOOPBACK}=0 in the environment, call ray.init yourself, or give a cluster's address."
+        )
+    # "local": RAY_ADDRESS in the environment must not lead elsewhere.
+    ray.init("local", num_cpus=jobs, include_dashboard=False, **OPTIONS)
 
 
 def _join(ray: Any, address: str) -> None:
@@ -121,12 +147,6 @@ def _send(ray: Any, cell: Cell) -> Any:
 def _play(cell: Cell, shared: Any) -> Result:
     whole: Cell = cell.with_shared(shared)
     return play_cell(whole)
-
-
-def _ended(ray: Any, playing: dict[Any, str]) -> Iterator[Result]:
-    """Wait for a cell, and yield its result."""
-    for ref in ray.wait(list(playing))[0]:
-        yield _outcome(ray, ref, playing.pop(ref))
 
 
 def _outcome(ray: Any, ref: Any, name: str) -> Result:

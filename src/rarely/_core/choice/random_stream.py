@@ -47,6 +47,21 @@ class UniformStream:
         self.state = self._generator.bit_generator.state
 
 
+class GivenNumbers(UniformStream):
+    """The same of numbers that are known beforehand; the place in the policy's own stream stays as it is."""
+
+    def __init__(self, numbers: Array, state: Any) -> None:
+        self.numbers, self.state = numbers, state
+
+    def peek(self, count: int) -> Array:
+        """Return the numbers of the next rounds."""
+        return self.numbers[:count]
+
+    def keep(self, count: int) -> None:
+        """Count that many of those peeked at as used."""
+        self.numbers = self.numbers[count:]
+
+
 def seeded(seed: Seed) -> Seeded:
     """Return the generator of a policy.
 

@@ -11,7 +11,7 @@ logarithms, and only the rows of active units, δ ≠ 0, change. At `freeze` log
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -85,6 +85,19 @@ class Diagonal(Covariance):
         factors = factors.written()
         pairs = zip(factors.inputs, factors.signals, self._running, strict=True)
         return tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
+
+    def contribution(self, factors: Factors) -> Array:
+        """Return Σ φ² of features, (p,), for `with_contributions`."""
+        pairs = zip(factors.inputs, factors.signals, strict=True)
+        return np.concatenate([(np.square(d).T @ np.square(a)).ravel() for a, d in pairs])
+
+    def with_contributions(self, total: Array, rounds: int) -> Self:
+        """Return the form whose running diagonal has these rounds too."""
+        other, ends = self.fork(), np.cumsum([z.size for z in self._running])[:-1]
+        parts = zip(self._running, np.split(total, ends), strict=True)
+        other._running, other.rounds = tuple(z + part.reshape(z.shape) for z, part in parts), self.rounds + rounds
+        other.log_det = other._log_det_of(other._running)
+        return other
 
     def take_part(self, running: Array, frozen: Array, rounds: int, jitters: int) -> None:
         """Become the diagonals of these matrices."""

@@ -146,6 +146,11 @@ class CovarianceFactory:
             return covariance
         return self._filled(covariance, "primal" if rule.primal else rule.approximation)
 
+    def sized(self, covariance: Covariance, arms: int) -> Covariance:
+        """Return Z in the form that it has after any number of rounds, whose size does not grow with them."""
+        form = self.empty(covariance.widths, arms=arms, rows=UNLIMITED).kind
+        return covariance if covariance.kind == form else self._filled(covariance, form)
+
     def frozen(self, covariance: Covariance, arms: int, ahead: int) -> Covariance:
         """Freeze Z for a batch of at least `ahead` rounds, in the form that is the cheaper for it."""
         if not self._fixed and covariance.kind == "dual":

@@ -203,6 +203,19 @@ class Primal(Covariance):
                 self._frozen, self.frozen_log_det = self._running, self.log_det
         self.rounds = rounds
 
+    def contribution(self, factors: Factors) -> Array:
+        """Return Σ φφᵀ of features, for `with_contributions`: a sum that is made elsewhere, in any number of parts."""
+        features = factors.vectors()
+        return np.asarray(features.T @ features)
+
+    def with_contributions(self, total: Array, rounds: int) -> Self:
+        """Return Z whose running matrix has these rounds too."""
+        other = self.fork()
+        other._absorb()
+        other._matrix, other.rounds = other._matrix + total, other.rounds + rounds
+        other._factorise()
+        return other
+
     def _add(self, past: Factors) -> None:
         parts = [past[start : start + self.block()] for start in range(0, len(past), self.block())]
         self.rounds += len(past)
@@ -320,6 +333,9 @@ class LastLayer(Primal):
     def take_part(self, running: Array, frozen: Array, rounds: int, jitters: int) -> None:
         size = self.parameters
         super().take_part(running[-size:, -size:], frozen[-size:, -size:], rounds, jitters)
+
+    def contribution(self, factors: Factors) -> Array:
+        return super().contribution(factors.last_layer())
 
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
         return super().measure(factors.last_layer(), running=running)

@@ -19,6 +19,7 @@ fail half-way. Successive histories share buffers, behind whose first `length` r
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -404,6 +405,33 @@ class History:
         if not self._lives or self._lives[-1][1] != life:
             other._lives = (*self._lives, (self.total, life))
         other._append(contexts, arms, version, known)
+        return other
+
+    def with_sample(self, rounds: int, rows: IntArray, columns: tuple[Array, ...], dropped: Iterable[Array]) -> History:
+        """Return the history after many more rounds and rewards, of which only these rising rows are kept.
+
+        `columns` are the contexts, arms, versions, propensities, means, bonuses and rewards of those rows, which may be
+        older than the new rounds; `dropped` are the rewards that are not kept, in the order of their rounds.
+        """
+        sums = self._kept.rewards
+        for part in dropped:
+            sums = sums.also(part)
+        contexts, arms, versions, *known, rewards = columns
+        length, own = self._length, self.rows
+        new = (contexts, np.column_stack([arms, versions, np.zeros_like(arms)]), np.column_stack(known))
+        both = zip((self._contexts[:length], self._numbers[:length], self._known[:length]), new, strict=True)
+        order = np.argsort(np.concatenate([own, rows]), kind="stable")
+        places = np.argsort(order)
+        merged, numbers, values = (np.concatenate(pair)[order] for pair in both)
+        other = History(self._contexts.shape[1], self.forgetting)
+        other.logged, other._lives = self.logged, self._lives
+        other._append(merged, numbers[:, 0], numbers[:, 1], values)
+        other._record(places[self._arrivals[: self._arrived]], self._values[: self._arrived])
+        other._record(places[len(own) :], rewards)
+        other.total, settled = self.total + rounds, sums.count + self._arrived
+        abandoned = other.total - len(order) - sums.count
+        old = np.concatenate([own, rows])[order]
+        other._kept = KeptRows(other.total, old, sums, abandoned, settled, self._kept.late)
         return other
 
     def with_rewards(self, rounds: Any, rewards: Any, *, late: Late = "raise") -> History:

@@ -164,6 +164,21 @@ class Moments:
         self.count, self.rounds = total, self.rounds + rounds
 
     @classmethod
+    def of(cls, count: int, rounds: int, mean: Any, squares: Any) -> Moments:
+        """Return the moments with these values."""
+        moments = cls(len(mean))
+        moments.count, moments.rounds, moments.mean, moments.squares = count, rounds, np.array(mean), np.array(squares)
+        return moments
+
+    def also(self, other: Moments) -> Moments:
+        """Return the moments of both."""
+        both, shift = self.fork(), other.mean - self.mean
+        both.count, both.rounds = self.count + other.count, self.rounds + other.rounds
+        both.mean = self.mean + shift * (other.count / max(both.count, 1))
+        both.squares = self.squares + other.squares + shift * shift * (self.count * other.count / max(both.count, 1))
+        return both
+
+    @classmethod
     def restored(cls, saved: Fields, dim: int) -> Moments:
         """Return the saved moments."""
         moments = cls(dim)

@@ -110,15 +110,27 @@ class LinearLearner(Learner):
             x, rewards = self.scale(contexts) * np.sqrt(weights)[:, None], rewards * np.sqrt(weights)
             start, learned, total = LinearLearner.start(self.scale, self.ridge), 0, len(rewards)
         wide = start.matrix is None and WIDE < self.scale.scaled_dim > total
-        if start.rows is not None and not wide:
-            known = start.rows.view
-            start = changed(start, matrix=self._start + known.T.dot(known), basis=None, rows=None)
+        if not wide:
+            start = start._with_matrix()
         with np.errstate(over="ignore", invalid="ignore"):
             learner = (start._grown if wide else start._summed)(x, rewards)
         reason = "" if all_finite(learner.coefficients) else "the ridge estimate overflows: the rewards are too large"
         if history.forgetting is not None:
             learner = changed(learner, basis=None, rows=None)
         return FitResult(changed(learner, learned=learned), reason)
+
+    def _with_matrix(self) -> LinearLearner:
+        """Return the estimate with XᵀX in the place of W and X."""
+        if self.rows is None:
+            return self
+        known = self.rows.view
+        return changed(self, matrix=self._start + known.T.dot(known), basis=None, rows=None)
+
+    def with_sums(self, matrix: Array, moment: Array, learned: int) -> LinearLearner:
+        """Return the estimate with XᵀX and Xᵀr of more samples, `learned` in all, which `learn` then solves."""
+        start = self._with_matrix()
+        matrix = (self._start if start.matrix is None else start.matrix) + matrix
+        return changed(start, matrix=matrix, moment=self.moment + moment, learned=learned)
 
     def _summed(self, x: Array, rewards: Array) -> LinearLearner:
         """Return the estimate with more samples, from λI + XᵀX."""

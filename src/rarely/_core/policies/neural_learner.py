@@ -36,6 +36,7 @@ import numpy as np
 from rarely._core.choice.confidence_radius import VersionStats
 from rarely._core.covariance import Covariance, Widths
 from rarely._core.inputs.arm_blocks import Crossed
+from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History, Samples
 from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SeenSpace, SparseRows
@@ -422,15 +423,17 @@ class NeuralLearner(ScaledLearner):
 
     def _next_linear(self, history: History, scale: ContextScale) -> LinearPart | None:
         """Return the linear part of the next version, where there are more samples than train the network."""
-        if self.training_rows is None or self.tuning is None or history.forgetting is not None or self.clip is not None:
-            return None
-        if not self.network.linear_part:
-            return None
-        if scale.affine.scaled_dim > MOST_COLUMNS or isinstance(scale.affine, SparseRows):
-            return None
-        if self.linear is None and history.arrived <= self.training_rows:
+        if not self.has_linear(history.forgetting, scale, history.arrived):
             return None
         return (self.linear or LinearPart.start(scale)).learn(history)
+
+    def has_linear(self, forgetting: Forgetting | None, scale: ContextScale, arrived: int) -> bool:
+        """Return whether the next version has a linear part, on a new scale and after that many rewards."""
+        if self.training_rows is None or self.tuning is None or forgetting is not None or self.clip is not None:
+            return False
+        if scale.affine.scaled_dim > MOST_COLUMNS or isinstance(scale.affine, SparseRows) or not self.network.linear_part:
+            return False
+        return self.linear is not None or arrived > self.training_rows
 
     def _next_lowest(self, history: History) -> float | None:
         """Return the lowest of all rewards, dropped ones included; None while there are none."""

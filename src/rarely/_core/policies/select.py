@@ -180,14 +180,15 @@ def decide(
     *,
     life: str,
     until_due: bool,
+    draws: UniformStream | None = None,
 ) -> tuple[PolicyState, Decision]:
-    """Return the state after these rounds, and their decision; `generator` is scratch."""
+    """Return the state after these rounds, and their decision; `generator` is scratch, and `draws` replaces it."""
     if until_due and state.clock.due:
         raise UpdateDue(
             f"until_due asks for rounds of an open batch, but version {state.clock.version}'s batch has ended; "
             "call update() first, or select without until_due to continue under the frozen version."
         )
-    batch = _OpenBatch(state, rounds, factory, generator, until_due=until_due)
+    batch = _OpenBatch(state, rounds, factory, generator, until_due=until_due, draws=draws)
     done = 0
     while done < len(rounds):
         done += batch.play(rounds.part(done, batch.rounds_at_once))
@@ -207,6 +208,7 @@ class _OpenBatch:
         generator: np.random.Generator,
         *,
         until_due: bool,
+        draws: UniformStream | None,
     ) -> None:
         self.state, self.rounds, self.factory, self.until_due = state, rounds, factory, until_due
         self.most_arms = max(state.most_arms, rounds.arms)
@@ -218,7 +220,7 @@ class _OpenBatch:
         # With no more arms than in earlier rounds, the form of Z has been right since the last call.
         self.may_change = self._adapt() if self.most_arms > state.most_arms else self._next_change()
         """The round after which Z may change its form again."""
-        self.draws = UniformStream(generator, state.random) if self.frozen.rule.draws else None
+        self.draws = (draws or UniformStream(generator, state.random)) if self.frozen.rule.draws else None
 
     def rounds_at_once(self) -> int:
         """Return how many rounds the next part should have."""

@@ -270,6 +270,11 @@ class ArmStats(Described):
             self.disjoint and disjoint,
         )
 
+    def plus(self, other: ArmStats) -> ArmStats:
+        """Return the sums over the rounds of both."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in self.__slots__ if name != "disjoint"}
+        return ArmStats(**sums, disjoint=self.disjoint and other.disjoint)
+
     @property
     def share(self) -> float | None:
         """How much of the variance before any data is left, from 0 to 1; None before any arm was offered."""

@@ -1,0 +1,156 @@
+"""`rarely fleet`: campaigns and fleets of deciders, from contexts or logs to the next version."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rarely import cluster, load
+from rarely._cli.console import Jobs, console, guarded_by
+from rarely._core.errors import InvalidInput
+from rarely._pages.grid import Grid
+from rarely.cluster.files import Folder
+
+fleet_app = typer.Typer(
+    name="fleet",
+    help="Campaigns and fleets on Ray: decide from Parquet, publish versions, join logs, update, report.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+guarded = guarded_by("Interrupted. What is done is kept; run the same command to resume.")
+SavedPolicy = Annotated[Path, typer.Argument(help="A saved policy.")]
+Store = Annotated[str, typer.Argument(help="The store: a folder or a URL such as s3://bucket/store.")]
+Decisions = Annotated[list[str], typer.Argument(help="Folders of decisions, in the order in which they were decided.")]
+Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, as ray://head:10001; by default a Ray here.")]
+Id = Annotated[str, typer.Option("--id", help="The column of ids.")]
+BOTH_SIDES = 1.96
+
+
+@fleet_app.command()
+@guarded
+def decide(
+    policy: SavedPolicy,
+    contexts: Annotated[str, typer.Argument(help="Parquet with the columns id and contexts: K·d numbers a row.")],
+    out: Annotated[str, typer.Argument(help="The folder of decisions.")],
+    id_column: Id = "id",
+    jobs: Jobs = None,
+    address: Address = None,
+) -> None:
+    """Decide every row of Parquet files; the same command resumes.
+
+    **Examples**
+
+    - `rarely fleet decide policy.rarely people/ night1/`
+    - `rarely fleet decide policy.rarely s3://bucket/people s3://bucket/night1 --address ray://head:10001`
+    """
+    done = cluster.decide(load(policy), contexts, out, id=id_column, jobs=jobs, address=address)
+    console.print(f"{done.rounds} rounds decided by version {done.version}, in {done.blocks} blocks: {out}")
+
+
+@fleet_app.command()
+@guarded
+def publish(policy: SavedPolicy, store: Store) -> None:
+    """Make a saved policy the version that deciders use.
+
+    **Examples**
+
+    - `rarely fleet publish policy.rarely store/`
+    """
+    console.print(cluster.publish(load(policy), store), markup=False)
+
+
+@fleet_app.command()
+@guarded
+def rollback(
+    store: Store, to: Annotated[str | None, typer.Option(help="The file to return to; by default the last.")] = None
+) -> None:
+    """Return to the version that was in use before.
+
+    **Examples**
+
+    - `rarely fleet rollback store/`
+    """
+    console.print(cluster.rollback(store, to), markup=False)
+
+
+@fleet_app.command()
+@guarded
+def join(
+    logs: Annotated[Path, typer.Argument(help="The folder of the deciders' logs.")],
+    out: Annotated[str, typer.Argument(help="The folder in which each wave of decisions gets its own.")],
+) -> None:
+    """Gather what is new in the logs of deciders, for `rarely fleet update`, and print all waves so far.
+
+    **Examples**
+
+    - `rarely fleet join logs/ waves/`
+    """
+    console.print("\n".join(cluster.join(logs, out)), markup=False)
+
+
+@fleet_app.command()
+@guarded
+def update(
+    policy: SavedPolicy,
+    decisions: Decisions,
+    rewards: Annotated[str, typer.Option(help="Parquet with the columns id and reward, a file or a folder.")],
+    id_column: Id = "id",
+    reward_column: Annotated[str, typer.Option("--reward", help="The column of rewards.")] = "reward",
+    store: Annotated[str | None, typer.Option("--publish", help="A store to publish the next version to.")] = None,
+    jobs: Jobs = None,
+    address: Address = None,
+) -> None:
+    """Learn from decisions and rewards, and save the next version in the place of the policy.
+
+    **Examples**
+
+    - `rarely fleet update policy.rarely night1/ night2/ --rewards rewards/ --publish store/`
+    """
+    learned = load(policy)
+    columns = {"id": id_column, "reward": reward_column}
+    cluster.update(learned, decisions, rewards, **columns, jobs=jobs, address=address)
+    learned.save(policy)
+    _report(decisions)
+    if store is not None:
+        console.print(cluster.publish(learned, store), markup=False)
+
+
+@fleet_app.command()
+@guarded
+def report(decisions: Decisions) -> None:
+    """Show what the updates on these decisions found and did, and whether each version paid more than the last.
+
+    **Examples**
+
+    - `rarely fleet report night1/ night2/`
+    """
+    _report(decisions)
+
+
+def _report(decisions: list[str]) -> None:
+    found: dict[int, dict[str, Any]] = {}
+    for folder in map(Folder.at, decisions):
+        for name in folder.names("_update-"):
+            one = json.loads(folder.read(name))["report"]
+            found[one["number"]] = one
+    if not found:
+        raise InvalidInput("these folders must have been part of an update; none was.")
+    counts = ("rounds", "joined", "late", "duplicate", "conflicting", "invalid", "unknown", "open")
+    body, before = [], None
+    for _, one in sorted(found.items()):
+        gain = "" if before is None else _interval(one["mean"] - before["mean"], one["error"], before["error"])
+        did = "accepted" if one["record"]["accepted"] else f"rejected: {one['record']['reason']}"
+        mean = _interval(one["mean"], one["error"])
+        body.append([str(one["version"]), *(f"{one[name]:,}" for name in counts), mean, gain, did])
+        before = one
+    head = ["version", *counts, "mean reward", "more than the version before", "update"]
+    console.print("\n".join(Grid(head, body, 0).lines()), markup=False)
+
+
+def _interval(value: float, *errors: float) -> str:
+    """Return a number and its 95 % interval, as ±."""
+    return "" if math.isnan(value) else f"{value:.4g} ± {BOTH_SIDES * math.hypot(*errors):.2g}"

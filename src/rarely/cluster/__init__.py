@@ -1,0 +1,17 @@
+"""Beyond one machine, on Ray and Parquet: campaigns that decide for millions, and fleets of deciders."""
+
+from rarely.cluster.campaign import Campaign, decide
+from rarely.cluster.fleet import Decider, StaleVersionWarning, join, publish, rollback
+from rarely.cluster.learning import UpdateReport, update
+
+__all__ = [
+    "Campaign",
+    "Decider",
+    "StaleVersionWarning",
+    "UpdateReport",
+    "decide",
+    "join",
+    "publish",
+    "rollback",
+    "update",
+]

@@ -1,0 +1,323 @@
+"""A campaign: one version decides for every row of Parquet files, block by block, on as many processes as there are.
+
+    contexts   Parquet, one row a round: an id, and what contexts are made of       block b   rounds bN … (b + 1)N − 1
+    decisions  a folder: _campaign.json, and block-00000000.parquet for each block
+
+Within a version a policy with frozen bonuses is a function, so a block is a pure task: it can be done twice, anywhere,
+with the same bits. A worker writes its block under a temporary name, and the driver names it. The names in the folder
+are all the state there is: the same call resumes.
+
+What an update will ask about rounds that nobody keeps is in the metadata of each block: the moments of all contexts
+that were offered, and how well the arms were known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rarely._core.choice.rules import sample_arms
+from rarely._core.errors import InvalidInput, RarelyError, check_whole
+from rarely._core.growable_array import changed
+from rarely._core.inputs.contexts import ContextReader
+from rarely._core.inputs.scaling import Moments
+from rarely._core.policies.learner import Learner, ScaledLearner
+from rarely._core.policies.policy import Policy
+from rarely._core.policies.replay import state_of
+from rarely._core.policies.select import rounds_at_once, score
+from rarely._core.policies.state import ArmStats, FrozenPolicy
+from rarely._core.types import Array
+from rarely._runs.executor import ONE_THREAD
+from rarely._runs.ray_executor import RETRIES, connected, ended
+from rarely.cluster.files import Folder, Rows, pyarrow
+
+MANIFEST = "_campaign.json"
+BLOCK = 65_536
+"""Rounds in a block."""
+Url = str | os.PathLike[str]
+Contexts = Callable[[Any], Any]
+"""From a record batch to the contexts of its rounds, (n, K, d) or a list of (K_i, d)."""
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The decisions of one version, in a folder.
+
+    Examples
+    --------
+    >>> Campaign(version=1, rounds=10, block=4, dim=2, policy="").blocks
+    3
+    """
+
+    version: int
+    rounds: int
+    block: int
+    dim: int
+    policy: str
+    """The policy's fingerprint when it decided; "" where several versions did."""
+    source: tuple[tuple[str, int], ...] = ()
+    """Path and rows of the files that the rounds come from."""
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return -(-self.rounds // self.block)
+
+    @classmethod
+    def read(cls, folder: Folder) -> Campaign:
+        """Return the campaign in a folder."""
+        if MANIFEST not in folder.names():
+            raise InvalidInput(f"{folder.path} must be a folder of decisions; it has no {MANIFEST}.")
+        fields = json.loads(folder.read(MANIFEST))
+        return cls(**fields | {"source": tuple(map(tuple, fields["source"]))})
+
+
+class Frozen(NamedTuple):
+    """What a worker needs of a policy."""
+
+    version: FrozenPolicy
+    reader: ContextReader
+    number: int
+    key: bytes
+    """Of the random numbers of this version; see `uniforms`."""
+
+    @classmethod
+    def of(cls, policy: Policy) -> Frozen:
+        """Return the version in use with frozen bonuses."""
+        state = state_of(policy)
+        if state.frozen.learner.follows:
+            raise InvalidInput(
+                "a campaign needs a policy whose scale of contexts is settled, because blocks are decided apart from "
+                "each other: start with from_log, with a pilot of at least 16 rounds and an update, or give "
+                "context_scale."
+            )
+        return cls(replace(state.frozen, within_batch="frozen"), state.reader, policy.version, key_of(policy))
+
+
+def key_of(policy: Policy) -> bytes:
+    """Return the key of a version's random numbers."""
+    return hashlib.blake2b(f"{policy.settings()['seed']}/{policy.version}".encode(), digest_size=32).digest()
+
+
+def uniforms(key: bytes, ids: Iterable[Any]) -> Array:
+    """Return one number from [0, 1) for each id, which depends on the version's key and the id alone."""
+    drawn = (hashlib.blake2b(str(one).encode(), digest_size=8, key=key).digest() for one in ids)
+    return np.array([(int.from_bytes(each, "big") >> 11) * 2.0**-53 for each in drawn])
+
+
+def listed_contexts(dim: int, batch: Any) -> Any:
+    """Return the contexts of a record batch whose column `contexts` lists the K·d numbers of each round."""
+    column = batch.column("contexts")
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False) if hasattr(column, "value_lengths") else np.zeros(1)
+    numbers = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.float64)
+    if not (lengths > 0).all() or (lengths % dim).any():
+        raise InvalidInput(f"the column contexts must list K·d numbers for every round, d = {dim}.")
+    if (lengths == lengths[0]).all():
+        return numbers.reshape(len(lengths), -1, dim)
+    return np.split(numbers.reshape(-1, dim), np.cumsum(lengths // dim)[:-1])
+
+
+def decide(
+    policy: Policy,
+    contexts_url: Url,
+    out_url: Url,
+    *,
+    contexts: Contexts | None = None,
+    id: str = "id",
+    block: int = BLOCK,
+    jobs: int | None = None,
+    address: str | None = None,
+) -> Campaign:
+    """Decide every row of Parquet files with the policy's version and frozen bonuses, and return what was decided.
+
+    The folder `out_url` then has block-….parquet with id, round, block, version, arm, probability, mean, bonus and
+    the chosen context of every row. The policy does not change; `update` takes the folder. After a crash the same call
+    does what is missing. Raises `InvalidInput` if the folder has decisions of another policy or of other contexts.
+
+    Parameters
+    ----------
+    policy
+        Its scale of contexts must be settled, by a pilot or a log.
+    contexts_url, out_url
+        A Parquet file or a folder of them; a folder. Paths, or URLs of file systems that pyarrow knows.
+    contexts
+        A function from a record batch to the contexts of its rows, (n, K, d) or a list of (K_i, d), that can be
+        pickled. Without it there must be a column `contexts` that lists K·d numbers.
+    id
+        The column that names a decision; no two rows may have the same. A random choice depends on it and on the
+        version alone.
+    block
+        Rounds in a block.
+    jobs, address
+        Processes of a local Ray, by default one a core; or the address of a cluster, such as "ray://head:10001".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa, pyarrow.parquet
+    >>> from rarely import LinUCB, OnDemand
+    >>> here = tempfile.mkdtemp()
+    >>> people = pa.table({"id": ["a", "b"], "contexts": [[1.0, 2.0], [4.0, 3.0]]})
+    >>> pa.parquet.write_table(people, f"{here}/people.parquet")
+    >>> decide(LinUCB(dim=1, schedule=OnDemand()), f"{here}/people.parquet", f"{here}/night", jobs=1).rounds
+    2
+    >>> pa.parquet.read_table(f"{here}/night").column("arm").to_pylist()
+    [1, 0]
+    """
+    check_whole("block", block, 1)
+    frozen = Frozen.of(policy)
+    rows = Rows.at(contexts_url, (id,) if contexts else (id, "contexts"))
+    if not len(rows):
+        raise InvalidInput(f"{os.fspath(contexts_url)} must have at least one row to decide; it has none.")
+    folder = Folder.at(out_url)
+    planned = Campaign(policy.version, len(rows), block, policy.dim, policy.fingerprint(), rows.files)
+    if MANIFEST not in folder.names():
+        folder.write(MANIFEST, json.dumps(asdict(planned)).encode())
+    elif Campaign.read(folder) != planned:
+        raise InvalidInput(
+            f"{folder.path} has decisions of another policy, of other contexts or in other blocks; to resume, the call "
+            "must be the same. Give a folder of its own for each version and each set of contexts."
+        )
+    task = _Block(frozen, rows, folder, id, contexts or partial(listed_contexts, policy.dim))
+    calls = ((f"block-{b:08d}.parquet", (b, b * block, min(len(rows), (b + 1) * block))) for b in range(planned.blocks))
+    with Pool(jobs, address) as pool:
+        pool.commit(folder, task, calls)
+    folder.tidy()
+    return planned
+
+
+class Pool:
+    """Ray, as a place where the missing files of a folder are made."""
+
+    def __init__(self, jobs: int | None, address: str | None) -> None:
+        self.jobs, self.address = jobs, address
+
+    def __enter__(self) -> Pool:
+        self._connection = connected(self.jobs, self.address, share=True)
+        self._ray = self._connection.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._connection.__exit__(*error)
+
+    def commit(self, folder: Folder, task: Any, calls: Iterable[tuple[str, Sequence[Any]]]) -> None:
+        """Call the task for each file that is missing; it returns a temporary name, and the driver names the file."""
+        ray, done = self._ray, set(folder.names())
+        shared = ray.put(task)
+        # One BLAS thread each, in a Ray that somebody else started as well.
+        run = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_THREAD})(_call)
+        missing = ((name, partial(run.remote, shared, *args)) for name, args in calls if name not in done)
+        for name, ref in ended(ray, missing, self.jobs, self.address):
+            try:
+                folder.commit(ray.get(ref), name)
+            except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+                raise RarelyError(
+                    f"every process that made {name} was killed; is there enough memory? What is done is kept, and "
+                    "the same call resumes."
+                ) from error
+            except ray.exceptions.RayTaskError as error:
+                raise (error.cause if isinstance(error.cause, RarelyError) else error) from None
+
+
+def _call(task: Any, *args: Any) -> str:
+    with np.errstate(all="ignore"):  # as in a policy's own calls
+        name: str = task(*args)
+    return name
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Decides a block and writes it."""
+
+    frozen: Frozen
+    rows: Rows
+    folder: Folder
+    id: str
+    contexts: Contexts
+
+    def __call__(self, block: int, start: int, stop: int) -> str:
+        decided = Decided(self.frozen)
+        for batch in self.rows.batches(start, stop):
+            decided.add(batch.column(self.id), self.contexts(batch))
+        table = decided.table(block, start)
+        return self.folder.started(partial(pyarrow("parquet").write_table, table))
+
+
+class Decided:
+    """Rounds of a block, decided one batch after another."""
+
+    def __init__(self, frozen: Frozen) -> None:
+        self.frozen, self.ids, self.parts = frozen, list[Any](), list[tuple[Any, ...]]()
+        self.stats, self.learner, self.arms = ArmStats(), without_moments(frozen.version.learner), 0
+
+    def add(self, ids: Any, contexts: Any) -> None:
+        """Decide the rounds of these ids."""
+        version, rounds = self.frozen.version, self.frozen.reader.read(contexts, None)
+        draws = uniforms(self.frozen.key, ids.to_pylist()) if version.rule.draws else np.zeros(0)
+        self.ids.append(ids)
+        self.arms = max(self.arms, rounds.arms)
+        for part in rounds.parts(lambda: rounds_at_once(version, rounds.arms)):
+            scored, count = score(version, part), len(part)
+            probabilities = scored.probabilities(version.rule)
+            here, draws = draws[:count], draws[count:]
+            arms = sample_arms(probabilities, here) if version.rule.draws else probabilities.argmax(axis=1)
+            each = np.arange(count)
+            known = (each_of[each, arms] for each_of in (probabilities, scored.means, scored.bonuses))
+            self.parts.append((arms, *known, part.rows[part.row_of(arms)]))
+            self.learner = self.learner.observe_contexts(part.rows, count)
+            if scored.candidates:
+                disjoint = self.stats.disjoint and part.disjoint(count)
+                variances, unit = scored.variances, scored.unit
+                self.stats = self.stats.also(variances, scored.priors, arms, disjoint=disjoint, unit=unit)
+
+    def table(self, block: int, start: int) -> Any:
+        """Return the decisions as a table of pyarrow."""
+        arms, probabilities, means, bonuses, contexts = map(np.concatenate, zip(*self.parts, strict=True))
+        moments = moments_of(self.learner)
+        seen = {} if moments is None else {name: np.asarray(value).tolist() for name, value in vars(moments).items()}
+        facts = {"stats": asdict(self.stats), "arms": self.arms, "moments": seen}
+        ids = pyarrow().chunked_array(self.ids)
+        known = {"arm": arms, "probability": probabilities, "mean": means, "bonus": bonuses}
+        return decision_table(ids, start, block, np.full(len(arms), self.frozen.number), known, contexts, facts)
+
+
+def decision_table(
+    ids: Any, start: int, block: int, versions: Array, known: dict[str, Array], contexts: Array, facts: dict[str, Any]
+) -> Any:
+    """Return decisions as a table; `start` is the first round, from 0."""
+    pa, count = pyarrow(), len(contexts)
+    columns = {"id": ids, "round": np.arange(start, start + count), "block": np.full(count, block)}
+    columns |= {"version": versions, **known}
+    columns["context"] = pa.FixedSizeListArray.from_arrays(pa.array(contexts.ravel()), contexts.shape[1])
+    return pa.table(columns).replace_schema_metadata({"rarely": json.dumps(facts)})
+
+
+def moments_of(learner: Learner) -> Moments | None:
+    """Return the moments of the contexts that a learner has seen; None where it fits no scale to them."""
+    return learner.scale.moments if isinstance(learner, ScaledLearner) else None
+
+
+def without_moments(learner: Learner) -> Learner:
+    """Return the learner as if it had seen no contexts; its scale stays."""
+    if not isinstance(learner, ScaledLearner) or learner.scale.moments is None:
+        return learner
+    return changed(learner, scale=changed(learner.scale, moments=Moments(learner.dim)))
+
+
+def read_block(folder: Folder, block: int, columns: Sequence[str] | None = None) -> Any:
+    """Return the table of a block, or some columns of it."""
+    with folder.system.open_input_file(f"{folder.path}/block-{block:08d}.parquet") as file:
+        return pyarrow("parquet").read_table(file, columns=columns)
+
+
+def contexts_of(table: Any) -> Array:
+    """Return the chosen contexts of a block, (n, d)."""
+    column = table.column("context").combine_chunks()
+    return np.asarray(column.flatten().to_numpy(), np.float64).reshape(len(column), -1)

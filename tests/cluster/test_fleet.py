@@ -1,0 +1,158 @@
+"""Fleets: what was answered is in the log, versions follow the store, and waves become the next version."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from campaigns import ARMS, DIM, Serial, close, made, paid, write_rewards
+from rarely import InvalidInput, Mixture, RarelyError
+from rarely.cluster import Decider, StaleVersionWarning, fleet, join, learning, publish, rollback, update
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
+
+
+def contexts_of(seed: int, rounds: int = 1) -> Any:
+    return np.random.default_rng(seed).normal(size=(rounds, ARMS, DIM))
+
+
+def test_a_version_is_published_once_and_rolled_back(tmp_path: Path) -> None:
+    policy = made("linear")
+    first = publish(policy, tmp_path)
+    assert publish(policy, tmp_path) == first
+    policy.observe(policy.select(contexts_of(0, 5)), np.ones(5))
+    policy.update()
+    second = publish(policy, tmp_path)
+    assert json.loads((tmp_path / "current.json").read_text()) == {"name": second, "before": [first]}
+    assert rollback(tmp_path) == first
+    with pytest.raises(InvalidInput, match="none to return to"):
+        rollback(tmp_path)
+    assert rollback(tmp_path, to=second) == second
+    with pytest.raises(InvalidInput, match="must have the file"):
+        rollback(tmp_path, to="policy-9")
+    (tmp_path / second).write_bytes((tmp_path / first).read_bytes())
+    with pytest.raises(RarelyError, match="SHA-256"):
+        Decider(tmp_path, log=print)
+
+
+def test_a_decider_decides_as_the_policy_does_with_running_bonuses(tmp_path: Path) -> None:
+    policy = made("linear", within_batch="running")
+    publish(policy, tmp_path)
+    records: list[dict[str, Any]] = []
+    with Decider(tmp_path, log=records.append) as decider:
+        for i, contexts in enumerate(contexts_of(3, 200)):
+            ours, alone = decider.decide(f"{i}", contexts), policy.select(contexts)
+            assert ours.arm == alone.arm
+            np.testing.assert_array_equal(ours.bonuses, alone.bonuses)
+    assert [record["id"] for record in records] == [f"{i}" for i in range(200)]
+
+
+def test_the_draw_of_a_decision_depends_on_version_and_id_alone(tmp_path: Path) -> None:
+    publish(made("thompson", exploration=Mixture(0.5)), tmp_path)
+    contexts = contexts_of(1, 60)
+    orders = np.arange(60), np.random.default_rng(0).permutation(60)
+    found = []
+    for order in orders:
+        with Decider(tmp_path, log=lambda record: None) as decider:
+            found.append({i: decider.decide(f"visit {i}", contexts[i]).arm for i in order})
+    assert found[0] == found[1]
+
+
+def test_a_decider_follows_the_store_and_outlives_it(tmp_path: Path) -> None:
+    policy, store = made("linear"), tmp_path / "store"
+    publish(policy, store)
+    with Decider(store, log=tmp_path / "log", poll=0.01) as decider:
+        policy.observe(policy.select(contexts_of(0, 5)), np.ones(5))
+        policy.update()
+        publish(policy, store)
+        wait_until(lambda: decider.version == 2)
+        store.rename(tmp_path / "elsewhere")
+        with pytest.warns(StaleVersionWarning, match="version 2 stays in use"):
+            wait_until(lambda: decider._away)
+        assert decider.decide("a", contexts_of(1)[0]).version == 2
+        (tmp_path / "elsewhere").rename(store)
+        wait_until(lambda: not decider._away)
+
+
+def wait_until(holds: Any) -> None:
+    for _ in range(3000):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError
+
+
+def test_half_a_line_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = fleet.Log(path)
+    log.append({"id": "a"})
+    log.append({"id": "b"})
+    log.close()
+    whole = path.read_bytes()
+    for end in range(len(whole) + 1):
+        path.write_bytes(whole[:end])
+        log = fleet.Log(path, sync=True)
+        log.append({"id": "c"})
+        log.close()
+        found = [record["id"] for _, record in fleet.lines_of(path.read_bytes())]
+        assert found == [*["a", "b"][: whole[:end].count(b"\n")], "c"]
+
+
+def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
+    publish(made("linear"), tmp_path / "store")
+    code = (
+        "import sys, numpy as np; from rarely.cluster import Decider\n"
+        "decider = Decider(sys.argv[1], sys.argv[2])\n"
+        "for i in range(10**6):\n"
+        "    decider.decide(f'{sys.argv[3]}-{i}', np.ones((4, 3))); print(f'{sys.argv[3]}-{i}', flush=True)"
+    )
+    answered, rng = [], np.random.default_rng(0)
+    for life in range(4):
+        command = [sys.executable, "-c", code, str(tmp_path / "store"), str(tmp_path / "log"), str(life)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            answered += [process.stdout.readline().strip() for _ in range(int(rng.integers(1, 60)))]
+            os.kill(process.pid, signal.SIGKILL)
+            answered += [line.strip() for line in process.stdout.read().splitlines(keepends=True) if line[-1:] == "\n"]
+    logged = [record["id"] for _, record in fleet.lines_of((tmp_path / "log").read_bytes())]
+    assert len(logged) == len(set(logged))
+    assert set(answered) <= set(logged)
+
+
+@pytest.mark.parametrize("kind", ["linear", "neural"])
+def test_waves_of_logs_become_the_next_version(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "Pool", Serial)
+    policy, store = made(kind, within_batch="running"), tmp_path / "store"
+    publish(policy, store)
+    (tmp_path / "logs").mkdir()
+    alone, contexts = copy.deepcopy(policy), contexts_of(7, 40)
+    with Decider(store, tmp_path / "logs" / "a") as decider:  # one of them alone decides as one process does
+        arms = [decider.decide(f"{i}", contexts[i]).arm for i in range(40)]
+        assert join(tmp_path / "logs", tmp_path / "waves", block=16) == [str(tmp_path / "waves" / "wave-000001")]
+        assert len(join(tmp_path / "logs", tmp_path / "waves", block=16)) == 1
+        decision = alone.select(contexts)
+        assert list(decision.arm) == arms
+        rewards = paid(contexts, decision.arm, np.random.default_rng(0))
+        write_rewards(tmp_path / "r.parquet", [f"{i}" for i in range(40)], rewards)
+        alone.observe(decision, rewards)
+        report = update(policy, join(tmp_path / "logs", tmp_path / "waves"), tmp_path / "r.parquet")
+        alone.update()
+        assert (report.rounds, report.joined, report.unknown) == (40, 40, 0)
+        if kind == "linear":
+            for mine, theirs in zip(policy.score(contexts), alone.score(contexts), strict=True):
+                close(mine, theirs)
+        decider.decide("late", contexts[0])
+    waves = join(tmp_path / "logs", tmp_path / "waves")
+    assert len(waves) == 2
+    write_rewards(tmp_path / "r.parquet", ["late"], [1.0])
+    assert update(policy, waves, tmp_path / "r.parquet").rounds == 1
