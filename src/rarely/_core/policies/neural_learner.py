@@ -431,7 +431,8 @@ class NeuralLearner(ScaledLearner):
         """Return whether the next version has a linear part, on a new scale and after that many rewards."""
         if self.training_rows is None or self.tuning is None or forgetting is not None or self.clip is not None:
             return False
-        if scale.affine.scaled_dim > MOST_COLUMNS or isinstance(scale.affine, SparseRows) or not self.network.linear_part:
+        sparse = isinstance(scale.affine, SparseRows)
+        if scale.affine.scaled_dim > MOST_COLUMNS or sparse or not self.network.linear_part:
             return False
         return self.linear is not None or arrived > self.training_rows
 
