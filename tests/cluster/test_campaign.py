@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campaigns import ARMS, DIM, Serial, close, decided, made, paid, write_rewards, written
-from rarely import BatchNeuralUCB, InvalidInput, Mixture, OnDemand, Training
+from rarely import BatchNeuralUCB, InvalidInput, Mixture, OnDemand, Training, Window
 from rarely._core.choice.rules import sample_arms
+from rarely._core.policies.replay import put_back, state_of
 from rarely.cluster import campaign, decide, learning, update
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
@@ -53,12 +55,17 @@ def test_decisions_are_those_of_one_process(kind: str, block: int, tmp_path: Pat
         ("neural", {"covariance": "last_layer"}),
         ("neural", {"training": Training(rows=80)}),
         ("neural", {"training": Training(steps=20, rows=1000)}),
+        ("neural", {"memory": Window(90)}),  # which it has chosen itself
     ],
 )
 def test_an_update_is_that_of_one_process(kind: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    settings, memory = {k: v for k, v in settings.items() if k != "memory"}, settings.get("memory")
     policy = made(kind, **settings)
+    state = state_of(policy)
+    put_back(policy, replace(state, history=state.history.with_forgetting(memory)))
     alone, rng = copy.deepcopy(policy), np.random.default_rng(3)
-    for night in range(1 if settings.get("training") == Training(rows=80) else 2):
+    # Later nights differ where Z is rebuilt: one process has kept every round.
+    for night in range(1 if memory or settings.get("training") == Training(rows=80) else 2):
         here = tmp_path / f"night{night}"
         contexts = written(here / "in", 150, seed=10 + night)
         decide(policy, here / "in", here / "out", block=16)

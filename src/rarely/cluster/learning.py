@@ -235,7 +235,7 @@ def check_supported(policy: Policy) -> None:
             "an update from many blocks takes LinUCB, LinTS and networks that train on a sample, Training(rows=10_000) "
             f"say, with a Z whose size is fixed, not the dual form or sparse rows; got {type(policy).__name__}."
         )
-    if state.history.forgetting is not None:
+    if state.history.forgetting is not None and not learner.chooses_memory:
         raise InvalidInput("an update from many blocks takes a policy that remembers all rounds, without forgetting.")
 
 
@@ -404,18 +404,19 @@ class _Features:
     """Rounds since the first one of the night."""
 
     def __call__(self, first: int, stop: int) -> str:
-        leaves, step = [], self.covariance.block()
+        leaves, step, remembered = [], self.covariance.block(), 0
         for b in range(first, stop):
-            contexts, parts = contexts_of(read_block(self.night.folder, b, ["context"])), []
+            contexts, parts = contexts_of(read_block(self.night.folder, b, ["context"])), list[Any]()
             ages = self.age - b * self.night.campaign.block - np.arange(len(contexts), dtype=np.float64)
             for start in range(0, len(contexts), step):
                 part = slice(start, start + step)
                 factors = self.learner.features(contexts[part])
                 weights = None if self.memory is None else self.memory.weights(ages[part])
+                remembered += len(factors) if weights is None else int(np.count_nonzero(weights))
                 parts.append(self.covariance.contribution(factors.weighted(weights)))
                 parts = [parts[0] + parts[1]] if len(parts) > 1 else parts
             leaves.append(parts[0])
-        return self.night.folder.started(packed({"sum": tree_sum(leaves)}))
+        return self.night.folder.started(packed({"sum": tree_sum(leaves), "rounds": np.array(remembered)}))
 
 
 class _Update:
@@ -432,7 +433,7 @@ class _Update:
         if isinstance(learner, NeuralLearner):
             self.most = learner.training_rows or 0
             ready = learner.with_fitted_scale().scale
-            if learner.has_linear(None, ready, self.arrived):
+            if learner.has_linear(self.state.history.forgetting, ready, self.arrived):
                 self.linear = learner.linear or LinearPart.start(ready).learn(self.state.history)
             self.scale = None if self.linear is None else self.linear.scale
         elif isinstance(learner, LinearLearner):
@@ -457,8 +458,8 @@ class _Update:
         """Return the sum of all leaves: the tree of each night, one night after another."""
         return np.asarray(reduce(np.add, (tree_sum([part["sum"] for part in night.results(kind)]) for night in nights)))
 
-    def _parts(self, nights: Sequence[Night]) -> Iterator[Arrays]:
-        return (part for night in nights for part in night.results("sums"))
+    def _parts(self, nights: Sequence[Night], kind: str = "sums") -> Iterator[Arrays]:
+        return (part for night in nights for part in night.results(kind))
 
     def with_rewards(self) -> PolicyState:
         """Return the state after all rounds and rewards, but for Z."""
@@ -522,14 +523,22 @@ class _Update:
         sized = factory.sized(state.frozen.covariance, self.arms)
         frozen, clock = adapted(state.frozen, sized, state.clock, factory, state.history.contexts[-64:])
         covariance: Any = frozen.covariance
+        weights: Array | None = None
         if result.basis is not None:
-            memory = self.state.history.with_forgetting(None if result.memory is None else result.memory.forgetting)
             covariance = factory.empty(result.basis.widths, arms=self.arms, rows=UNLIMITED)
-            factory.add(covariance, result.basis.features, *memory.remembered())
+            old, contexts = self.state.history, self.state.history.contexts
+            if result.memory is not None and result.memory.forgetting is not None:
+                weights = result.memory.forgetting.weights((state.history.total - 1 - old.rows).astype(np.float64))
+                contexts, weights = contexts[weights > 0], weights[weights > 0]
+            factory.add(covariance, result.basis.features, contexts, weights)
         if self.fresh:
-            covariance = covariance.with_contributions(self._sum(self.fresh, "z"), self.rounds)
+            remembered = (
+                self.rounds if weights is None else int(sum(part["rounds"] for part in self._parts(self.fresh, "z")))
+            )
+            covariance = covariance.with_contributions(self._sum(self.fresh, "z"), remembered)
         arrived = state.history.arrived
-        result = replace(result, cut=replace(result.cut, samples=arrived, missing=state.history.total - arrived))
+        samples = arrived if weights is None else result.cut.samples
+        result = replace(result, cut=replace(result.cut, samples=samples, missing=state.history.total - arrived))
         if result.basis is None:
             frozen = frozen.with_covariance(covariance)
         else:
