@@ -334,7 +334,7 @@ def test_a_stop_in_the_middle_of_a_run_does_not_decide_which_pair_is_best():
     bad_but_longer = runs([500, 500, 500], reading="raw", kind="linucb", ridge=0.001, beta=0.01)
     best = compare(good + bad_but_longer)[0].series["linucb-best"]
     assert best.configuration.ridge == 0.1
-    assert best.label == "LinUCB, best of 2"
+    assert best.label == "LinUCB, best of 2 in hindsight"
 
 
 def test_linucb_alone_can_be_reported():

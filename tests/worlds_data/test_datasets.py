@@ -12,11 +12,16 @@ import pytest
 
 from rarely import RarelyError
 from rarely.worlds import DATASETS, Dataset, DataUnavailable
-from rarely.worlds.datasets import cache_folder, fetch, find, located, places
+from rarely.worlds.datasets import cache_folder, fetch, located, places
 
 GIVEN = os.environ.get("RARELY_DATA")
 MUSHROOM = b"p,x,s,?\ne,x,y,b\ne,b,s,b\np,f,y,w\ne,x,s,?\n"
 MAGIC = b"28.7,16.0,-8.2,g\n31.6,11.7,-9.9,g\n162.0,136.0,76.9,h\n"
+
+
+def find(dataset, path=None, progress=None):
+    """Return where a file is, fetched if need be, as `Dataset.table` does."""
+    return located(dataset, path) or fetch(dataset, progress)
 
 
 def made_up(content=MUSHROOM, *, name="fungi", file="fungi.data", label=0, counts=(("e", 3), ("p", 2)), urls=()):

@@ -217,7 +217,7 @@ def test_a_world_of_ones_own_is_learned_by_a_real_policy():
     rounds = Slopes().rounds(seed=0, count=200)
     played = play(LinUCB(2, FixedGrid(200, 10), beta=0.5), rounds)
     assert played.regrets.shape == (200,)
-    assert len(played.policy.updates) == 9
+    assert len(played.updates) == 9
     assert played.right > 0.8
     assert played.regrets.sum() < 0.3 * play(Uniform(2, FixedGrid(200, 10), seed=0), rounds).regrets.sum()
 

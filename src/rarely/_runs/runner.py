@@ -63,8 +63,9 @@ def iterate_cells(cells: Sequence[AnyCell], executor: Executor, store: Store[Any
 
 
 def _kept(todo: Sequence[AnyCell], store: Store[Any], executor: Executor) -> Iterator[Result]:
-    """Yield results once their records are on disk: some are written side by side, while others are played."""
+    """Yield results once their records are on disk; of an executor that plays many at once, some side by side."""
     with ThreadPoolExecutor(WRITERS) as writers:
+        most = 2 * WRITERS if getattr(executor, "many_at_once", False) else 0
         writing = deque[tuple[Result, Future[None] | None]]()
         for result in executor(todo) if todo else ():
             if result.record is not None and result.record.code != result.record.fingerprint():
@@ -73,14 +74,10 @@ def _kept(todo: Sequence[AnyCell], store: Store[Any], executor: Executor) -> Ite
                 result = Result(result.id, None, reason)
             record = result.record
             writing.append((result, None if record is None else writers.submit(store.write, record)))
-            while len(writing) > 2 * WRITERS or (writing and _written(writing[0][1])):
+            while len(writing) > most:
                 yield _settled(*writing.popleft())
         while writing:
             yield _settled(*writing.popleft())
-
-
-def _written(write: Future[None] | None) -> bool:
-    return write is None or write.done()
 
 
 def _settled(result: Result, write: Future[None] | None) -> Result:

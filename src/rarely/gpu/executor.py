@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,6 +53,7 @@ class GpuExecutor:
     say: Callable[[str], object] = print
     """Hears of replicas that did not fit into memory."""
     device: str = "cuda"
+    many_at_once: ClassVar[bool] = True
 
     def __call__(self, cells: Sequence[runs.Cell]) -> Iterator[runs.Result]:
         if self.device == "cuda":
