@@ -151,12 +151,9 @@ class BatchNeuralUCB(Policy):
         exploration, forgetting, limits = decoded(exploration=exploration, forgetting=forgetting, limits=limits)
         preset, training = _read_training(*decoded(preset=preset, training=training))
         _check_together(ties, forgetting, preset)
-        if model is not None:
-            deep = None if depth == 2 else depth
-            other: Any = {"hidden": hidden, "depth": deep, "context_scale": context_scale, "skip": training.skip}
-            dim = self._dim_of(model, dim, preset, **other)
-        elif dim is None:
-            raise InvalidInput("dim must be given, the numbers in a context, or a model, which knows it.")
+        deep = None if depth == 2 else depth
+        shape: Any = {"hidden": hidden, "depth": deep, "context_scale": context_scale, "skip": training.skip}
+        dim = self._dim_of(model, dim, preset, **shape)
         fitted = preset.scale_contexts and model is None
         scale = ContextScale.start(dim, context_scale, constant=fitted or model is not None, fitted=fitted)
         tuned = preset.can_tune and training.tunes
@@ -170,12 +167,8 @@ class BatchNeuralUCB(Policy):
             del self._settings["hidden"], self._settings["depth"]
             self._settings["model"], self._packed = model, model.contexts
         sparse = isinstance(scale.affine, SparseRows)
-        continues = training.warm_start or preset.optimiser == "sgd"
-        if sparse and (depth != 2 or preset.biases or continues or self._learner_kind is not NeuralLearner):
-            raise InvalidInput(
-                "SparseRows need BatchNeuralUCB, NeuralUCB or NeuralTS, of depth 2 without biases, whose trainings "
-                "start from the initial weights."
-            )
+        if sparse:
+            self._check_sparse(depth, preset, training)
         settled = _settled_limits(limits_from(limits), preset, scale.affine.arms, tuned=tuned)
         given: Any = None if is_automatic(forgetting) else forgetting
         source = seeded(seed)
@@ -196,7 +189,11 @@ class BatchNeuralUCB(Policy):
         )
 
     def _dim_of(self, model: Any, dim: int | None, preset: Preset, **others: Any) -> int:
-        """Return the model's `dim`; raise InvalidInput for arguments that do not go with a model of the user's."""
+        """Return `dim`, or the model's; raise InvalidInput for arguments that do not go with a model of the user's."""
+        if model is None:
+            if dim is None:
+                raise InvalidInput("dim must be given, the numbers in a context, or a model, which knows it.")
+            return dim
         taken = [name for name, value in others.items() if value is not None]
         plain = self._learner_kind is NeuralLearner and not preset.biases and preset.optimiser != "sgd"
         if not hasattr(model, "factory") or taken or not plain or dim not in (None, model.dim):
@@ -206,6 +203,15 @@ class BatchNeuralUCB(Policy):
                 f"depth, context_scale and skip; got {shown(model)} with {', '.join(taken) or type(self).__name__}."
             )
         return int(model.dim)
+
+    def _check_sparse(self, depth: int, preset: Preset, training: Training) -> None:
+        """Refuse settings that do not go with sparse contexts."""
+        continues = training.warm_start or preset.optimiser == "sgd"
+        if depth != 2 or preset.biases or continues or self._learner_kind is not NeuralLearner:
+            raise InvalidInput(
+                "SparseRows need BatchNeuralUCB, NeuralUCB or NeuralTS, of depth 2 without biases, whose trainings "
+                "start from the initial weights."
+            )
 
     def _defaults(self, *, tuned: bool, **given: Any) -> dict[str, Any]:
         """Return these settings, those that are None chosen for training that tunes itself or for a fixed one."""
