@@ -87,7 +87,7 @@ class Record(PolicyRecord):
         """About CURVE_POINTS rounds, and the cumulative pseudo-regret at each: as much as a figure shows."""
         at = np.unique(np.linspace(1, self.rounds, CURVE_POINTS).astype(int))
         kept = self.data.get("curve_points")
-        return at, np.array(kept, np.float64) if kept is not None else self.curve[at - 1]
+        return at, np.array(kept, np.float64) if kept is not None else self.curve[at - 1].round(2)
 
     @cached_property
     def curve_digest(self) -> str:
@@ -143,8 +143,13 @@ def content_of(played: Played, cause: str, wall: float) -> dict[str, Any]:
             "rejected": [[u.round, u.reason] for u in updates if not u.accepted],
         },
         "log_det": [[t, round(value, 4)] for t, value in played.log_dets],
-        "seconds": {"selecting": played.selecting.seconds, "training": played.training.seconds},
-        "wall": {"selecting": played.selecting.wall, "training": played.training.wall, "cell": wall},
+        "seconds": _few_digits(selecting=played.selecting.seconds, training=played.training.seconds),
+        "wall": _few_digits(selecting=played.selecting.wall, training=played.training.wall, cell=wall),
         "peak_memory": peak_memory(),
         "environment": describe(),
     }
+
+
+def _few_digits(**seconds: float) -> dict[str, float]:
+    """Return four digits of each: more say nothing, and take space."""
+    return {name: float(f"{value:.4g}") for name, value in seconds.items()}
