@@ -80,7 +80,7 @@ def test_other_errors_are_raised(cells, monkeypatch):
     monkeypatch.setattr(engine, "play_group", lambda *_: 1 / 0)
     group = engine.grouped(cells)[0][0]
     with pytest.raises(ZeroDivisionError):
-        list(engine.GpuExecutor(1, device="cpu")._in_parts(group, {cell.seed: None for cell in group}))
+        list(engine.GpuExecutor(1, device="cpu")(group))
 
 
 @pytest.mark.parametrize("missing", ["torch", "cupy"])

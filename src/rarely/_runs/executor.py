@@ -68,10 +68,10 @@ def executor_of(jobs: int) -> Executor:
 
 def side_by_side(work: Callable[[Item], Done], items: Sequence[Item], jobs: int) -> Iterator[Done]:
     """Yield the work on each item as it ends, each in a process with one BLAS thread."""
-    from loky import get_reusable_executor
+    from loky import ProcessPoolExecutor
 
-    executor = get_reusable_executor(
-        max_workers=min(jobs, len(items)), env=ONE_THREAD, reuse=False, initializer=_end_with, initargs=(os.getpid(),)
+    executor = ProcessPoolExecutor(
+        max_workers=min(jobs, len(items)), env=ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
     )
     try:
         for future in as_completed([executor.submit(work, item) for item in items]):

@@ -7,11 +7,13 @@ the one, and would need a second implementation for the other, so both are playe
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from queue import SimpleQueue
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,14 +61,34 @@ class GpuExecutor:
         if self.device == "cuda":
             _torch()
         groups, others = grouped(cells)
+        played, closed = SimpleQueue[runs.Result | BaseException | None](), threading.Event()
+        threading.Thread(target=self._play_groups, args=(groups, played, closed), daemon=True).start()
+        try:
+            ended = False
+            for result in executor_of(self.jobs)(others) if others else ():
+                yield result
+                ended = ended or (yield from _arrived(played, wait=False))
+            if not ended:
+                yield from _arrived(played, wait=True)
+        finally:
+            closed.set()
+
+    def _play_groups(self, groups: Sequence[list[Cell]], played: SimpleQueue[Any], closed: threading.Event) -> None:
+        """Play on the GPU what processors do not play meanwhile, and put a result, or an error, and at the end None."""
         last, drawn = None, dict[int, Rounds]()
-        for group in groups:
-            world, count = world_of(group[0]), group[0].rounds
-            if (world, count) != last:
-                last, drawn = (world, count), {}
-            drawn |= _drawn(world, sorted({cell.seed for cell in group} - drawn.keys()), count, self.jobs)
-            yield from self._in_parts(group, drawn)
-        yield from executor_of(self.jobs)(others) if others else ()
+        try:
+            for group in groups:
+                world, count = world_of(group[0]), group[0].rounds
+                if (world, count) != last:
+                    last, drawn = (world, count), {}
+                drawn |= _drawn(world, sorted({cell.seed for cell in group} - drawn.keys()), count, self.jobs)
+                for result in self._in_parts(group, drawn):
+                    played.put(result)
+                    if closed.is_set():
+                        return
+        except BaseException as error:  # for the thread that asked
+            played.put(error)
+        played.put(None)
 
     def _in_parts(self, group: Sequence[Cell], drawn: dict[int, Rounds]) -> Iterator[runs.Result]:
         """Play a group as many replicas at a time as fit into memory, half as many where they do not."""
@@ -95,6 +117,18 @@ class GpuExecutor:
         each = 3 * rounds + 2 * columns + 14 * problem.hidden + 4 * BLOCK * world.arms
         numbers = 4 * columns**2 if cell.configuration.linear else rounds * each
         return max(1, int(SPARE * _torch().cuda.mem_get_info()[0]) // (8 * numbers))
+
+
+def _arrived(played: SimpleQueue[Any], *, wait: bool) -> Generator[runs.Result, None, bool]:
+    """Yield the results that are there, or wait for all; raise the error of the thread that plays, if it had one."""
+    while wait or not played.empty():
+        one = played.get()
+        if one is None:
+            return True
+        if isinstance(one, BaseException):
+            raise one
+        yield one
+    return False
 
 
 def grouped(cells: Sequence[runs.Cell]) -> tuple[list[list[Cell]], list[runs.Cell]]:
