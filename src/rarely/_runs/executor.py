@@ -77,7 +77,7 @@ def side_by_side(work: Callable[[Item], Done], items: Sequence[Item], jobs: int)
         for future in as_completed([executor.submit(work, item) for item in items]):
             yield future.result()
     finally:
-        executor.shutdown(wait=False, kill_workers=True)
+        executor.shutdown(kill_workers=True)
 
 
 def _play_alone(cell: Cell) -> Result:
