@@ -22,7 +22,7 @@ from rarely._runs.executor import executor_of
 from rarely._runs.provenance import cores
 from rarely._runs.runner import run_cells
 from rarely.gpu.executor import GpuExecutor
-from rarely.gpu.training import Samples, Theta, _by_kernel, _by_products, samples_at_once
+from rarely.gpu.training import Samples, Theta, _by_kernel, _by_products, _by_sparse_kernel, entries_of, samples_at_once
 
 SHAPES = ((2000, 200, 12), (500, 200, 12), (100, 200, 12), (2000, 100, 12), (2000, 100, 24), (2000, 100, 236))
 """n, m and d: cosine's at three lengths, quadratic's, MAGIC's and Mushroom's."""
@@ -64,6 +64,33 @@ def rates(replicas: int) -> None:
         both = [way(samples, theta, step, 20, 0.01) for way in (_by_kernel, _by_products)] if len(told) > 1 else []
         apart = f"; apart by {(both[0].first - both[1].first).abs().max():.1e}" if both else ""
         print(f"n {n} m {m} d {d}, {replicas} replicas: {'; '.join(told)}{apart}", flush=True)
+
+
+def sparse_rates(replicas: int, n=2000, m=100, attributes=22, values=5) -> None:
+    """Print the rates of one-hot samples, Mushroom's; operations are those of the products that are spared."""
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    d = 2 * (attributes * values + 8)
+    chosen = torch.randint(0, values, (replicas, n, attributes), device="cuda", generator=generator)
+    arm = torch.randint(0, 2, (replicas, n, 1), device="cuda", generator=generator)
+    places = chosen + values * torch.arange(attributes, device="cuda") + arm * (d // 2)
+    x = torch.zeros(replicas, n, d, device="cuda").scatter_(2, places, 1 / attributes**0.5)
+    theta = Theta(
+        *(torch.randn(replicas, m, *more, device="cuda", generator=generator) / m**0.5 for more in ((d,), ()))
+    )
+    y = torch.randn(replicas, n, device="cuda", generator=generator) / m**0.5
+    samples = Samples(x, y, torch.full((replicas,), n, device="cuda"))
+    step = torch.full((replicas,), 1e-4, device="cuda")
+    listing = seconds_of(lambda: entries_of(samples))
+    entries = entries_of(samples)
+    took = seconds_of(lambda: _by_sparse_kernel(samples, entries, theta, step, 200, 0.01))
+    slow = seconds_of(lambda: _by_products(samples, theta, step, 200, 0.01))
+    both = _by_sparse_kernel(samples, entries, theta, step, 20, 0.01), _by_products(samples, theta, step, 20, 0.01)
+    rate, apart = 4 * n * m * d * replicas * 200 / took / 1e12, (both[0].first - both[1].first).abs().max()
+    print(
+        f"one-hot n {n} m {m} d {d}, {replicas} replicas: sparse kernel {rate:.1f} TFLOP/s, {took / 200 * 1e6:.0f} µs a "
+        f"step, listing {listing * 1e3:.1f} ms; products {slow / 200 * 1e6:.0f} µs a step; apart by {apart:.1e}",
+        flush=True,
+    )
 
 
 def arms(cells, jobs: int) -> None:
@@ -122,6 +149,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "rates":
         rates(given.replicas)
+        sparse_rates(given.replicas)
         return
     problems, presets = [PROBLEMS[name] for name in given.problems], given.preset or ["paper", "practical"]
     cells = plan_cells(problems, presets, given.runs, given.rounds, given.only or ["*"])

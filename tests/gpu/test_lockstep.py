@@ -194,6 +194,65 @@ def test_the_arithmetic_of_the_kernel_takes_the_same_steps(rows, dim, hidden):
     np.testing.assert_allclose(reached.last[0], v, rtol=1e-4, atol=1e-5)
 
 
+def sparsely(entries, replica, y, w0, v0, step, steps, ridge):
+    """Take the steps of `descend_sparse.cu`, in float32 and from its lists: samples forward, columns backward."""
+    base = entries.base[replica].numpy()
+    rows, columns = (
+        (pairs.numpy(), np.concatenate([[0], ends.numpy()])) for pairs, ends in (entries[1:3], entries[3:5])
+    )
+    first_row, first_column = replica * (len(rows[1]) // len(entries.base)), replica * len(base)
+    w, v = w0.copy(), v0.copy()
+
+    def listed(lists, at):
+        part = lists[0][lists[1][at] : lists[1][at + 1]]
+        return part[:, 0], part[:, 1].view(np.float32)
+
+    for _ in range(steps):
+        h = np.stack([w @ base] * len(y))
+        for i in range(len(y)):
+            for column, value in zip(*listed(rows, first_row + i), strict=True):
+                h[i] += w[:, column] * value
+        active, e = h > 0, np.maximum(h, 0) @ v - y
+        sums = np.outer(active.T @ e, base)
+        for d in range(len(base)):
+            which, values = listed(columns, first_column + d)
+            sums[:, d] += active[which].T @ (e[which] * values)
+        last = np.maximum(h, 0).T @ e
+        w, v = w - step * (v[:, None] * sums + ridge * (w - w0)), v - step * (last + ridge * (v - v0))
+    return w, v
+
+
+@given(st.integers(0, 2**31), st.integers(1, 4), st.booleans())
+def test_samples_that_differ_in_few_columns_take_the_same_steps(seed, attributes, shifted):
+    generator, hidden, steps = np.random.default_rng(seed), 5, 6
+    counts, dim = generator.integers(1, 9, 3), 6 * attributes
+    x = np.zeros((3, counts.max(), dim), "f4")
+    for r, count in enumerate(counts):
+        for attribute in range(attributes):
+            x[r, np.arange(count), 6 * attribute + generator.integers(0, 6, count)] = 1.0
+    if shifted:
+        x = x * generator.uniform(0.5, 2, (3, 1, dim)).astype("f4") - generator.normal(size=(3, 1, dim)).astype("f4")
+    x *= (np.arange(counts.max()) < counts[:, None])[..., None]
+    y = (generator.normal(size=x.shape[:2]) * (np.arange(counts.max()) < counts[:, None])).astype("f4")
+    samples = training.Samples(torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(counts))
+    start = training.Theta(
+        *(torch.from_numpy(generator.normal(size=(3, hidden, *more)).astype("f4")) for more in ((dim,), ()))
+    )
+    entries = training.entries_of(samples)
+    assert entries is not None
+    reached = training.descend(samples, start, torch.full((3,), 0.01), steps, 0.1)
+    for r, count in enumerate(counts):
+        first, last = start.first[r].numpy(), start.last[r].numpy()
+        w, v = sparsely(entries, r, y[r, :count], first, last, 0.01, steps, 0.1)
+        np.testing.assert_allclose(reached.first[r], w, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(reached.last[r], v, rtol=1e-3, atol=1e-4)
+
+
+def test_samples_that_differ_everywhere_have_no_short_lists():
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 9, 12)).astype("f4"))
+    assert training.entries_of(training.Samples(x, x[..., 0], torch.tensor([9, 4]))) is None
+
+
 @pytest.mark.parametrize("intercept", [False, True])
 def test_linucb_in_lockstep_chooses_the_arms_of_the_core(intercept):
     world = Cosine(dim=4)

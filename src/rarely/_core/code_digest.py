@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-SOURCES = (".py", ".c", ".h", ".toml")
+SOURCES = (".py", ".c", ".cu", ".h", ".toml")
 
 
 @cache

@@ -5,8 +5,9 @@
 
     ℒ/m = Σ (u_i − y_i)²/2 + λ‖θ − θ_0‖²/2,     u(x) = Σ_j v_j max(0, w_j·x)
 
-Steps in float32 with few columns are taken by `descend.cu`, which keeps weights and gradients in registers; with more
-columns, in float64 and on a processor by batched products, which on a GPU are recorded once as a graph.
+Steps in float32 with few columns are taken by `descend.cu`, which keeps weights and gradients in registers; with many
+columns of which samples differ in few, as one-hot contexts do, by `descend_sparse.cu`; otherwise, in float64 and on a
+processor by batched products, which on a GPU are recorded once as a graph.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS
 
 WARPS, REGISTERS, MOST_SAMPLES = 8, 208, 7
 """Warps of a block of the kernel, numbers that a lane can hold beside its addresses, samples that a warp takes."""
+SPARSE_WARPS, SPARSE, SHARED = 16, 0.2, 227 * 1024
+"""Warps of a block of the sparse kernel, the share of columns up to which it pays, and a block's bytes of memory."""
 GRAPH_STEPS = 10
 """Steps in one graph of products."""
 
@@ -152,9 +155,12 @@ def top_curvature(samples: Samples, initial: Theta, start: Theta) -> tuple[Tenso
 
 def descend(samples: Samples, start: Theta, step: Tensor, steps: int, ridge: float) -> Theta:
     """Take J steps from `start`, which is θ_0, a step size for each replica."""
-    fits = samples_at_once(samples.x.shape[2], start.last.shape[1]) > 1
-    if samples.x.is_cuda and samples.x.dtype == torch.float32 and fits:
-        return _by_kernel(samples, start, step, steps, ridge)
+    if samples.x.is_cuda and samples.x.dtype == torch.float32:
+        (_, rows, dim), hidden = samples.x.shape, start.last.shape[1]
+        if samples_at_once(dim, hidden) > 1:
+            return _by_kernel(samples, start, step, steps, ridge)
+        if _sparse_memory(rows, dim, hidden) <= SHARED and (entries := entries_of(samples)) is not None:
+            return _by_sparse_kernel(samples, entries, start, step, steps, ridge)
     return _by_products(samples, start, step, steps, ridge)
 
 
@@ -206,6 +212,66 @@ def _by_kernel(samples: Samples, start: Theta, step: Tensor, steps: int, ridge: 
     return Theta(w[..., : dim - extra] if extra else w, v)
 
 
+class Entries(NamedTuple):
+    """Samples as a row that all of a replica share, and the entries in which each differs from it."""
+
+    base: Tensor
+    """(R, d)."""
+    by_row: Tensor
+    """(E, 2), int32: column and bits of the float32 difference, ordered by replica and sample."""
+    row_ends: Tensor
+    """(R, N): where the entries of each sample end."""
+    by_column: Tensor
+    """(E, 2): sample and difference, ordered by replica and column."""
+    column_ends: Tensor
+    """(R, d)."""
+
+
+def entries_of(samples: Samples) -> Entries | None:
+    """Return where samples differ from the commoner of each column's extremes; None if that is in too many columns."""
+    x, present = samples.x, samples.present()[..., None].bool()
+    known = torch.where(present, x, x[:, :1])  # a replica has a sample
+    extremes = known.amin(1), known.amax(1)
+    common = [((x == each[:, None]) & present).sum(1) for each in extremes]
+    base = torch.where(common[0] >= common[1], *extremes)
+    apart = (x != base[:, None]) & present
+    if int(apart.sum()) > SPARSE * x.shape[2] * int(samples.counts.sum()):
+        return None
+    bits = (x - base[:, None]).view(torch.int32)
+
+    def listed(which: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        places = which.nonzero(as_tuple=True)
+        pairs = torch.stack((places[2].to(torch.int32), values[places]), 1)
+        return pairs.contiguous(), which.sum(2).flatten().cumsum(0).to(torch.int32)
+
+    return Entries(base.contiguous(), *listed(apart, bits), *listed(apart.mT, bits.mT))
+
+
+def _by_sparse_kernel(
+    samples: Samples, entries: Entries, start: Theta, step: Tensor, steps: int, ridge: float
+) -> Theta:
+    cupy: Any = import_module("cupy")
+    (replicas, rows, dim), hidden = samples.x.shape, start.last.shape[1]
+    extra = -hidden % 32
+    w0 = torch.nn.functional.pad(start.first.mT, (0, extra)).contiguous()
+    v0 = torch.nn.functional.pad(start.last, (0, extra)).contiguous()
+    w, v, counts = torch.empty_like(w0), torch.empty_like(v0), samples.counts.to(torch.int32)
+    lists = (entries.by_row, entries.row_ends, entries.by_column, entries.column_ends, entries.base)
+    every = (*lists, samples.y.contiguous(), w0, v0, w, v, counts, step.contiguous())
+    kernel, shared = _sparse_kernel(dim, hidden), _sparse_memory(rows, dim, hidden)
+    with cupy.cuda.Stream.from_external(torch.cuda.current_stream()):
+        numbers = (np.int32(rows), np.int32(steps), np.float32(ridge))
+        arguments = (*(cupy.from_dlpack(each) for each in every), *numbers)
+        kernel((replicas,), (32 * SPARSE_WARPS,), arguments, shared_mem=shared)
+    return Theta(w[..., :hidden].mT.contiguous(), v[:, :hidden].contiguous())
+
+
+def _sparse_memory(rows: int, dim: int, hidden: int) -> int:
+    """Return the bytes of shared memory of the sparse kernel: W, sums of units, and residuals with active units."""
+    units = -(-hidden // 32)
+    return 4 * (32 * units * (dim + 2 + 2 * SPARSE_WARPS) + rows * (1 + units))
+
+
 def samples_at_once(dim: int, hidden: int) -> int:
     """Return how many samples a warp of the kernel takes together: sums, samples and activations fill its registers.
 
@@ -219,12 +285,22 @@ def samples_at_once(dim: int, hidden: int) -> int:
 @cache
 def _kernel(dim: int, hidden: int) -> tuple[Any, int]:
     """Return the kernel compiled for these widths, and its bytes of shared memory."""
-    cupy: Any = import_module("cupy")
     units = -(-hidden // 32)
     shared = 4 * 32 * units * (dim * (WARPS + 1) + 1)
-    given = {"D": dim, "M": hidden, "U": units, "WARPS": WARPS, "SAMPLES": samples_at_once(dim, hidden)}
-    options = ("--std=c++17", *(f"-D{name}={value}" for name, value in given.items()))
-    source = Path(__file__).with_name("descend.cu").read_text(encoding="utf-8")
-    kernel = cupy.RawModule(code=source, options=options).get_function("descend")
+    kernel = _compiled("descend", D=dim, M=hidden, U=units, WARPS=WARPS, SAMPLES=samples_at_once(dim, hidden))
     kernel.max_dynamic_shared_size_bytes = shared
     return kernel, shared
+
+
+@cache
+def _sparse_kernel(dim: int, hidden: int) -> Any:
+    kernel = _compiled("descend_sparse", D=dim, U=-(-hidden // 32), WARPS=SPARSE_WARPS)
+    kernel.max_dynamic_shared_size_bytes = SHARED
+    return kernel
+
+
+def _compiled(name: str, **given: int) -> Any:
+    cupy: Any = import_module("cupy")
+    options = ("--std=c++17", *(f"-D{key}={value}" for key, value in given.items()))
+    source = Path(__file__).with_name(f"{name}.cu").read_text(encoding="utf-8")
+    return cupy.RawModule(code=source, options=options).get_function(name)
