@@ -87,8 +87,8 @@ def sparse_rates(replicas: int, n=2000, m=100, attributes=22, values=5) -> None:
     both = _by_sparse_kernel(samples, entries, theta, step, 20, 0.01), _by_products(samples, theta, step, 20, 0.01)
     rate, apart = 4 * n * m * d * replicas * 200 / took / 1e12, (both[0].first - both[1].first).abs().max()
     print(
-        f"one-hot n {n} m {m} d {d}, {replicas} replicas: sparse kernel {rate:.1f} TFLOP/s, {took / 200 * 1e6:.0f} µs a "
-        f"step, listing {listing * 1e3:.1f} ms; products {slow / 200 * 1e6:.0f} µs a step; apart by {apart:.1e}",
+        f"one-hot n {n} m {m} d {d}, {replicas} replicas: sparse kernel {rate:.1f} TFLOP/s, {took / 200 * 1e6:.0f} µs "
+        f"a step, listing {listing * 1e3:.1f} ms; products {slow / 200 * 1e6:.0f} µs a step; apart by {apart:.1e}",
         flush=True,
     )
 

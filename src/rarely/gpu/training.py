@@ -26,7 +26,7 @@ from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS
 
 WARPS, REGISTERS, MOST_SAMPLES = 8, 208, 7
 """Warps of a block of the kernel, numbers that a lane can hold beside its addresses, samples that a warp takes."""
-SPARSE_WARPS, SPARSE, SHARED = 16, 0.2, 227 * 1024
+SPARSE_WARPS, SPARSE, SHARED = 32, 0.2, 227 * 1024
 """Warps of a block of the sparse kernel, the share of columns up to which it pays, and a block's bytes of memory."""
 GRAPH_STEPS = 10
 """Steps in one graph of products."""
