@@ -15,7 +15,7 @@ from rarely._cli.progress import show_progress
 from rarely._cli.report import make_quick_page, make_report
 from rarely._core.errors import InvalidInput, check_choice
 from rarely._core.policies.options import PresetName
-from rarely._reproduce.catalogue import GROWTH, PAPER, configurations, doubts_about, find_problem, plan_cells
+from rarely._reproduce.catalogue import GROWTH, PAPER, TIMED, configurations, doubts_about, find_problem, plan_cells
 from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import PRESETS, Problem
 from rarely._reproduce.published import unpack
@@ -32,8 +32,8 @@ Problems = Annotated[
     list[str] | None,
     typer.Argument(
         help="cosine, quadratic, mushroom, magic (all four where none is named); second readings cosine-sd, "
-        "quadratic-sd, magic-m400; growth, one problem at five lengths; a table of your own as file.csv, or "
-        "sklearn:digits."
+        "quadratic-sd, magic-m400; growth, one problem at five lengths; timed, the four for their processor times, "
+        "beside runs of a GPU; a table of your own as file.csv, or sklearn:digits."
     ),
 ]
 Presets = Annotated[
@@ -116,7 +116,8 @@ def reproduce_command(
 
 def _problems(names: list[str] | None, label: str | None, ignore: tuple[str, ...], data: Path | None) -> list[Problem]:
     """Return the problems asked for, and let processes that play cells find the data."""
-    asked = [name for given in names or PAPER for name in (GROWTH if given == "growth" else (given,))]
+    groups = {"growth": GROWTH, "timed": TIMED}
+    asked = [name for given in names or PAPER for name in groups.get(given, (given,))]
     wanted = [find_problem(name, label, ignore) for name in dict.fromkeys(asked)]
     if data is not None:
         for problem in wanted:

@@ -46,18 +46,24 @@ _QUADRATIC: dict[str, Any] = {
     "base": "quadratic",
 }
 _LENGTHS = (500, 1000, 2000, 4000, 8000)
+_MUSHROOM: dict[str, Any] = {"batches": (40, 100, 250), "log_ratios": (20, 30, 40), "base": "mushroom"}
 _MAGIC: dict[str, Any] = {"log_ratios": (50, 60, 70), "base": "magic"}
 PROBLEMS = {
     problem.name: problem
     for problem in (
         Problem("cosine", Cosine(), **_COSINE),
         Problem("quadratic", Quadratic(), **_QUADRATIC),
-        Problem("mushroom", DATASETS["mushroom"], batches=(40, 100, 250), log_ratios=(20, 30, 40), base="mushroom"),
+        Problem("mushroom", DATASETS["mushroom"], **_MUSHROOM),
         Problem("magic", DATASETS["magic"], **_MAGIC),
         # Where the text can be read in two ways, the other way.
         Problem("cosine-sd", Cosine(noise=DEVIATION_READING), **_COSINE),
         Problem("quadratic-sd", Quadratic(noise=DEVIATION_READING), **_QUADRATIC),
         Problem("magic-m400", DATASETS["magic"], hidden=400, **_MAGIC),
+        # The four once more, for their processor times where a GPU has played the runs.
+        Problem("cosine-timed", Cosine(), **_COSINE, timed=True),
+        Problem("quadratic-timed", Quadratic(), **_QUADRATIC, timed=True),
+        Problem("mushroom-timed", DATASETS["mushroom"], **_MUSHROOM, timed=True),
+        Problem("magic-timed", DATASETS["magic"], **_MAGIC, timed=True),
         # One problem at five lengths, with grids of log T and √T batches: how regret and versions grow with T.
         *(
             Problem(f"quadratic-T{t}", Quadratic(), **_QUADRATIC | {"base": ""}, rounds=t, batches=growing(t))
@@ -66,7 +72,8 @@ PROBLEMS = {
     )
 }
 PAPER = ("cosine", "quadratic", "mushroom", "magic")
-"""The paper's four problems; the others are second readings of them, and one problem at five lengths."""
+"""The paper's four problems; the others are second readings of them, them timed, and one problem at five lengths."""
+TIMED = tuple(f"{name}-timed" for name in PAPER)
 SECOND_READINGS = ("cosine-sd", "quadratic-sd", "magic-m400")
 GROWTH = tuple(f"quadratic-T{length}" for length in _LENGTHS)
 MOST_CLASSES = 20
@@ -83,12 +90,13 @@ def configurations(problem: Problem) -> Iterator[Configuration]:
         yield Configuration("default", batches=problem.batches[-1])
         return
     kinds: tuple[Kind, ...] = ("linucb", "linucb-intercept")
-    for kind, (ridge, beta) in itertools.product(kinds, itertools.product(GRID, GRID)):
+    for kind, (ridge, beta) in itertools.product(kinds, [FAIR] if problem.timed else itertools.product(GRID, GRID)):
         yield Configuration(kind, ridge=ridge, beta=beta)
     yield Configuration("neuralucb")
     yield from (Configuration("fixed", batches=b) for b in problem.batches)
     yield from (Configuration("adaptive", batches=b, log_ratio=q) for b in problem.batches for q in problem.log_ratios)
-    yield from (Configuration("default", batches=b) for b in problem.batches[:2])
+    if not problem.timed:
+        yield from (Configuration("default", batches=b) for b in problem.batches[:2])
 
 
 def plan_cells(

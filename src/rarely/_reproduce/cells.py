@@ -44,7 +44,7 @@ class Cell(runs.Cell):
 
     def describe(self) -> dict[str, Any]:
         # The world tells the source; B and log q are the configuration's, and T stands below.
-        others = ("source", "batches", "log_ratios", "rounds")
+        others = ("source", "batches", "log_ratios", "rounds", "timed")
         problem = {name: value for name, value in vars(self.problem).items() if name not in others}
         return {
             "problem": problem,

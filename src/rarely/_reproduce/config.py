@@ -90,6 +90,8 @@ class Problem:
     """J"""
     rounds: int | None = None
     """T, where it is the problem's own; None: as asked for."""
+    timed: bool = False
+    """Whether its runs are there for their processor time, and so never played in lockstep with others."""
 
     @property
     def horizon(self) -> int | None:

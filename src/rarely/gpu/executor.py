@@ -31,6 +31,8 @@ DRAWN_ALONE = 8
 """Runs that are drawn in this process; more are drawn side by side."""
 BLOCK = 64
 """Rounds that a turn decides, at most."""
+ALONE = {"code", "default"}
+"""The preset and the configuration that are played on processors."""
 SPARE = 0.8
 """The share of the free memory that replicas may fill."""
 
@@ -138,7 +140,7 @@ def grouped(cells: Sequence[runs.Cell]) -> tuple[list[list[Cell]], list[runs.Cel
     """
     groups, others = dict[Any, list[Cell]](), list[runs.Cell]()
     for cell in cells:
-        if not isinstance(cell, Cell) or cell.reading == "code" or cell.configuration.kind == "default":
+        if not isinstance(cell, Cell) or cell.problem.timed or {cell.reading, cell.configuration.kind} & ALONE:
             others.append(cell)
             continue
         kind = cell.configuration.kind

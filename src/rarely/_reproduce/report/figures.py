@@ -94,13 +94,15 @@ def _draw_boxes(axes: Axes, series: Sequence[Series]) -> None:
 
 def scatter(comparison: Comparison) -> Figure:
     """Draw the paper's scatter plot: 5 runs picked at random, or all if there are fewer; B and log q at the side."""
-    seeds = comparison.seeds
+    clocks = filter(None, map(comparison.timed, comparison.series.values()))
+    seeds = sorted(set.union(set(), *(clock.runs for clock in clocks)))
     chosen = set(np.random.default_rng(5).permutation(seeds)[:5].tolist())
     figure = Figure(figsize=(WIDTH, 4.6))
     axes = figure.add_subplot()
     named: dict[tuple[float, float], Series] = {}
     for series in comparison.series.values():
-        runs = [run for seed, run in series.runs.items() if seed in chosen]
+        clock = comparison.timed(series)
+        runs = [run for seed, run in clock.runs.items() if seed in chosen] if clock else []
         points = np.array([(run.seconds, run.regret) for run in runs]).reshape(-1, 2)
         label = NAMES[series.kind] if series is comparison.of_kind(series.kind)[0] else None
         style: dict[str, Any] = {"marker": MARKERS[series.kind], "color": COLOURS[series.kind], "alpha": 0.75}

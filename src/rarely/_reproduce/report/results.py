@@ -14,14 +14,14 @@ import io
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from rarely._core.policies.options import PresetName
 from rarely._core.types import Array
-from rarely._reproduce.catalogue import FAIR, PROBLEMS, growing
+from rarely._reproduce.catalogue import FAIR, PROBLEMS, TIMED, growing
 from rarely._reproduce.config import PRESETS, VIEWS, Configuration, Kind
 from rarely._reproduce.records import Record
 from rarely._runs.statistics import IntervalEstimate, Sample, mean, ratios
@@ -89,6 +89,8 @@ class Comparison:
     preset: PresetName
     rounds: int
     series: dict[str, Series] = field(default_factory=dict)
+    clock: dict[str, Series] = field(default_factory=dict)
+    """The series whose processor times count, if the problem was played once more for them."""
 
     def of_kind(self, kind: Kind) -> list[Series]:
         return [series for series in self.series.values() if series.kind == kind]
@@ -97,14 +99,23 @@ class Comparison:
     def seeds(self) -> list[int]:
         return sorted({seed for series in self.series.values() for seed in series.runs})
 
+    def timed(self, series: Series) -> Series | None:
+        """Return the series whose times are those of one: it, unless a GPU played many runs at once."""
+        lockstep = any(record.engine == "gpu" for record in series.runs.values())
+        return self.clock.get(series.name.replace("-fair", "-best"), None if lockstep else series)
+
     def paired(self, name: str, a: Series, b: Series) -> tuple[list[float], list[float]]:
         """Return a number of every run that both have, of one engine where that matters.
 
-        `seconds` are paired only of runs on one machine, by one engine with one compiled form.
+        `seconds` are paired only of runs on one machine, by processors, with one compiled form.
         """
+        if name == "seconds":
+            if (one := self.timed(a)) is None or (other := self.timed(b)) is None:
+                return [], []
+            a, b = one, other
         pairs = [(a.runs[seed], b.runs[seed]) for seed in sorted(a.runs.keys() & b.runs.keys())]
         if name == "seconds":
-            pairs = [(x, y) for x, y in pairs if (x.machine, x.engine, x.form) == (y.machine, y.engine, y.form)]
+            pairs = [(x, y) for x, y in pairs if (x.machine, x.form) == (y.machine, y.form)]
         elif not a.configuration.linear and not b.configuration.linear:
             pairs = [(x, y) for x, y in pairs if x.engine == y.engine]
         return [getattr(x, name) for x, _ in pairs], [getattr(y, name) for _, y in pairs]
@@ -137,7 +148,9 @@ def compare(records: Iterable[Record]) -> list[Comparison]:
             mine = [r for r in its_records if r.reading == (views[preset] if r.configuration.linear else preset)]
             series = {s.name: s for s in _series(mine)}
             comparisons.append(Comparison(problem, first.base, preset, first.rounds, series))
-    return comparisons
+    clocks = {(c.base, c.preset, c.rounds): c.series for c in comparisons if c.problem in TIMED}
+    plain = [c for c in comparisons if c.problem not in TIMED]
+    return [replace(c, clock=clocks.get((c.problem, c.preset, c.rounds), {})) for c in plain]
 
 
 def overhead(records: Iterable[Record]) -> float:
@@ -244,6 +257,7 @@ def _row(comparison: Comparison, series: Series) -> dict[str, Any]:
     regret = series.regret
     sequential = comparison.series.get(NEURAL)
     speed = ratios(*comparison.paired("seconds", sequential, series)).interval().value if sequential else None
+    clock = comparison.timed(series)
     return {
         "problem": comparison.problem,
         "preset": comparison.preset,
@@ -260,9 +274,9 @@ def _row(comparison: Comparison, series: Series) -> dict[str, Any]:
         "best_arm_share": series.mean_of(lambda record: record.data["right"]),
         "updates": series.updates,
         "rejected_updates": series.rejected,
-        "seconds": series.seconds,
-        "seconds_selecting": series.mean_of(lambda record: record.data["seconds"]["selecting"]),
-        "seconds_training": series.mean_of(lambda record: record.data["seconds"]["training"]),
+        "seconds": clock.seconds if clock else None,
+        "seconds_selecting": clock.mean_of(lambda record: record.data["seconds"]["selecting"]) if clock else None,
+        "seconds_training": clock.mean_of(lambda record: record.data["seconds"]["training"]) if clock else None,
         "times_faster_than_neuralucb": speed,
         "log_det": series.mean_of(lambda record: record.log_dets[-1, 1]),
         "peak_memory_bytes": max(int(record.data["peak_memory"]) for record in series.runs.values()),

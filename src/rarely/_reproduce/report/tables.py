@@ -237,6 +237,8 @@ def percent(confidence: float) -> str:
     return f"{100 * confidence:.{digits}f}".rstrip("0").rstrip(".") + " %"
 
 
-def seconds(value: float) -> str:
-    """Return seconds with two digits after the point where they are few."""
+def seconds(value: float | None) -> str:
+    """Return seconds with two digits after the point where they are few, and a dash where none were measured."""
+    if value is None:
+        return "—"
     return f"{value:.2f}" if value < 10 else f"{value:.0f}"
