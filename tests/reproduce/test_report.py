@@ -14,7 +14,7 @@ from rarely._reproduce.records import Store
 from rarely._reproduce.report import page
 from rarely._reproduce.report.page import NothingToReport, write_report
 from rarely._reproduce.report.paper_claims import judge
-from rarely._reproduce.report.results import compare
+from rarely._reproduce.report.results import compare, rows
 
 
 def fill(out, problems, presets, only=lambda c: True):
@@ -194,3 +194,27 @@ def test_a_real_browser_prints_the_page(folder, tmp_path):
     pdf = tmp_path / "report.pdf"
     browse(tmp_path, folder / "report.html", f"--print-to-pdf={pdf}", "--no-pdf-header-footer")
     assert pdf.read_bytes().startswith(b"%PDF")
+
+
+def test_shares_of_a_lockstep_are_no_times_but_those_of_timed_runs_are(tmp_path):
+    kinds = {"neuralucb": {}, "fixed": {"batches": 40}}
+    lockstep = [record(kind=kind, seconds=5.0, seed=seed, **c) for kind, c in kinds.items() for seed in (0, 1)]
+    for one in lockstep:
+        one.data["environment"] |= {"engine": "gpu", "device": "a GPU"}
+        one.data["near_ties"] = 3
+    (alone,) = compare(lockstep)
+    assert alone.paired("seconds", *alone.series.values()) == ([], [])
+    assert [row["seconds"] for row in rows(alone)] == [None, None]
+    timed = [
+        record("cosine-timed", kind=kind, seconds=took, regret=1.0, **c)
+        for (kind, c), took in zip(kinds.items(), (8.0, 2.0), strict=True)
+    ]
+    (both,) = compare([*lockstep, *timed])
+    assert both.paired("seconds", *both.series.values()) == ([8.0], [2.0])
+    assert [row["seconds"] for row in rows(both)] == [8.0, 2.0]
+    assert [row["regret_mean"] for row in rows(both)] == [100.0, 100.0]
+    for one in (*lockstep, *timed):
+        Store(tmp_path).write(one)
+    write_report(tmp_path)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "4 runs of networks were played in lockstep on a GPU; in 12 of their 240 rounds" in text

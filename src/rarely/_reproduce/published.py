@@ -25,8 +25,9 @@ from rarely._runs.sealed_json import DIGEST, Malformed, check_digest, read_json,
 from rarely._runs.writing import writing
 
 FORMAT = "rarely records 1"
+OPTIONAL = {"near_ties"}
 PLAIN = ("id", "identity", "regret", "reward", "right", "seconds", "wall", "peak_memory")
-"""Fields that are kept as they are."""
+"""Fields that are kept as they are, the optional ones where they are there."""
 
 
 def publish(records: Sequence[Record], path: Path) -> int:
@@ -100,7 +101,7 @@ def _compact(record: Record, worlds: list[Any], environments: list[Any], drawn: 
     world = {name: asked[name] for name in ("problem", "world", "reading", "rounds")}
     at = updates["rounds"]
     every = at == list(range(1, len(at) + 1))
-    return {name: data[name] for name in PLAIN} | {
+    return {name: data[name] for name in (*PLAIN, *OPTIONAL) if name in data} | {
         "world": _place(world, worlds),
         "environment": _place(data["environment"], environments),
         "configuration": asked["configuration"],
@@ -117,7 +118,7 @@ def _expanded(kept: dict[str, Any], content: dict[str, Any]) -> Record:
     asked = content["worlds"][kept["world"]] | {"configuration": kept["configuration"], "seed": kept["seed"]}
     rounds = kept["updates"]["rounds"]
     updates = kept["updates"] | {"rounds": list(range(1, rounds + 1)) if isinstance(rounds, int) else rounds}
-    data = {name: kept[name] for name in PLAIN} | {
+    data = {name: kept[name] for name in (*PLAIN, *(OPTIONAL & kept.keys()))} | {
         "code": content["code"],
         "asked": asked,
         "environment": content["environments"][kept["environment"]],

@@ -175,6 +175,13 @@ def _notes(c: Comparison) -> list[str]:
             same = f"{a.label} and {', '.join(twins)} are the same runs"
             notes.append(f"{same}: the trigger needs fewer versions than B.")
     records = [record for series in c.series.values() for record in series.runs.values()]
+    if lockstep := [r for r in records if r.data.get("near_ties") is not None]:
+        near, rounds = sum(r.data["near_ties"] for r in lockstep), sum(r.rounds for r in lockstep)
+        device = lockstep[0].data["environment"]["device"]
+        notes.append(
+            f"{len(lockstep)} runs of networks were played in lockstep on {device}; in "
+            f"{near} of their {rounds} rounds two arms were nearly tied, and rounding elsewhere may choose the other."
+        )
     if retried := sum(max(0, r.data["updates"]["attempts"] - len(r.updates)) for r in records):
         notes.append(f"Trainings were repeated with a smaller step {retried} times.")
     if rejected := sum(series.rejected for series in c.series.values()):
