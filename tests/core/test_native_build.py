@@ -166,30 +166,22 @@ def test_a_record_that_cannot_be_read_is_none(folder, record):
 
 
 HEADERS = {
-    "riscv": (b"\x7fELF" + bytes(14) + b"\xf3\x00", "is for another processor on Linux"),
-    "mac": (b"\xcf\xfa\xed\xfe\x0c\x00\x00\x01", "is for arm64 on macOS"),
-    "windows": (b"MZ" + bytes(58) + b"\x40\x00\x00\x00" + b"PE\x00\x00\x64\x86", "is for AMD64 on Windows"),
-    "text": (b"int main;", "is not a library"),
-    "empty": (b"", "is not a library"),
+    "riscv": b"\x7fELF" + bytes(14) + b"\xf3\x00",
+    "mac": b"\xcf\xfa\xed\xfe\x0c\x00\x00\x01",
+    "windows": b"MZ" + bytes(58) + b"\x40\x00\x00\x00" + b"PE\x00\x00\x64\x86",
+    "text": b"int main;",
+    "empty": b"",
 }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the headers are of other systems than Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="the loader is Linux's")
 @pytest.mark.parametrize("kind", HEADERS)
-def test_a_library_of_another_system_is_named_as_such(kind, folder):
-    header, reason = HEADERS[kind]
-    (folder / "_native.so").write_bytes(header)
-    assert reason in native.missing()
+def test_a_damaged_library_or_one_of_another_system_is_not_used(kind, folder):
+    (folder / "_native.so").write_bytes(HEADERS[kind])
+    assert "cannot be loaded" in native.missing()
     assert not native.build()["stale"]
     with pytest.warns(RuntimeWarning, match="NumPy takes the place of the compiled loops"):
         assert not native.in_use()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the loader is Linux's")
-def test_a_damaged_library_says_what_the_loader_says(folder):
-    machine = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}[loops.MACHINE]
-    (folder / "_native.so").write_bytes(b"\x7fELF" + bytes(14) + machine + bytes(44))
-    assert "cannot be loaded" in native.missing()
 
 
 def test_the_build_and_the_package_take_the_same_checksum():

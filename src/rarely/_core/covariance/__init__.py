@@ -6,29 +6,3 @@ from rarely._core.covariance.dual import Dual
 from rarely._core.covariance.factory import FORMS, RECENT, CovarianceFactory, DualFactory, Kind, parameters_of
 from rarely._core.covariance.primal import LastLayer, Primal
 from rarely._core.covariance.protocol import CANCELLED, Candidates, Covariance, Proposal, prior_variances
-
-__all__ = [
-    "CANCELLED",
-    "DEFAULT_LIMIT",
-    "FORMS",
-    "RECENT",
-    "Candidates",
-    "Covariance",
-    "CovarianceFactory",
-    "Diagonal",
-    "Dual",
-    "DualFactory",
-    "Kind",
-    "LastLayer",
-    "Limit",
-    "Price",
-    "Primal",
-    "Proposal",
-    "RowCost",
-    "Widths",
-    "in_bytes",
-    "parameters_of",
-    "price",
-    "prices",
-    "prior_variances",
-]

@@ -14,7 +14,7 @@ last_layer   8·5.5m²                      m²
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rarely._core.errors import InvalidInput, TooExpensive
@@ -122,10 +122,6 @@ class Limit:
             f"{in_bytes(price(kind, self.widths, at, self.row).bytes)}. The others: {others}. Choose one that fits by "
             "name, or raise limits.memory (memory_limit in load and with_covariance)."
         )
-
-    def unbounded(self) -> Limit:
-        """Return the same without a limit, for a part of something whose price was checked."""
-        return replace(self, bytes=2**62)
 
 
 def in_bytes(count: int) -> str:

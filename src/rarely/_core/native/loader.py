@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import platform
 import sys
 import zlib
 from functools import cache
@@ -17,8 +16,6 @@ RECORD = Path(__file__).with_name("_native_build.json")
 SOURCE_TREE = RECORD.parents[4]
 """Of an editable install; else a folder without `hatch_build.py`."""
 _SIZE, _REAL, _ADDRESS = ctypes.c_ssize_t, ctypes.c_double, ctypes.c_void_p
-_MACHINES = {62: "x86_64", 183: "aarch64", 0x01000007: "x86_64", 0x0100000C: "arm64", 0x8664: "AMD64", 0xAA64: "ARM64"}
-_SAME = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 class TrainingTask(ctypes.Structure):
@@ -68,8 +65,6 @@ def load() -> State:
     """Load the library, once in a process."""
     if not LIBRARY.exists():
         return State(None, _why_not_built())
-    if foreign := _foreign():
-        return State(None, foreign)
     try:
         loaded = ctypes.CDLL(str(LIBRARY))
     except OSError as error:
@@ -123,34 +118,3 @@ def _advice() -> str:
     if (SOURCE_TREE / "hatch_build.py").exists():
         command = f"pip install -e . in {SOURCE_TREE}"
     return f"Install the package again ({command}), with GCC or Clang on the PATH."
-
-
-def _foreign() -> str:
-    """Return why the file is for another system or processor, of which the loader's message is misleading."""
-    kind, machine = _target(LIBRARY.read_bytes()[:4096])
-    ours = {"win32": "Windows", "darwin": "macOS"}.get(sys.platform, "Linux")
-    here = platform.machine()
-    if not kind:
-        return f"{LIBRARY.name} is not a library. {_advice()}"
-    if (kind, _plain(machine)) == (ours, _plain(here)):
-        return ""
-    return f"{LIBRARY.name} is for {machine or 'another processor'} on {kind}; this is {here} on {ours}. {_advice()}"
-
-
-def _plain(machine: str) -> str:
-    return _SAME.get(machine.lower(), machine.lower())
-
-
-def _target(header: bytes) -> tuple[str, str]:
-    """Return the system and processor that a library is for, by its first bytes; empty if it is none."""
-
-    def number(start: int, size: int) -> int:
-        return int.from_bytes(header[start : start + size], "little")
-
-    if header.startswith(b"\x7fELF"):
-        return "Linux", _MACHINES.get(number(18, 2), "")
-    if header.startswith(b"\xcf\xfa\xed\xfe"):
-        return "macOS", _MACHINES.get(number(4, 4), "")
-    if header.startswith(b"MZ"):
-        return "Windows", _MACHINES.get(number(number(0x3C, 4) + 4, 2), "")
-    return "", ""

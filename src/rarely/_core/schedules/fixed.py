@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rarely._core.errors import InvalidSchedule, check_whole, named_arguments, shown
@@ -19,6 +19,8 @@ class _Grid(Schedule):
 
     points: tuple[int, ...]
     """The rounds that end a batch, rising; the last batch ends with the horizon, which is not among them."""
+    _ends: Callable[[int, int], Iterable[float]]
+    """(horizon, count): where all but the last of so many batches should end."""
 
     def __post_init__(self) -> None:
         check_counts(self, "horizon", "batches")
@@ -32,10 +34,6 @@ class _Grid(Schedule):
         for b, end in enumerate(self._ends(self.horizon, count), start=1):  # moved so that no batch is empty
             points.append(min(max(round(end), points[-1] + 1 if points else 1), self.horizon - (count - b)))
         object.__setattr__(self, "points", tuple(points))
-
-    def _ends(self, horizon: int, count: int) -> Iterable[float]:
-        """Return where the first `count` − 1 of so many batches should end."""
-        raise NotImplementedError
 
     def first_due(self, round: int, growth: Array) -> int | None:
         ahead = self._next(round)
