@@ -18,8 +18,7 @@ from rarely._core.native import loader
 
 SYSTEMS = {"manylinux": "Linux", "musllinux": "Linux", "macosx": "macOS", "win": "Windows"}
 OLDEST_GLIBC = (2, 17)
-MACHINES = {62: "x86_64", 183: "aarch64", 0x01000007: "x86_64", 0x0100000C: "aarch64"}
-MACHINES |= {0x8664: "x86_64", 0xAA64: "aarch64"}
+MACHINES = {
     62: "x86_64",
     183: "aarch64",
     0x01000007: "x86_64",

@@ -24,49 +24,29 @@ def refused(sentence):
 
 def test_what_fits_is_handed_out():
     with fields(a=1.5, b=3, c=True, d="red", e=np.arange(6.0).reshape(2, 3)) as saved:
-        assert saved.number("a", least=1, most=2, above=1) == 1.5
-        assert saved.whole("b", least=3, most=3) == 3
+        assert saved.number("a") == 1.5
+        assert saved.whole("b") == 3
         assert saved.flag("c") is True
-        assert saved.choice("d", ("red", "blue")) == "red"
-        assert saved.array("e", (None, 3), least=0, most=5).sum() == 15
+        assert saved.text("d") == "red"
+        assert saved.array("e", (None, 3)).sum() == saved.array("e", None).sum() == 15
 
 
-@pytest.mark.parametrize(
-    ("value", "bounds"),
-    [
-        *((junk, {}) for junk in (None, "1", True, [1], {}, math.nan, math.inf, -math.inf, np.ones(1))),
-        (1, {"least": 2}),
-        (1, {"most": 0.5}),
-        (1, {"above": 1}),
-    ],
-)
-def test_other_numbers_are_refused(value, bounds):
+@pytest.mark.parametrize("value", [None, "1", True, [1], {}, math.nan, math.inf, -math.inf, np.ones(1)])
+def test_other_numbers_are_refused(value):
     with refused("part.a"):
-        fields(a=value).number("a", **bounds)
+        fields(a=value).number("a")
 
 
-@pytest.mark.parametrize(
-    ("value", "bounds"),
-    [
-        *((junk, {}) for junk in (None, "1", True, [1], 1.0, math.nan)),
-        *((-1, {}), (10**400, {}), (1, {"least": 2}), (3, {"most": 2})),
-    ],
-)
-def test_other_whole_numbers_are_refused(value, bounds):
+@pytest.mark.parametrize("value", [None, "1", True, [1], 1.0, math.nan])
+def test_other_whole_numbers_are_refused(value):
     with refused("a whole number"):
-        fields(a=value).whole("a", **bounds)
+        fields(a=value).whole("a")
 
 
 @pytest.mark.parametrize("value", [0, 1, None, "true"])
 def test_a_flag_is_true_or_false(value):
     with refused("must hold true or false in part.a, not"):
         fields(a=value).flag("a")
-
-
-@pytest.mark.parametrize("value", [None, "green", ["red"], {}])
-def test_a_choice_is_one_of_them(value):
-    with refused("must hold one of ('red', 'blue') in part.a, not"):
-        fields(a=value).choice("a", ("red", "blue"))
 
 
 @pytest.mark.parametrize(
@@ -78,13 +58,10 @@ def test_a_choice_is_one_of_them(value):
         (np.zeros(()), {"shape": (1,)}, "an array of shape (1,) in part.a, not of shape ()"),
         (np.zeros(2, np.float32), {"shape": (2,)}, "an array of float64 in part.a, not one of float32"),
         (np.zeros(2), {"shape": (2,), "dtype": "single"}, "an array of float32 in part.a, not one of float64"),
-        (np.array([0.0, 1.0]), {"shape": (2,), "above": 0}, "above 0 to inf in part.a, not from 0 to 1"),
         (np.zeros(2), {"shape": (2,), "dtype": "int"}, "an array of int64 in part.a, not one of float64"),
         (np.zeros(2, int), {"shape": (2,), "dtype": "bool"}, "an array of bool in part.a, not one of int64"),
         (np.array([1, np.nan]), {"shape": (2,)}, "an array of finite numbers in part.a"),
         (np.array([1, np.inf]), {"shape": (2,), "missing": True}, "an array of finite numbers, or NaN in part.a"),
-        (np.array([1.0, 3.0]), {"shape": (2,), "most": 2}, "from -inf to 2 in part.a, not from 1 to 3"),
-        (np.array([-1, 0]), {"shape": (2,), "dtype": "int", "least": 0}, "from 0 to inf in part.a, not from -1 to 0"),
     ],
 )
 def test_other_arrays_are_refused(array, asked, sentence):
@@ -151,21 +128,12 @@ def test_parts_inside_have_numbers_and_arrays_of_their_own():
         pass
 
 
-def test_fields_that_do_not_fit_together_are_refused():
-    saved = fields(a=1)
-    saved.require(True, "")
-    with refused("holds parts that do not fit: in part, a must be b. Use a backup."):
-        saved.require(False, "a must be b")
-
-
 def test_the_fields_of_the_whole_have_no_place():
     saved = Fields("", {"a": 1, "inner": {"b": "x"}}, {})
     with refused("must hold a finite number in inner.b, not 'x'"):
         saved.inner("inner").number("b")
     with refused("must hold true or false in a, not 1"):
         saved.flag("a")
-    with refused("do not fit: a must be b. Use"):
-        saved.require(False, "a must be b")
     with refused("holds c, which"):
         Fields("", {"c": 1}, {}).finish()
 
@@ -187,7 +155,6 @@ def test_null_text_and_lists_are_read():
             read()
     assert not saved.is_null("c")
     assert not saved.is_null("d")
-    assert (saved.ndim("d"), saved.ndim("c")) == (2, 0)
     for read in (saved.is_null, saved.value):
         with refused("must hold part.z, but does not"):
             read("z")

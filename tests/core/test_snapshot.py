@@ -131,12 +131,3 @@ def test_a_policy_comes_back_whatever_rounding_did_to_it(tmp_path, form):
             assert rarely.load(tmp_path / "p").fingerprint() == policy.fingerprint()
         jitters += policy.jitters
     assert jitters or form == "primal"
-
-
-def test_settings_that_lack_a_limit_are_refused(tmp_path, load):
-    policy = rarely.LinUCB(2, rarely.FixedGrid(20, 5))
-    policy.save(tmp_path / "policy.rarely")
-    whole = archive.read(tmp_path / "policy.rarely")
-    limits = {name: value for name, value in whole.header["settings"]["limits"].items() if name != "history"}
-    with pytest.raises(SnapshotError, match=r"settings\.limits must be .*; it is"):
-        load(whole.header | {"settings": whole.header["settings"] | {"limits": limits}}, whole.arrays)

@@ -126,8 +126,7 @@ class Diagonal(Covariance):
         self.rounds = saved.whole("rounds")
         self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
         self._running, self._frozen = (
-            tuple(saved.array(f"{name}{i}", shape, least=self.ridge) for i, shape in enumerate(shapes))
-            for name in ("running", "frozen")
+            tuple(saved.array(f"{name}{i}", shape) for i, shape in enumerate(shapes)) for name in ("running", "frozen")
         )
 
     def _log_det_of(self, layers: tuple[Array, ...]) -> float:

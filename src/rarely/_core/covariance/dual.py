@@ -128,8 +128,8 @@ class Dual(Covariance):
 
     def read(self, saved: Fields) -> None:
         self.past.read(saved)
-        self.rounds = saved.whole("rounds", least=len(self.past), most=len(self.past))
+        self.rounds = saved.whole("rounds")
         self._factor = GrowingCholesky.read(saved, "factor", self.rounds)
         self._factor.jitters = saved.whole("jitters")
-        self.frozen_rounds = saved.whole("frozen_rounds", most=self.rounds)
+        self.frozen_rounds = saved.whole("frozen_rounds")
         self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")

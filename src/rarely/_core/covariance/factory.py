@@ -252,10 +252,8 @@ class CovarianceFactory:
     def restored(self, widths: Widths, saved: Fields) -> Covariance:
         """Return the saved Z."""
         with saved:
-            form = saved.choice("form", FORMS if not self._fixed else (self.form,))
-            covariance = self._new(form, widths)
-            covariance.running_unit = saved.number("running_unit", above=0)
-            covariance.frozen_unit = saved.number("frozen_unit", above=0)
+            covariance = self._new(saved.text("form"), widths)
+            covariance.running_unit, covariance.frozen_unit = saved.number("running_unit"), saved.number("frozen_unit")
             covariance.read(saved)
         return covariance
 

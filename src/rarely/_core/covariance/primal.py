@@ -299,10 +299,9 @@ class Primal(Covariance):
         self._pending, self._solved = GrowableArray(p), GrowableArray(p)
         self._pending.append(pending := saved.array("pending", (None, p)))
         self._solved.append(saved.array("solved", pending.shape))
-        saved.require(len(pending) <= p, f"at most {p} rounds may be pending; there are {len(pending)}")
         self._factor = GrowingCholesky.read(saved, "factor", len(pending))
         self._factor.jitters, self._jitters = saved.whole("pending_jitters"), saved.whole("jitters")
-        self.rounds = saved.whole("rounds", least=len(pending))
+        self.rounds = saved.whole("rounds")
         self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
 
     def written_out(self) -> tuple[Array, Array]:

@@ -402,7 +402,7 @@ class ContextReader:
     def restored(self, saved: Fields) -> ContextReader:
         """Return the saved reader; this one has read nothing."""
         with saved:
-            arms = None if saved.is_null("arms") else saved.whole("arms", least=SEVERAL)
+            arms = None if saved.is_null("arms") else saved.whole("arms")
             columns = None if saved.is_null("columns") else tuple(saved.listed("columns"))
             return replace(self, columns=columns, arms=arms)
 

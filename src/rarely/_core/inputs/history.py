@@ -614,10 +614,9 @@ class History:
             rewards = saved.array("rewards", (None,), missing=True)
             rows = len(rewards)
             contexts = saved.array("contexts", (rows, self._contexts.shape[1]), missing=missing)
-            arms = saved.array("arms", (rows,), "int", least=LOGGED)
-            versions = saved.array("versions", (rows,), "int", least=LOGGED)
+            arms, versions = (saved.array(name, (rows,), "int") for name in ("arms", "versions"))
             columns = [saved.array(name, (rows,), missing=True) for name in ("propensities", "means", "bonuses")]
-            arrivals = saved.array("arrivals", (None,), "int", least=0, most=rows - 1)
+            arrivals = saved.array("arrivals", (None,), "int")
             other = shallow(self)
             other.logged, other.forgetting = saved.whole("logged"), forgetting_from(saved.value("forgetting"))
             other._lives = tuple((row, life) for row, life in saved.listed("lives"))

@@ -183,7 +183,7 @@ class Moments:
         """Return the saved moments."""
         moments = cls(dim)
         moments.rounds, moments.count = saved.whole("seen_rounds"), saved.whole("seen")
-        moments.mean, moments.squares = saved.array("seen_mean", (dim,)), saved.array("seen_squares", (dim,), least=0)
+        moments.mean, moments.squares = saved.array("seen_mean", (dim,)), saved.array("seen_squares", (dim,))
         return moments
 
     def fork(self) -> Moments:
@@ -319,13 +319,12 @@ class ContextScale:
     def restored(self, saved: Fields) -> ContextScale:
         """Return the saved scale, of the same settings as this one."""
         dim = self.affine.dim
-        center, spread = saved.array("center", (dim,)), saved.array("spread", (dim,), above=0)
+        center, spread = saved.array("center", (dim,)), saved.array("spread", (dim,))
         affine = Affine(center, spread, saved.flag("constant"))
         if self.moments is None:  # it was given, and is part of the settings
             return self
         moments, follows, clips = Moments.restored(saved, dim), saved.flag("follows"), saved.flag("clips")
-        settled = saved.array("settled", (dim,) if saved.ndim("settled") else (), "bool")
-        return ContextScale(affine, moments, settled, follows, clips)
+        return ContextScale(affine, moments, saved.array("settled", None, "bool"), follows, clips)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,4 +352,4 @@ class RewardScale:
     @classmethod
     def restored(cls, saved: Fields) -> RewardScale:
         """Return the saved scale."""
-        return cls(saved.number("reward_center"), saved.number("reward_spread", above=0))
+        return cls(saved.number("reward_center"), saved.number("reward_spread"))

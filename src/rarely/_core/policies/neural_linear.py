@@ -14,6 +14,7 @@ import numpy as np
 from rarely._core.choice.rules import ChoiceRule, Thompson
 from rarely._core.covariance import Widths
 from rarely._core.covariance.cholesky import ridge_solution
+from rarely._core.errors import SnapshotError
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale
 from rarely._core.model.features import Factors
@@ -67,10 +68,9 @@ class LastLayerLearner(NeuralLearner):
 
     def restored(self, saved: Fields) -> Self:
         coefficients = saved.array("coefficients", (None,))
-        learner = super().restored(saved)
-        fits = len(coefficients) in (0, learner.network.shapes[-1][1])
-        saved.require(fits, "coefficients must be those of the last layer, or none")
-        return replace(learner, coefficients=coefficients)
+        if len(coefficients) not in (0, self.network.shapes[-1][1]):
+            raise SnapshotError("must hold learner.coefficients of the last layer, or none. Use a backup.")
+        return replace(super().restored(saved), coefficients=coefficients)
 
 
 class NeuralLinear(BatchNeuralUCB):

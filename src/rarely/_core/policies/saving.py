@@ -7,7 +7,6 @@ forger who recomputes the checksum is not refused.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +19,7 @@ from rarely._core.choice.confidence_radius import FUNCTION, Beta, beta_from, des
 from rarely._core.choice.random_stream import read_generator
 from rarely._core.choice.rules import Mixture
 from rarely._core.covariance import CovarianceFactory, Kind
-from rarely._core.errors import InvalidInput, RarelyError, SnapshotError, shown
+from rarely._core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.forgetting import forgetting_from
 from rarely._core.policies.alarms import Expectations
@@ -142,7 +141,7 @@ def restored_state(
         frozen,
         learner=frozen.learner.restored(saved.inner("learner")),
         covariance=factory.restored(frozen.learner.widths, saved.inner("covariance")),
-        radius=saved.number("radius", least=0),
+        radius=saved.number("radius"),
         own=None if saved.is_null("own") else OwnEvidence.restored(saved.inner("own"), dim),
     )
     generator = read_generator(saved)
@@ -156,7 +155,7 @@ def restored_state(
         ArmStats.restored(saved.inner("arm_stats")),
         saved.whole("learned"),
         read_events(saved),
-        saved.whole("lost", most=history.total),
+        saved.whole("lost"),
         saved.whole("most_arms"),
         Expectations.restored(saved.inner("expectations")),
     )
@@ -240,46 +239,27 @@ def _restored(found: archive.Archive, others: dict[str, Any]) -> Any:
             f"holds a policy of kind {name!r}, which this version does not know; if the class is your own, import it "
             "before loading."
         )
-    own = is_own(POLICIES[name])
-    if own:
-        _check_sizes(Fields("settings", settings, {}), found.arrays)
+    if is_own(POLICIES[name]):
+        _check_sizes(settings, found.arrays)
     given = settings | others
     policy = POLICIES[name](**dict(zip(given, decoded(**given), strict=True)))
-    if own:
-        _check_settings(saved, name, settings, policy.settings())
     policy._restore(saved, settings.get("seed"))
     saved.finish()
     return policy
 
 
-def _check_sizes(settings: Fields, arrays: Arrays) -> None:
+def _check_sizes(settings: dict[str, Any], arrays: Arrays) -> None:
     """Refuse settings by which the constructor would allocate larger arrays than the saved ones."""
-
-    def width(name: str) -> int:
-        if name not in arrays or arrays[name].ndim != 2:
-            raise SnapshotError(f"must hold an array of two dimensions in {name}. Use a backup.")
-        return int(arrays[name].shape[1])
-
-    dim = settings.whole("dim", 1)
-    fitting = width("history.contexts") == dim
-    settings.require(fitting, f"dim must be {width('history.contexts')}, the columns of history.contexts; it is {dim}")
+    dim, names = settings["dim"], ["history.contexts"]
+    fits = arrays[names[0]].shape[1:] == (dim,)
     if "hidden" in settings:
-        hidden, depth = settings.whole("hidden", 1), settings.whole("depth", 2, len(arrays))
-        for i in range(depth):
-            name = f"learner.initial{i}"
-            large = width(name) >= (hidden if i else dim) and (i == depth - 1 or len(arrays[name]) == hidden)
-            settings.require(large, f"hidden must be that of {name}, of shape {arrays[name].shape}; it is {hidden}")
-
-
-def _check_settings(saved: Fields, policy: str, settings: dict[str, Any], made: dict[str, Any]) -> None:
-    """Refuse settings other than those of a policy that was made with them."""
-    made = json.loads(json.dumps(made, default=archive.plain))
-    for name in sorted(made):
-        saved.require(name in settings, f"settings.{name} is missing")
-        came = settings[name]
-        saved.require(came == made[name], f"settings.{name} must be {made[name]!r}; it is {shown(came)}")
-    unknown = settings.keys() - made.keys()
-    saved.require(not unknown, f"unknown setting {min(unknown, default='')!r} for {policy}")
+        hidden, depth = settings["hidden"], settings["depth"]
+        names += [f"learner.initial{i}" for i in range(min(depth, len(arrays)))]
+        shapes = [arrays[name].shape for name in names[1:] if name in arrays]
+        fits &= len(shapes) == depth and all(ins >= (hidden if i else dim) for i, (_, ins) in enumerate(shapes))
+        fits &= all(outs == hidden for outs, _ in shapes[:-1])
+    if not fits:
+        raise SnapshotError(f"must have the settings dim, hidden and depth of {', '.join(names)}. Use a backup.")
 
 
 def _check_beta(saved: Any, given: Beta | None) -> None:

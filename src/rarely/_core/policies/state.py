@@ -190,16 +190,12 @@ class BatchClock:
 
     def restored(self, saved: Fields, rounds: int, extra: int) -> BatchClock:
         """Return the saved clock of a policy that has decided `rounds`; this one has not started."""
-        budget = self.budget.extended(extra) if extra else self.budget
-        batches = budget.batches
-        return BatchClock(
-            budget,
-            saved.whole("version", most=None if batches is None else batches - 1),
+        budget, version, due = (
+            self.budget.extended(extra) if extra else self.budget,
+            saved.whole("version"),
             saved.flag("due"),
-            saved.whole("base_round", most=rounds),
-            saved.number("base_log_det"),
-            self.rescues,
         )
+        return BatchClock(budget, version, due, saved.whole("base_round"), saved.number("base_log_det"), self.rescues)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class NoCovarianceFactory(CovarianceFactory):
         return super().changed(None, memory_limit)
 
     def empty(self, widths: Widths, *, arms: int = 0, ahead: int = 0, rows: int = 0) -> Covariance:
-        return NoCovariance(widths, self.ridge, self._limit(widths))
+        return self._new("none", widths)
 
     def add(self, covariance: Covariance, features: Any, contexts: Array, weights: Array | None = None) -> None:
         covariance.rounds += len(contexts)
@@ -96,14 +96,8 @@ class NoCovarianceFactory(CovarianceFactory):
     def exact_rounds(self, covariance: Covariance, arms: int) -> int | None:
         return None
 
-    def restored(self, widths: Widths, saved: Fields) -> Covariance:
-        covariance = self.empty(widths)
-        with saved:
-            saved.choice("form", (covariance.kind,))
-            for name in ("running_unit", "frozen_unit"):
-                saved.number(name, above=0)
-            covariance.read(saved)
-        return covariance
+    def _new(self, form: str, widths: Widths) -> Covariance:
+        return NoCovariance(widths, self.ridge, self._limit(widths))
 
 
 class Uniform(Policy):

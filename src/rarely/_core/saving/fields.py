@@ -1,17 +1,17 @@
-"""The saved fields of a part of a policy, read one by one: each with its kind, its shape and its range.
+"""The saved fields of a part of a policy, read one by one: each with its kind and its shape.
 
     with Fields("covariance", numbers, arrays) as saved:
         rounds = saved.whole("rounds")
         matrix = saved.array("matrix", (p, p))
 
-A field that is missing, of another kind, out of range, or left over at the end is a `SnapshotError`. Its sentence
+A field that is missing, of another kind, or left over at the end is a `SnapshotError`. Its sentence
 continues after the path of the file, which `load` puts before it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from numbers import Integral, Real
 from types import TracebackType
 from typing import Any, Literal
@@ -26,8 +26,6 @@ Shape = tuple[int | None, ...]
 """None stands for any length."""
 DType = Literal["float", "single", "int", "bool"]
 _DTYPES: dict[DType, str] = {"float": "float64", "single": "float32", "int": "int64", "bool": "bool"}
-MAX_COUNT = 2.0**53
-"""Every whole number up to here is a float too; no count is larger."""
 
 
 class Fields:
@@ -62,21 +60,13 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return name in self._numbers or name in self._arrays
 
-    def part(self, name: str) -> tuple[Any, Arrays]:
+    def inner(self, name: str) -> Fields:
         """Return what an inner part saved: the numbers under `name`, if any, and the arrays called `name.…`."""
         prefix = name + "."
         arrays = {full: array for full, array in self._arrays.items() if full.startswith(prefix)}
         self._unread -= arrays.keys()
         numbers = self.value(name) if name in self._numbers else {}
-        return numbers, {full.removeprefix(prefix): array for full, array in arrays.items()}
-
-    def has_part(self, name: str) -> bool:
-        """Return whether an inner part saved any arrays."""
-        return any(full.startswith(name + ".") for full in self._arrays)
-
-    def inner(self, name: str) -> Fields:
-        """Return the fields of an inner part."""
-        return Fields(self._named(name), *self.part(name))
+        return Fields(self._named(name), numbers, {full.removeprefix(prefix): array for full, array in arrays.items()})
 
     def value(self, name: str) -> Any:
         """Return whatever JSON has under that name."""
@@ -93,107 +83,51 @@ class Fields:
         self._unread.discard(name)
         return True
 
-    def ndim(self, name: str) -> int:
-        """Return how many axes an array has; 0 for anything else."""
-        return self._arrays[name].ndim if name in self._arrays else 0
-
     def text(self, name: str) -> str:
         """Return text."""
-        value = self._taken(name)
-        if not isinstance(value, str):
-            raise self._wrong(name, "text", shown(value))
-        return value
+        return str(self._typed(name, str, "text"))
 
     def listed(self, name: str) -> list[Any]:
         """Return a JSON list."""
-        value = self._taken(name)
-        if not isinstance(value, list):
-            raise self._wrong(name, "a list", shown(value))
-        return value
+        return list(self._typed(name, list, "a list"))
 
     def rest(self) -> dict[str, Any]:
         """Return everything that JSON has and nothing has read yet, by name."""
         return {name: self._taken(name) for name in self._numbers if name in self._unread}
 
-    def number(self, name: str, least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf) -> float:
-        """Return a finite number from `least` to `most`, and larger than `above`."""
-        found = self._taken(name)
-        if isinstance(found, bool) or not isinstance(found, Real) or not math.isfinite(found):
-            raise self._wrong(name, "a finite number", shown(found))
-        value = float(found)
-        if not (least <= value <= most and value > above):
-            bounds = [f"above {above:g}"] * (above > -math.inf) + [f"from {least:g}"] * (least > -math.inf)
-            bounds += [f"up to {most:g}"] * (most < math.inf)
-            raise self._wrong(name, " ".join(["a number", *bounds]), f"{value!r}")
-        return value
+    def number(self, name: str) -> float:
+        """Return a finite number."""
+        value = self._typed(name, Real, "a finite number")
+        if not math.isfinite(value):
+            raise self._wrong(name, "a finite number", shown(value))
+        return float(value)
 
-    def whole(self, name: str, least: int = 0, most: int | None = None) -> int:
-        """Return a whole number from `least` to `most`, and no larger than any count can be."""
-        value = self._taken(name)
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise self._wrong(name, "a whole number", shown(value))
-        most = int(MAX_COUNT) if most is None else most
-        if not least <= int(value) <= most:
-            raise self._wrong(name, f"a whole number from {least} up to {most}", shown(value))
-        return int(value)
+    def whole(self, name: str) -> int:
+        """Return a whole number."""
+        return int(self._typed(name, Integral, "a whole number"))
 
     def flag(self, name: str) -> bool:
         """Return true or false."""
-        value = self._taken(name)
-        if not isinstance(value, bool):
-            raise self._wrong(name, "true or false", shown(value))
-        return value
+        return bool(self._typed(name, bool, "true or false"))
 
-    def choice(self, name: str, choices: Container[str]) -> str:
-        """Return one of several words."""
-        value = self._taken(name)
-        if not isinstance(value, str) or value not in choices:
-            raise self._wrong(name, f"one of {choices}", shown(value))
-        return value
-
-    def array(
-        self,
-        name: str,
-        shape: Shape,
-        dtype: DType = "float",
-        *,
-        least: float = -math.inf,
-        most: float = math.inf,
-        above: float = -math.inf,
-        missing: bool = False,
-    ) -> NDArray[Any]:
-        """Return an array of that shape with finite numbers from `least` to `most` and larger than `above`.
-
-        With `missing` NaN is allowed too.
-        """
-        value = self._taken(name)
-        if not isinstance(value, np.ndarray):
-            raise self._wrong(name, "an array", shown(value))
+    def array(self, name: str, shape: Shape | None, dtype: DType = "float", *, missing: bool = False) -> NDArray[Any]:
+        """Return an array of finite numbers, or NaN if `missing`, of that shape; None stands for any."""
+        value = self._typed(name, np.ndarray, "an array")
         if value.dtype.name != _DTYPES[dtype]:
             raise self._wrong(name, f"an array of {_DTYPES[dtype]}", f"one of {value.dtype}")
+        shape = value.shape if shape is None else shape
         fits = len(value.shape) == len(shape) and all(n in (None, m) for n, m in zip(shape, value.shape, strict=True))
         if not fits:
             raise self._wrong(name, f"an array of shape {_shape(shape)}", f"of shape {_shape(value.shape)}")
-        if dtype != "bool":
-            self._check_numbers(name, value, least, most, missing, above)
-        return value
-
-    def _check_numbers(
-        self, name: str, value: NDArray[Any], least: float, most: float, missing: bool, above: float = -math.inf
-    ) -> None:
-        known = value[~np.isnan(value)] if missing else value
-        if not np.isfinite(known).all():
+        if not np.isfinite(value[~np.isnan(value)] if missing else value).all():
             raise self._wrong(name, "an array of finite numbers" + (", or NaN" if missing else ""), "one with others")
-        if known.size and not (known.min() >= least and known.min() > above and known.max() <= most):
-            lower = f"above {above:g}" if above > -math.inf else f"from {least:g}"
-            came = f"from {known.min():g} to {known.max():g}"
-            raise self._wrong(name, f"an array of numbers {lower} to {most:g}", came)
+        return np.asarray(value)
 
-    def require(self, holds: bool, sentence: str) -> None:
-        """Raise SnapshotError if fields do not fit together."""
-        if not holds:
-            place = f"in {self.place}, " if self.place else ""
-            raise SnapshotError(f"holds parts that do not fit: {place}{sentence}. Use a backup.")
+    def _typed(self, name: str, kind: type, wanted: str) -> Any:
+        value = self._taken(name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self._wrong(name, wanted, shown(value))
+        return value
 
     def _taken(self, name: str) -> Any:
         if name not in self:

@@ -290,13 +290,13 @@ class Tuning:
             shape = (None, len(SKIP_GRID), len(STEP_GRID))
             predictions = saved.array("predictions", shape, missing=True)
             return cls(
-                path=saved.whole("path", most=len(SKIP_GRID) - 1),
-                rung=saved.whole("rung", most=len(STEP_GRID) - 1),
+                path=saved.whole("path"),
+                rung=saved.whole("rung"),
                 turn=saved.whole("turn"),
                 first=saved.whole("first"),
                 predictions=predictions,
                 rewards=saved.array("rewards", (len(predictions),), missing=True),
-                weights=saved.array("weights", (len(predictions),), least=0, most=1),
+                weights=saved.array("weights", (len(predictions),)),
             )
 
 
