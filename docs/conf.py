@@ -1,9 +1,6 @@
 """How Sphinx builds the documentation; `make docs` runs it, and decision 0025 says why these tools."""
 
-from sphinx.util.docstrings import prepare_docstring
-
 from rarely import __version__
-from rarely._core.field_texts import FieldTexts
 
 project = "rarely"
 author = "The rarely developers"
@@ -42,15 +39,3 @@ html_theme_options = {
 html_static_path = ["static"]
 html_css_files = ["pictures.css"]
 html_show_copyright = False
-
-
-def _as_written(app, what, name, thing, options, lines):
-    """Leave out the section on fields that `help()` shows: autodoc lists them itself."""
-    text = vars(thing).get("__doc__") if what == "class" else None
-    if isinstance(text, FieldTexts):
-        lines[:] = prepare_docstring(str(text))
-
-
-def setup(app):
-    """Connect it."""
-    app.connect("autodoc-process-docstring", _as_written, priority=400)  # before napoleon

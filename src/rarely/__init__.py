@@ -39,7 +39,6 @@ from rarely._core.errors import (
     WrongDecision,
     WrongUpdate,
 )
-from rarely._core.field_texts import show_fields
 from rarely._core.inputs.arm_blocks import ArmBlocks
 from rarely._core.inputs.forgetting import Discount, Window
 from rarely._core.inputs.roster import Offer, Roster
@@ -106,6 +105,4 @@ __all__ = [
 for _error in [globals()[name] for name in __all__]:
     if isinstance(_error, type) and issubclass(_error, Exception):
         _error.__module__ = __name__
-
-show_fields(globals())
 Policy._plotter = plot_policy

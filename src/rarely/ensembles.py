@@ -281,8 +281,8 @@ class EnsemblePolicy(Policy):
         given = self._given | {"estimator": described(self._given["estimator"]), "beta": self._beta}
         return encoded(given | {"forgetting": self.history.forgetting, "seed": self._seed, "limits": self._limits})
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's arguments by name, as scikit-learn's estimators do; `deep` changes nothing."""
+    def get_params(self) -> dict[str, Any]:
+        """Return the constructor's arguments by name, as values and not as JSON."""
         return super().get_params() | {"estimator": self._given["estimator"]}
 
     def save(self, path: str | os.PathLike[str]) -> None:

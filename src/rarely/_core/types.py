@@ -127,9 +127,6 @@ class Decision:
         scores = f"mean {self.means[arm]:.4g}, bonus {self.bonuses[arm]:.4g}, probability {self.propensity:.4g}"
         return f"<Decision: round {self.round}, version {self.version}, arm {arm} of {len(self.means)} ({scores})>"
 
-    def _repr_html_(self) -> str:
-        return decision_table(self)
-
     @property
     def single(self) -> bool:
         """Whether this is one round without a leading axis."""
@@ -148,25 +145,3 @@ class Decision:
             arm, version, number = int(arm), int(version), int(number)
         chances, lot = self.probabilities[rounds], None if self.held_out is None else np.asarray(self.held_out)[rounds]
         return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life, lot)
-
-
-def decision_table(decision: Decision, most: int = 20) -> str:
-    """Return the decision as an HTML table for notebooks: every arm of one round, or the chosen arms of many."""
-    if decision.single:
-        heads = ("arm", "mean", "bonus", "probability", "")
-        columns = (decision.means, decision.bonuses, decision.probabilities)
-        body = [
-            (str(k), *(f"{column[k]:.4g}" for column in columns), "chosen" if k == decision.arm else "")
-            for k in range(len(decision.means))
-        ]
-    else:
-        heads = ("round", "version", "arm", "mean", "probability")
-        n = len(decision)
-        means = decision.means[np.arange(n), decision.arms]
-        chances = decision.probabilities[np.arange(n), decision.arms]
-        whole = zip(decision.rounds, decision.versions, decision.arms, means, chances, strict=True)
-        body = [(str(t), str(v), str(a), f"{mean:.4g}", f"{p:.4g}") for t, v, a, mean, p in whole]
-    rows = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in body[:most]]
-    more = f"<caption>{len(body) - most} more</caption>" if len(body) > most else ""
-    head = "".join(f"<th>{name}</th>" for name in heads)
-    return f"<table>{more}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

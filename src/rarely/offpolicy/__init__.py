@@ -1,6 +1,5 @@
 """What another policy would have earned: a log of decisions, estimates from it, and its way to other programs."""
 
-from rarely._core.field_texts import show_fields
 from rarely.logs import DecisionLog, InvalidLog, ParquetUnavailable, bandit_feedback, read_log, write_log
 from rarely.offpolicy.estimates import Estimate, against_holdout, difference, dr, ips, snips
 from rarely.offpolicy.evaluation import Evaluation, evaluate
@@ -12,4 +11,3 @@ __all__ = [
     "Ridge", "against_holdout", "bandit_feedback", "difference", "dr", "evaluate", "ips", "read_log", "snips",
     "write_log",
 ]  # fmt: skip
-show_fields(globals())

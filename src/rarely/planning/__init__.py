@@ -1,6 +1,5 @@
 """How many updates, and how many patients of a trial: asked before the first round, answered by simulation."""
 
-from rarely._core.field_texts import show_fields
 from rarely.planning.plan import BrokenPlan, NothingClose, Plan, SavedPlan, read_plan
 from rarely.planning.planner import plan
 from rarely.planning.trial import TrialPlan, TrialPoint, plan_trial
@@ -8,4 +7,3 @@ from rarely.planning.trial import TrialPlan, TrialPoint, plan_trial
 __all__ = [
     "BrokenPlan", "NothingClose", "Plan", "SavedPlan", "TrialPlan", "TrialPoint", "plan", "plan_trial", "read_plan",
 ]  # fmt: skip
-show_fields(globals())

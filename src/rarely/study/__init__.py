@@ -1,6 +1,5 @@
 """Studies: every decision, reward and version is on record before it is answered."""
 
-from rarely._core.field_texts import show_fields
 from rarely.study.analysis import Analysis, Effect, Imbalance, StageEffect
 from rarely.study.audit import Replay, Status, Training, Verification
 from rarely.study.client import AsyncClient, Client
@@ -49,4 +48,3 @@ __all__ = [
     "StudyFull", "StudyPinned", "StudySettings", "Tell", "Trained", "Training", "UnknownDecision", "UnknownStudy",
     "Verification", "VersionRow", "train",
 ]  # fmt: skip
-show_fields(globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from numbers import Real
 from typing import Any, Literal
 
@@ -151,8 +151,6 @@ class StudySettings:
         object.__setattr__(self, "arms", read_arms(self.arms))
         if self.blocks is not None and not isinstance(self.blocks, ArmBlocks):
             raise InvalidStudy(f"blocks must be an ArmBlocks, which makes contexts of a row; got {shown(self.blocks)}.")
-        if self.blocks is not None:
-            object.__setattr__(self, "blocks", replace(self.blocks))  # set_params changes the original
         if self.blocks is not None and (self.blocks.features is not None or self.blocks.arms is None):
             raise InvalidStudy(
                 "blocks of a study must have a number of arms and no features of arms; give whole contexts instead."

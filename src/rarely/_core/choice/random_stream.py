@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, SnapshotError, is_whole, shown
-from rarely._core.saving.fields import Fields
+from rarely._core.errors import InvalidInput, is_whole, shown
 from rarely._core.types import Array
 
 Seed = int | np.random.Generator | dict[str, Any] | None
@@ -104,12 +103,3 @@ def generator_from(state: Any) -> np.random.Generator:
     if known.get("has_uint32", 0) not in (0, 1) or not 0 <= known.get(place, 0) <= most:
         raise InvalidInput(f"the state of a {name} generator must have places within its buffers; got {state!r}.")
     return np.random.Generator(bits)
-
-
-def read_generator(saved: Fields) -> np.random.Generator:
-    """Return the saved generator."""
-    state = saved.value("generator")
-    try:
-        return generator_from(state)
-    except InvalidInput as error:
-        raise SnapshotError(f"must hold the state of a generator in generator: {error} Use a backup.") from None

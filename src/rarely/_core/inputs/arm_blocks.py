@@ -27,14 +27,14 @@ training multiplies none of the zeros of these blocks: `rarely._core.training.ob
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
 from rarely._core import errors
-from rarely._core.errors import check_choice, check_names, check_whole, is_whole, named_arguments, shown
+from rarely._core.errors import check_choice, check_whole, is_whole, named_arguments, shown
 from rarely._core.inputs.contexts import BlockContexts, ContentContexts, column_names, read_real
 from rarely._core.inputs.scaling import Affine
 from rarely._core.inputs.sparse_rows import SparseRows
@@ -265,26 +265,6 @@ class ArmBlocks:
         scales = {"rows": Affine(**description["rows"]), "features": None if own is None else Affine(**own)}
         names = {name: tuple(description[name]) for name in ("columns", "feature_columns") if description.get(name)}
         return cls(**(description | scales | names))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's arguments by name, as scikit-learn's estimators do; `deep` changes nothing.
-
-        >>> ArmBlocks(2, Affine.identity(1)).get_params()["layout"]
-        'disjoint'
-        """
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change arguments in place, as scikit-learn does, and return the blocks; a `Roster` keeps the earlier ones.
-
-        >>> ArmBlocks(2, Affine.identity(1)).set_params(layout="hybrid").dim
-        3
-        """
-        known = self.get_params()
-        check_names("ArmBlocks", params, known)
-        for name, value in replace(self, **params).get_params().items():  # made first, which checks them
-            object.__setattr__(self, name, value)
-        return self
 
     def __call__(self, rows: Any, features: Any = None) -> Array:
         """Return contexts of every arm: (r,) → (K, dim), or (n, r) → (n, K, dim); features are (K, f) or (n, K, f)."""

@@ -83,13 +83,8 @@ def check_forgetting(forgetting: Any) -> None:
         raise InvalidInput(f"forgetting must be a Window(rounds), a Discount(factor) or None; got {shown(forgetting)}.")
 
 
-def describe_forgetting(forgetting: Forgetting | None) -> dict[str, Any] | None:
-    """Return it as JSON."""
-    return None if forgetting is None else forgetting.describe()
-
-
 def forgetting_from(description: dict[str, Any] | None) -> Forgetting | None:
-    """Return what `describe_forgetting` described.
+    """Return what `describe` described, None for None.
 
     >>> forgetting_from(Window(5).describe())
     Window(rounds=5)

@@ -38,7 +38,7 @@ from rarely._core.errors import (
 )
 from rarely._core.growable_array import all_finite, all_true, appended, shallow
 from rarely._core.inputs.contexts import read_real, read_whole
-from rarely._core.inputs.forgetting import Forgetting, describe_forgetting, forgetting_from
+from rarely._core.inputs.forgetting import Forgetting, forgetting_from
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays, BoolArray, Decision, IntArray
 
@@ -604,7 +604,7 @@ class History:
         columns = ("contexts", "rewards", "arms", "versions", "propensities", "means", "bonuses")
         arrays: Arrays = {name: getattr(self, name) for name in columns}
         arrays |= {"arrivals": _read_only(self._arrivals[: self._arrived]), "kept.old": self._kept.old}
-        forgetting = describe_forgetting(self.forgetting)
+        forgetting = None if self.forgetting is None else self.forgetting.describe()
         numbers = {"logged": self.logged, "forgetting": forgetting, "lives": [list(life) for life in self._lives]}
         return numbers | {"kept": self._kept.describe()}, arrays
 

@@ -12,7 +12,6 @@ that is not open has False in the mask, and NaN for a context: a forgotten mask 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +88,7 @@ class Roster:
     def __init__(self, blocks: ArmBlocks) -> None:
         if not isinstance(blocks, ArmBlocks):
             raise InvalidInput(f"blocks must be an ArmBlocks; got {shown(blocks)}.")
-        self.blocks = replace(blocks)  # set_params changes the original
+        self.blocks = blocks
         self._slots: dict[str, int] = {}
         self._named: list[str] = []
         """The name of every slot."""

@@ -39,7 +39,6 @@ from rarely._core.errors import (
     PolicyBusy,
     check_choice,
     check_flag,
-    check_names,
     check_whole,
     named_arguments,
     shown,
@@ -652,10 +651,8 @@ class Policy(ABC):
         state, generator = restored_state(self._state, saved, self._factory)
         self._seed, self._scratch, self._state = seed, generator, state
 
-    # --- habits of scikit-learn
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's arguments by name, as scikit-learn's estimators do; `deep` changes nothing.
+    def get_params(self) -> dict[str, Any]:
+        """Return the constructor's arguments by name, as values and not as JSON.
 
         >>> from rarely import LinUCB
         >>> LinUCB(dim=2, beta=0.5).get_params()["beta"]
@@ -665,35 +662,6 @@ class Policy(ABC):
         if "beta" in given:
             given["beta"] = self._beta  # a function has no description
         return dict(zip(given, decoded(**given), strict=True))
-
-    def set_params(self, **params: Any) -> Self:
-        """Change arguments of a policy that has not decided yet, and return the policy.
-
-        Raises `InvalidInput` if a name is not one of the constructor's, or if a round was decided or a log was learned.
-
-        >>> from rarely import LinUCB
-        >>> LinUCB(dim=2).set_params(beta=0.5).beta
-        0.5
-        """
-        with self._single_caller():
-            if self.round or self.updates:
-                raise InvalidInput(
-                    f"set_params changes a policy before its first round; this one has decided {self.round} rounds "
-                    f"and has {len(self.updates)} updates on record. Make a new policy with the arguments you want."
-                )
-            known = self.get_params()
-            check_names(type(self).__name__, params, known)
-            make: Any = type(self)
-            fresh = make(**known | params)
-            kept = {name: self.__dict__[name] for name in ("_lock", "_life")}
-            self.__dict__ = fresh.__dict__ | kept
-        return self
-
-    def __sklearn_clone__(self) -> Self:
-        """Return a policy with the same arguments and no history, for `sklearn.base.clone`."""
-        make: Any = type(self)
-        clone: Self = make(**self.get_params())
-        return clone
 
 
 def _scored(state: PolicyState, contexts: Any, mask: Any) -> tuple[RoundContexts, list[ScoredArms]]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rarely._core.choice.confidence_radius import FUNCTION, Beta, beta_from, describe_beta
-from rarely._core.choice.random_stream import read_generator
+from rarely._core.choice.random_stream import generator_from
 from rarely._core.choice.rules import Mixture
 from rarely._core.covariance import CovarianceFactory, Kind
 from rarely._core.errors import InvalidInput, RarelyError, SnapshotError
@@ -25,7 +25,7 @@ from rarely._core.inputs.forgetting import forgetting_from
 from rarely._core.policies.alarms import Expectations
 from rarely._core.policies.options import limits_from, preset_from, training_from
 from rarely._core.policies.own_evidence import OwnEvidence
-from rarely._core.policies.state import ArmStats, PolicyState, read_events, read_records
+from rarely._core.policies.state import ArmStats, PolicyEvent, PolicyState, UpdateRecord
 from rarely._core.saving import archive
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import schedule_from
@@ -136,7 +136,6 @@ def restored_state(
     """Return the saved state and its generator; `new` is the state of a policy made with the saved settings."""
     frozen, dim = new.frozen, new.frozen.learner.dim
     history = new.history.restored(saved.inner("history"), missing=new.reader.missing)
-    clock = new.clock.restored(saved, history.rounds, saved.whole("extra_versions"))
     frozen = replace(
         frozen,
         learner=frozen.learner.restored(saved.inner("learner")),
@@ -144,17 +143,18 @@ def restored_state(
         radius=saved.number("radius"),
         own=None if saved.is_null("own") else OwnEvidence.restored(saved.inner("own"), dim),
     )
-    generator = read_generator(saved)
+    lists = ("rescaled", "alarms")
+    generator = generator_from(saved.value("generator"))
     state = PolicyState(
         frozen,
-        clock,
+        new.clock.restored(saved),
         history,
         generator.bit_generator.state,
         new.reader.restored(saved.inner("reader")),
-        read_records(saved),
-        ArmStats.restored(saved.inner("arm_stats")),
+        tuple(UpdateRecord(**row | {name: tuple(row[name]) for name in lists}) for row in saved.listed("updates")),
+        ArmStats(**saved.value("arm_stats")),
         saved.whole("learned"),
-        read_events(saved),
+        tuple(PolicyEvent(**row) for row in saved.listed("events")),
         saved.whole("lost"),
         saved.whole("most_arms"),
         Expectations.restored(saved.inner("expectations")),

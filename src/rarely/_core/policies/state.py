@@ -188,14 +188,12 @@ class BatchClock:
         # No end in sight is not an endless batch: a trial of 300 rounds may be over with its last update.
         return 0 if expected >= NEVER // 2 else expected
 
-    def restored(self, saved: Fields, rounds: int, extra: int) -> BatchClock:
-        """Return the saved clock of a policy that has decided `rounds`; this one has not started."""
-        budget, version, due = (
-            self.budget.extended(extra) if extra else self.budget,
-            saved.whole("version"),
-            saved.flag("due"),
-        )
-        return BatchClock(budget, version, due, saved.whole("base_round"), saved.number("base_log_det"), self.rescues)
+    def restored(self, saved: Fields) -> BatchClock:
+        """Return the saved clock; this one has not started."""
+        extra = saved.whole("extra_versions")
+        budget = self.budget.extended(extra) if extra else self.budget
+        version, due, base = saved.whole("version"), saved.flag("due"), saved.whole("base_round")
+        return BatchClock(budget, version, due, base, saved.number("base_log_det"), self.rescues)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +219,6 @@ class PolicyEvent(Described):
     """What changed, and what was lost."""
     reason: str = ""
     """Why, as the caller said."""
-
-
-def read_events(saved: Fields) -> tuple[PolicyEvent, ...]:
-    """Return the saved events."""
-    return tuple(PolicyEvent(**row) for row in saved.listed("events"))
 
 
 @dataclass(slots=True)
@@ -282,11 +275,6 @@ class ArmStats(Described):
         if not self.rounds:
             return None
         return float(np.exp(0.5 * self.chosen / self.rounds)), float(np.exp(0.5 * self.least_known / self.rounds))
-
-    @classmethod
-    def restored(cls, saved: Fields) -> ArmStats:
-        """Return the saved sums."""
-        return cls(**saved.rest())
 
 
 def _sum(numbers: Array) -> float:
@@ -372,12 +360,6 @@ class UpdateRecord(Described):
     """What a policy that chooses its own memory learns from since this update, and why; "" where nothing changed."""
     early: str = ""
     """What `update(seconds=…)` left undone when the time was over, and after how many steps; "" where nothing was."""
-
-
-def read_records(saved: Fields) -> tuple[UpdateRecord, ...]:
-    """Return the saved records."""
-    lists = ("rescaled", "alarms")
-    return tuple(UpdateRecord(**row | {name: tuple(row[name]) for name in lists}) for row in saved.listed("updates"))
 
 
 @dataclass(slots=True, eq=False)
