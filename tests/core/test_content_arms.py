@@ -218,11 +218,6 @@ def test_new_articles_come_without_a_limit_and_names_last():
     assert roster.name_of(policy.history.arms) == [name for _, names in told for name in names]
 
 
-def test_a_roster_without_capacity_needs_no_wider_one():
-    with pytest.raises(InvalidInput, match="no capacity"):
-        articles(2).wider(10)
-
-
 def test_a_failed_opening_leaves_the_roster_as_it_was():
     roster = articles(16)
     before = roster.describe()

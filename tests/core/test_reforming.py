@@ -96,17 +96,6 @@ def test_from_an_approximation_z_is_built_again_with_the_features_in_use(source,
     assert "features of version 1" in other.events[-1].detail
 
 
-def test_load_takes_another_form(tmp_path):
-    policy = lived()
-    policy.save(tmp_path / "policy.rarely")
-    loaded = rarely.load(tmp_path / "policy.rarely", covariance="diagonal", memory_limit=10**6)
-    assert loaded.covariance == "diagonal"
-    assert loaded.settings()["limits"]["memory"] == 10**6
-    assert loaded.events[0].reason == "given to load"
-    assert "bonuses are now approximate" in loaded.events[0].detail
-    assert rarely.load(tmp_path / "policy.rarely").covariance == policy.covariance
-
-
 def test_a_limit_alone_keeps_the_form_and_its_numbers():
     for name in ("paper", "primal", "diagonal", "last_layer", "linear", "kernel"):
         policy = MAKERS[name](OnDemand())

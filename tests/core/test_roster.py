@@ -91,7 +91,7 @@ def test_a_full_roster_says_what_to_do_and_is_as_it_was():
     roster = roster_of("a", "b", "c")
     roster.close("b")
     before = roster.describe()
-    with pytest.raises(RosterFull, match=r"the 3 slots are taken; got 'd'.*wider\(6\)"):
+    with pytest.raises(RosterFull, match=r"the 3 slots are taken; got 'd'"):
         roster.open("d")
     assert roster.describe() == before
     assert roster.open("b") == 1
@@ -288,24 +288,3 @@ def test_a_restart_in_mid_stream_changes_nothing(tmp_path):
     assert roster.name_of(resumed.history.arms) == names
     for a, b in zip(policy.weights, resumed.weights, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_wider_roster_goes_on_with_what_was_learned(layout):
-    """Ridge regression does not see columns of zeros: the padded log gives the same estimate of every arm."""
-    roster, rows = roster_of("a", "b", "c", layout=layout), rows_of(60)
-    roster.close("b")
-    policy = Uniform(roster.blocks.dim, seed=0)
-    policy.observe(policy.select(*roster(rows)), rows[:, 0])
-    policy.update()
-    contexts, rewards = policy.history.observed()
-    wider = roster.wider(5)
-    assert (wider.slots, wider.names, wider.blocks.arms) == (roster.slots, roster.names, 5)
-    padded = np.pad(contexts, ((0, 0), (0, wider.blocks.dim - policy.dim)))
-    again = Uniform.from_log(padded, rewards, dim=wider.blocks.dim)
-    means = again.score(*wider(rows)).means
-    np.testing.assert_allclose(means[:, :3], policy.score(*roster(rows)).means, rtol=1e-9, atol=1e-12)
-    assert wider.open("d") == 3
-    assert roster.blocks.arms == 3
-    with pytest.raises(InvalidInput, match="capacity"):
-        roster.wider(2)

@@ -166,7 +166,7 @@ class _Promises(_Case):
         form, factors = self.form(), self.factors(self.generator(), 4)
         truth = np.square(self.vectors(factors)).sum(axis=1) / self.ridge
         ensure_close(_variances(form, factors), np.array([truth, truth]), "φᵀZ⁻¹φ under both matrices")
-        ensure_equal((form.unit(running=False), form.unit(running=True)), (1.0, 1.0), "units")
+        ensure_equal((form.frozen_unit, form.running_unit), (1.0, 1.0), "units")
         ensure_equal((form.rounds, form.log_det, form.frozen_log_det), (0, 0.0, 0.0), "rounds and log dets")
 
     def is_the_dense_matrix_batch_after_batch(self) -> None:

@@ -120,7 +120,7 @@ class Limit:
         raise TooExpensive(
             f"covariance {kind!r} must fit limits.memory = {in_bytes(self.bytes)}, but at {at} rounds it needs "
             f"{in_bytes(price(kind, self.widths, at, self.row).bytes)}. The others: {others}. Choose one that fits by "
-            "name, or raise limits.memory (memory_limit in load and with_covariance)."
+            "name, or raise limits.memory (memory_limit in with_covariance)."
         )
 
 

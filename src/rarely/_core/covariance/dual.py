@@ -57,10 +57,6 @@ class Dual(Covariance):
         other.limit = limit
         return other
 
-    def features(self) -> Factors:
-        """Return the features of all rounds so far."""
-        return self.past.view
-
     @property
     def jitters(self) -> int:
         return self._factor.jitters

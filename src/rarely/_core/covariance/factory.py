@@ -203,7 +203,7 @@ class CovarianceFactory:
         into = self._new(form, source.widths)
         assert isinstance(into, Primal | Diagonal)
         if isinstance(source, Dual):
-            into.take_over(source.features(), source.jitters, source.frozen_rounds if frozen is None else frozen)
+            into.take_over(source.past.view, source.jitters, source.frozen_rounds if frozen is None else frozen)
         else:
             assert isinstance(source, Primal)
             into.take_part(*source.written_out(), source.rounds, source.jitters)

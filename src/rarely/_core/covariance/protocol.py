@@ -101,10 +101,6 @@ class Covariance(ABC):
         """Return how often rounding had to be mended; each time was announced by a `JitterWarning`."""
         return 0
 
-    def unit(self, *, running: bool) -> float:
-        """Return ω, by which √v under the frozen or the running matrix is multiplied."""
-        return self.running_unit if running else self.frozen_unit
-
     def block(self) -> int:
         """Return how many candidates to score at a time."""
         return 1024

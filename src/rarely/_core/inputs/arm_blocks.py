@@ -63,7 +63,6 @@ class Crossed(Affine):
         return self.dim + self.rows * (self.dim - self.rows) + self.constant
 
     def describe(self) -> dict[str, Any]:
-        """Return the map as JSON, for `scale_from`."""
         return super().describe() | {"rows": int(self.rows)}
 
     def plain(self, contexts: Array) -> Array:

@@ -21,7 +21,6 @@ from rarely._core.errors import (
     InvalidInput,
     RosterFull,
     UnknownArm,
-    check_whole,
     named_arguments,
     shown,
 )
@@ -127,8 +126,8 @@ class Roster:
         slot = self._slots.get(name, len(self._slots))
         if slot == self.blocks.arms:
             raise RosterFull(
-                f"a name keeps its slot for life, and the {slot} slots are taken; got {name!r}. Open one of "
-                f"their names again, or use roster.wider({2 * slot}), whose documentation shows how a policy follows."
+                f"a name keeps its slot for life, and the {slot} slots are taken; got {name!r}. Open one of their "
+                "names again, or make blocks and policy for more arms."
             )
         if slot < len(self._open) and self._open[slot]:
             raise InvalidInput(f"an arm that is opened must not be open; {name!r} is. To change it, close it first.")
@@ -184,23 +183,6 @@ class Roster:
         contexts = self.blocks(rows, None if self.blocks.features is None else self._features)
         contexts[..., ~self._open, :] = np.nan
         return Offer(contexts, np.broadcast_to(self._open, contexts.shape[:-1]).copy())
-
-    def wider(self, capacity: int) -> Roster:
-        """Return the same arms in the same slots, with room for more.
-
-        A policy is made for one `dim`. A policy for the wider roster can start from the history of the old one, because
-        a context padded with zeros belongs to the same arm there::
-
-            contexts, rewards = policy.history.observed()
-            wider = roster.wider(capacity)
-            padded = np.pad(contexts, ((0, 0), (0, wider.blocks.dim - policy.dim)))
-            policy = BatchNeuralUCB.from_log(padded, rewards, schedule=…, **wider.settings)
-        """
-        if self.blocks.arms is None:
-            raise InvalidInput("a roster of content arms has no capacity, and needs no wider one; open the arm.")
-        check_whole("capacity", capacity, self.blocks.arms)
-        mine = self.describe()
-        return Roster.from_description(mine | {"blocks": mine["blocks"] | {"arms": capacity}})
 
     def describe(self) -> dict[str, Any]:
         """Return the roster as JSON. Store it after an arm was opened, before the next decision."""

@@ -65,7 +65,6 @@ class SparseRows(Affine):
         return {"dim": self.dim, "context_scale": self}
 
     def describe(self) -> dict[str, Any]:
-        """Return the map as JSON, for `scale_from`."""
         return super().describe() | {"columns": int(self.columns)}
 
     def pack(self, matrix: Any) -> Array:

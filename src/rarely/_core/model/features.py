@@ -184,14 +184,10 @@ class FactorRows:
         return other
 
     def state(self) -> Arrays:
-        """Return arrays, for `restore`."""
+        """Return arrays, for `read`."""
         view = self.view
         arrays = {f"input{i}": array for i, array in enumerate(view.inputs)}
         return arrays | {f"signal{i}": array for i, array in enumerate(view.signals)}
-
-    def restore(self, arrays: Arrays) -> None:
-        """Take over what `state` returned; there must be no rows yet."""
-        self.read(Fields("covariance", {}, arrays))
 
     def read(self, saved: Fields) -> None:
         """Take over the saved rows, equally many in each layer."""

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rarely._core.covariance import in_bytes
 from rarely._core.policies.state import PolicyState
 from rarely._core.types import BoolArray
 
@@ -81,11 +80,6 @@ def compacted_after_update(state: PolicyState, limit: int | None) -> Compacted |
         if not forgets or np.count_nonzero(_spare(state)) < len(history) / 4:
             return None
     return compacted(state, limit=limit)
-
-
-def limit_sentence(done: Compacted, limit: int) -> str:
-    """Return what a limit did, for a record and a warning."""
-    return f"limits.history = {in_bytes(limit)} is reached: {done}"
 
 
 def _fixed(state: PolicyState) -> BoolArray:

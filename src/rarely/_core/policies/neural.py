@@ -149,7 +149,8 @@ class BatchNeuralUCB(Policy):
     ) -> None:
         schedule, beta, context_scale = decoded(schedule=schedule, beta=beta, context_scale=context_scale)
         exploration, forgetting, limits = decoded(exploration=exploration, forgetting=forgetting, limits=limits)
-        preset, training = _read_training(*decoded(preset=preset, training=training))
+        preset, training = decoded(preset=preset, training=training)
+        preset, training = preset_from(preset), training_from(training)
         _check_together(ties, forgetting, preset)
         deep = None if depth == 2 else depth
         shape: Any = {"hidden": hidden, "depth": deep, "context_scale": context_scale, "skip": training.skip}
@@ -169,7 +170,11 @@ class BatchNeuralUCB(Policy):
         sparse = isinstance(scale.affine, SparseRows)
         if sparse:
             self._check_sparse(depth, preset, training)
-        settled = _settled_limits(limits_from(limits), preset, scale.affine.arms, tuned=tuned)
+        settled = limits_from(limits).settled(
+            history=DEFAULT_HISTORY if tuned else None,
+            operations=DEFAULT_OPERATIONS if preset.scale_contexts else None,
+            arms=scale.affine.arms,
+        )
         given: Any = None if is_automatic(forgetting) else forgetting
         source = seeded(seed)
         super().__init__(
@@ -389,15 +394,6 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
         return {name: value for name, value in super().settings().items() if name not in fixed} | {
             "epsilon": self._epsilon
         }
-
-
-def _read_training(preset: PresetName | Preset, training: Training | int | None) -> tuple[Preset, Training]:
-    return preset_from(preset), training_from(training)
-
-
-def _settled_limits(limits: Limits, preset: Preset, arms: int | None, *, tuned: bool) -> Limits:
-    operations = DEFAULT_OPERATIONS if preset.scale_contexts else None
-    return limits.settled(history=DEFAULT_HISTORY if tuned else None, operations=operations, arms=arms)
 
 
 def _check_together(ties: Ties, forgetting: Forgetting | Literal["auto"] | None, preset: Preset) -> None:

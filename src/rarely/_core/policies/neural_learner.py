@@ -2,9 +2,9 @@
 
 `NeuralLearner` is the network with the scales around it. It is trained in one of three ways:
 
-    GradientDescent   the paper's: J steps on all samples, from θ_0 or from the last weights
-    SingleSamples     the public program's: J steps on single samples, from the last weights
-    SelfTuning        J and the skip path are chosen by held-out rewards
+    train          the paper's: J steps on all samples, from θ_0 or from the last weights
+    train_singly   the public program's: J steps on single samples, from the last weights
+    tune           J and the skip path are chosen by held-out rewards
 
 `LinearPart` is a ridge regression on all rewards ever seen, to which a network adds what it learns from some of them:
 
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -87,19 +87,7 @@ class LinearPart:
 
     def __call__(self, contexts: Array) -> Array:
         """Return its part of the mean rewards, (n,)."""
-        return self.of_scaled(self.scale(contexts))
-
-    def has_scale(self, scale: ContextScale) -> bool:
-        """Return whether contexts on this scale are on its own: always where the scale was given."""
-        return scale.affine is self.scale.affine and scale.clips == self.scale.clips
-
-    def of_scaled(self, contexts: Array) -> Array:
-        """Return the same for contexts that are scaled already."""
-        return np.asarray(contexts @ self.coefficients)
-
-    def of_shared(self, contexts: SharedRow) -> Array:
-        """Return the same for contexts that share their row."""
-        return contexts.image(self.coefficients[None])[:, 0]
+        return np.asarray(self.scale(contexts) @ self.coefficients)
 
     def learn(self, history: History) -> LinearPart | None:
         """Return the part with the rewards that came since; None where the sums overflow."""
@@ -163,62 +151,6 @@ class LinearPart:
             )
 
 
-class TrainerResult(NamedTuple):
-    """What a trainer gives back."""
-
-    outcome: TrainingOutcome
-    tuning: Tuning | None = None
-    """What is known about the candidates afterwards, where they are compared."""
-
-
-class Trainer(Protocol):
-    """A way to train; it knows where a training starts."""
-
-    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan, watch: Watch) -> TrainerResult:
-        """Return the weights of the next version."""
-
-
-@dataclass(frozen=True, slots=True)
-class GradientDescent:
-    """J steps on ℒ."""
-
-    initial: Weights
-    direction: Weights | None = None
-    """Where the estimate of the curvature starts."""
-    start: Weights | None = None
-    """The last weights, where training starts warm."""
-
-    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan, watch: Watch) -> TrainerResult:
-        x, y = samples.weighted()
-        return TrainerResult(train(network, self.initial, x, y, plan, self.direction, self.start, watch))
-
-
-@dataclass(frozen=True, slots=True)
-class SingleSamples:
-    """J steps on one sample each."""
-
-    start: Weights
-    seed: int
-
-    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan, watch: Watch) -> TrainerResult:
-        x, y = samples.weighted()
-        return TrainerResult(train_singly(network, self.start, x, y, plan, self.seed, watch))
-
-
-@dataclass(frozen=True, slots=True)
-class SelfTuning:
-    """J and s are those that predict held-out rewards best."""
-
-    initial: Weights
-    tuning: Tuning
-
-    def train(self, network: Network, samples: TrainingSet, plan: TrainingPlan, watch: Watch) -> TrainerResult:
-        x, y = samples.weighted()
-        scale, weights, offsets = samples.scale, samples.weights, samples.offsets
-        tuned = tune(network, self.initial, x, y, samples.rows, plan, self.tuning, scale, weights, offsets, watch)
-        return TrainerResult(*tuned)
-
-
 @dataclass(frozen=True)
 class NeuralLearner(ScaledLearner):
     """A network, its weights, and the scales around it."""
@@ -272,10 +204,11 @@ class NeuralLearner(ScaledLearner):
             values, factors = self.network.values_of_shared(self.weights, shared)
         if self.linear is None:
             return self._plausible(self.rewards.center + self.rewards.spread * values), factors
-        if not self.linear.has_scale(self.scale):
+        coefficients, own = self.linear.coefficients, self.linear.scale
+        if own.affine is not self.scale.affine or own.clips != self.scale.clips:  # never where the scale was given
             linear = self.linear(contexts)
         else:
-            linear = self.linear.of_scaled(scaled) if shared is None else self.linear.of_shared(shared)
+            linear = scaled @ coefficients if shared is None else shared.image(coefficients[None])[:, 0]
         means = linear + self.rewards.center + self.linear.share * self.rewards.spread * values
         return self._plausible(means), factors
 
@@ -361,7 +294,7 @@ class NeuralLearner(ScaledLearner):
         )
         if samples.overflow:
             return FitResult(self, samples.overflow)
-        outcome, tuning = self._trainer.train(self.network, samples, self.plan, watch)
+        outcome, tuning = self._trained(samples, watch)
         network = self.network if tuning is None else self.network.on_path(tuning.path_in_use)
         if tuning is not None and linear is not None and samples.offsets is not None:
             held, predicted, came = _held_out(tuning, samples.rows)
@@ -412,14 +345,16 @@ class NeuralLearner(ScaledLearner):
         values = self.network.values(reached[-1], self.scale(contexts))
         return self._plausible(scale.center + scale.spread * values)
 
-    @property
-    def _trainer(self) -> Trainer:
-        """How the next version is trained."""
+    def _trained(self, samples: TrainingSet, watch: Watch) -> tuple[TrainingOutcome, Tuning | None]:
+        """Train the next version, and return what is known about the candidates afterwards, where they are compared."""
+        network, plan, (x, y) = self.network, self.plan, samples.weighted()
         if self.tuning is not None:
-            return SelfTuning(self.initial, self.tuning)
-        if self.plan.optimiser == "sgd":
-            return SingleSamples(self.weights, self.shuffle_seed)
-        return GradientDescent(self.initial, self.direction, self.weights if self.plan.warm_start else None)
+            known = samples.scale, samples.weights, samples.offsets
+            return tune(network, self.initial, x, y, samples.rows, plan, self.tuning, *known, watch)
+        if plan.optimiser == "sgd":
+            return train_singly(network, self.weights, x, y, plan, self.shuffle_seed, watch), None
+        start = self.weights if plan.warm_start else None
+        return train(network, self.initial, x, y, plan, self.direction, start, watch), None
 
     def _next_linear(self, history: History, scale: ContextScale) -> LinearPart | None:
         """Return the linear part of the next version, where there are more samples than train the network."""

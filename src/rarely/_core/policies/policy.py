@@ -459,16 +459,11 @@ class Policy(ABC):
         >>> policy.covariance, other.covariance, other.round
         ('primal', 'diagonal', 5)
         """
-        other = copy.copy(self)
-        other._change_covariance(covariance, memory_limit, reason)
-        return other
-
-    def _change_covariance(self, covariance: Kind | None, memory_limit: int | None, reason: str) -> None:
-        """Give Z another form in place; for a policy that nobody else has yet."""
-        factory = self._factory.changed(covariance, memory_limit)
+        other, factory = copy.copy(self), self._factory.changed(covariance, memory_limit)
         with np.errstate(all="ignore"):
-            state = change_covariance(self._state, factory, reason, same_form=covariance is None)
-        self._state, self._factory, self._limits = state, factory, replace(self._limits, memory=factory.memory_limit)
+            other._state = change_covariance(other._state, factory, reason, same_form=covariance is None)
+        other._factory, other._limits = factory, replace(self._limits, memory=factory.memory_limit)
+        return other
 
     # --- what can be read off its state
 

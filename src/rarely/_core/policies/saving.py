@@ -18,7 +18,7 @@ import numpy as np
 from rarely._core.choice.confidence_radius import FUNCTION, Beta, beta_from, describe_beta
 from rarely._core.choice.random_stream import generator_from
 from rarely._core.choice.rules import Mixture
-from rarely._core.covariance import CovarianceFactory, Kind
+from rarely._core.covariance import CovarianceFactory
 from rarely._core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.forgetting import forgetting_from
@@ -162,14 +162,7 @@ def restored_state(
     return state, generator
 
 
-def load(
-    path: str | os.PathLike[str],
-    *,
-    beta: Beta | None = None,
-    model: Any = None,
-    covariance: Kind | None = None,
-    memory_limit: int | None = None,
-) -> Any:
+def load(path: str | os.PathLike[str], *, beta: Beta | None = None, model: Any = None) -> Any:
     """Return the policy that `save` wrote, with the same future bit for bit (in the same environment).
 
     A file that is damaged, or was written by a later version, is refused with a `SnapshotError`.
@@ -183,8 +176,6 @@ def load(
     model
         The torch module, or `rarely.torch.Module`, where the policy was made with one: the file has its weights alone.
         None finds the `Module` with the same settings that this process has made, if any.
-    covariance, memory_limit
-        Another form of Z, and another limit of its bytes, as `Policy.with_covariance` makes them.
 
     Examples
     --------
@@ -197,10 +188,7 @@ def load(
     >>> load(path).fingerprint() == policy.fingerprint()
     True
     """
-    loaded = restore(archive.read(path), os.fspath(path), beta, model)
-    if covariance is not None or memory_limit is not None:
-        getattr(loaded, "policy", loaded)._change_covariance(covariance, memory_limit, "given to load")
-    return loaded
+    return restore(archive.read(path), os.fspath(path), beta, model)
 
 
 def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: Any = None) -> Any:

@@ -22,11 +22,11 @@ import numpy as np
 
 from rarely._core import errors
 from rarely._core.choice.confidence_radius import Beta, NoiseRadius, radius_at
-from rarely._core.covariance import RECENT, Covariance, CovarianceFactory
+from rarely._core.covariance import RECENT, Covariance, CovarianceFactory, in_bytes
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.model.features import Factors
-from rarely._core.policies.compaction import compacted_after_update, limit_sentence
+from rarely._core.policies.compaction import compacted_after_update
 from rarely._core.policies.covariance_change import noted
 from rarely._core.policies.learner import FitResult, Learner, ScaledLearner
 from rarely._core.policies.own_evidence import OwnEvidence
@@ -351,7 +351,7 @@ def _tidied(
     state = replace(done.state, updates=(*before.updates, record))
     if limit is None or not done.learned + done.abandoned:
         return state, record
-    sentence = limit_sentence(done, limit)
+    sentence = f"limits.history = {in_bytes(limit)} is reached: {done}"
     if all(event.kind != "limit" for event in before.events):
         warnings.warn(
             f"{sentence}. From now on the oldest rounds are dropped at every update, and records count them. Raise "

@@ -319,22 +319,18 @@ class CompiledObjective(Objective):
 
     @property
     def loops(self) -> str:
-        """The instruction set of the compiled form."""
         return form()
 
     def loss(self, weights: Weights) -> float:
-        """Return ℒ/m."""
         return self.descend(weights, 0.0, 0, np.inf)[1]
 
     def descend(self, start: Weights, step: float, steps: int, hopeless: float) -> tuple[Weights, float]:
-        """Take J steps from `start`, none from a loss beyond `hopeless`; return the weights and their loss."""
         moving = self._copied(start)
         return moving, self._descend(moving, None, 0, step, steps, hopeless)
 
     def descend_with_momentum(
         self, start: MomentumState, step: float, steps: int, hopeless: float
     ) -> tuple[MomentumState, float]:
-        """Take J steps with Nesterov's momentum."""
         now, ago = self._copied(start.weights), self._copied(start.ago)
         loss = self._descend(now, ago, start.steps, step, steps, hopeless)
         return (MomentumState(now, ago, start.steps + steps) if loss <= hopeless else start), loss
@@ -355,7 +351,6 @@ class CompiledObjective(Objective):
                 return loss
 
     def curvature_times(self, vector: Weights) -> tuple[float, Weights]:
-        """Return vᵀΦᵀΦv and ΦᵀΦv, for a unit vector v in the shape of the weights."""
         if self.network.depth > 2:
             return super().curvature_times(vector)
         product = self._copied(vector)
@@ -450,11 +445,9 @@ class BlockObjective(Objective):
         return part._replace(objective=objective)
 
     def loss(self, weights: Weights) -> float:
-        """Return ℒ/m."""
         return self._penalty(weights) + sum(part.objective.loss(part.of(weights)) for part in self._parts)
 
     def loss_and_gradient(self, weights: Weights) -> tuple[float, Weights]:
-        """Return ℒ/m and ∇ℒ/m."""
         gradient = tuple(self.ridge * (w - w0) for w, w0 in zip(weights, self.initial, strict=True))
         total = self._penalty(weights)
         for part in self._parts:
@@ -464,7 +457,6 @@ class BlockObjective(Objective):
         return total, gradient
 
     def curvature_times(self, vector: Weights) -> tuple[float, Weights]:
-        """Return vᵀΦᵀΦv and ΦᵀΦv, for a unit vector v in the shape of the weights."""
         product: Weights = tuple(np.zeros_like(v) for v in vector)
         total = 0.0
         for part in self._parts:
