@@ -281,10 +281,6 @@ class EnsemblePolicy(Policy):
         given = self._given | {"estimator": described(self._given["estimator"]), "beta": self._beta}
         return encoded(given | {"forgetting": self.history.forgetting, "seed": self._seed, "limits": self._limits})
 
-    def get_params(self) -> dict[str, Any]:
-        """Return the constructor's arguments by name, as values and not as JSON."""
-        return super().get_params() | {"estimator": self._given["estimator"]}
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state without the trained models to one file, from which `rarely.load` trains them again."""
         made(self.settings()["estimator"])  # what `load` could not make is refused now

@@ -4,35 +4,12 @@ import json
 import logging
 
 import numpy as np
-import pytest
 
 from rarely import (
     BatchNeuralUCB,
-    FixedGrid,
-    LinTS,
     LinUCB,
-    Mixture,
-    NeuralEpsilonGreedy,
     Paced,
-    Uniform,
 )
-
-
-def policies():
-    grid = FixedGrid(horizon=8, batches=4)
-    yield BatchNeuralUCB(dim=2, schedule=grid, hidden=4, training=3, seed=1)
-    yield LinUCB(dim=2, schedule=grid, beta=lambda t: 1 / t, seed=1)
-    yield LinTS(dim=2, exploration=Mixture(0.2), seed=1)
-    yield NeuralEpsilonGreedy(dim=2, schedule=grid, hidden=4, training=3, epsilon=0.3, seed=1)
-    yield Uniform(dim=2, seed=1)
-
-
-@pytest.mark.parametrize("policy", list(policies()), ids=lambda policy: type(policy).__name__)
-def test_a_policy_made_of_its_parameters_is_the_same(policy):
-    again = type(policy)(**policy.get_params())
-    contexts = np.random.default_rng(0).random((6, 3, 2))
-    assert again.select(contexts).describe()[-1]["means"] == policy.select(contexts).describe()[-1]["means"]
-    np.testing.assert_array_equal(again.select(contexts).arm, policy.select(contexts).arm)
 
 
 def test_a_decision_is_json_with_null_for_an_arm_that_was_not_there():

@@ -106,8 +106,5 @@ class TestLimits:
     @pytest.mark.parametrize("kind", [BatchNeuralUCB, LinUCB, Uniform, KernelUCB])
     def test_parameters_hold_them_as_one_value(self, kind):
         policy = kind(2, GRID, seed=0, limits=Limits(memory=10**7))
-        limits = policy.get_params()["limits"]
-        assert isinstance(limits, Limits)
-        assert limits.memory == 10**7
-        assert kind(**policy.get_params()).fingerprint() == policy.fingerprint()
-        assert policy.set_params(limits=Limits(memory=10**8)).get_params()["limits"].memory == 10**8
+        assert policy.settings()["limits"]["memory"] == 10**7
+        assert kind(**policy.settings()).fingerprint() == policy.fingerprint()

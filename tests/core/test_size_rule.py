@@ -300,13 +300,13 @@ class TestRule:
     def test_blocks_say_how_many_arms_there_are(self):
         fixed = ArmBlocks(7, Affine.identity(3))
         policy = BatchNeuralUCB(schedule=OnDemand(horizon=10_000), seed=0, **fixed.settings)
-        assert policy.get_params()["limits"].arms == 7
+        assert policy.settings()["limits"]["arms"] == 7
         again = BatchNeuralUCB(**policy.settings())
-        assert (again.get_params()["limits"], again.exact_rounds) == (
-            policy.get_params()["limits"],
+        assert (again.settings()["limits"], again.exact_rounds) == (
+            policy.settings()["limits"],
             policy.exact_rounds,
         )
-        assert LinUCB(schedule=OnDemand(), **fixed.settings).get_params()["limits"].arms is None  # exact in any case
+        assert LinUCB(schedule=OnDemand(), **fixed.settings).settings()["limits"]["arms"] is None  # exact in any case
 
     def test_a_roster_says_how_many_arms_are_open(self):
         roster = Roster(ArmBlocks(None, Affine.identity(2), "bilinear", features=Affine.identity(2)))
@@ -315,10 +315,10 @@ class TestRule:
             roster.open(f"article {i}", [i, 1.0])
         roster.close("article 0")
         policy = BatchNeuralUCB(schedule=OnDemand(horizon=500_000), seed=0, **roster.settings)
-        assert policy.get_params()["limits"].arms == 49
+        assert policy.settings()["limits"]["arms"] == 49
         assert policy.exact_rounds is not None
         given = BatchNeuralUCB(schedule=OnDemand(), limits=Limits(arms=3), seed=0, **roster.settings)
-        assert given.get_params()["limits"].arms == 3
+        assert given.settings()["limits"]["arms"] == 3
 
     def test_decisions_are_the_same_whether_arms_are_known_or_seen(self, large):
         blocks = ArmBlocks(4, Affine.identity(3))

@@ -89,7 +89,7 @@ def expected_variances(origin, now, fit, probes):
     learner, factory, history = origin._learner, origin._factory, origin.history
     basis = fit.learner if history.forgetting is not None else fit.basis
     if basis is None and learner.follows:
-        basis = learner.at_scale_of(fit.learner)
+        basis = learner.with_scale(fit.learner.scale)
     features = fit.learner.features(probes)
     if basis is None:
         running = now._covariance.fork()

@@ -492,7 +492,7 @@ def test_a_file_makes_the_same_estimator_and_the_same_members(estimator, tmp_pat
     policy.save(tmp_path / "policy.rarely")
     again = rarely.load(tmp_path / "policy.rarely")
     assert described(made(described(estimator))) == described(estimator)
-    assert again.get_params()["estimator"].__class__ is estimator.__class__
+    assert again.settings()["estimator"] == policy.settings()["estimator"]
     row = contexts(seed=5)
     assert np.array_equal(again.score(row).means, policy.score(row).means)
     assert again.updates[0].noise == policy.updates[0].noise == again._learner.noise

@@ -66,7 +66,7 @@ def test_the_default_policy_stands_beside_one_preset():
 def test_the_default_policy_has_nothing_set():
     asked = cell(PROBLEMS["cosine"], "practical", kind="default", batches=5)
     policy = policy_of(asked, world_of(asked))
-    assert policy.get_params() == BatchNeuralUCB(10, Paced(20, 5), covariance="exact", seed=3).get_params()
+    assert policy.settings() == BatchNeuralUCB(10, Paced(20, 5), covariance="exact", seed=3).settings()
 
 
 def cell(problem, reading, **configuration):

@@ -1,6 +1,5 @@
 import json
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -459,22 +458,9 @@ def test_numbers_that_lack_some_as_nan_are_refused_with_their_column(written):
 # scikit-learn
 
 
-def test_a_bunch_is_read_by_its_data_and_target():
-    table = Table.from_bunch(SimpleNamespace(data=ROWS, target=LABELS))
-    assert table.rows.tolist() == ROWS.tolist()
-    assert table.digest == TABLE.digest
-
-
-def test_what_is_no_bunch_is_refused():
-    with pytest.raises(InvalidInput, match=r"`data` and `target`; got ndarray(.|\n)*Table.of"):
-        Table.from_bunch(ROWS)
-    with pytest.raises(InvalidInput, match="got SimpleNamespace"):
-        Table.from_bunch(SimpleNamespace(data=ROWS))
-
-
 def test_a_scikit_learn_dataset_is_played():
     datasets = pytest.importorskip("sklearn.datasets")
-    world = TableWorld(Table.from_bunch(datasets.load_wine()), view="standard", constant=True)
+    world = TableWorld(Table.of(*datasets.load_wine(return_X_y=True)), view="standard", constant=True)
     assert (world.arms, world.dim, world.horizon) == (3, 42, 178)
     played = play(LinUCB(42, FixedGrid(178, 10), beta=0.1, intercept=False), world.rounds(0, 178))
     assert played.right > 0.7

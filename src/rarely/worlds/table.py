@@ -71,15 +71,6 @@ class Table:
         return cls(numbers, codes.astype(np.int64), tuple(str(name) for name in names))
 
     @classmethod
-    def from_bunch(cls, bunch: Any) -> Table:
-        """Make a table of a scikit-learn dataset, such as `load_digits()`."""
-        if not (hasattr(bunch, "data") and hasattr(bunch, "target")):
-            raise InvalidInput(
-                f"a dataset needs `data` and `target`; got {type(bunch).__name__}. For arrays use Table.of."
-            )
-        return cls.of(bunch.data, bunch.target)
-
-    @classmethod
     def from_csv(
         cls, path: str | Path, label: str | int | None = None, delimiter: str = ",", ignore: Sequence[str | int] = ()
     ) -> Table:
@@ -237,7 +228,7 @@ def sklearn_table(name: str) -> Table:
         raise InvalidInput(f"load_{name} of scikit-learn does not load a dataset: it needs arguments.") from error
     if np.issubdtype(np.asarray(bunch.target).dtype, np.floating):
         raise InvalidInput(f"{name} is a regression: its targets are numbers, not classes to choose between.")
-    return Table.from_bunch(bunch)
+    return Table.of(bunch.data, bunch.target)
 
 
 def _named_column(given: str, first: list[str]) -> str | int:

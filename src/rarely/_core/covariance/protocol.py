@@ -52,10 +52,6 @@ class Candidates:
         """(n,): v, or what it was subtracted from."""
         return self.variances if self.minuends is None else self.minuends
 
-    def unsolved(self) -> Candidates:
-        """Return the same candidates without what was solved for them."""
-        return Candidates(self.factors, self.variances, None, self.minuends)
-
 
 @dataclass(slots=True, eq=False)
 class Proposal:

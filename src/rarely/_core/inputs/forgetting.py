@@ -77,12 +77,6 @@ def is_automatic(forgetting: Any) -> bool:
     return isinstance(forgetting, str) and forgetting == "auto"
 
 
-def check_forgetting(forgetting: Any) -> None:
-    """Raise InvalidInput unless it is a Window, a Discount or None."""
-    if forgetting is not None and not isinstance(forgetting, Window | Discount):
-        raise InvalidInput(f"forgetting must be a Window(rounds), a Discount(factor) or None; got {shown(forgetting)}.")
-
-
 def forgetting_from(description: dict[str, Any] | None) -> Forgetting | None:
     """Return what `describe` described, None for None.
 

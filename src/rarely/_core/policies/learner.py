@@ -240,21 +240,18 @@ class ScaledLearner(Learner):
         return self.rewards.spread
 
     def prepare_scale(self, contexts: Array) -> Self:
-        return self._with_scale(self.scale.prepared(contexts))
+        return self.with_scale(self.scale.prepared(contexts))
 
     def observe_contexts(self, contexts: Array, rounds: int) -> Self:
-        return self._with_scale(self.scale.after(contexts, rounds))
+        return self.with_scale(self.scale.after(contexts, rounds))
 
     def with_fitted_scale(self) -> Self:
-        return self._with_scale(self.scale.fitted())
+        return self.with_scale(self.scale.fitted())
 
     def merge_scale(self, other: Learner) -> Self:
         assert isinstance(other, ScaledLearner)
-        return self._with_scale(self.scale.with_moments_of(other.scale))
+        return self.with_scale(self.scale.with_moments_of(other.scale))
 
-    def at_scale_of(self, other: ScaledLearner) -> Self:
-        """Return the same learner with the other's scale of contexts."""
-        return self._with_scale(other.scale)
-
-    def _with_scale(self, scale: ContextScale) -> Self:
+    def with_scale(self, scale: ContextScale) -> Self:
+        """Return the same learner with another scale of contexts."""
         return self if scale is self.scale else changed(self, scale=scale)

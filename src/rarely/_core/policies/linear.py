@@ -311,8 +311,11 @@ class LinUCB(Policy):
         within_batch = self._usual_within_batch if within_batch is None else within_batch
         schedule = EveryRound() if schedule is None else schedule
         check_flag("intercept", intercept)
-        self._intercept, self._ties, self._scale = intercept, ties, context_scale
         scale = ContextScale.start(dim, context_scale, constant=intercept, fitted=False).affine
+        # Everything that makes the policy again, except what may change in its life.
+        self._settings = {"dim": scale.dim, "schedule": schedule, "intercept": intercept, "ridge": ridge, "beta": beta}
+        self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
+        self._settings |= {"within_batch": within_batch, "ties": ties}
         sparse = isinstance(scale, SparseRows)
         learner: Any = SparseLinearLearner if sparse else LinearLearner
         super().__init__(
@@ -328,7 +331,6 @@ class LinUCB(Policy):
             within_batch=within_batch,
             factory=partial(DualFactory, inner=sparse_gram, columns=scale.scaled_dim) if sparse else CovarianceFactory,
         )
-        self._schedule, self._exploration, self._within_batch = schedule, exploration, within_batch
 
     _usual_within_batch: ClassVar[WithinBatch] = "running"
 
@@ -343,11 +345,8 @@ class LinUCB(Policy):
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON."""
-        given = {"dim": self.dim, "schedule": self._schedule, "intercept": self._intercept}
-        given |= {"context_scale": self._scale, "ridge": self._factory.ridge, "beta": self._beta}
-        given |= {"covariance": self._factory.form, "exploration": self._exploration}
-        given |= {"forgetting": self.history.forgetting, "within_batch": self._within_batch, "ties": self._ties}
-        return encoded(given | {"seed": self._seed, "limits": self._limits})
+        changing = {"covariance": self._factory.form, "limits": self._limits, "seed": self._seed}
+        return encoded(self._settings | changing)
 
 
 class LinTS(LinUCB):

@@ -22,7 +22,7 @@ from rarely._core.choice.confidence_radius import Beta, NoiseRadius
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, with_exploration
 from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, in_bytes
-from rarely._core.errors import InvalidInput, TooExpensive, check_choice, shown
+from rarely._core.errors import InvalidInput, TooExpensive, check_choice, is_whole, shown
 from rarely._core.inputs.forgetting import Discount, Forgetting, is_automatic
 from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
@@ -152,7 +152,7 @@ class BatchNeuralUCB(Policy):
         preset, training = decoded(preset=preset, training=training)
         preset, training = preset_from(preset), training_from(training)
         _check_together(ties, forgetting, preset)
-        deep = None if depth == 2 else depth
+        deep = None if is_whole(depth) and depth == 2 else depth
         shape: Any = {"hidden": hidden, "depth": deep, "context_scale": context_scale, "skip": training.skip}
         dim = self._dim_of(model, dim, preset, **shape)
         fitted = preset.scale_contexts and model is None

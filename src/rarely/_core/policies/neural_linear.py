@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely._core.choice.rules import ChoiceRule, Thompson
 from rarely._core.covariance import Widths
 from rarely._core.covariance.cholesky import ridge_solution
 from rarely._core.errors import SnapshotError
@@ -19,9 +18,8 @@ from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale
 from rarely._core.model.features import Factors
 from rarely._core.policies.learner import FitResult
-from rarely._core.policies.neural import SAMPLED_BETA, BatchNeuralUCB
+from rarely._core.policies.neural import NeuralTS
 from rarely._core.policies.neural_learner import LinearPart, NeuralLearner
-from rarely._core.policies.policy import Ties
 from rarely._core.saving.fields import Fields
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays
@@ -73,7 +71,7 @@ class LastLayerLearner(NeuralLearner):
         return replace(super().restored(saved), coefficients=coefficients)
 
 
-class NeuralLinear(BatchNeuralUCB):
+class NeuralLinear(NeuralTS):
     """Thompson sampling on the last layer (Riquelme, Tucker and Snoek, 2018) under any schedule.
 
     At each update the network is trained as `BatchNeuralUCB`'s; then the mean is the ridge regression on its
@@ -89,9 +87,4 @@ class NeuralLinear(BatchNeuralUCB):
     """
 
     _learner_kind = LastLayerLearner
-    _tuned_beta = SAMPLED_BETA
-    _tuned_within_batch = "frozen"
     _tuned_rows = "all"
-
-    def _rule(self, ties: Ties) -> ChoiceRule:
-        return Thompson(lowest=ties == "lowest")

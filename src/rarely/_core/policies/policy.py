@@ -44,14 +44,14 @@ from rarely._core.errors import (
     shown,
 )
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
-from rarely._core.inputs.forgetting import Forgetting, check_forgetting
+from rarely._core.inputs.forgetting import Discount, Forgetting, Window
 from rarely._core.inputs.history import History, Late, read_log
 from rarely._core.policies.compaction import compacted
 from rarely._core.policies.covariance_change import change_covariance
 from rarely._core.policies.learner import Learner
 from rarely._core.policies.options import Limits
 from rarely._core.policies.own_evidence import OwnEvidence
-from rarely._core.policies.saving import content_of, decoded, register, restored_state
+from rarely._core.policies.saving import content_of, register, restored_state
 from rarely._core.policies.select import ScoredArms, Scores, concatenated, decide, prepared, rounds_at_once, score
 from rarely._core.policies.state import BatchClock, FrozenPolicy, PolicyEvent, PolicyState, UpdateRecord, WithinBatch
 from rarely._core.policies.update import (
@@ -120,7 +120,9 @@ class Policy(ABC):
     ) -> None:
         if not isinstance(schedule, Schedule):
             raise InvalidInput(f"schedule must be one, such as FixedGrid(horizon, batches); got {shown(schedule)}.")
-        check_forgetting(forgetting)
+        if forgetting is not None and not isinstance(forgetting, Window | Discount):
+            came = shown(forgetting)
+            raise InvalidInput(f"forgetting must be a Window(rounds), a Discount(factor) or None; got {came}.")
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
         self._limits, self._history_limit = limits, limits.history_bytes
@@ -645,18 +647,6 @@ class Policy(ABC):
         """Take over a saved state; this policy is new, and made with the saved settings."""
         state, generator = restored_state(self._state, saved, self._factory)
         self._seed, self._scratch, self._state = seed, generator, state
-
-    def get_params(self) -> dict[str, Any]:
-        """Return the constructor's arguments by name, as values and not as JSON.
-
-        >>> from rarely import LinUCB
-        >>> LinUCB(dim=2, beta=0.5).get_params()["beta"]
-        0.5
-        """
-        given = self.settings()
-        if "beta" in given:
-            given["beta"] = self._beta  # a function has no description
-        return dict(zip(given, decoded(**given), strict=True))
 
 
 def _scored(state: PolicyState, contexts: Any, mask: Any) -> tuple[RoundContexts, list[ScoredArms]]:

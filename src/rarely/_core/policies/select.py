@@ -115,7 +115,7 @@ def score(frozen: FrozenPolicy, part: Part) -> ScoredArms:
         pieces = [_measure(frozen, part.rows[start : start + block]) for start in range(0, count, block)]
         means, priors = (np.concatenate(arrays) for arrays in list(zip(*pieces, strict=True))[:2])
         # Of several blocks only the features are kept: what was solved would fill t numbers an arm.
-        measured = [candidates.unsolved() for _, _, candidates in pieces]
+        measured = [replace(candidates, solved=None) for _, _, candidates in pieces]
         variances = np.concatenate([each.variances for each in measured])
         scale = np.concatenate([each.rounding_scale for each in measured])
     unit, per_deviation = frozen.unit, frozen.radius * frozen.unit

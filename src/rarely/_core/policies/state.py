@@ -394,14 +394,6 @@ class PolicyState:
             *(self.events, self.lost, self.most_arms, self.expectations),
         )
 
-    def with_update(self, record: UpdateRecord) -> PolicyState:
-        """Return the state with one more update on record."""
-        updates = (*self.updates, record)
-        return PolicyState(
-            *(self.frozen, self.clock, self.history, self.random, self.reader, updates, self.arm_stats, self.learned),
-            *(self.events, self.lost, self.most_arms, self.expectations),
-        )
-
     def with_event(self, kind: EventKind, detail: str, reason: str = "", round: int | None = None) -> PolicyState:
         """Return the state with one more event on record."""
         at = self.history.rounds if round is None else round

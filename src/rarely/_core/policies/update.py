@@ -169,7 +169,7 @@ class UpdateJob:
         if fit.basis is None and self.cut.digest and isinstance(self.learner, ScaledLearner) and self.learner.follows:
             # By then the scale, and Z with it, will have followed the rounds decided meanwhile.
             assert isinstance(fit.learner, ScaledLearner)
-            return self.learner.at_scale_of(fit.learner)
+            return self.learner.with_scale(fit.learner.scale)
         return fit.basis
 
 
@@ -324,7 +324,8 @@ def _concluded(
     if result.memory is not None and result.memory.why and not fit.reason:
         record = replace(record, memory=result.memory.why)
         after = after.with_event("memory", result.memory.why)
-    return noted(state, after.with_update(record), factory, history.rounds), record
+    after = replace(after, updates=(*after.updates, record))
+    return noted(state, after, factory, history.rounds), record
 
 
 def _watched(after: PolicyState, before: PolicyState, record: UpdateRecord) -> tuple[PolicyState, UpdateRecord]:
@@ -389,7 +390,7 @@ def start_from_log(
     cut = Cut(0, 0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.exact, "")
     record = _record_of(after, fit, cut)
     announce(replace(state, history=history), after, record, trained=True)
-    return after.with_update(record)
+    return replace(after, updates=(record,))
 
 
 def _nothing_new(state: PolicyState) -> FitResult | None:
