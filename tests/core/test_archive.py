@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import tracemalloc
-import warnings
 import zipfile
 
 import numpy as np
@@ -258,7 +257,6 @@ FORGED = {
     "a header that is a list": sealed({"header.json": b"[]"}),
     "a header that is no JSON": sealed({"header.json": b"{"}),
     "a header that is no text": sealed({"header.json": b"\xff\xfe"}),
-    "a field twice": sealed({"header.json": b'{"a": 1, "a": 2}'}),
     "a deep header": sealed({"header.json": b'{"a": ' + b"[" * 10**5 + b"]" * 10**5 + b"}"}),
     "a long number": sealed({"header.json": b'{"a": ' + b"1" * 10**5 + b"}"}),
     "a member of another kind": sealed(EMPTY | {"notes.txt": b"mine"}),
@@ -267,9 +265,7 @@ FORGED = {
     "a member that is missing": {k: v for k, v in sealed(EMPTY | {"a.npy": npy(np.zeros(1))}).items() if k != "a.npy"},
     "a size that differs": sealed(EMPTY, members={"header.json": 3}),
     "members that are a list": sealed(EMPTY, members=["header.json"]),
-    "another field in the seal": sealed(EMPTY, colour="red"),
     "a field less in the seal": sealed(EMPTY, rarely=...),
-    "a version that is a number": sealed(EMPTY, rarely=1),
     "a seal that is a list": EMPTY | {"seal.json": b"[]"},
     "a seal of something else": sealed(EMPTY, magic="other"),
     "no seal": EMPTY,
@@ -347,15 +343,6 @@ def test_members_that_lie_over_each_other_are_refused(tmp_path):
     directory = directory.replace(start.to_bytes(4, "little"), end.to_bytes(4, "little"))
     path.write_bytes(content[:end] + directory)
     with pytest.raises(SnapshotError, match="claims members of"):
-        archive.read(path)
-
-
-def test_two_members_of_one_name_are_refused(tmp_path):
-    path = bundled(tmp_path / "twice", sealed(EMPTY | {"a.npy": npy(np.zeros(1))}))
-    with warnings.catch_warnings(), zipfile.ZipFile(path, "a") as bundle:
-        warnings.simplefilter("ignore")
-        bundle.writestr("a.npy", npy(np.zeros(1)))
-    with pytest.raises(SnapshotError, match=r"two members called 'a\.npy'"):
         archive.read(path)
 
 

@@ -43,7 +43,7 @@ from worlds import contexts, play
 
 pytest.importorskip("sklearn", reason="EnsemblePolicy needs scikit-learn: pip install '.[ensembles]'")
 
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, StackingRegressor, VotingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -497,7 +497,6 @@ def test_a_file_makes_the_same_estimator_and_the_same_members(estimator, tmp_pat
     assert np.array_equal(again.score(row).means, policy.score(row).means)
     assert again.updates[0].noise == policy.updates[0].noise == again._learner.noise
     assert pickle.loads(pickle.dumps(policy)).fingerprint() == again.fingerprint() == policy.fingerprint()
-    assert clone(policy).fingerprint() == clone(again).fingerprint()
 
 
 def test_a_function_cannot_be_saved_and_everything_else_works(tmp_path):
@@ -505,7 +504,6 @@ def test_a_function_cannot_be_saved_and_everything_else_works(tmp_path):
     with pytest.raises(InvalidInput, match=r"its parameters numbers, texts, lists and estimators; got ufunc"):
         policy.save(tmp_path / "policy.rarely")
     assert not any(tmp_path.iterdir())
-    assert clone(policy).settings() == policy.settings()
 
 
 @pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "nowhere:Tree", "sklearn.base:clone", ""])

@@ -399,9 +399,8 @@ class ContextReader:
     def restored(self, saved: Fields) -> ContextReader:
         """Return the saved reader; this one has read nothing."""
         with saved:
-            arms = None if saved.is_null("arms") else saved.whole("arms")
-            columns = None if saved.is_null("columns") else tuple(saved.listed("columns"))
-            return replace(self, columns=columns, arms=arms)
+            columns, arms = saved.value("columns"), saved.value("arms")
+            return replace(self, columns=None if columns is None else tuple(columns), arms=arms)
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:

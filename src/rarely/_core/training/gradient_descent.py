@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, check_choice, check_positive, check_whole
+from rarely._core.errors import InvalidInput
 from rarely._core.model.network import Network, Weights
 from rarely._core.training.objective import MomentumState, Objective, fastest_objective
 from rarely._core.training.watch import UNWATCHED, USUAL_STEPS, Watch
@@ -74,7 +74,7 @@ TRAINING_NUMBERS = tuple(field.name for field in fields(TrainingReport))
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """How to train, checked when it is made."""
+    """How to train; `Training` and `Preset` have checked its parts."""
 
     ridge: float
     """λ"""
@@ -91,11 +91,6 @@ class TrainingPlan:
     """Of the order of samples, where a model of the user's draws one."""
 
     def __post_init__(self) -> None:
-        check_whole("steps", self.steps, 0)
-        if self.step_size is not None:
-            check_positive("step_size", self.step_size, "or None, which takes it from the curvature")
-        check_choice("optimiser", self.optimiser, Optimiser)
-        check_choice("precision", self.precision, Precision)
         if self.warm_start and self.optimiser == "sgd":
             raise InvalidInput(
                 "warm_start is for optimiser 'gradient_descent'; 'sgd' always starts from the last weights. "
