@@ -104,9 +104,6 @@ class GrowableArray:
             self._buffer, self._tail = buffer, Tail(length)
         self._length = length
 
-    def fork(self, length: int | None = None) -> GrowableArray:
-        """Return another array that starts with these rows, or with the first `length` of them."""
-        other = shallow(self)
-        if length is not None:
-            other._length = length
-        return other
+    def fork(self) -> GrowableArray:
+        """Return another array that starts with these rows."""
+        return shallow(self)

@@ -19,7 +19,7 @@ import numpy as np
 from rarely._core.covariance.cholesky import GrowingCholesky, announce_rounding, whole_panels
 from rarely._core.covariance.cost import Limit, Widths
 from rarely._core.covariance.protocol import Candidates, Covariance, Proposal, prior_variances
-from rarely._core.growable_array import shallow
+from rarely._core.growable_array import changed
 from rarely._core.model.features import FactorRows, Factors, gram
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
@@ -53,9 +53,7 @@ class Dual(Covariance):
     def limited(self, limit: Limit) -> Self:
         """Return the same matrices under another limit of memory, which they must fit."""
         limit.check_rounds(self.kind, self.rounds)
-        other = self.fork()
-        other.limit = limit
-        return other
+        return changed(self.fork(), limit=limit)
 
     @property
     def jitters(self) -> int:
@@ -108,9 +106,7 @@ class Dual(Covariance):
         self.frozen_rounds = self.rounds
 
     def fork(self) -> Self:
-        other = shallow(self)
-        other.past, other._factor = self.past.fork(), self._factor.fork()
-        return other
+        return changed(self, past=self.past.fork(), _factor=self._factor.fork())
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers = {

@@ -24,7 +24,7 @@ import numpy as np
 from rarely._core.covariance.cholesky import GrowingCholesky, definite, updated_factor
 from rarely._core.covariance.cost import Limit, Widths
 from rarely._core.covariance.protocol import CANCELLED, Candidates, Covariance, Proposal
-from rarely._core.growable_array import GrowableArray, shallow
+from rarely._core.growable_array import GrowableArray, changed
 from rarely._core.model.features import Factors
 from rarely._core.native.linalg import product
 from rarely._core.saving.fields import Fields
@@ -262,9 +262,7 @@ class Primal(Covariance):
         self._frozen = self._running
 
     def fork(self) -> Self:
-        other = shallow(self)
-        other._factor = self._factor.fork()
-        return other
+        return changed(self, _factor=self._factor.fork())
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         if self._accepted:

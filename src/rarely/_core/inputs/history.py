@@ -36,7 +36,7 @@ from rarely._core.errors import (
     WrongDecision,
     shown,
 )
-from rarely._core.growable_array import all_finite, all_true, appended, shallow
+from rarely._core.growable_array import all_finite, all_true, appended, changed, shallow
 from rarely._core.inputs.contexts import read_real, read_whole
 from rarely._core.inputs.forgetting import Forgetting, forgetting_from
 from rarely._core.saving.fields import Fields
@@ -324,9 +324,7 @@ class History:
 
     def with_forgetting(self, forgetting: Forgetting | None) -> History:
         """Return the same rounds and rewards, counted by another memory."""
-        other = shallow(self)
-        other.forgetting = forgetting
-        return other
+        return changed(self, forgetting=forgetting)
 
     def contexts_since(self, round: int) -> Array:
         """Return the contexts of the rounds after this one, (n, d), none of which was dropped."""
@@ -593,9 +591,7 @@ class History:
 
     def for_learning(self) -> History:
         """Return contexts and rewards alone, for a learner: arms, versions, means and bonuses are left out."""
-        other = shallow(self)
-        other._numbers, other._known, other._lives = np.empty((0, 3), np.int64), np.empty((0, 3)), ()
-        return other
+        return changed(self, _numbers=np.empty((0, 3), np.int64), _known=np.empty((0, 3)), _lives=())
 
     # --- saving
 

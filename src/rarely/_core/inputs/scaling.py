@@ -172,7 +172,7 @@ class Moments:
 
     def also(self, other: Moments) -> Moments:
         """Return the moments of both."""
-        both, shift = self.fork(), other.mean - self.mean
+        both, shift = shallow(self), other.mean - self.mean
         both.count, both.rounds = self.count + other.count, self.rounds + other.rounds
         both.mean = self.mean + shift * (other.count / max(both.count, 1))
         both.squares = self.squares + other.squares + shift * shift * (self.count * other.count / max(both.count, 1))
@@ -185,10 +185,6 @@ class Moments:
         moments.rounds, moments.count = saved.whole("seen_rounds"), saved.whole("seen")
         moments.mean, moments.squares = saved.array("seen_mean", (dim,)), saved.array("seen_squares", (dim,))
         return moments
-
-    def fork(self) -> Moments:
-        """Return moments that start with these; `add` replaces arrays and never writes into them."""
-        return shallow(self)
 
     def settled(self) -> BoolArray:
         """Return which columns have shown their spread: enough rounds, and more than one number."""
@@ -278,7 +274,7 @@ class ContextScale:
 
     def _moments_after(self, contexts: Array, rounds: int) -> Moments:
         assert self.moments is not None
-        moments = self.moments.fork()
+        moments = shallow(self.moments)  # `add` replaces arrays and never writes into them
         moments.add(contexts, rounds)
         return moments
 

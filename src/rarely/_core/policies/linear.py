@@ -23,7 +23,7 @@ from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, with_exploration
 from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, Widths
 from rarely._core.covariance.cholesky import cholesky, lower_inverse, ridge_solution
-from rarely._core.errors import check_choice, check_flag, check_positive
+from rarely._core.errors import check_choice, check_flag
 from rarely._core.growable_array import GrowableArray, all_finite, changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
@@ -77,7 +77,6 @@ class LinearLearner(Learner):
     @classmethod
     def start(cls, scale: Affine, ridge: float) -> LinearLearner:
         """Return the estimate before any reward, 0."""
-        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
         zero = np.zeros(scale.scaled_dim)
         return cls(scale, ridge, zero, None, zero)
 
@@ -195,7 +194,6 @@ class SparseLinearLearner(Learner):
     @classmethod
     def start(cls, scale: SparseRows, ridge: float) -> SparseLinearLearner:
         """Return the estimate before any reward, 0."""
-        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
         return cls(scale, ridge, np.zeros(scale.scaled_dim))
 
     @property

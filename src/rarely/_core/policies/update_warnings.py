@@ -14,7 +14,7 @@ import numpy as np
 
 from rarely._core.errors import DriftWarning, ForgettingWarning, OutlierWarning, RejectedWarning, ScheduleWarning
 from rarely._core.inputs.history import History
-from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord
+from rarely._core.policies.state import BatchClock, PolicyState, UpdateRecord
 from rarely._core.types import Array, IntArray
 
 OUTLIER_DISTANCE = 1e4
@@ -40,8 +40,15 @@ def announce(before: PolicyState, after: PolicyState, record: UpdateRecord, *, t
     """Warn of what the user of an update should know and would otherwise find only in its records."""
     said = [*_of_schedule(before.clock, after.clock, record)]
     if trained and not record.accepted:
-        said.append(_of_rejection(record))
-    if trained and _due_for_outliers(before):
+        text = (
+            f"the update after round {record.round} was rejected: {record.reason}. Version {record.version} stays in "
+            "use, and no version of the budget is spent. If this happens again, look for rewards or contexts far from "
+            "the others, or set a smaller step size."
+        )
+        said.append((RejectedWarning, text))
+    # An update after every round would spend a tenth of its time on looking for outliers.
+    arrived = before.history.arrived
+    if trained and (arrived - before.learned != 1 or arrived % OUTLIER_CHECK_EVERY == 0):
         said += _of_outliers(before)
     if record.memory and all(event.kind != "memory" for event in before.events):
         text = (
@@ -49,7 +56,14 @@ def announce(before: PolicyState, after: PolicyState, record: UpdateRecord, *, t
             "every update, and records what it remembers in updates[-1].memory. forgetting=None never forgets."
         )
         said.append((ForgettingWarning, text))
-    said += [(DriftWarning, _of_alarm(event)) for event in after.events[len(before.events) :] if event.kind == "alarm"]
+    for event in after.events[len(before.events) :]:
+        if event.kind == "alarm":
+            text = (
+                f"{event.detail}. The world, or what reports its rewards, may have changed: check that first. If it "
+                "has, forgetting=Window(rounds) lets the policy follow. The alarm is in updates[-1].alarms while it "
+                "lasts."
+            )
+            said.append((DriftWarning, text))
     for category, text in said:
         warnings.warn(text, category, stacklevel=4)
 
@@ -83,22 +97,6 @@ def log_update(policy: str, record: UpdateRecord) -> None:
         LOGGER.warning("%s: no new version after round %d: %s", policy, record.round, record.reason)
 
 
-def _of_rejection(record: UpdateRecord) -> Said:
-    return (
-        RejectedWarning,
-        f"the update after round {record.round} was rejected: {record.reason}. Version {record.version} stays in "
-        "use, and no version of the budget is spent. If this happens again, look for rewards or contexts far from "
-        "the others, or set a smaller step size.",
-    )
-
-
-def _of_alarm(event: PolicyEvent) -> str:
-    return (
-        f"{event.detail}. The world, or what reports its rewards, may have changed: check that first. If it has, "
-        "forgetting=Window(rounds) lets the policy follow. The alarm is in updates[-1].alarms while it lasts."
-    )
-
-
 def _of_schedule(before: BatchClock, after: BatchClock, record: UpdateRecord) -> Iterator[Said]:
     """Warn of a trigger that had to be rescued, and of a last version before half of the rounds are decided."""
     horizon, batches = after.budget.horizon, after.budget.batches
@@ -113,12 +111,6 @@ def _of_schedule(before: BatchClock, after: BatchClock, record: UpdateRecord) ->
             f"the budget of {batches} versions is spent after {record.round} of {horizon} rounds, so the rest is "
             "decided without learning. Paced(horizon, batches) keeps updates for later; or plan more batches.",
         )
-
-
-def _due_for_outliers(before: PolicyState) -> bool:
-    """Return whether to look for outliers: an update after every round would spend a tenth of its time on that."""
-    arrived = before.history.arrived
-    return arrived - before.learned != 1 or arrived % OUTLIER_CHECK_EVERY == 0
 
 
 def _of_outliers(before: PolicyState) -> Iterator[Said]:
