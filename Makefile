@@ -41,10 +41,10 @@ test-torch: $(VENV)/torch/.installed  ## models of torch, with its CPU build in 
 	    tests/torch_models tests/gpu src/rarely/torch src/rarely/gpu
 
 # What some users install beside the package, and the compiled loops of the other processor under an emulator.
-EXTRA_PACKAGES := torch ray pandas polars pyarrow lightgbm vowpalwabbit gymnasium mlflow
-EXTRA_TESTS := adapters cluster ensembles compare/test_policies_and_problems.py core/test_network.py core/test_sgd.py frames/test_libraries.py logs/test_files.py runs/test_ray_executor.py
+EXTRA_PACKAGES := torch ray pandas polars pyarrow lightgbm vowpalwabbit
+EXTRA_TESTS := cluster ensembles compare/test_policies_and_problems.py core/test_network.py core/test_sgd.py frames/test_libraries.py logs/test_files.py runs/test_ray_executor.py
 
-test-extras: $(VENV)/extras/.installed  ## what needs torch, Ray, polars, pyarrow, LightGBM, Vowpal Wabbit, Gymnasium, MLflow or an emulator
+test-extras: $(VENV)/extras/.installed  ## what needs torch, Ray, polars, pyarrow, LightGBM, Vowpal Wabbit or an emulator
 	$(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" $(EXTRA_TESTS:%=tests/%)
 	RARELY_EMULATED=1 $(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -k emulated \
 	    tests/core/test_native.py tests/core/test_block_objective.py
@@ -111,7 +111,7 @@ wheel-test:                        ## the wheel of this machine in an empty envi
 $(VENV)/extras/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)/extras
 	$(VENV)/extras/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev,torch,ray,parquet]' \
-	    polars lightgbm vowpalwabbit gymnasium mlflow-skinny
+	    polars lightgbm vowpalwabbit
 	$(VENV)/extras/bin/python -c 'import importlib; [importlib.import_module(name) for name in "$(EXTRA_PACKAGES)".split()]'
 	touch $@
 

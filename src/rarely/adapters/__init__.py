@@ -1,1 +1,0 @@
-"""Adapters to other libraries, each imported by its own name, such as `rarely.adapters.mlflow`."""
