@@ -28,7 +28,7 @@ from rarely._reproduce.catalogue import find_problem
 from rarely._runs.provenance import cores
 from rarely._runs.writing import check_folder
 from rarely.logs import DecisionLog
-from rarely.planning import plan, plan_trial, read_plan
+from rarely.planning import plan, plan_trial
 from rarely.planning.planner import MAX_ROUNDS
 from rarely.planning.simulate import Maker, PolicyName
 from rarely.worlds import World
@@ -42,7 +42,6 @@ PolicyOption = Annotated[
         "and takes several times as long; linear."
     ),
 ]
-ShowOption = Annotated[Path | None, typer.Option(help="Print the advice of an earlier plan.json, if unchanged.")]
 TrialOption = Annotated[
     str | None,
     typer.Option(help="Mean rewards of a trial's arms, the control arm first, as 0.35,0.5: plan patients and looks."),
@@ -83,7 +82,6 @@ def plan_command(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option(help="The folder for plan.html, .md, .svg and .json.")] = Path("plan"),
-    show: ShowOption = None,
 ) -> None:
     """Plan, before the first round, how many updates you need, when, and what fewer of them cost.
 
@@ -100,11 +98,7 @@ def plan_command(
     - `rarely plan decisions.dsjson` — a log of Vowpal Wabbit, or of Open Bandit
     - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of the laboratory
     - `rarely plan --trial 0.35,0.5 --power 0.8 --looks 2,5` — patients and looks of a trial, the control arm first
-    - `rarely plan --show plan/plan.json` — what an earlier plan said
     """
-    if show is not None:
-        console.print(read_plan(show).text(), markup=False)
-        return
     say_loops()
     check_folder(out)
     made, paths = (_plan_updates if trial is None else _plan_trial)(**context.params)

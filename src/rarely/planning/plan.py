@@ -1,16 +1,14 @@
-"""A plan: its numbers, its advice in a few sentences, and the plan.json that keeps both."""
+"""A plan: its numbers, and its advice in a few sentences."""
 
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any, Literal
 
-from rarely._core.errors import InvalidInput, RarelyError, check_choice
-from rarely._core.schedules import Schedule, schedule_from
-from rarely._runs.sealed_json import Malformed, check_digest, plain_json, read_json, sealed
+from rarely._core.errors import RarelyError
+from rarely._core.schedules import Schedule
+from rarely._runs.sealed_json import plain_json
 from rarely.planning import gain
 from rarely.planning.dimension_growth import Growth
 from rarely.planning.frontier import CONFIDENCE, MIN_RUNS, Frontier, Point
@@ -30,18 +28,10 @@ TOLERANCES = (0.05, 0.10)
 """How far above the reference regret may lie, as a plan reports it."""
 SHOWN_ROUNDS = 8
 """Rounds of updates that a sentence names."""
-FORMAT = 1
-"""Of plan.json."""
-REQUIRED = {"horizon": int, "settings": dict, "advice": str, "enough": dict}
-"""The fields of a plan.json that `SavedPlan` reads."""
 
 
 class NothingClose(RarelyError):
     """No schedule of the frontier is within the tolerance."""
-
-
-class BrokenPlan(RarelyError, ValueError):
-    """A file that is not a plan, or one that was changed after it was written."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +91,10 @@ class Plan:
         """Return the schedule with the fewest batches within the tolerance, by estimate or surely."""
         point = self.frontier.enough(tolerance, kind, surely=surely)
         if point is None:
-            raise NothingClose(_nothing_close(tolerance, self.frontier.often, surely=surely))
+            raise NothingClose(
+                f"nothing tried came {'surely ' if surely else ''}within {_percent(tolerance)} of "
+                f"{self.frontier.often}. Allow a larger tolerance, plan with more batches or runs, or use EveryRound()."
+            )
         return self.frontier.schedule(point, self.horizon)
 
     def describe(self) -> dict[str, Any]:
@@ -286,11 +279,6 @@ def above(point: Point, often: str = "an update after every round") -> str:
     return f"{value} ({100 * CONFIDENCE:.0f} % interval {low:.2f} to {high:.2f}, {runs} runs)"
 
 
-def _nothing_close(tolerance: float, often: str = "an update after every round", *, surely: bool = False) -> str:
-    came = f"nothing tried came {'surely ' if surely else ''}within {_percent(tolerance)} of {often}"
-    return f"{came}. Allow a larger tolerance, plan with more batches or runs, or use EveryRound()."
-
-
 def _percent(part: float) -> str:
     return f"{100 * part:.0f} %"
 
@@ -305,85 +293,3 @@ def _after(rounds: Any) -> str:
     shown = ", ".join(str(number) for number in rounds[:SHOWN_ROUNDS])
     rest = f", … ({len(rounds)} in all)" if len(rounds) > SHOWN_ROUNDS else ""
     return f" after round{'s' if len(rounds) > 1 else ''} {shown}{rest}"
-
-
-# --- plan.json
-
-
-@dataclass(frozen=True)
-class SavedPlan:
-    """What a plan.json says.
-
-    `data` is the JSON that `Plan.describe` made.
-
-    Examples
-    --------
-    >>> from rarely.planning import SavedPlan
-    >>> SavedPlan({"horizon": 60, "settings": {"ridge": 1.0}}).horizon
-    60
-    """
-
-    data: dict[str, Any]
-
-    @property
-    def horizon(self) -> int:
-        """The rounds that were planned."""
-        return int(self.data["horizon"])
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Of the policy that was simulated, to which the schedules belong."""
-        return dict(self.data["settings"])
-
-    def text(self) -> str:
-        """Return the advice, as the plan gave it."""
-        return str(self.data["advice"])
-
-    def schedule(self, tolerance: float = TOLERANCES[-1], kind: Kind | None = None) -> Schedule:
-        """Return the schedule with the fewest batches within 5 or 10 per cent by estimate, of one kind or of any."""
-        if tolerance not in TOLERANCES:
-            raise InvalidInput(f"tolerance must be one of {TOLERANCES}, which a plan has on file; got {tolerance!r}.")
-        if kind is not None:
-            check_choice("kind", kind, Kind)
-        of_kinds = self.data["enough"][_percent(tolerance)]
-        close = [of_kinds[one] for one in KINDS if kind in (None, one) and of_kinds[one]["schedule"] is not None]
-        if not close:
-            raise NothingClose(_nothing_close(tolerance))
-        return schedule_from(min(close, key=lambda found: int(found["batches"]))["schedule"])
-
-
-def with_digest(described: dict[str, Any]) -> dict[str, Any]:
-    """Return a plan as a file holds it, from what `Plan.describe` gives."""
-    return sealed({"format": FORMAT} | described)
-
-
-def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
-    """Read a plan.json that `rarely plan` wrote.
-
-    Raises `BrokenPlan` if the file cannot be read, is not a plan, or was changed after it was written.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Examples
-    --------
-    >>> import json, pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "plan.json")
-    >>> _ = path.write_text(json.dumps({"horizon": 60, "advice": "…"}), encoding="utf-8")
-    >>> read_plan(path)
-    Traceback (most recent call last):
-    ...
-    rarely.planning.plan.BrokenPlan: ...plan.json is refused: it has no digest, although its format has one. ...
-    """
-    try:
-        data = read_json(Path(path))
-        check_digest(data)
-        if data.get("format") != FORMAT:
-            raise Malformed(f"its format must be {FORMAT}; it is {data.get('format')!r}")
-        if wrong := [name for name, kind in REQUIRED.items() if not isinstance(data.get(name), kind)]:
-            raise Malformed(f"it has no {wrong[0]}, or one of another kind")
-    except Malformed as error:
-        raise BrokenPlan(f"{os.fspath(path)} is refused: {error}. Plan again with rarely plan.") from error
-    return SavedPlan(data)

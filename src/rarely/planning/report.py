@@ -25,7 +25,7 @@ from rarely._runs.statistics import IntervalEstimate
 from rarely._runs.writing import make_folder, write_text
 from rarely.planning import gain
 from rarely.planning.frontier import CONFIDENCE, Frontier, Point
-from rarely.planning.plan import REWARDS, TOLERANCES, Plan, with_digest
+from rarely.planning.plan import REWARDS, TOLERANCES, Plan
 from rarely.planning.simulate import KINDS, Kind
 from rarely.planning.trial import TrialPlan
 
@@ -64,8 +64,7 @@ def write_trial(plan: TrialPlan, folder: Path) -> list[Path]:
 
 def _write(folder: Path, described: dict[str, Any], texts: dict[str, str]) -> list[Path]:
     make_folder(folder)
-    sealed = json.dumps(with_digest(described), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    texts = {"json": sealed, **texts}
+    texts = {"json": json.dumps(described, indent=1, ensure_ascii=False, allow_nan=False) + "\n", **texts}
     paths = [folder / f"plan.{suffix}" for suffix in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)

@@ -21,6 +21,7 @@ from rarely._core.policies.replay import rule_of, set_rule
 from rarely._core.progress import Progress, read_progress
 from rarely._core.types import Array
 from rarely._pages.grid import Grid
+from rarely._runs.sealed_json import plain_json
 from rarely.offpolicy.intervals import Span, deviations, score
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.effects import Outcomes, anytime, planned_looks, predict_rewards, scores_of
@@ -129,8 +130,8 @@ class TrialPlan:
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as JSON."""
-        points = [point._replace(width=None) if math.isinf(point.width) else point for point in self.points]  # type: ignore[arg-type]
-        return asdict(self) | {"points": [point._asdict() for point in points]}
+        points = [plain_json(point._asdict()) for point in self.points]  # a width may be infinite
+        return asdict(self) | {"points": points}
 
     def __str__(self) -> str:
         return "\n".join([*self.grid().lines(), "", *self.advice()])
