@@ -61,13 +61,13 @@ class Lines(World):
 @pytest.fixture(scope="module")
 def made():
     """A plan with everything in it, but small."""
-    return plan(log_of(), horizon=400, max_rounds=40, runs=2, settings=SMALL, batches=[2, 8], max_contexts=120)
+    return plan(log_of(), horizon=400, max_rounds=40, runs=2, settings=SMALL, batches=[2, 8])
 
 
 def test_the_same_seed_gives_the_same_plan(made):
-    again = plan(log_of(), horizon=400, max_rounds=40, runs=2, settings=SMALL, batches=[2, 8], max_contexts=120)
+    again = plan(log_of(), horizon=400, max_rounds=40, runs=2, settings=SMALL, batches=[2, 8])
     assert again.describe() == made.describe()
-    other = plan(log_of(), horizon=400, max_rounds=40, runs=2, settings=SMALL, batches=[2], max_contexts=120, seed=1)
+    other = plan(log_of(), horizon=400, max_rounds=40, runs=2, settings=SMALL, batches=[2], seed=1)
     assert other.frontier.sequential != made.frontier.sequential
 
 
@@ -80,12 +80,8 @@ def test_many_processes_make_the_same_plan():
 def test_a_plan_says_where_it_extrapolates(made):
     notes = " ".join(made.notes)
     assert "40 rounds long, not 400: the frontier is that of the SHORTER horizon" in notes
-    assert "EXTRAPOLATED from 120 to 1200 contexts" in notes
     assert "fitted to 120 of the log's: it foresees" in notes
     assert "Simulated rounds are those of the log in a random order, 40 of them: what changed with time" in notes
-    assert made.growth.extrapolated
-    assert "extrapolated from 120" in made.text()
-    assert "orders with unknown constants" in made.text()
 
 
 def test_a_plan_says_when_it_has_nothing_to_extrapolate():
@@ -132,7 +128,6 @@ def test_a_plan_becomes_the_schedule_of_the_whole_horizon(made):
 def test_a_linear_world_needs_few_batches():
     # Runs differ, so the promise is about what is told surely by enough of them.
     found = plan(Lines(), horizon=60, runs=20, policy="linear", batches=[2, 16])
-    assert found.growth.value < 3.01
     assert found.frontier.enough(0.5, surely=True).batches == 16
     assert found.frontier.verdict(found.frontier.of_kind("fixed")[0], 0.5) == "outside"
     assert found.frontier.of_kind("fixed")[0].ratio.value > found.frontier.of_kind("fixed")[-1].ratio.value
@@ -223,7 +218,7 @@ def test_a_table_is_planned_for_as_many_rounds_as_it_has():
     table = Table.of(generator.normal(size=(50, 2)), generator.integers(2, size=50))
     short = plan(TableWorld(table, "standard", constant=True), horizon=200, runs=1, policy="linear", batches=[2])
     assert short.frontier.rounds == 50
-    assert "EXTRAPOLATED from 100 to 400" in short.text()
+    assert "50 rounds long, not 200" in short.text()
 
 
 def test_stages_are_told(made):
@@ -237,7 +232,7 @@ def test_stages_are_told(made):
         progress=lambda stage, done, of: heard.append((stage, done / of)),
     )
     stages = list(dict.fromkeys(stage for stage, _ in heard))
-    assert stages == ["reward model", "effective dimension", "pilot runs", "simulation"]
+    assert stages == ["reward model", "pilot runs", "simulation"]
     for stage in stages:
         parts = [part for name, part in heard if name == stage]
         assert parts == sorted(parts)
@@ -291,7 +286,6 @@ def test_the_command_goes_from_a_csv_to_advice(tmp_path):
     assert said.count("'p01' (1; 'p1'?), and each counts as one of the 3 arms") == 2  # when it is read, and in the plan
     assert "Column user_id is taken for a part of the context, though its name suggests something else" in said
     assert "simulation: 100 %" in said
-    assert "Effective dimension" in said
     assert f"files: {tmp_path / 'plan' / 'plan.json'}" in said
     found = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert found["settings"]["hidden"] == 8
@@ -422,39 +416,10 @@ def test_a_simulator_is_asked_once_for_the_means_of_a_run():
     assert asked == [8, 8] + [20] * 5
 
 
-def test_the_ridge_and_depth_that_are_set_are_those_measured_and_simulated():
+def test_the_settings_that_are_given_are_those_simulated():
     found = [
         plan(log_of(40, rewards=False), horizon=20, runs=1, batches=[2], settings=SMALL | other)
         for other in ({}, {"ridge": 1.0}, {"depth": 3})
     ]
-    plain, ridge, depth = (one.growth.value for one in found)
-    assert ridge < plain / 2
-    assert depth != pytest.approx(plain, rel=0.01)
     assert [one.settings["depth"] for one in found] == [2, 2, 3]
     assert found[1].frontier.pilot[-1][1] < found[0].frontier.pilot[-1][1] / 1.5
-
-
-def test_theory_is_told_for_both_ends_of_the_dimension(made):
-    theory = made.theory
-    assert theory.adaptive_lower.batches < theory.adaptive.batches < theory.adaptive_upper.batches
-    unit = np.log1p(1200 / 0.01)
-    assert theory.adaptive_upper.batches == int(np.ceil(made.growth.upper * unit))
-    far = plan(log_of(20, rewards=False), horizon=4000, max_rounds=20, runs=1, policy="linear", batches=[2])
-    assert far.theory.adaptive is None
-    assert "Effective dimension between" in far.text()
-    assert "more than 100-fold" in far.text()
-    json.dumps(far.describe(), allow_nan=False)
-
-
-def test_linear_policies_are_measured_on_contexts_as_they_see_them():
-    class Long(Lines):
-        context_scale = None
-
-        def round(self, t, secret, generator):
-            contexts, means, noise = super().round(t, secret, generator)
-            return 100 * contexts, means, noise
-
-    found = plan(Long(), horizon=30, runs=1, policy="linear", batches=[2])
-    contexts = Long().rounds(0, 30).contexts.reshape(-1, 3)
-    rows = np.column_stack([contexts, np.ones(len(contexts))])
-    assert found.growth.measured.log_det == pytest.approx(np.linalg.slogdet(np.eye(4) + rows.T @ rows).logabsdet)

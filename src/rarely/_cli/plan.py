@@ -85,8 +85,8 @@ def plan_command(
 ) -> None:
     """Plan, before the first round, how many updates you need, when, and what fewer of them cost.
 
-    Measures the effective dimension of the log's contexts, and simulates fixed, geometric and adaptive schedules on
-    rewards fitted to the log; on imagined ones where it has none. Says where it extrapolates.
+    Simulates fixed, geometric and adaptive schedules on rewards fitted to the log; on imagined ones where it has none.
+    Says where it extrapolates.
 
     **Examples**
 

@@ -10,11 +10,9 @@ from rarely._core.errors import RarelyError
 from rarely._core.schedules import Schedule
 from rarely._runs.sealed_json import plain_json
 from rarely.planning import gain
-from rarely.planning.dimension_growth import Growth
 from rarely.planning.frontier import CONFIDENCE, MIN_RUNS, Frontier, Point
 from rarely.planning.gain import Present, Share, shares_of
 from rarely.planning.simulate import KINDS, Fit, Kind
-from rarely.theory import AdaptivePlan
 
 Origin = Literal["world", "fitted", "imagined", "simulated"]
 """Where the simulation's rewards are from."""
@@ -32,18 +30,6 @@ SHOWN_ROUNDS = 8
 
 class NothingClose(RarelyError):
     """No schedule of the frontier is within the tolerance."""
-
-
-@dataclass(frozen=True)
-class Theory:
-    """The B and q that the theorems suggest: orders, whose constants nobody knows and are 1 here."""
-
-    fixed: int
-    adaptive: AdaptivePlan | None
-    """None where the effective dimension is known between bounds alone."""
-    adaptive_lower: AdaptivePlan
-    """The same for the lower and the upper end of the effective dimension."""
-    adaptive_upper: AdaptivePlan
 
 
 @dataclass(frozen=True)
@@ -71,9 +57,6 @@ class Plan:
     policy: str
     settings: dict[str, Any]
     seed: int
-    growth: Growth
-    """The effective dimension."""
-    theory: Theory
     fit: Fit | None
     """How good the fitted reward model is, where one is fitted."""
     frontier: Frontier
@@ -102,7 +85,7 @@ class Plan:
         enough = {
             _percent(tolerance): {kind: self._found(tolerance, kind) for kind in KINDS} for tolerance in TOLERANCES
         }
-        described = asdict(self) | {"growth": self.growth.describe(), "enough": enough, "advice": self.text()}
+        described = asdict(self) | {"enough": enough, "advice": self.text()}
         described["shares"] = [asdict(share) for share in self.shares]
         return {name: plain_json(value) for name, value in described.items()}
 
@@ -134,8 +117,7 @@ class Plan:
             if (recipe := self.recipe()) is not None:
                 lines.append(recipe)
             lines += [f"Within {_percent(tolerance)}: {self._each(tolerance)}." for tolerance in TOLERANCES]
-        lines += [*self.of_theory(), "What this rests on:"]
-        return "\n".join([*lines, *(f"- {note}" for note in self.notes)])
+        return "\n".join([*lines, "What this rests on:", *(f"- {note}" for note in self.notes)])
 
     def headline(self) -> str:
         """Return the fewest batches that are surely close enough, or why there are none; and on what rewards."""
@@ -232,25 +214,6 @@ class Plan:
                 part += f" (B = {outside[-1]} is surely too few)"
             parts.append(part)
         return "; ".join(parts)
-
-    def of_theory(self) -> list[str]:
-        """Return the effective dimension, and what the theorems make of it."""
-        growth, theory = self.growth, self.theory
-        grown = f", extrapolated from {growth.measured.count}" if growth.extrapolated else ""
-        low, high = theory.adaptive_lower.batches, theory.adaptive_upper.batches
-        value = "between" if theory.adaptive is None else f"{growth.value:.3g},"
-        said = [
-            f"Effective dimension {value} {growth.lower:.3g} to {growth.upper:.3g}, of {growth.wanted} contexts"
-            f"{grown}.",
-            f"Theory, orders with unknown constants, taken as 1: a fixed grid of B = {theory.fixed}",
-        ]
-        if low >= self.horizon:  # as many batches as rounds: nothing is said of an adaptive schedule
-            return [said[0], f"{said[1]}."]
-        adaptive = f"one of B = {low} to {high}"
-        if theory.adaptive is not None:
-            adaptive = f"one of B = {theory.adaptive.batches} ({low} to {high}) with log q = "
-            adaptive += f"{theory.adaptive.log_ratio:.2f}"
-        return [said[0], f"{said[1]}, or an adaptive {adaptive}."]
 
 
 _POLICY = {

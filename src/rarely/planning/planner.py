@@ -1,32 +1,26 @@
 """How many updates, where, and what it costs to have fewer: asked before the first round.
 
-contexts    of a log, or a sample of a world       →  effective dimension  →  theory's B and q
-rewards     fitted, imagined, simulated, a world's →  simulation           →  regret against B, and the batches of each
+rewards, fitted, imagined, simulated or a world's  →  simulation  →  regret against B, and the batches of each schedule
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rarely._core.errors import InvalidInput, check_not_negative, check_whole, shown
-from rarely._core.inputs.scaling import Affine
 from rarely._core.progress import Progress, read_progress
-from rarely._core.types import Array
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
-from rarely.planning.dimension_growth import MAX_EXTRAPOLATION, Growth, linear_measure, measure_growth, neural_measure
 from rarely.planning.frontier import PILOTS, Engine, Frontier, PlanRecord, default_batches, measure_frontier
 from rarely.planning.gain import measure_present
-from rarely.planning.plan import Origin, Plan, Theory
+from rarely.planning.plan import Origin, Plan
 from rarely.planning.simulate import (
     DEFAULT_NOISE,
     MAX_DEFAULT_BATCHES,
@@ -41,13 +35,12 @@ from rarely.planning.simulate import (
     Simulator,
     fit_rewards,
 )
-from rarely.theory import adaptive_plan, fixed_batches
 from rarely.worlds.protocol import World
 
 MIN_ROUNDS = 10
 """Rounds below which there is nothing to plan, and nothing to plan from."""
-MAX_ROUNDS, MAX_CONTEXTS = 2000, 4000
-"""Rounds that are simulated, and contexts whose effective dimension is measured, unless the caller says otherwise."""
+MAX_ROUNDS = 2000
+"""Rounds that are simulated, unless the caller says otherwise."""
 MAX_NAMED_ARMS = 12
 """Arms that a note names."""
 
@@ -63,8 +56,6 @@ def plan(
     batches: Sequence[int] | None = None,
     runs: int = 10,
     max_rounds: int = MAX_ROUNDS,
-    max_contexts: int = MAX_CONTEXTS,
-    memory_limit: int = 2**30,
     seed: int = 0,
     jobs: int = 1,
     progress: Progress = None,
@@ -92,9 +83,6 @@ def plan(
         The values of B to simulate (by default 2, 4, 8, …) and how often. Fewer than 5 runs support no firm answer.
     max_rounds
         A longer horizon is simulated at this many rounds.
-    max_contexts, memory_limit
-        The effective dimension is measured on at most `max_contexts` contexts, and on fewer where the contexts alone
-        would take more than a quarter of `memory_limit` bytes.
     seed, jobs, progress
         Of all simulations, and the same seed gives the same plan; processes that simulate; called with a stage, the
         steps done and their total, or a bar such as tqdm's: `progress=tqdm`.
@@ -109,7 +97,7 @@ def plan(
     >>> [(point.kind, point.batches) for point in made.frontier.points][:3]
     [('fixed', 2), ('fixed', 4), ('geometric', 2)]
     """
-    for name, number in (("horizon", horizon), ("max_rounds", max_rounds), ("max_contexts", max_contexts)):
+    for name, number in (("horizon", horizon), ("max_rounds", max_rounds)):
         check_whole(name, number, MIN_ROUNDS)
     for name, number, least in (("runs", runs, 1), ("seed", seed, 0), ("jobs", jobs, 1)):
         check_whole(name, number, least)
@@ -120,7 +108,6 @@ def plan(
     rounds = min(horizon, max_rounds, played.horizon or horizon if isinstance(played, World) else horizon)
     counts = _counts(batches, rounds, maker)
     case = _case(played, rounds, simulator, noise, seed, progress)
-    growth = _growth(played, horizon, maker, max_contexts, memory_limit, seed, progress)
     numbers = [int(number) for number in np.random.SeedSequence(seed).generate_state(runs + PILOTS)]
     world = case.world.settle(numbers) if isinstance(case.world, LogWorld) else case.world
     asked = {"rounds": rounds, "batches": counts, "runs": runs, "noise": noise, "seed": seed, "maker": maker}
@@ -137,8 +124,6 @@ def plan(
         policy=policy,
         settings=dict(maker.settings),
         seed=seed,
-        growth=growth,
-        theory=_theory(growth, horizon, case.world.arms, maker.ridge),
         fit=case.fit,
         frontier=frontier,
         notes=(
@@ -146,7 +131,6 @@ def plan(
             *case.notes,
             *(str(x) for x in (played.log.remarks if isinstance(played, LoggedRounds) else ()) if x.kind != "gap"),
             *notes_on_frontier(frontier),
-            *notes_on_growth(growth, maker),
             note_on_policy(maker),
         ),
         present=present,
@@ -177,13 +161,6 @@ def _question(source: LoggedRounds | World, simulator: Simulator | None, asked: 
     else:
         digest.update(json.dumps(source.describe(), sort_keys=True, default=str).encode())
     return digest.hexdigest()[:32]
-
-
-def _theory(growth: Growth, horizon: int, arms: int, ridge: float) -> Theory:
-    """Return the B and q that the theorems suggest for the effective dimension, and for its bounds."""
-    of = partial(adaptive_plan, rounds=horizon, arms=arms, ridge=ridge)
-    adaptive = None if math.isnan(growth.value) else of(growth.value)
-    return Theory(fixed_batches(horizon), adaptive, of(growth.lower), of(growth.upper))
 
 
 @dataclass(frozen=True)
@@ -239,41 +216,6 @@ def _counts(batches: Sequence[int] | None, rounds: int, maker: Maker) -> tuple[i
     return counts
 
 
-def _growth(
-    source: LoggedRounds | World,
-    horizon: int,
-    maker: Maker,
-    max_contexts: int,
-    memory_limit: int,
-    seed: int,
-    progress: Progress,
-) -> Growth:
-    """Measure the effective dimension of as many of the horizon's contexts as are known and affordable."""
-    affordable = memory_limit // (4 * 8 * source.arms * (source.dim + 1))
-    rounds = max(2, min(horizon, max_contexts // source.arms, affordable))
-    contexts = _sampled(source, rounds, maker, seed)
-    linear = maker.policy == "linear"
-    measure = linear_measure(maker.ridge) if linear else neural_measure(maker.ridge, maker.depth, seed, memory_limit)
-    tell = partial(progress, "effective dimension")
-    return measure_growth(contexts, horizon * source.arms, maker.ridge, measure, seed, tell, linear=linear)
-
-
-def _sampled(source: LoggedRounds | World, rounds: int, maker: Maker, seed: int) -> Array:
-    """Return contexts (m, K, d) of distinct rounds, as the policy sees them."""
-    if isinstance(source, LoggedRounds):
-        return source.contexts(np.random.default_rng((seed, 3)).permutation(len(source))[:rounds])
-    contexts = source.rounds(seed, min(rounds, source.horizon or rounds)).contexts
-    flat = contexts.reshape(-1, source.dim)
-    if maker.policy == "linear":
-        # LinUCB takes contexts as they come, and adds a constant to those that were not scaled.
-        scale = Affine.identity(source.dim, constant=source.context_scale is None)
-    elif maker.settings.get("preset", "practical") != "practical":
-        scale = source.context_scale or Affine.identity(source.dim)
-    else:
-        scale = source.context_scale or Affine.fit(flat)
-    return scale(flat).reshape(*contexts.shape[:2], -1)
-
-
 # --- what a plan rests on, in sentences
 
 
@@ -324,27 +266,6 @@ def notes_on_frontier(frontier: Frontier) -> list[str]:
     if idle := [point for point in frontier.of_kind("adaptive") if point.idle]:
         named = ", ".join(f"B = {point.batches} in {point.idle} of {frontier.runs}" for point in idle)
         notes.append(f"Some runs of adaptive schedules were not updated at all: {named}.")
-    return notes
-
-
-def notes_on_growth(growth: Growth, maker: Maker) -> list[str]:
-    """Say how the effective dimension was found."""
-    measured = growth.measured
-    how = "exactly" if measured.exact else f"within {measured.lower:.3g} to {measured.upper:.3g}"
-    kernel = "the linear kernel" if maker.policy == "linear" else "the tangent kernel of the policy's own networks"
-    notes = [
-        f"The effective dimension of {measured.count} contexts under {kernel} is {measured.value:.3g}, known {how}; "
-        f"random halves of the rounds differ by ±{growth.spread:.2g}."
-    ]
-    if growth.extrapolated:
-        lines = "the number's logarithm and in the number itself"
-        if growth.wanted > MAX_EXTRAPOLATION * measured.count:
-            along = f"more than {MAX_EXTRAPOLATION}-fold, so between bounds alone, which are lines in {lines}"
-        else:
-            curve = "the logarithm" if maker.policy == "linear" else "a power"
-            along = f"along {curve} of their number; its bounds are straight lines in {lines}"
-        counts = f"from {measured.count} to {growth.wanted} contexts"
-        notes.append(f"The effective dimension is EXTRAPOLATED {counts}, {along}.")
     return notes
 
 

@@ -361,11 +361,6 @@ class Maker:
         quick = self.policy != "default" or rounds <= REFERENCE_BATCHES
         return EveryRound() if quick else FixedGrid(rounds, REFERENCE_BATCHES)
 
-    @property
-    def depth(self) -> int:
-        """Layers, likewise."""
-        return int(self.settings.get("depth", 2))
-
     def __call__(self, world: World, schedule: Schedule, seed: int) -> Policy:
         return self._made(world.dim, schedule, world, seed)
 
