@@ -21,12 +21,11 @@ from rarely._core.types import Array
 from rarely._reproduce.catalogue import PROBLEMS, plan_cells
 from rarely._reproduce.records import Store
 from rarely._runs.executor import SerialExecutor
-from rarely._runs.provenance import peak_memory
 from rarely._runs.runner import run_cells
-from rarely.theory import NTK, effective_dimension
+from rarely.theory import NTK
 from rarely.worlds import Cosine, Rounds
 from suite.figures import Benchmark, BenchmarkFailed, Figure, NotMeasured, Tell
-from suite.machine import alone, product_rate, seconds_of, training_pass
+from suite.machine import product_rate, seconds_of, training_pass
 
 STEPS = 200
 PRINTED: dict[str, Any] = {"hidden": 200, "ridge": 0.01, "beta": 0.001, "training": STEPS}
@@ -280,32 +279,6 @@ def ntk(_: Tell, *, count: int = 8000, dim: int = 20, depth: int = 3, turns: int
     ]
 
 
-def dimension(tell: Tell, *, count: int, dim: int, ridge: float, memory_limit: int) -> dict[str, Any]:
-    """d̃ between its bounds, in a process of its own."""
-    x = _contexts(count, dim)
-    found: list[Any] = []
-    seconds = seconds_of(
-        lambda: found.append(effective_dimension(x, ridge=ridge, memory_limit=memory_limit, progress=tell))
-    )
-    bounds = {"value": found[0].value, "lower": found[0].lower, "upper": found[0].upper}
-    return bounds | {"confidence": found[0].confidence, "peak": peak_memory(), "seconds": seconds}
-
-
-def effective_dimension_of_many(
-    tell: Tell, *, count: int = 100_000, dim: int = 10, ridge: float = 1.0, memory_limit: int = 2**30
-) -> list[Figure]:
-    """How wide the bounds are, and what memory they took."""
-    out = alone(dimension, tell, count=count, dim=dim, ridge=ridge, memory_limit=memory_limit)
-    what = f"The effective dimension of {count:,} contexts, d = {dim}, L = 2, λ = {ridge:g}"
-    bounds = f"{out['value']:.1f}, between {out['lower']:.1f} and {out['upper']:.1f} with probability ≥ "
-    note = f"{bounds}{out['confidence']:.2f}, in {out['seconds']:.0f} s"
-    width = 100 * (out["upper"] - out["lower"]) / out["value"]
-    return [
-        Figure("dimension", f"{what}: peak memory.", out["peak"] / 2**30, "GiB", "lower", out["seconds"], 4.0, note),
-        Figure("dimension-width", f"{what}: between its bounds.", width, "% of d̃", "lower", out["seconds"]),
-    ]
-
-
 BENCHMARKS = (
     Benchmark("fixed-200", "Cosine with a fixed grid of 200 batches, over its training's products.", fixed),
     Benchmark("sequential", "NeuralUCB, 2000 trainings, over its training's products.", sequential, "full"),
@@ -314,10 +287,4 @@ BENCHMARKS = (
     Benchmark("import", "`import rarely` over `import numpy`.", imports),
     Benchmark("runner", "The laboratory's runner over the policies' own time.", runner, "full"),
     Benchmark("ntk", "The kernel matrix of 8000 contexts over a product and an arccos for each layer.", ntk),
-    Benchmark(
-        "dimension",
-        "The effective dimension of 100 000 contexts: memory and bounds, in some minutes.",
-        effective_dimension_of_many,
-        "named",
-    ),
 )

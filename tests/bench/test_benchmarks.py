@@ -31,7 +31,6 @@ TINY = {
     "import": partial(runs.imports, repeats=1, package="decimal", yardstick="json"),
     "runner": partial(runs.runner, rounds=20, runs=1, patterns=("fixed-B40",)),
     "ntk": partial(runs.ntk, count=60, dim=3, turns=1),
-    "dimension": partial(runs.effective_dimension_of_many, count=300, dim=3, memory_limit=2**20),
     "million-parameters": partial(long_runs.million_parameters, rounds=20, batches=4, **SMALL),
     "long-run": partial(long_runs.long_run, rounds=400, batches=5),
     "million-rounds": partial(long_runs.million_rounds, rounds=600, settings=STREAM),
@@ -43,8 +42,7 @@ def fast_yardsticks(monkeypatch):
     """Products and streams without large matrices and processes."""
     for module in (training, deciding, runs, long_runs):
         monkeypatch.setattr(module, "product_rate", lambda dtype: 1e9)
-    for module in (runs, long_runs):
-        monkeypatch.setattr(module, "alone", lambda work, tell, **arguments: work(tell, **arguments))
+    monkeypatch.setattr(long_runs, "alone", lambda work, tell, **arguments: work(tell, **arguments))
 
 
 @pytest.mark.parametrize("name", TINY)

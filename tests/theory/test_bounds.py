@@ -13,17 +13,13 @@ from rarely._core.model.network import Network
 from rarely.theory import (
     adaptive_plan,
     adaptive_regret,
-    adaptive_regret_order,
     effective_dimension,
     fixed_batches,
     fixed_regret,
-    fixed_regret_lower_order,
-    fixed_regret_order,
     log_det_bound,
     radius,
     step_size,
     steps,
-    switches_lower_order,
 )
 from worlds import contexts, play, small, unit_rows
 
@@ -58,14 +54,6 @@ def test_the_bounds_as_printed_by_hand():
     assert adaptive_regret(8.0, rounds=100, batches=9, log_ratio=2.0, radius=0.5) == pytest.approx(
         math.sqrt(1600) * math.exp(1.0)
     )
-    assert fixed_regret_order(9.0, rounds=100, batches=20, nu=2.0, ridge=4.0, S=0.5) == pytest.approx(
-        (18 + 3) * 10 + 45
-    )
-    assert fixed_regret_lower_order(100.0, rounds=100, batches=4) == pytest.approx(100 + 50)
-    assert switches_lower_order(3.0, rounds=100) == pytest.approx(3 * math.log(100) / math.log(3 * math.log(100)))
-    settings = {"rounds": 10, "arms": 2, "batches": 3, "log_ratio": 0.5}
-    order = adaptive_regret_order(1.0, **settings, nu=1.0, ridge=1.0, S=1.0)
-    assert order == pytest.approx(math.sqrt(21 / math.exp(1.0)) * 2 * math.sqrt(10))
     assert adaptive_regret(1e6, rounds=10, batches=1, log_ratio=1.0, radius=1.0) == math.inf
 
 
@@ -208,10 +196,6 @@ def test_the_bound_does_not_trust_a_radius_that_is_too_small():
         lambda: steps(1, depth=2, ridge=1.0, S=1.0, C2=-1.0),
         lambda: fixed_regret(-1.0, rounds=1, batches=1, radius=1.0),
         lambda: adaptive_regret(1.0, rounds=1, batches=1, log_ratio=-5.0, radius=1.0),
-        lambda: fixed_regret_order(1.0, rounds=1, batches=0, nu=1.0, ridge=1.0, S=1.0),
-        lambda: fixed_regret_lower_order(1.0, rounds=1, batches=0),
-        lambda: switches_lower_order(-1.0, rounds=10),
-        lambda: switches_lower_order(1.0, rounds=0),
         lambda: log_det_bound(-3.0, rounds=1, arms=1, ridge=1.0),
         lambda: adaptive_plan(0.0, rounds=1, arms=1, ridge=1.0),
     ],

@@ -21,23 +21,18 @@ from rarely.theory.bounds import (
     AdaptivePlan,
     adaptive_plan,
     adaptive_regret,
-    adaptive_regret_order,
     fixed_batches,
     fixed_regret,
-    fixed_regret_lower_order,
-    fixed_regret_order,
     log_det_bound,
     radius,
     step_size,
     steps,
-    switches_lower_order,
 )
 from rarely.theory.dimension import Dimension, effective_dimension, reward_norm
 from rarely.theory.kernel_ucb import KernelUCB
 from rarely.theory.ntk import NTK
 
 __all__ = [
-    "NTK", "AdaptivePlan", "Dimension", "KernelUCB", "adaptive_plan", "adaptive_regret", "adaptive_regret_order",
-    "effective_dimension", "fixed_batches", "fixed_regret", "fixed_regret_lower_order", "fixed_regret_order",
-    "log_det_bound", "radius", "reward_norm", "step_size", "steps", "switches_lower_order",
+    "NTK", "AdaptivePlan", "Dimension", "KernelUCB", "adaptive_plan", "adaptive_regret", "effective_dimension",
+    "fixed_batches", "fixed_regret", "log_det_bound", "radius", "reward_norm", "step_size", "steps",
 ]  # fmt: skip

@@ -1,11 +1,10 @@
-"""What the theorems say, as numbers: β_t, η, J, both regret bounds, the lower bounds, and the B and q that follow.
+"""What the theorems say, as numbers: β_t, η, J, both regret bounds, and the B and q that follow.
 
     T  rounds    K  arms    B  batches    L  depth    m  hidden    λ  ridge    ν  nu (the noise)    δ  delta
     d̃  dimension    D  log_det = log(det Z_{T+1}/det λI) ≤ d̃ log(1 + TK/λ) + 1 (Lemma 2)    β  radius, β_T
 
-The theorems leave constants C₁, C₂, C₃ unknown: here they are parameters, 1 unless given. Functions called *order*
-are what stands in an Õ(·), without constants and logarithms: they compare, and predict no number. The others are the
-last lines of the proofs, for networks wide enough that the terms in m vanish. d̃ is that of the network's own kernel
+The theorems leave constants C₁, C₂, C₃ unknown: here they are parameters, 1 unless given. The bounds are the last
+lines of the proofs, for networks wide enough that the terms in m vanish. d̃ is that of the network's own kernel
 (`effective_dimension(..., kind="network")`) wherever D is bounded through it. Slips of the text that are mended:
 
     J            is negative as printed; the inverse of its ratio is meant
@@ -157,82 +156,6 @@ def adaptive_regret(log_det: float, *, rounds: int, batches: int, log_ratio: flo
     return 2 * max(radius, 0.5) * math.sqrt(2 * rounds * log_det) * _exp(worst / 2)
 
 
-def fixed_regret_order(dimension: float, *, rounds: int, batches: int, nu: float, ridge: float, S: float) -> float:
-    """Return Theorem 1's order of regret, (νd̃ + √(λd̃)S)√T + d̃T/B.
-
-    Parameters
-    ----------
-    dimension, rounds, batches, nu, ridge, S
-        d̃, T, B, ν, λ and S, the bound on the norm of the rewards.
-
-    Examples
-    --------
-    >>> fixed_regret_order(4.0, rounds=100, batches=10, nu=1.0, ridge=1.0, S=1.0)
-    100.0
-    """
-    _check(batches=batches)
-    return _learning(dimension, rounds, nu, ridge, S) + dimension * rounds / batches
-
-
-def adaptive_regret_order(
-    dimension: float, *, rounds: int, arms: int, batches: int, log_ratio: float, nu: float, ridge: float, S: float
-) -> float:
-    """Return Theorem 2's order of regret, √max{q, (1 + TK/λ)^d̃/q^{B−1}}·(νd̃ + √(λd̃)S)√T.
-
-    Parameters
-    ----------
-    dimension, rounds, arms, batches, log_ratio, nu, ridge, S
-        d̃, T, K, B, log q, ν, λ and S, the bound on the norm of the rewards.
-
-    Examples
-    --------
-    >>> order = adaptive_regret_order(4.0, rounds=100, arms=2, batches=9, log_ratio=3.0, nu=1.0, ridge=1.0, S=1.0)
-    >>> round(order)
-    269
-    """
-    _check(batches=batches, log_ratio=log_ratio)
-    left = _growth(dimension, rounds, arms, ridge) - (batches - 1) * log_ratio
-    return _exp(max(log_ratio, left) / 2) * _learning(dimension, rounds, nu, ridge, S)
-
-
-def fixed_regret_lower_order(dimension: float, *, rounds: int, batches: int) -> float:
-    """Return √(dT) + min{T√d/B, T/√B}, Equation (6): a fixed grid's least regret on linear bandits (Han et al., 2020).
-
-    Parameters
-    ----------
-    dimension, rounds, batches
-        d, T and B.
-
-    Examples
-    --------
-    >>> fixed_regret_lower_order(4.0, rounds=100, batches=10)
-    40.0
-    """
-    _check(dimension=dimension, rounds=rounds, batches=batches)
-    waiting = min(rounds * math.sqrt(dimension) / batches, rounds / math.sqrt(batches))
-    return math.sqrt(dimension * rounds) + waiting
-
-
-def switches_lower_order(dimension: float, *, rounds: int) -> float:
-    """Return d log T/log(d log T), the fewest switches for √T regret on linear bandits (Ruan et al., 2021).
-
-    As Section 2 has it; Remark 7 says O(d log d log T). Where d log T is at most e, it is not divided by its logarithm.
-
-    Parameters
-    ----------
-    dimension, rounds
-        d and T.
-
-    Examples
-    --------
-    >>> round(switches_lower_order(5.0, rounds=1000), 1)
-    9.8
-    """
-    _check(dimension=dimension, rounds=rounds)
-    asked = dimension * math.log(rounds)
-    return asked / math.log(asked) if asked > math.e else asked
-
-
 def fixed_batches(rounds: int) -> int:
     """Return B = √T, with which a fixed grid's d̃T/B is no more than its d̃√T (Remark 4).
 
@@ -312,11 +235,6 @@ def _growth(dimension: float, rounds: int, arms: int, ridge: float) -> float:
     """Return d̃ log(1 + TK/λ)."""
     _check(dimension=dimension, rounds=rounds, arms=arms, ridge=ridge)
     return dimension * math.log1p(rounds * arms / ridge)
-
-
-def _learning(dimension: float, rounds: int, nu: float, ridge: float, S: float) -> float:
-    _check(dimension=dimension, rounds=rounds, nu=nu, ridge=ridge, S=S)
-    return (nu * dimension + math.sqrt(ridge * dimension) * S) * math.sqrt(rounds)
 
 
 def _exp(x: float) -> float:

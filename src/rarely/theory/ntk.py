@@ -67,23 +67,17 @@ class NTK:
 
     def matrix(self, contexts: Any) -> Array:
         """Return (n, n): the kernel among n contexts, exactly symmetric, half of its tiles computed."""
-        n = len(read_contexts(contexts))
-        out = np.empty((n, n))
-        for rows, columns, tile in self.tiles(contexts):
-            out[rows, columns] = tile
-            out[columns, rows] = tile.T
-        return out
-
-    def tiles(self, contexts: Any) -> Iterator[tuple[slice, slice, Array]]:
-        """Yield the same matrix in tiles on and above its diagonal, for callers that need not hold all of it."""
         x = Directions.of(contexts)
-        diagonal = self.gain * x.norms * x.norms
-        for rows, columns in _tiles(len(x.norms), len(x.norms), upper=True):
+        n = len(x.norms)
+        out, diagonal = np.empty((n, n)), self.gain * x.norms * x.norms
+        for rows, columns in _tiles(n, n, upper=True):
             tile = self._tile(x.part(rows), x.part(columns))
             if rows == columns:  # where rounding need not be symmetric
                 tile = np.triu(tile, 1) + np.triu(tile, 1).T
                 np.fill_diagonal(tile, diagonal[rows])
-            yield rows, columns, tile
+            out[rows, columns] = tile
+            out[columns, rows] = tile.T
+        return out
 
     def cross(self, contexts: Any, others: Any) -> Array:
         """Return (n, n'): the kernel between contexts and others."""
