@@ -1,12 +1,8 @@
 """What `rarely doctor` finds, line by line."""
 
-import hashlib
 import json
-import os
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError
-from pathlib import Path
 
 import pytest
 import typer
@@ -16,7 +12,6 @@ from rarely import _doctor as doctor
 from rarely._cli.doctor import doctor_command
 from rarely._core import native
 from rarely._core.native.build_info import Blas
-from rarely.worlds.datasets import DATASETS
 
 INFO = replace(
     rarely.build_info(),
@@ -36,12 +31,9 @@ def wishing(info, wish):
     return replace(info, variables={"RARELY_COMPILED": wish})
 
 
-def test_every_topic_has_a_line(tmp_path):
-    findings = list(doctor.examine(INFO, tmp_path))
-    topics = [finding.topic for finding in findings]
-    assert len(set(topics)) == len(topics)
-    expected = {"rarely", "machine", "loops", "BLAS", "threads", "load", "data", *DATASETS, "SQLite", "disk"}
-    assert set(topics) == expected | set(doctor._optional_packages())
+def test_every_topic_has_a_line():
+    findings = list(doctor.examine(INFO))
+    assert [finding.topic for finding in findings] == ["rarely", "machine", "loops", "BLAS", "threads", "SQLite"]
     assert all(finding.status in ("ok", "note", "problem") and finding.says for finding in findings)
     assert all(finding.advice for finding in findings if finding.status != "ok")
 
@@ -79,55 +71,6 @@ def test_threads_of_loops_that_are_not_there_are_not_counted():
     assert (found.status, found.says) == ("ok", "BLAS 2, cores 2")
 
 
-@pytest.mark.skipif(not hasattr(os, "getloadavg"), reason="this system does not tell its load")
-@pytest.mark.parametrize(
-    ("load", "threads", "status", "advice"),
-    [(1.0, 2, "ok", ""), (1.1, 2, "note", "set OPENBLAS_NUM_THREADS=1"), (1.1, 1, "note", "Other work shares")],
-)
-def test_a_loaded_machine_is_noted(load, threads, status, advice, monkeypatch):
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-    found = doctor._load(replace(INFO, threads=threads, blas=replace(INFO.blas, threads=threads)))
-    assert found.status == status
-    assert advice in found.advice
-
-
-def test_a_system_without_load_is_no_matter(monkeypatch):
-    monkeypatch.delattr(os, "getloadavg", raising=False)
-    assert doctor._load(INFO).status == "ok"
-
-
-def data_findings(monkeypatch, tmp_path, given=""):
-    monkeypatch.setenv("RARELY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("RARELY_DATA", str(given))
-    return {finding.topic: finding for finding in doctor._data()}
-
-
-def test_data_that_is_missing_can_be_fetched(tmp_path, monkeypatch):
-    found = data_findings(monkeypatch, tmp_path)
-    assert str(tmp_path / "cache") in found["data"].says
-    assert (found["magic"].status, found["magic"].advice[:24]) == ("note", "rarely data magic --fetc")
-
-
-def test_data_that_was_changed_is_a_problem(tmp_path, monkeypatch):
-    (tmp_path / "magic04.data").write_text("1,2,g\n", encoding="utf-8")
-    found = data_findings(monkeypatch, tmp_path, tmp_path)
-    assert found["magic"].status == "problem"
-    assert "is not the original magic04.data" in found["magic"].advice
-    assert found["mushroom"].status == "note"
-
-
-def test_a_data_folder_that_does_not_exist_is_a_problem(tmp_path, monkeypatch):
-    assert data_findings(monkeypatch, tmp_path, tmp_path / "nowhere")["data"].status == "problem"
-
-
-def test_data_that_is_the_original_is_verified(tmp_path, monkeypatch):
-    content = b"1,2,g\n3,4,h\n"
-    own = replace(DATASETS["magic"], size=len(content), sha256=hashlib.sha256(content).hexdigest())
-    (tmp_path / own.file).write_bytes(content)
-    monkeypatch.setenv("RARELY_DATA", str(tmp_path))
-    assert doctor._dataset(own) == doctor.Finding("magic", "ok", f"verified: {tmp_path / own.file}")
-
-
 @pytest.mark.parametrize(
     ("found", "status"),
     [
@@ -148,56 +91,10 @@ def test_versions_of_sqlite_that_lose_writes_are_noted(found, status):
     assert doctor._sqlite(found).status == status
 
 
-def test_optional_packages_have_a_version_or_a_way_to_install_them(monkeypatch):
-    asked = ["numpy>=1.26", "rich>=13; extra == 'lab'", "typer>=0.20; extra == 'lab'", "typer>=0.20; extra == 'serve'"]
-    asked += ["pyarrow>=14; extra == 'parquet'", "psycopg[binary]>=3.1; extra == 'postgres'", "ruff>=1; extra == 'dev'"]
-    here = {"typer": "0.29.0", "rich": "12.6.0", "psycopg": "3.1rc1"}
-
-    def version(name):
-        if name not in here:
-            raise PackageNotFoundError(name)
-        return here[name]
-
-    monkeypatch.setattr(doctor, "version", version)
-    monkeypatch.setattr(doctor, "requires", lambda name: asked)
-    assert list(doctor._extras()) == [
-        doctor.Finding("rich", "note", "12.6.0; rarely is tested with 13 and later", "pip install 'rarely[lab]'"),
-        doctor.Finding("typer", "ok", "0.29.0"),
-        doctor.Finding("pyarrow", "ok", "not installed; pip install 'rarely[parquet]' adds it"),
-        doctor.Finding("psycopg", "ok", "3.1rc1"),
-    ]
-
-
-def test_sources_that_are_not_installed_have_no_optional_packages(monkeypatch):
-    def missing(name):
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(doctor, "requires", missing)
-    assert list(doctor._extras()) == []
-
-
-def test_the_disk_is_that_of_the_nearest_folder(tmp_path, monkeypatch):
-    assert doctor._disk(tmp_path / "not" / "yet" / "there").status in ("ok", "note")
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: doctor.shutil._ntuple_diskusage(1, 1, 2**29))
-    assert doctor._disk(tmp_path).status == "note"
-    (tmp_path / "file").write_bytes(b"")
-    found = doctor._disk(tmp_path / "file")
-    assert (found.status, found.says) == ("problem", f"cannot write to {tmp_path / 'file'}: it is a file")
-
-
-def test_a_folder_that_cannot_be_written_to_is_a_problem(tmp_path, monkeypatch):
-    def refused(dir):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refused)
-    found = doctor._disk(tmp_path)
-    assert (found.status, found.says) == ("problem", f"cannot write to {tmp_path}: Permission denied")
-
-
 def test_one_problem_is_enough(monkeypatch, capsys):
     fine, bad = doctor.Finding("a", "note", "x", "y"), doctor.Finding("b", "problem", "x", "y")
     for findings in ([fine], [fine, bad]):
-        monkeypatch.setattr(doctor, "examine", lambda info, out, found=findings: found)
+        monkeypatch.setattr(doctor, "examine", lambda info, found=findings: found)
         with nullcontext() if findings == [fine] else pytest.raises(typer.Exit):
-            doctor_command(json=True, out=Path("out"))
+            doctor_command(json=True)
         assert json.loads(capsys.readouterr().out)["ok"] is (findings == [fine])

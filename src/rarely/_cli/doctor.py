@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,13 +14,11 @@ from rarely._cli.console import guarded, say_findings
 @guarded
 def doctor_command(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, including rarely.build_info().")] = False,
-    out: Annotated[Path, typer.Option(help="The folder to which results would be written.")] = Path("out"),
 ) -> None:
     """Check this installation: what is missing, slow or broken, and what to do about it.
 
-    Checks the compiled loops, BLAS and threads, the load of the machine, the UCI files, SQLite, optional packages and
-    the disk. Each line is ok, a note (it works, and could be better) or a problem. The exit code is 1 if there is a
-    problem.
+    Checks the compiled loops, BLAS, threads and SQLite. Each line is ok, a note (it works, and could be better) or a
+    problem. The exit code is 1 if there is a problem.
 
     **Examples**
 
@@ -33,9 +30,9 @@ def doctor_command(
 
     info = build_info()
     if not json:
-        say_findings(examine(info, out))
+        say_findings(examine(info))
         return
-    findings = [finding._asdict() for finding in examine(info, out)]
+    findings = [finding._asdict() for finding in examine(info)]
     fine = all(finding["status"] != "problem" for finding in findings)
     typer.echo(json_format.dumps({"ok": fine, "findings": findings, "build": info.describe()}, indent=2))
     if not fine:
