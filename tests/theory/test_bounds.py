@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, InvalidInput, LinUCB
+from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, InvalidInput, LinUCB, TheoremRadius
+from rarely._core.choice.confidence_radius import VersionStats
 from rarely._core.covariance import FORMS, Limit
 from rarely._core.model.network import Network
 from rarely.theory import (
@@ -17,7 +18,6 @@ from rarely.theory import (
     fixed_batches,
     fixed_regret,
     log_det_bound,
-    radius,
     step_size,
     steps,
 )
@@ -32,16 +32,9 @@ def test_j_steps_of_size_eta_leave_undone_what_the_proof_allows(rounds, depth, l
     ridge, hidden = 10**log_ridge, 50
     eta = step_size(rounds, hidden=hidden, depth=depth, ridge=ridge)
     j = steps(rounds, depth=depth, ridge=ridge, S=s)
-    given_j = {"nu": 0.0, "S": 0.0, "ridge": ridge, "depth": depth, "step": eta * hidden}
-    undone = radius(rounds, 0.0, steps=j, **given_j)
+    now = VersionStats(rounds, rounds - 1, 0.0, ridge, depth, steps=j, step=eta * hidden)
+    undone = TheoremRadius(nu=0.0, S=0.0)(now)
     assert 0.4 * math.sqrt(ridge) * s <= undone <= 2 * math.sqrt(ridge) * s
-
-
-def test_the_radius_is_theorem_1s():
-    value = radius(5, 3.0, nu=0.5, S=2.0, ridge=0.25, depth=2, steps=8, step=0.1, delta=0.1, C1=3.0)
-    confidence = 0.5 * math.sqrt(3.0 - 2 * math.log(0.1)) + 0.5 * 2.0
-    undone = (0.25 + 5 * 2) * (1 - 0.1 * 0.25) ** 4 * math.sqrt(5 / 0.25)
-    assert value == pytest.approx(3 * (confidence + undone))
 
 
 def test_the_bounds_as_printed_by_hand():
@@ -188,9 +181,6 @@ def test_the_bound_does_not_trust_a_radius_that_is_too_small():
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: radius(1, 0.0, nu=1.0, S=1.0, ridge=0.0, depth=2, steps=1, step=0.1),
-        lambda: radius(1, -1.0, nu=1.0, S=1.0, ridge=1.0, depth=2, steps=1, step=0.1),
-        lambda: radius(1, 0.0, nu=1.0, S=1.0, ridge=1.0, depth=2, steps=1, step=math.nan),
         lambda: step_size(1, hidden=0, depth=2, ridge=1.0),
         lambda: step_size(1, hidden=2, depth=2, ridge=1.0, C3=-1.0),
         lambda: steps(1, depth=2, ridge=1.0, S=1.0, C2=-1.0),

@@ -24,7 +24,6 @@ from rarely.theory.bounds import (
     fixed_batches,
     fixed_regret,
     log_det_bound,
-    radius,
     step_size,
     steps,
 )
@@ -34,5 +33,5 @@ from rarely.theory.ntk import NTK
 
 __all__ = [
     "NTK", "AdaptivePlan", "Dimension", "KernelUCB", "adaptive_plan", "adaptive_regret", "effective_dimension",
-    "fixed_batches", "fixed_regret", "log_det_bound", "radius", "reward_norm", "step_size", "steps",
+    "fixed_batches", "fixed_regret", "log_det_bound", "reward_norm", "step_size", "steps",
 ]  # fmt: skip

@@ -1,9 +1,9 @@
-"""What the theorems say, as numbers: β_t, η, J, both regret bounds, and the B and q that follow.
+"""What the theorems say, as numbers: η, J, both regret bounds, and the B and q that follow; β_t is `TheoremRadius`.
 
-    T  rounds    K  arms    B  batches    L  depth    m  hidden    λ  ridge    ν  nu (the noise)    δ  delta
+    T  rounds    K  arms    B  batches    L  depth    m  hidden    λ  ridge
     d̃  dimension    D  log_det = log(det Z_{T+1}/det λI) ≤ d̃ log(1 + TK/λ) + 1 (Lemma 2)    β  radius, β_T
 
-The theorems leave constants C₁, C₂, C₃ unknown: here they are parameters, 1 unless given. The bounds are the last
+The theorems leave constants C₂, C₃ unknown: here they are parameters, 1 unless given. The bounds are the last
 lines of the proofs, for networks wide enough that the terms in m vanish. d̃ is that of the network's own kernel
 (`effective_dimension(..., kind="network")`) wherever D is bounded through it. Slips of the text that are mended:
 
@@ -19,47 +19,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rarely._core.choice.confidence_radius import TheoremRadius, VersionStats
 from rarely._core.errors import check_not_negative, check_positive, check_whole
 from rarely.theory.dimension import Dimension
-
-
-def radius(
-    round: int,
-    log_det: float,
-    *,
-    nu: float,
-    S: float,
-    ridge: float,
-    depth: int,
-    steps: int,
-    step: float,
-    delta: float = 0.05,
-    C1: float = 1.0,
-) -> float:
-    """Return β_t of Theorem 1 at round t, with D of Z_t, after trainings of J `steps` of size ηm = `step`.
-
-    Parameters
-    ----------
-    round, log_det
-        t, and D of Z_t.
-    nu, S, ridge, depth, steps, step
-        ν, the scale of the noise; S, the bound on the norm of the rewards; λ, L, J and ηm.
-    delta, C1
-        The probability with which the bound may fail; the constant of the theorem, which the paper does not name.
-
-    Examples
-    --------
-    >>> round(radius(1, 0.0, nu=0.5, S=1.0, ridge=1.0, depth=2, steps=10_000, step=0.01), 3)
-    2.224
-    """
-    _check(rounds=round, log_det=log_det, ridge=ridge, depth=depth)
-    check_whole("steps", steps, 0)
-    check_positive("step", step, "which is ηm")
-    now = VersionStats(
-        round=round, features=round - 1, log_det=log_det, ridge=ridge, depth=depth, steps=steps, step=step
-    )
-    return TheoremRadius(nu=nu, S=S, delta=delta, C1=C1)(now)
 
 
 def step_size(rounds: int, *, hidden: int, depth: int, ridge: float, C3: float = 1.0) -> float:
