@@ -1,14 +1,15 @@
-"""What updates are worth, against the policy in use; and plans that go on where they were stopped."""
+"""What updates are worth, against the policy in use; and simulations that fail."""
 
 import json
 import math
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from decision_logs import planning_log
-from rarely import Affine, InvalidInput
+from rarely import Affine
 from rarely._core.schedules import EveryRound, FixedGrid
 from rarely._runs.statistics import IntervalEstimate
 from rarely.planning import plan
@@ -22,7 +23,6 @@ from rarely.planning.simulate import (
     Maker,
     SimulatedRewards,
     SimulationFailed,
-    play_trial,
 )
 from rarely.worlds import World
 
@@ -150,51 +150,6 @@ def test_the_default_policy_is_compared_with_128_updates_and_tried_up_to_64():
     assert Frontier(1024, 1, IntervalEstimate(1, 1, 1, 1), (), (), 128).often == "an update after every 8 rounds"
 
 
-def counted(monkeypatch, played, most=10**9):
-    """Note the trials after the pilots, and interrupt before there are more than so many."""
-    pilots = np.random.SeedSequence(0).generate_state(QUICK["runs"] + PILOTS)[:PILOTS]
-
-    def play(world, maker, rounds, trial):
-        if trial.seed not in pilots:
-            if len(played) == most:
-                raise KeyboardInterrupt
-            played.append(trial)
-        return play_trial(world, maker, rounds, trial)
-
-    monkeypatch.setattr("rarely.planning.frontier.play_trial", play)
-
-
-def test_a_plan_that_was_interrupted_continues_and_is_the_same(tmp_path, monkeypatch):
-    whole, folder, played = plan(Lines(), **QUICK).describe(), tmp_path / "plan" / "unfinished", []
-    with monkeypatch.context() as patched:
-        counted(patched, played, most=8)
-        with pytest.raises(KeyboardInterrupt):
-            plan(Lines(), **QUICK, resume=folder)
-    records = sorted(folder.rglob("*.json.gz"))
-    assert len(records) == 2 + 8  # log q of two B, and eight trials
-    trial = next(path for path in records if "seed" in path.name)
-    trial.write_bytes(trial.read_bytes()[:40])  # damaged: played again
-    played.clear()
-    counted(monkeypatch, played)
-    assert plan(Lines(), **QUICK, resume=folder).describe() == whole
-    assert len(played) == 14 - 8 + 1
-    assert not folder.exists()
-
-
-def test_simulations_of_another_plan_are_not_taken(tmp_path, monkeypatch):
-    played = []
-    with monkeypatch.context() as patched:
-        counted(patched, played, most=8)
-        with pytest.raises(KeyboardInterrupt):
-            plan(Lines(), **QUICK, resume=tmp_path)
-    played.clear()
-    counted(monkeypatch, played)
-    (tmp_path / "records" / "mine").mkdir()
-    assert plan(Lines(), **QUICK | {"settings": {"ridge": 2.0}}, resume=tmp_path).settings["ridge"] == 2.0
-    assert len(played) == 14
-    assert [path.name for path in tmp_path.rglob("*")] == ["records", "mine"]  # nothing else is removed
-
-
 def test_a_simulation_that_fails_ends_the_plan_with_its_reason():
     pilots = np.random.SeedSequence(0).generate_state(QUICK["runs"] + PILOTS)[:PILOTS]
 
@@ -204,11 +159,18 @@ def test_a_simulation_that_fails_ends_the_plan_with_its_reason():
                 raise ZeroDivisionError("no such round")
             return super().rounds(seed, count, first)
 
-    with pytest.raises(SimulationFailed, match=r"sequential-B30/seed\d+: ZeroDivisionError: no such round"):
+    with pytest.raises(SimulationFailed, match=r"EveryRound\(.*\), seed=\d+\): ZeroDivisionError: no such round"):
         plan(Failing(), **QUICK)
 
 
-def test_a_simulator_cannot_be_resumed(tmp_path):
-    log = planning_log(np.random.default_rng(0).normal(size=(40, 2)), 2)
-    with pytest.raises(InvalidInput, match="resume must be None with a simulator"):
-        plan(log, **QUICK, simulator=lambda rows: rows, resume=tmp_path / "x")
+def test_a_process_that_is_killed_ends_the_plan_with_a_remedy():
+    here = os.getpid()
+
+    class Deadly(Lines):
+        def rounds(self, seed, count, first=1):
+            if os.getpid() != here:
+                os._exit(9)
+            return super().rounds(seed, count, first)
+
+    with pytest.raises(SimulationFailed, match="was killed; is there enough memory"):
+        plan(Deadly(), **QUICK, jobs=2)

@@ -17,7 +17,7 @@ from rarely._runs import writing
 from rarely._runs.cell import Result, play_cell
 from rarely._runs.executor import SerialExecutor
 from rarely._runs.record import FORMAT, BrokenRecord, MixedRecords, identity
-from rarely._runs.runner import iterate_cells, run_cells
+from rarely._runs.runner import run_cells
 from rarely._runs.sealed_json import digest_of, sealed
 from rarely._runs.store import kind_of
 from rarely._runs.writing import CannotWrite, FolderBusy, lock_folder
@@ -92,16 +92,6 @@ def test_numbers_that_no_report_could_use_fail_their_cell(tmp_path):
     (failure,) = run_cells([ToyCell("nan")], store_at(tmp_path), HERE)
     assert failure.error == "InvalidInput: value of a finished run must be finite; it is nan."
     assert contents(tmp_path) == {}
-
-
-def test_all_results_come_by_turns_with_those_on_record_first(folder):
-    before = contents(folder)
-    results = list(iterate_cells([ToyCell("fails"), *toys(5)], HERE, store_at(folder)))
-    assert [result.id for result in results] == [*(f"plain/seed{n}" for n in range(4)), "fails/seed0", "plain/seed4"]
-    assert [result.record.data["value"] for result in results if result.record] == [0, 1, 2, 3, 4]
-    assert before.items() <= contents(folder).items()
-    assert [result.id for result in iterate_cells(toys(2), HERE)] == ["plain/seed0", "plain/seed1"]
-    assert list(iterate_cells([], HERE)) == []
 
 
 # Writing

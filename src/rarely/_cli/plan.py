@@ -48,7 +48,7 @@ TrialOption = Annotated[
 ]
 
 
-@guarded_by("Interrupted. The plan is not finished; finished runs are saved, and the same command resumes.")
+@guarded_by("Interrupted. The plan is not finished, and nothing was written.")
 def plan_command(
     context: typer.Context,
     log: Annotated[Path | None, LogFile] = None,
@@ -125,7 +125,6 @@ def _plan_updates(horizon: int, batches: str | None, out: Path, **given: Any) ->
             runs=given["runs"] or 10,
             jobs=given["jobs"] or cores(),
             progress=stages,
-            resume=out / "unfinished",
             **{name: given[name] for name in ("noise", "policy", "max_rounds", "seed")},
         )
     from rarely.planning.report import write_plan

@@ -49,19 +49,6 @@ def run_cells(
     return failures
 
 
-def iterate_cells(cells: Sequence[AnyCell], executor: Executor, store: Store[Any] | None = None) -> Iterator[Result]:
-    """Yield a result for every cell: first those on record, then the others as they end; without a store, all."""
-    if store is None:
-        yield from executor(cells) if cells else ()
-        return
-    make_folder(store.folder.parent)
-    with lock_folder(store.folder.parent):
-        todo = store.missing(cells)
-        left, on_record = {cell.id for cell in todo}, {record.id: record for record in store.find().records}
-        yield from (Result(cell.id, on_record[cell.id]) for cell in cells if cell.id not in left)
-        yield from _kept(todo, store, executor)
-
-
 def _kept(todo: Sequence[AnyCell], store: Store[Any], executor: Executor) -> Iterator[Result]:
     """Yield results once their records are on disk; of an executor that plays many at once, some side by side."""
     with ThreadPoolExecutor(WRITERS) as writers:

@@ -22,29 +22,24 @@ as 1/log q.
 from __future__ import annotations
 
 import math
-import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from rarely._core.errors import InvalidInput
 from rarely._core.schedules import DeterminantTrigger, FixedGrid, GeometricGrid, Schedule
-from rarely._runs.cell import Cell
-from rarely._runs.executor import executor_of
-from rarely._runs.record import Record
-from rarely._runs.runner import iterate_cells
+from rarely._runs.executor import side_by_side
 from rarely._runs.statistics import IntervalEstimate, mean, ratio_of_means
-from rarely._runs.store import Store
 from rarely.planning.simulate import KINDS, Kind, Maker, Outcome, SimulationFailed, Trial, play_trial
 from rarely.worlds.protocol import World
 
+Item = TypeVar("Item")
+Done = TypeVar("Done")
 Verdict = Literal["within", "outside", "undecided"]
 PILOT_BATCHES = 8
 """Batches of the first pilot run."""
@@ -175,11 +170,10 @@ def measure_frontier(
     batches: Sequence[int],
     seeds: Sequence[int],
     pilot_seeds: Sequence[int],
-    engine: Engine | None = None,
+    jobs: int = 1,
     progress: Callable[[str, int, int], None] = lambda stage, done, of: None,
 ) -> Frontier:
     """Simulate every schedule in every run; call `progress` with a stage, the work done in it, and all of its work."""
-    engine = engine or Engine()
     first = Trial("fixed", FixedGrid(rounds, min(PILOT_BATCHES, rounds)), pilot_seeds[0])
     pilot = play_trial(world, maker, rounds, first)
     growth = pilot.log_dets[-1][1]
@@ -189,11 +183,10 @@ def measure_frontier(
             "contexts. Use more hidden units."
         )
     progress("pilot runs", 0, len(batches))
-    simulate = partial(PlanCell, engine.question, world, maker, rounds)
-    pilots = partial(_play_pilots, seeds=tuple(pilot_seeds[:PILOTS]), growth=growth)
     log_ratios: dict[int, float] = {}
-    for count, content in engine.results({b: simulate(f"pilots/B{b}", partial(pilots, batches=b)) for b in batches}):
-        log_ratios[count] = _rounded(content["log_ratio"])
+    pilots = partial(calibrate, world, maker, rounds, tuple(pilot_seeds[:PILOTS]), growth)
+    for count, calibrated in _played(pilots, batches, jobs):
+        log_ratios[count] = _rounded(calibrated.log_ratio)
         progress("pilot runs", len(log_ratios), len(batches))
     schedules = {
         kind: {count: _schedule(kind, rounds, count, log_ratios[count]) for count in batches} for kind in KINDS
@@ -206,9 +199,8 @@ def measure_frontier(
     outcomes: dict[Trial, Outcome] = {}
     whole, done = sum(trial.work(rounds) for trial in trials), 0
     progress("simulation", done, whole)
-    cells = {trial: simulate(trial.name(rounds), partial(_play_trial, trial=trial)) for trial in trials}
-    for trial, content in engine.results(cells):
-        outcomes[trial] = Outcome(content["regret"], content["ends"], content["log_dets"])
+    for trial, outcome in _played(partial(play_trial, world, maker, rounds), trials, jobs):
+        outcomes[trial] = outcome
         done += trial.work(rounds)
         progress("simulation", done, whole)
     sequential = [outcomes[Trial("sequential", reference, seed)].regret for seed in seeds]
@@ -285,83 +277,22 @@ def _spent(run: Outcome, log_ratio: float) -> float:
     return run.updates + max((end - last_end) / log_ratio, 1e-3)
 
 
-# --- runs of the engine
+# --- simulations side by side
 
 
-class PlanRecord(Record):
-    """A finished simulation of a plan."""
-
-    kind = "plan"
-    sources = ("_core", "worlds", "planning")
-
-
-@dataclass(frozen=True, eq=False)
-class PlanCell(Cell):
-    """A simulation of a plan; `question` is a hash of everything that decides it, so no other plan has its name."""
-
-    record_type: ClassVar[type[Record]] = PlanRecord
-    shared_field: ClassVar[str] = "world"
-    question: str
-    world: World
-    maker: Maker
-    rounds: int
-    name: str
-    simulation: Callable[[World, Maker, int], dict[str, Any]]
-
-    @property
-    def id(self) -> str:
-        return f"{self.question}/{self.name}"
-
-    def describe(self) -> dict[str, Any]:
-        """Return its name, which holds the hash of everything else."""
-        return {"id": self.id}
-
-    def play(self) -> dict[str, Any]:
-        return self.simulation(self.world, self.maker, self.rounds)
+def _played(work: Callable[[Item], Done], items: Sequence[Item], jobs: int) -> Iterator[tuple[Item, Done]]:
+    """Yield each item with what came of it, as they end, in so many processes."""
+    attempt = partial(_attempt, work)
+    try:
+        yield from map(attempt, items) if jobs == 1 else side_by_side(attempt, items, jobs)
+    except BrokenExecutor as error:
+        raise SimulationFailed(
+            "a process that simulated was killed; is there enough memory? Try fewer jobs, or a smaller max_rounds."
+        ) from error
 
 
-def _play_pilots(world: World, maker: Maker, rounds: int, **asked: Any) -> dict[str, Any]:
-    return {"log_ratio": calibrate(world, maker, rounds, **asked).log_ratio}
-
-
-def _play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> dict[str, Any]:
-    return asdict(play_trial(world, maker, rounds, trial))
-
-
-QUESTION = re.compile(r"[0-9a-f]{32}")
-"""The name of a plan's folder of records."""
-Key = TypeVar("Key")
-
-
-@dataclass(frozen=True)
-class Engine:
-    """In how many processes a plan is simulated, and in which folder its finished simulations are kept, if in any."""
-
-    jobs: int = 1
-    folder: Path | None = None
-    question: str = "plan"
-
-    def results(self, cells: Mapping[Key, PlanCell]) -> Iterator[tuple[Key, dict[str, Any]]]:
-        """Yield the result of each cell with its key: first those on record, then the others as they end."""
-        keys = {cell.id: key for key, cell in cells.items()}
-        store = None if self.folder is None else Store(self.folder, PlanRecord)
-        for result in iterate_cells([*cells.values()], executor_of(self.jobs), store):
-            if result.record is None:
-                raise SimulationFailed(
-                    f"a simulation failed, {result.id.partition('/')[2]}: {result.error}. If a process was killed, try "
-                    "fewer jobs, or a smaller max_rounds."
-                )
-            yield keys[result.id], result.record.data
-
-    def remove(self) -> None:
-        """Remove the simulations of this plan and of others that were never made, and the folder if nothing is left."""
-        if self.folder is None:
-            return
-        records = self.folder / "records"
-        for plan in records.iterdir() if records.is_dir() else ():
-            if QUESTION.fullmatch(plan.name):  # the folder may hold something else of the user's
-                shutil.rmtree(plan, ignore_errors=True)
-        (self.folder / ".lock").unlink(missing_ok=True)
-        for folder in (records, self.folder):
-            with suppress(OSError):
-                folder.rmdir()
+def _attempt(work: Callable[[Item], Done], item: Item) -> tuple[Item, Done]:
+    try:
+        return item, work(item)
+    except Exception as error:
+        raise SimulationFailed(f"a simulation failed, {item}: {type(error).__name__}: {error}.") from error

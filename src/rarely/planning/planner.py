@@ -5,11 +5,8 @@ rewards, fitted, imagined, simulated or a world's  →  simulation  →  regret 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +15,7 @@ from rarely._core.errors import InvalidInput, check_not_negative, check_whole, s
 from rarely._core.progress import Progress, read_progress
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
-from rarely.planning.frontier import PILOTS, Engine, Frontier, PlanRecord, default_batches, measure_frontier
+from rarely.planning.frontier import PILOTS, Frontier, default_batches, measure_frontier
 from rarely.planning.gain import measure_present
 from rarely.planning.plan import Origin, Plan
 from rarely.planning.simulate import (
@@ -59,7 +56,6 @@ def plan(
     seed: int = 0,
     jobs: int = 1,
     progress: Progress = None,
-    resume: str | Path | None = None,
 ) -> Plan:
     """Plan the updates of `horizon` rounds.
 
@@ -86,9 +82,6 @@ def plan(
     seed, jobs, progress
         Of all simulations, and the same seed gives the same plan; processes that simulate; called with a stage, the
         steps done and their total, or a bar such as tqdm's: `progress=tqdm`.
-    resume
-        A folder for simulations that are finished. A plan that was interrupted continues from it if it is called with
-        the same arguments, and they are removed when the plan is made. Not with a simulator, whose code may change.
 
     Examples
     --------
@@ -110,11 +103,8 @@ def plan(
     case = _case(played, rounds, simulator, noise, seed, progress)
     numbers = [int(number) for number in np.random.SeedSequence(seed).generate_state(runs + PILOTS)]
     world = case.world.settle(numbers) if isinstance(case.world, LogWorld) else case.world
-    asked = {"rounds": rounds, "batches": counts, "runs": runs, "noise": noise, "seed": seed, "maker": maker}
-    engine = Engine(jobs) if resume is None else Engine(jobs, Path(resume), _question(played, simulator, asked))
-    frontier = measure_frontier(world, maker, rounds, counts, numbers[PILOTS:], numbers[:PILOTS], engine, progress)
+    frontier = measure_frontier(world, maker, rounds, counts, numbers[PILOTS:], numbers[:PILOTS], jobs, progress)
     present = measure_present(world, rounds, numbers[PILOTS:], frontier.regrets)
-    engine.remove()
     return Plan(
         horizon=horizon,
         arms=case.world.arms,
@@ -147,20 +137,6 @@ def _read_source(source: Any) -> LoggedRounds | World:
     if len(source) < MIN_ROUNDS:
         raise InvalidLog(f"a plan needs a log of at least {MIN_ROUNDS} rounds; got {len(source)}.")
     return LoggedRounds.of(source)
-
-
-def _question(source: LoggedRounds | World, simulator: Simulator | None, asked: dict[str, Any]) -> str:
-    """Return a hash of everything that decides the simulations of a plan: data, settings, and code."""
-    if simulator is not None:
-        raise InvalidInput("resume must be None with a simulator: records cannot know whether it is the same one.")
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
-    digest.update(PlanRecord.fingerprint().encode())
-    if isinstance(source, LoggedRounds):
-        for array in (source.features, *source.log.known_rewards()):
-            digest.update(np.ascontiguousarray(array).tobytes())
-    else:
-        digest.update(json.dumps(source.describe(), sort_keys=True, default=str).encode())
-    return digest.hexdigest()[:32]
 
 
 @dataclass(frozen=True)

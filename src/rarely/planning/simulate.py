@@ -29,7 +29,7 @@ from rarely._core.errors import check_choice, check_positive, check_whole
 from rarely._core.inputs.arm_blocks import ArmBlocks
 from rarely._core.inputs.scaling import Affine
 from rarely._core.policies import BatchNeuralUCB, LinUCB, Policy
-from rarely._core.schedules import DeterminantTrigger, EveryRound, FixedGrid, Schedule
+from rarely._core.schedules import EveryRound, FixedGrid, Schedule
 from rarely._core.types import Array, IntArray
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
@@ -381,11 +381,6 @@ class Trial:
     kind: Kind | Literal["sequential"]
     schedule: Schedule
     seed: int
-
-    def name(self, rounds: int) -> str:
-        """Return its readable name."""
-        log_ratio = f"-logq{self.schedule.log_ratio!r}" if isinstance(self.schedule, DeterminantTrigger) else ""
-        return f"{self.kind}-B{self.schedule.batches or rounds}{log_ratio}/seed{self.seed}"
 
     def work(self, rounds: int) -> int:
         """Predict how long it takes, in samples trained on: for its share of a progress bar."""
