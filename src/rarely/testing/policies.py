@@ -6,7 +6,6 @@ import copy
 import math
 import pickle
 import tempfile
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -152,18 +151,6 @@ class _Promises(_Case):
         ensure_equal(many.rounds.tolist(), [2, 3, 4], "the rounds of a block")
         ensure_equal(policy.round, 4, "policy.round")
 
-    def a_decision_slices_into_decisions(self) -> None:
-        """A block's decision can be sliced and indexed; a single one cannot."""
-        many = self.policy().select(self.contexts()[:5])
-        ensure_equal(len(many), 5, "the length of five decisions")
-        ensure_equal((many[2].arm, many[2].round), (int(many.arms[2]), 3), "arm and round of many[2]")
-        ensure_equal(many[1:3].rounds.tolist(), [2, 3], "the rounds of many[1:3]")
-        ensure_equal(many[np.array([4, 0])].rounds.tolist(), [5, 1], "the rounds of many[[4, 0]]")
-        with ensure_raises(TypeError, "len of a single decision"):
-            len(many[0])
-        with ensure_raises(TypeError, "an index into a single decision"):
-            many[0][0]
-
     def score_is_pure(self) -> None:
         """`score` and `probabilities` change nothing."""
         policy, contexts = self.lived(), self.contexts()
@@ -308,49 +295,6 @@ class _Promises(_Case):
         policy.observe(second, [0.4, 0.5, 0.6, 0.7])
         ensure_equal((policy.update().samples, policy.missing), (8, 0), "samples of the second update, and missing")
 
-    def rewards_that_never_come_are_ordinary(self) -> None:
-        """A due update without a new reward is skipped with a warning, and spends no version."""
-        policy, contexts = self.policy(FixedGrid(8, 3)), self.contexts()
-        for t in range(8):
-            policy.select(contexts[t])
-            before = policy.score(contexts[0]).means
-            if policy.due:
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
-                    record = policy.update()
-                warned = any(issubclass(each.category, errors.NothingToLearnWarning) for each in caught)
-                ensure(warned, "an update without a reward must give a NothingToLearnWarning")
-                found = record.accepted, record.version, policy.due
-                ensure_equal(found, (False, 0, False), "accepted, version and due")
-                ensure(record.reason, "the record must say why no version followed")
-                ensure_equal(policy.score(contexts[0]).means, before, "means after the skipped update")
-        ensure_equal((policy.missing, len(policy.updates)), (8, 2), "missing, and updates on record")
-
-    def an_update_with_nothing_to_learn_from_is_refused(self) -> None:
-        """An update that is not due raises `NothingToLearn` without a new reward, unless it is forced."""
-        policy = self.policy()
-        _refused(policy, errors.NothingToLearn, policy.update)
-        decision = policy.select(self.contexts()[:2])
-        policy.observe(decision, [0.0, 1.0])
-        policy.update()
-        policy.observe(decision, [0.0, 1.0])
-        _refused(policy, errors.NothingToLearn, policy.update)
-        ensure_equal(policy.update(force=True).version, 2, "the version after update(force=True)")
-
-    def a_reward_told_twice_is_ignored(self) -> None:
-        """A value that is recorded already is ignored, and another one for the same round is refused."""
-        policy = self.policy()
-        decision = policy.select(self.contexts()[:2])
-        policy.observe(decision[0], 1.0)
-        twice = [1.0, 4.0]
-        _refused(policy, errors.ConflictingReward, policy.observe, rounds=[2, 2], rewards=twice)
-        policy.observe(rounds=[2, 2], rewards=[2.0, 2.0])
-        before = policy.fingerprint()
-        policy.observe(decision, [1.0, 2.0])
-        ensure_equal(policy.fingerprint(), before, "the fingerprint after the same rewards again")
-        _refused(policy, errors.ConflictingReward, policy.observe, decision, [1.0, 3.0])
-        _refused(policy, errors.ConflictingReward, policy.observe, rounds=[1, 1], rewards=twice)
-
     def errors_change_nothing(self) -> None:
         """Bad contexts and rewards raise typed errors, and leave the policy as it was."""
         policy, x = self.lived(8), self.contexts()[0]
@@ -386,49 +330,6 @@ class _Promises(_Case):
             if policy.version == batches - 1:
                 ensure(not policy.due, f"an update must not be due when the budget is spent: {schedule}")
                 _refused(policy, errors.BudgetSpent, policy.update)
-
-    def more_batches_than_rounds_are_ordinary(self) -> None:
-        """A grid of more batches than rounds has a version for each round, and a horizon is not the end."""
-        policy = self.lived(5, FixedGrid(5, 50))
-        ensure_equal(policy.version, 4, "the version after five rounds")
-        later = self.lived(12, FixedGrid(8, 2))
-        ensure_equal((later.round, later.version), (12, 1), "round and version beyond the horizon")
-
-    def an_early_update_spends_a_version(self) -> None:
-        """An update before it is due is made, and counts."""
-        policy, contexts = self.policy(FixedGrid(HORIZON, 3)), self.contexts()
-        policy.observe(policy.select(contexts[:2]), [0.0, 1.0])
-        ensure_equal((policy.due, policy.update().version), (False, 1), "due, and the version of an early update")
-        policy.observe(policy.select(contexts[2:8]), np.arange(6.0))
-        ensure(policy.due, "the grid's update must be due all the same")
-        policy.update()
-        policy.select(contexts[8:])
-        ensure(not policy.due, "no update may be due when the budget is spent")
-
-    def due_latches(self) -> None:
-        """`due` stays true until `update`, and a late update does not shift the schedule."""
-        policy, contexts = self.policy(FixedGrid(24, 6)), self.contexts()
-        policy.select(contexts[:4])
-        ensure(policy.due, "an update must be due after round 4")
-        policy.select(contexts[4])
-        ensure(policy.due, "an update must still be due after round 5")
-        policy.observe(policy.select(contexts[5:11]), np.arange(6.0))
-        ensure(policy.due, "rewards are not an update")
-        policy.update()
-        ensure(not policy.due, "an update must not be due after an update")
-        policy.select(contexts[11])
-        ensure(policy.due, "the next update must be due after round 12")
-
-    def until_due_stops_with_the_round_that_ends_the_batch(self) -> None:
-        """With `until_due` rounds are decided up to the end of the batch, and refused when it has ended."""
-        policy, contexts = self.policy(FixedGrid(24, 4)), self.contexts()
-        ensure_equal(len(policy.select(contexts, until_due=True)), 6, "rounds decided until an update was due")
-        _refused(policy, errors.UpdateDue, policy.select, contexts, until_due=True)
-        policy.observe(rounds=np.arange(1, 7), rewards=np.arange(6.0))
-        policy.update()
-        ensure_equal(len(policy.select(contexts[:3], until_due=True)), 3, "rounds decided of three")
-        ensure(not policy.due, "no update may be due after nine rounds")
-        ensure_equal(len(policy.select(contexts, until_due=True)), 3, "rounds left in the batch")
 
     def history_and_updates_say_what_happened(self) -> None:
         """The history has each chosen context, arm and version, the updates their rounds; both are read-only."""
@@ -466,20 +367,6 @@ class _Promises(_Case):
         ensure_equal(elsewhere.fingerprint(), at_once.fingerprint(), "the fingerprint after adopt")
         _refused(elsewhere, errors.StaleUpdate, elsewhere.adopt, result)
         _same_future(self, at_once, elsewhere, "after adopt", rounds=3)
-
-    def a_budget_can_be_extended(self) -> None:
-        """`extend_budget` allows as many more versions, with the reason on record, and changes no decision."""
-        policy, contexts = self.lived(6, Budget(EveryRound(), 2)), self.contexts()
-        ensure_equal((policy.version, policy.versions_left), (1, 0), "version and versions_left")
-        policy.observe(policy.select(contexts[6]), 0.5)
-        _refused(policy, errors.BudgetSpent, policy.update)
-        _refused(policy, errors.InvalidInput, policy.extend_budget, 1, reason=" ")
-        before = policy.score(contexts[8])
-        policy.extend_budget(2, reason="two more")
-        ensure_equal(policy.versions_left, 2, "versions_left after extend_budget(2)")
-        ensure_equal(policy.events[-1].reason, "two more", "the reason on record")
-        ensure_equal(policy.score(contexts[8]).bonuses, before.bonuses, "bonuses after extend_budget")
-        ensure_equal((policy.update().version, policy.versions_left), (2, 1), "version and versions_left afterwards")
 
     def compaction_changes_no_decision(self) -> None:
         """`compact` changes no score, and no decision or update afterwards, but for rounding."""
@@ -531,15 +418,6 @@ class _Promises(_Case):
                     ensure_equal((again.updates, again.schedule), (policy.updates, policy.schedule), f"records {when}")
                     _same_future(self, one, again, when)
                     ensure_equal(policy.fingerprint(), before, f"the original's fingerprint {when} and seven rounds")
-
-    def a_batch_that_has_ended_is_due_after_a_file(self) -> None:
-        """`due` survives a file."""
-        policy = self.policy(FixedGrid(HORIZON, 4))
-        policy.select(self.contexts()[:7])
-        with tempfile.TemporaryDirectory() as folder:
-            again = _saved_and_loaded(policy, Path(folder) / "policy.rarely")
-        ensure(again.due, "due was true before save and is false after load")
-        _refused(again, errors.UpdateDue, again.select, self.contexts(), until_due=True)
 
 
 def unfairness(arms: IntArray, chances: Array) -> tuple[float, float]:
