@@ -29,8 +29,7 @@ from rarely._runs.play import play
 from rarely._runs.statistics import IntervalEstimate
 from rarely.planning import NothingClose, plan
 from rarely.planning.frontier import default_batches, measure_frontier
-from rarely.planning.report import render_markdown as render
-from rarely.planning.report import write_plan
+from rarely.planning.report import render_page, write_plan
 from rarely.planning.simulate import KINDS, Maker, Trial, play_trial
 from rarely.worlds import Cosine, World
 
@@ -239,18 +238,16 @@ def test_stages_are_told(made):
         assert parts[-1] == 1
 
 
-def test_a_written_plan_has_all_four_files(made, tmp_path):
+def test_a_written_plan_has_all_three_files(made, tmp_path):
     paths = write_plan(made, tmp_path / "new" / "plan")
-    assert [path.name for path in paths] == ["plan.json", "plan.svg", "plan.md", "plan.html"]
+    assert [path.name for path in paths] == ["plan.json", "plan.svg", "plan.html"]
     saved = json.loads(paths[0].read_text(encoding="utf-8"))
     assert saved == json.loads(json.dumps(made.describe()))
     assert "<svg" in paths[1].read_text(encoding="utf-8")
-    page = paths[2].read_text(encoding="utf-8")
-    assert page == render(made)
-    assert made.headline() in page
-    assert all(note in page for note in made.notes)
-    assert page.count("\n| fixed | ") == page.count("\n| geometric | ") == page.count("\n| adaptive, log q = ") == 2
-    html = paths[3].read_text(encoding="utf-8")
+    html = paths[2].read_text(encoding="utf-8")
+    assert html == render_page(made, paths[1].read_text(encoding="utf-8"))
+    assert html.count("<li>") >= len(made.notes)
+    assert [html.count(f'<th scope="row">{name}') for name in ("fixed<", "geometric<", "adaptive, log q = ")] == [2] * 3
     assert not re.findall(r"""(?:src|href)=["'](?!#|data:)|<script|@import""", html)
     assert html.count("<svg") == 1
     assert made.headline().split(":")[0] in html
@@ -367,7 +364,7 @@ def test_a_model_of_pure_noise_gives_no_advice_from_end_to_end():
     assert found.fit.r_squared < 0
     assert found.headline().startswith("No advice")
     assert "it foresees NOTHING of the variance" in found.text()
-    assert render(found).count("To paste") == 0
+    assert found.text().count("To paste") == 0
 
 
 def test_what_is_pasted_is_a_policy():

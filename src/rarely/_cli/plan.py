@@ -81,7 +81,7 @@ def plan_command(
     least: Annotated[float, typer.Option(help="With --trial: the allocation limit after the burn-in.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     jobs: Jobs = None,
-    out: Annotated[Path, typer.Option(help="The folder for plan.html, .md, .svg and .json.")] = Path("plan"),
+    out: Annotated[Path, typer.Option(help="The folder for plan.html, .svg and .json.")] = Path("plan"),
 ) -> None:
     """Plan, before the first round, how many updates you need, when, and what fewer of them cost.
 

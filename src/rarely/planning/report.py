@@ -1,4 +1,4 @@
-"""A plan as files in one folder: plan.json, plan.svg, plan.md and plan.html; that of a trial also as plan.png.
+"""A plan as files in one folder: plan.json, plan.svg and plan.html.
 
 The figure shows what fewer batches cost, and below it how each schedule cuts the rounds into batches; of a trial, power
 and width over patients.
@@ -12,12 +12,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rarely._pages.figures import COLOURS, MARKERS, NAMES, STYLE, drawn, plain_numbers
+from rarely._pages.figures import COLOURS, MARKERS, NAMES, drawn, plain_numbers
 from rarely._pages.grid import Grid
 from rarely._pages.page import render
 from rarely._pages.svg import INK, inline
@@ -44,41 +43,50 @@ TRIAL_CAPTION = "Power and width over patients; dashed: what is wanted, dotted: 
 
 
 def write_plan(plan: Plan, folder: Path) -> list[Path]:
-    """Write all four files, and return their paths."""
+    """Write all three files, and return their paths."""
     picture = drawn(draw_plan, plan)
-    texts = {"svg": picture, "md": render_markdown(plan), "html": render_page(plan, picture)}
-    return _write(folder, plan.describe(), texts)
+    return _write(folder, plan.describe(), picture, render_page(plan, picture))
 
 
 def write_trial(plan: TrialPlan, folder: Path) -> list[Path]:
-    """Write the plan of a trial as all five files, and return their paths."""
+    """Write the plan of a trial as all three files, and return their paths."""
     picture = drawn(draw_trial, plan)
     context: Any = {"plan": plan, "advice": plan.advice(), "grid": plan.grid(), "caption": TRIAL_CAPTION}
     page = render("rarely.planning", "trial.html", picture=inline(picture, TRIAL_CAPTION), **context)
-    text = render("rarely.planning", "trial.md", **context)
-    paths = _write(folder, plan.describe(), {"svg": picture, "md": text, "html": page})
-    with matplotlib.rc_context({**STYLE, "savefig.facecolor": "white"}):
-        draw_trial(plan).savefig(folder / "plan.png", dpi=150)
-    return [*paths, folder / "plan.png"]
+    return _write(folder, plan.describe(), picture, page)
 
 
-def _write(folder: Path, described: dict[str, Any], texts: dict[str, str]) -> list[Path]:
+def _write(folder: Path, described: dict[str, Any], picture: str, page: str) -> list[Path]:
     make_folder(folder)
-    texts = {"json": json.dumps(described, indent=1, ensure_ascii=False, allow_nan=False) + "\n", **texts}
-    paths = [folder / f"plan.{suffix}" for suffix in texts]
-    for path, text in zip(paths, texts.values(), strict=True):
-        write_text(path, text)
-    return paths
-
-
-def render_markdown(plan: Plan) -> str:
-    """Return the plan as Markdown, with its figure beside it."""
-    return render("rarely.planning", "plan.md", **_context(plan))
+    text = json.dumps(described, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    files = {folder / "plan.json": text, folder / "plan.svg": picture, folder / "plan.html": page}
+    for path, content in files.items():
+        write_text(path, content)
+    return list(files)
 
 
 def render_page(plan: Plan, picture: str) -> str:
     """Return the plan as one HTML file, with the figure inside."""
-    return render("rarely.planning", "plan.html", picture=inline(picture, CAPTION), **_context(plan))
+    worth = None
+    if plan.present is not None and (rows := plan.shares):
+        above, price = gain.above(plan.frontier, plan.present), gain.price(rows, plan.frontier)
+        worth = {"above": above, "shares": gain.table(rows), "price": price}
+    advice, _, _ = plan.advice().partition("What this rests on:\n")
+    return render(
+        "rarely.planning",
+        "plan.html",
+        title=f"Updates for {plan.horizon} rounds of {plan.arms} arms",
+        worth=worth,
+        advice=[(line.startswith(PASTE), line.removeprefix(PASTE)) for line in advice.splitlines()],
+        picture=inline(picture, CAPTION),
+        caption=CAPTION,
+        frontier=plan.frontier,
+        sequential=_interval(plan.frontier.sequential),
+        confidence=f"{100 * CONFIDENCE:.0f} %",
+        schedules=Grid(HEAD, [_row(plan.frontier, point) for point in plan.frontier.points], 1),
+        rests=plan.notes,
+        seed=plan.seed,
+    )
 
 
 def draw_trial(plan: TrialPlan) -> Figure:
@@ -100,27 +108,6 @@ def draw_trial(plan: TrialPlan) -> Figure:
     below.set(xlabel="patients", ylabel="width of the last interval", ylim=(0, None))
     above.legend(fontsize=7.5)
     return figure
-
-
-def _context(plan: Plan) -> dict[str, Any]:
-    """Return what both forms show."""
-    worth = None
-    if plan.present is not None and (rows := plan.shares):
-        above, price = gain.above(plan.frontier, plan.present), gain.price(rows, plan.frontier)
-        worth = {"above": above, "shares": gain.table(rows), "price": price}
-    advice, _, _ = plan.advice().partition("What this rests on:\n")
-    return {
-        "title": f"Updates for {plan.horizon} rounds of {plan.arms} arms",
-        "worth": worth,
-        "advice": [(line.startswith(PASTE), line.removeprefix(PASTE)) for line in advice.splitlines()],
-        "caption": CAPTION,
-        "frontier": plan.frontier,
-        "sequential": _interval(plan.frontier.sequential),
-        "confidence": f"{100 * CONFIDENCE:.0f} %",
-        "schedules": Grid(HEAD, [_row(plan.frontier, point) for point in plan.frontier.points], 1),
-        "rests": plan.notes,
-        "seed": plan.seed,
-    }
 
 
 def _row(frontier: Frontier, point: Point) -> list[str]:
