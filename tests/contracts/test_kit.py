@@ -77,10 +77,6 @@ def raising(error):
     return method
 
 
-def lax_select(self, contexts, mask=None, *, until_due=False):
-    return LinUCB.select(self, np.nan_to_num(np.asarray(contexts, float)), mask, until_due=until_due)
-
-
 def half_observed(self, decision=None, rewards=None, **named):
     """Rewards before a bad one stay, as with a loop."""
     if decision is not None and not decision.single and np.ndim(rewards) == 1 and len(rewards) == len(decision):
@@ -140,12 +136,10 @@ BROKEN_POLICIES = {
     "select_twice_gives_the_same_arms": altered("select", replaced(means=lambda p, d: noisy(p, d.means))),
     "blocks_are_single_rounds": ("select", select_in_reverse),
     "only_available_arms_are_chosen": ("select", select_without_mask),
-    "fewer_arms_are_a_padded_block": ("select", lax_select),
     "one_arm_is_ordinary": altered("select", replaced(arm=lambda p, d: d.arm + 1)),
     "probabilities_are_those_of_the_decision": altered("probabilities", lambda p, q: q / 2),
     "nothing_is_learned_inside_a_batch": ("observe", eager_observe),
     "rewards_may_come_in_any_order": ("observe", lambda self, *a, **n: None),
-    "errors_change_nothing": ("select", lax_select),
     "the_budget_is_kept": ("update", update_beyond_budget),
     "history_and_updates_say_what_happened": ("updates", property(lambda self: LinUCB.updates.fget(self)[:1])),
     "log_det_grows_with_every_round": ("log_det", property(lambda self: -LinUCB.log_det.fget(self))),

@@ -9,9 +9,12 @@ from rarely import (
     ConflictingReward,
     EveryRound,
     FixedGrid,
+    InvalidContexts,
     InvalidInput,
+    InvalidReward,
     NothingToLearn,
     NothingToLearnWarning,
+    UnknownRound,
     UpdateDue,
     load,
 )
@@ -144,3 +147,34 @@ def test_a_batch_that_has_ended_is_due_after_a_file(name, tmp_path):
     again = load(tmp_path / "policy.rarely")
     assert again.due
     refused(again, UpdateDue, again.select, contexts(), until_due=True)
+
+
+def test_fewer_arms_are_a_padded_block(name):
+    """A list of rounds with different numbers of arms is decided as the padded block with a mask."""
+    rounds, mask = contexts()[:3], np.array([[True, True, False], [True, True, True], [True, False, False]])
+    ragged, padded = MAKERS[name](), MAKERS[name]()
+    one = ragged.select([rounds[0, :2], rounds[1], rounds[2, :1]])
+    other = padded.select(np.where(mask[:, :, None], rounds, np.nan), mask)
+    for each in ("arms", "means", "bonuses", "probabilities"):
+        np.testing.assert_array_equal(getattr(one, each), getattr(other, each))
+    assert ragged.log_det == padded.log_det
+
+
+def test_errors_change_nothing(name):
+    policy, x = MAKERS[name](FixedGrid(HORIZON, 4)), contexts()[0]
+    play(policy, contexts()[:8])
+    decision = policy.select(contexts()[:2])
+    wider, holed, endless = np.hstack((x, x)), x.copy(), x.copy()
+    holed[1, 0], endless[0, -1] = np.nan, np.inf
+    shapes = ((2,), (1, 1, 1, 2), (0, 2), (0, 3, 2))
+    for bad in (holed, endless, wider, "contexts", [], [x, wider], [x, holed], *map(np.zeros, shapes)):
+        refused(policy, InvalidContexts, policy.select, bad)
+    refused(policy, InvalidContexts, policy.score, holed)
+    for mask in ([True, True], [1, 1, 0], [False] * 3):
+        refused(policy, InvalidContexts, policy.select, x, mask)
+    refused(policy, InvalidContexts, policy.select, [x, x[:2]], [[True] * 3] * 2)
+    for rewards in ([1.0, np.nan], [1.0, -np.inf], 1.0, "much"):
+        refused(policy, InvalidReward, policy.observe, decision, rewards)
+    for rounds, values in ((0, 1.0), ([1, 99], [1.0, 1.0]), (1.5, 1.0)):
+        refused(policy, UnknownRound, policy.observe, rounds=rounds, rewards=values)
+    refused(policy, InvalidInput, policy.observe, rewards=1.0)

@@ -203,16 +203,6 @@ class _Promises(_Case):
         ensure(np.isfinite(decision.means[mask]), "available arms must have finite means")
         ensure_equal(decision.probabilities[~mask], np.zeros(3), "the probabilities of absent arms")
 
-    def fewer_arms_are_a_padded_block(self) -> None:
-        """A list of rounds with different numbers of arms is decided as the padded block with a mask."""
-        contexts = self.contexts()[:3]
-        mask = np.array([[True, True, False], [True, True, True], [True, False, False]])
-        ragged, padded = self.policy(), self.policy()
-        one = ragged.select([contexts[0, :2], contexts[1], contexts[2, :1]])
-        other = padded.select(np.where(mask[:, :, None], contexts, np.nan), mask)
-        _same_decision(one, other, "of the list")
-        ensure_equal(ragged.log_det, padded.log_det, "log_det")
-
     def one_arm_is_ordinary(self) -> None:
         """Rounds with one arm choose it, and are learned from."""
         policy = self.policy()
@@ -294,26 +284,6 @@ class _Promises(_Case):
         policy.observe(first[3], 5.0)
         policy.observe(second, [0.4, 0.5, 0.6, 0.7])
         ensure_equal((policy.update().samples, policy.missing), (8, 0), "samples of the second update, and missing")
-
-    def errors_change_nothing(self) -> None:
-        """Bad contexts and rewards raise typed errors, and leave the policy as it was."""
-        policy, x = self.lived(8), self.contexts()[0]
-        decision = policy.select(self.contexts()[:2])
-        wider, holed, endless = np.hstack((x, x)), x.copy(), x.copy()
-        holed[1, 0], endless[0, -1] = np.nan, np.inf
-        shapes = ((policy.dim,), (1, 1, 1, policy.dim), (0, policy.dim), (0, ARMS, policy.dim))
-        broken: list[Any] = [holed, endless, wider, "contexts", [], [x, wider], [x, holed], *map(np.zeros, shapes)]
-        for bad in broken:
-            _refused(policy, errors.InvalidContexts, policy.select, bad)
-        _refused(policy, errors.InvalidContexts, policy.score, holed)
-        for mask in ([True, True], [1, 1, 0], [False] * ARMS):
-            _refused(policy, errors.InvalidContexts, policy.select, x, mask)
-        _refused(policy, errors.InvalidContexts, policy.select, [x, x[:2]], [[True] * ARMS] * 2)
-        for rewards in ([1.0, np.nan], [1.0, -np.inf], 1.0, "much"):
-            _refused(policy, errors.InvalidReward, policy.observe, decision, rewards)
-        for rounds, values in ((0, 1.0), ([1, 99], [1.0, 1.0]), (1.5, 1.0)):
-            _refused(policy, errors.UnknownRound, policy.observe, rounds=rounds, rewards=values)
-        _refused(policy, errors.InvalidInput, policy.observe, rewards=1.0)
 
     def the_budget_is_kept(self) -> None:
         """Under a schedule of B batches there are at most B − 1 updates; one more is refused and changes nothing."""
