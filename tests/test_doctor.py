@@ -33,7 +33,7 @@ def wishing(info, wish):
 
 def test_every_topic_has_a_line():
     findings = list(doctor.examine(INFO))
-    assert [finding.topic for finding in findings] == ["rarely", "machine", "loops", "BLAS", "threads", "SQLite"]
+    assert [finding.topic for finding in findings] == ["rarely", "machine", "loops", "BLAS", "threads"]
     assert all(finding.status in ("ok", "note", "problem") and finding.says for finding in findings)
     assert all(finding.advice for finding in findings if finding.status != "ok")
 
@@ -69,26 +69,6 @@ def test_more_threads_than_cores_are_noted(threads, blas, status):
 def test_threads_of_loops_that_are_not_there_are_not_counted():
     _, found = doctor._threads(replace(INFO, form="numpy", threads=4, blas=replace(INFO.blas, threads=2)))
     assert (found.status, found.says) == ("ok", "BLAS 2, cores 2")
-
-
-@pytest.mark.parametrize(
-    ("found", "status"),
-    [
-        ((3, 6, 23), "ok"),
-        ((3, 7, 0), "note"),
-        ((3, 40, 1), "note"),
-        ((3, 44, 5), "note"),
-        ((3, 44, 6), "ok"),
-        ((3, 45, 6), "note"),
-        ((3, 50, 6), "note"),
-        ((3, 50, 7), "ok"),
-        ((3, 51, 2), "note"),
-        ((3, 51, 3), "ok"),
-        ((3, 52, 0), "ok"),
-    ],
-)
-def test_versions_of_sqlite_that_lose_writes_are_noted(found, status):
-    assert doctor._sqlite(found).status == status
 
 
 def test_one_problem_is_enough(monkeypatch, capsys):

@@ -4,20 +4,18 @@ ok        nothing to do
 note      it works, and could be better
 problem   something that was asked for does not work
 
-The facts come from `rarely.build_info()`; this module judges them, together with SQLite. `rarely data` looks for the
-UCI files, and `rarely study doctor` examines a study.
+The facts come from `rarely.build_info()`; this module judges them. `rarely data` looks for the UCI files,
+and `rarely study doctor` examines a study and its database.
 """
 
 from __future__ import annotations
 
 import platform
-import sqlite3
 from collections.abc import Iterator
 
 from rarely._core.native.build_info import BuildInfo
 from rarely._runs.provenance import machine
 from rarely.study.audit import Finding
-from rarely.study.storage import loses_writes
 
 
 def examine(info: BuildInfo) -> Iterator[Finding]:
@@ -26,7 +24,6 @@ def examine(info: BuildInfo) -> Iterator[Finding]:
     yield Finding("machine", "ok", f"{machine()}, {info.machine}, {platform.system()}")
     yield _loops(info)
     yield from _threads(info)
-    yield _sqlite(sqlite3.sqlite_version_info)
 
 
 def _loops(info: BuildInfo) -> Finding:
@@ -58,15 +55,3 @@ def _threads(info: BuildInfo) -> Iterator[Finding]:
         yield Finding("threads", "note", says, advice)
     else:
         yield Finding("threads", "ok", says)
-
-
-def _sqlite(found: tuple[int, ...]) -> Finding:
-    """Judge Python's SQLite, in which studies are kept."""
-    says = ".".join(map(str, found))
-    if not loses_writes(found):
-        return Finding("SQLite", "ok", says)
-    advice = (
-        "Two connections to one file in WAL mode may lose committed writes before 3.51.3 (except 3.44.6, 3.50.7), so "
-        "a study locks its file for one process. For a database of your own use a later SQLite, or one connection."
-    )
-    return Finding("SQLite", "note", says, advice)

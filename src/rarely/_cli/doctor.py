@@ -17,7 +17,7 @@ def doctor_command(
 ) -> None:
     """Check this installation: what is missing, slow or broken, and what to do about it.
 
-    Checks the compiled loops, BLAS, threads and SQLite. Each line is ok, a note (it works, and could be better) or a
+    Checks the compiled loops, BLAS and threads. Each line is ok, a note (it works, and could be better) or a
     problem. The exit code is 1 if there is a problem.
 
     **Examples**
