@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -125,16 +125,6 @@ class LoggedRounds:
         return Affine.fit(self.features.reshape(-1, self.features.shape[-1]))
 
 
-class Rewards(Protocol):
-    """What arms pay on average, and how far rewards scatter around it."""
-
-    def means(self, rounds: IntArray, generator: np.random.Generator) -> Array:
-        """Return (m, K) of rounds of the log; the generator is the run's."""
-
-    def noise(self, means: Array) -> float:
-        """Return the standard deviation of a reward around its mean."""
-
-
 @dataclass(frozen=True)
 class Fit:
     """How good a fitted network is."""
@@ -221,6 +211,10 @@ class SimulatedRewards:
 
     def noise(self, means: Array) -> float:
         return DEFAULT_NOISE * float(means.std()) if self.deviation is None else self.deviation
+
+
+Rewards = FittedRewards | ImaginedRewards | SimulatedRewards
+"""What arms pay on average, `means` (m, K) of rounds of the log, and how far rewards scatter around it, `noise`."""
 
 
 def fit_rewards(log: LoggedRounds, seed: int, *, noise: float | None = None) -> FittedRewards:
