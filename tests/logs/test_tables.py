@@ -21,7 +21,6 @@ from rarely import (
     Uniform,
 )
 from rarely.logs import DecisionLog, InvalidLog
-from rarely.logs.tables import may_be_propensity
 from rarely.offpolicy import ips
 from rarely.planning.simulate import LoggedRounds
 
@@ -254,28 +253,6 @@ def test_many_arms_of_few_rows_are_an_ordinary_log():
     rng = np.random.default_rng(0)
     names = [f"item {number}" for number in rng.zipf(1.5, 3000)]
     assert DecisionLog.from_frame({"age": rng.random(3000), "item": names}, arm="item").remarks == ()
-
-
-def test_a_column_of_probabilities_that_nobody_named_is_said_to_be_a_feature():
-    with pytest.warns(
-        ContextsWarning, match=r"Column chance .* probabilities of the chosen arms \(probability='chance'\)"
-    ):
-        log = DecisionLog.from_frame(pages(), arm="page")
-    assert (log.names, len(log.remarks)) == (("age", "share", "chance"), 1)
-    for named in ({"probability": "chance"}, {"ignore": ["chance"]}, {"context": ["age", "chance"]}):
-        assert DecisionLog.from_frame(pages(), arm="page", **named).remarks == ()
-
-
-def test_features_between_0_and_1_are_seldom_taken_for_probabilities():
-    """Of 600 columns that are not the chosen arm's probability, none or few look so; of 100 that are, nearly all."""
-    found = []
-    for seed in range(100):
-        rng, frame = np.random.default_rng(seed), pages(300, seed)
-        arms = np.unique(frame["page"], return_inverse=True)[1]
-        columns = [rng.beta(a, b, 300) for a, b in ((1, 1), (2, 2), (5, 5), (8, 2), (2, 8))]
-        found.append([may_be_propensity(column, arms) for column in (*columns, rng.choice([0.2, 0.4], 300))])
-        assert may_be_propensity(frame["chance"], arms)
-    assert np.mean(found) <= 0.01
 
 
 def test_a_log_of_rows_alone_takes_no_further_decisions():

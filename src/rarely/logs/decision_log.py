@@ -43,7 +43,6 @@ from rarely.logs.tables import (
     InvalidLog,
     Remark,
     Role,
-    may_be_propensity,
     open_table,
     read_columns,
     remarks_on_arms,
@@ -247,8 +246,7 @@ class DecisionLog:
         read = read_columns(table, context, ignore, roles, encoder, frame)
         log = cls._of_arm_rows(table.name, read, arm_count) if round else cls._of_rows(table.name, read, arm_count)
         check_whole("arms", log.arm_count, 2)
-        guessed = context is None and encoder is None
-        log.names, log.remarks = read.names, (*_remarks(read, roles, table.unit, guessed=guessed), *read.remarks)
+        log.names, log.remarks = read.names, (*_remarks(read, roles, table.unit), *read.remarks)
         for remark in (remark for remark in log.remarks if remark.kind != "gap"):
             warnings.warn(str(remark), ContextsWarning, stacklevel=2)
         return log
@@ -493,21 +491,15 @@ class DecisionLog:
         return None if rows is None else _read_rows(rows, count, wanted)
 
 
-def _remarks(read: Columns, roles: dict[Role, str], unit: str, *, guessed: bool) -> Iterator[Remark]:
-    """Say what looks odd in a table; whether a column is part of the context only if that was guessed."""
-    arms = None if "round" in roles else read.coded.get("arm")
-    for name, column in zip(read.names, read.context.T, strict=True) if guessed else ():
-        if arms is not None and "probability" not in roles and may_be_propensity(column, arms.codes):
-            why = f"its numbers could be the probabilities of the chosen arms (probability={name!r})"
-        elif name in read.suspicious:
-            why = "its name suggests something else"
-        else:
-            continue
+def _remarks(read: Columns, roles: dict[Role, str], unit: str) -> Iterator[Remark]:
+    """Say what looks odd in a table."""
+    for name in read.suspicious:
         yield Remark(
-            f"Column {name} is taken for a part of the context, though {why}; ignore it (--ignore {name}) if a policy "
-            "could not know it before it decides",
+            f"Column {name} is taken for a part of the context, though its name suggests something else; ignore it "
+            f"(--ignore {name}) if a policy could not know it before it decides",
             "column",
         )
+    arms = None if "round" in roles else read.coded.get("arm")
     if arms is not None:
         yield from remarks_on_arms(roles["arm"], arms, read.rows, unit)
 

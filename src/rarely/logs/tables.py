@@ -311,22 +311,6 @@ def remarks_on_arms(column: str, arms: Coded, rows: IntArray, unit: str) -> Iter
         yield remark(said, [arms.values[i] for i in rare])
 
 
-def may_be_propensity(column: Array, arms: IntArray) -> bool:
-    """Return whether a column may be the probability p of the chosen arm: 1/p averages 1 over the rounds, for each arm.
-
-    >>> arms = np.array([0, 0, 0, 1] * 25)
-    >>> may_be_propensity(np.array([0.75, 0.25])[arms], arms), may_be_propensity(np.full(100, 0.25), arms)
-    (True, False)
-    """
-    if not ((column > 0) & (column <= 1)).all() or (column == 1).all():
-        return False
-    inverse = 1 / np.maximum(column, 1e-100)
-    means, squares = (np.bincount(arms, terms) / len(arms) for terms in (inverse, inverse**2))
-    errors = np.sqrt(np.maximum(squares - means**2, 0.0) / len(arms))
-    known = (np.bincount(arms) >= MANY_TIMES) & (errors <= 0.25)  # of the others the mean is hardly known
-    return int(known.sum()) > 1 and bool((np.abs(means - 1) <= 4 * errors)[known].all())
-
-
 @dataclass(frozen=True)
 class Columns:
     """The columns of a table of past rounds."""
