@@ -8,8 +8,7 @@ import pytest
 import typer
 
 import rarely
-from rarely import _doctor as doctor
-from rarely._cli.doctor import doctor_command
+from rarely._cli import doctor
 from rarely._core import native
 from rarely._core.native.build_info import Blas
 
@@ -76,5 +75,5 @@ def test_one_problem_is_enough(monkeypatch, capsys):
     for findings in ([fine], [fine, bad]):
         monkeypatch.setattr(doctor, "examine", lambda info, found=findings: found)
         with nullcontext() if findings == [fine] else pytest.raises(typer.Exit):
-            doctor_command(json=True)
+            doctor.doctor_command(json=True)
         assert json.loads(capsys.readouterr().out)["ok"] is (findings == [fine])

@@ -1,14 +1,27 @@
-"""`rarely doctor`: what is missing, slow or broken about this installation."""
+"""`rarely doctor`: what is missing, slow or broken about this installation.
+
+ok        nothing to do
+note      it works, and could be better
+problem   something that was asked for does not work
+
+The facts come from `rarely.build_info()`, and are judged here. `rarely data` looks for the UCI files, and
+`rarely study doctor` examines a study and its database.
+"""
 
 from __future__ import annotations
 
 import json as json_format
+import platform
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from rarely import build_info
 from rarely._cli.console import guarded, say_findings
+from rarely._core.native.build_info import BuildInfo
+from rarely._runs.provenance import machine
+from rarely.study.audit import Finding
 
 
 @guarded
@@ -26,8 +39,6 @@ def doctor_command(
     - `rarely doctor --json` — print the same for programs and bug reports
     - `RARELY_COMPILED=1 rarely doctor` — fail if the compiled loops are missing
     """
-    from rarely._doctor import examine
-
     info = build_info()
     if not json:
         say_findings(examine(info))
@@ -37,3 +48,42 @@ def doctor_command(
     typer.echo(json_format.dumps({"ok": fine, "findings": findings, "build": info.describe()}, indent=2))
     if not fine:
         raise typer.Exit(1)
+
+
+def examine(info: BuildInfo) -> Iterator[Finding]:
+    """Examine this installation, topic by topic."""
+    yield Finding("rarely", "ok", f"{info.rarely}, Python {info.python}, NumPy {info.numpy}")
+    yield Finding("machine", "ok", f"{machine()}, {info.machine}, {platform.system()}")
+    yield _loops(info)
+    yield from _threads(info)
+
+
+def _loops(info: BuildInfo) -> Finding:
+    """Judge the loops that decide and train by what RARELY_COMPILED asks for."""
+    wish = info.variables.get("RARELY_COMPILED", "")
+    if wish not in ("", "0", "1"):
+        return Finding("loops", "problem", f"RARELY_COMPILED is {wish!r}", "Set it to 0 or 1, or unset it.")
+    if info.form != "numpy":
+        compiler = info.build["compiler"] or "an unknown compiler"
+        says = f"compiled loops ({info.form}), built by {compiler}"
+        return Finding("loops", "note" if info.missing else "ok", says, info.missing)
+    if wish == "1":
+        return Finding("loops", "problem", "RARELY_COMPILED=1, but there are no compiled loops", info.missing)
+    return Finding("loops", "note", "NumPy, several times slower than compiled loops", info.missing)
+
+
+def _threads(info: BuildInfo) -> Iterator[Finding]:
+    """Compare the threads of BLAS and of the compiled loops with the number of cores."""
+    blas = info.blas
+    kernel = f", {blas.kernel} kernels" if blas.kernel else ""
+    yield Finding("BLAS", "ok", f"{blas.name} {blas.version}{kernel}")
+    given = ", ".join(f"{name}={value}" for name, value in info.variables.items() if name.endswith("THREADS"))
+    threads = "unknown" if blas.threads is None else str(blas.threads)
+    compiled = info.threads if info.form != "numpy" else 0
+    loops = f", compiled loops {compiled}" if compiled else ""
+    says = f"BLAS {threads}{loops}, cores {info.cores}" + (f" ({given})" if given else "")
+    if max(compiled, blas.threads or 1) > info.cores:
+        advice = f"Threads that wait for each other are slow: set OPENBLAS_NUM_THREADS={info.cores}, or 1."
+        yield Finding("threads", "note", says, advice)
+    else:
+        yield Finding("threads", "ok", says)
