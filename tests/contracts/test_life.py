@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rarely import (
+    AtRounds,
     Budget,
     BudgetSpent,
     ConflictingReward,
@@ -18,7 +19,7 @@ from rarely import (
     UpdateDue,
     load,
 )
-from worlds import HORIZON, MAKERS, by_loops, contexts, play
+from worlds import HORIZON, MAKERS, by_loops, contexts, play, rewards
 
 pytestmark = pytest.mark.parametrize("name", by_loops(MAKERS))
 
@@ -173,8 +174,33 @@ def test_errors_change_nothing(name):
     for mask in ([True, True], [1, 1, 0], [False] * 3):
         refused(policy, InvalidContexts, policy.select, x, mask)
     refused(policy, InvalidContexts, policy.select, [x, x[:2]], [[True] * 3] * 2)
-    for rewards in ([1.0, np.nan], [1.0, -np.inf], 1.0, "much"):
-        refused(policy, InvalidReward, policy.observe, decision, rewards)
+    for bad in ([1.0, np.nan], [1.0, -np.inf], 1.0, "much"):
+        refused(policy, InvalidReward, policy.observe, decision, bad)
     for rounds, values in ((0, 1.0), ([1, 99], [1.0, 1.0]), (1.5, 1.0)):
         refused(policy, UnknownRound, policy.observe, rounds=rounds, rewards=values)
     refused(policy, InvalidInput, policy.observe, rewards=1.0)
+
+
+def test_a_late_reward_enters_at_the_next_update(name):
+    policy, rounds = MAKERS[name](AtRounds([4, 8])), contexts()
+    first = policy.select(rounds[:4])
+    policy.observe(first[:3], [0.1, 0.2, 0.3])
+    assert policy.update().samples == 3
+    second = policy.select(rounds[4:8])
+    policy.observe(first[3], 5.0)
+    policy.observe(second, [0.4, 0.5, 0.6, 0.7])
+    assert (policy.update().samples, policy.missing) == (8, 0)
+
+
+def test_history_and_updates_say_what_happened(name):
+    policy, rounds = MAKERS[name](FixedGrid(HORIZON, 4)), contexts()
+    arms = play(policy, rounds)
+    history = policy.history
+    assert history.arms.tolist() == arms.tolist()
+    np.testing.assert_array_equal(history.contexts, rounds[np.arange(HORIZON), arms])
+    np.testing.assert_array_equal(history.rewards, rewards(history.contexts))
+    np.testing.assert_array_equal(history.versions, np.repeat([0, 1, 2, 3], 6))
+    assert [(u.round, u.version) for u in policy.updates] == [(6, 1), (12, 2), (18, 3)]
+    assert all(u.accepted and not u.reason for u in policy.updates)
+    with pytest.raises(ValueError, match="read-only"):
+        history.rewards[0] = 1.0

@@ -274,17 +274,6 @@ class _Promises(_Case):
         for policy, how in zip(policies[1:], ("one by one", "by round", "by id"), strict=True):
             ensure_equal(policy.score(contexts).means, means, f"means with rewards {how}")
 
-    def a_late_reward_enters_at_the_next_update(self) -> None:
-        """A reward that comes after its batch is learned from at the next update."""
-        policy, contexts = self.policy(AtRounds([4, 8])), self.contexts()
-        first = policy.select(contexts[:4])
-        policy.observe(first[:3], [0.1, 0.2, 0.3])
-        ensure_equal(policy.update().samples, 3, "samples of the first update")
-        second = policy.select(contexts[4:8])
-        policy.observe(first[3], 5.0)
-        policy.observe(second, [0.4, 0.5, 0.6, 0.7])
-        ensure_equal((policy.update().samples, policy.missing), (8, 0), "samples of the second update, and missing")
-
     def the_budget_is_kept(self) -> None:
         """Under a schedule of B batches there are at most B − 1 updates; one more is refused and changes nothing."""
         kinds: tuple[Callable[[int], Schedule], ...] = (
@@ -300,19 +289,6 @@ class _Promises(_Case):
             if policy.version == batches - 1:
                 ensure(not policy.due, f"an update must not be due when the budget is spent: {schedule}")
                 _refused(policy, errors.BudgetSpent, policy.update)
-
-    def history_and_updates_say_what_happened(self) -> None:
-        """The history has each chosen context, arm and version, the updates their rounds; both are read-only."""
-        policy, contexts = self.policy(FixedGrid(HORIZON, 4)), self.contexts()
-        arms, history = _play(policy, contexts), policy.history
-        ensure_equal(history.arms.tolist(), arms, "the arms on record")
-        ensure_equal(history.contexts, contexts[np.arange(HORIZON), arms], "the contexts on record")
-        ensure_equal(history.rewards, rewards_of(history.contexts), "the rewards on record")
-        ensure_equal(history.versions, np.repeat([0, 1, 2, 3], 6), "the versions on record")
-        ensure_equal([(u.round, u.version) for u in policy.updates], [(6, 1), (12, 2), (18, 3)], "rounds and versions")
-        ensure(all(u.accepted and not u.reason for u in policy.updates), "ordinary updates must be accepted")
-        with ensure_raises(ValueError, "writing into the history"):
-            history.rewards[0] = 1.0
 
     def log_det_grows_with_every_round(self) -> None:
         """`log_det` is larger after every round, unless the round changed the scale of contexts."""
