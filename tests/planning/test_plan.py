@@ -313,7 +313,7 @@ def test_the_command_plans_for_a_world(tmp_path):
         (["missing.csv", "--batches", "1,4"], "--batches must lie between 2 and 1999"),
         (["missing.csv", "--policy", "linear", "--hidden", "8"], "unknown argument 'hidden' for LinUCB"),
         (["missing.csv", "--policy", "default", "--steps", "8"], "chooses its training itself"),
-        (["missing.csv", "--ridge", "1e300"], "ridge must lie between 1e-12 and 1e12"),
+        (["missing.csv", "--ridge", "0"], "ridge must be a positive"),
         (["missing.csv", "--hidden", "7"], "hidden"),
         (["missing.csv", "--out", "log.csv/plan"], "log.csv is a file"),
         (["log.csv", "--ignore", "page,w"], "no column 'w'"),

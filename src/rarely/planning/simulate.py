@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from rarely._core import errors
-from rarely._core.errors import check_choice, check_positive, check_whole
+from rarely._core.errors import check_choice, check_whole
 from rarely._core.inputs.arm_blocks import ArmBlocks
 from rarely._core.inputs.scaling import Affine
 from rarely._core.policies import BatchNeuralUCB, LinUCB, Policy
@@ -339,16 +339,8 @@ class Maker:
                 'policy "default" chooses its training itself; use policy "neural" to set the steps.'
             )
         object.__setattr__(self, "settings", POLICY_SETTINGS[self.policy] | dict(self.settings))
-        check_positive("ridge", self.settings.get("ridge", 0.01), "because Z_1 = ridge·I is inverted")
-        if not 1e-12 <= self.ridge <= 1e12:
-            raise errors.InvalidInput(f"ridge must lie between 1e-12 and 1e12 for a plan; got {self.ridge:g}.")
         # A policy that nobody plays shows now what would else show in the middle of a simulation.
         self._made(2, EveryRound(), None, 0)
-
-    @property
-    def ridge(self) -> float:
-        """λ, also where it is the policy's own default."""
-        return float(self.settings.get("ridge", 0.01))
 
     def reference(self, rounds: int) -> Schedule:
         """Return what schedules are compared with: an update after every round, or almost so for the default policy."""
