@@ -1,4 +1,4 @@
-"""A study of some weeks, made in a second: two stages, late rewards, a quarantine, a shadow version, two updates."""
+"""A study of some weeks, made in a second: two stages, late rewards, a quarantine, two updates."""
 
 import numpy as np
 
@@ -40,5 +40,4 @@ def demo(storage, rounds=400):
             study.tell("patient-2", 1.0)
         if number in (150, 260):
             study.update(actor="nightly", reason="enough rewards")
-            study.shadow(0, actor="anna", reason="compare with the start")
     return study

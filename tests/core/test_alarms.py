@@ -10,7 +10,6 @@ import pytest
 
 from rarely import DriftWarning, LinTS, LinUCB, OnDemand, Policy, Uniform, Window, load
 from rarely._core.policies.alarms import FEWEST, LEVEL, Expectations, Moments, _bound
-from rarely.service import written_page
 from rarely.study import Request, Study
 
 THETA = np.array([0.6, -0.8])
@@ -176,7 +175,6 @@ def test_a_study_counts_alarms_and_its_dashboard_names_them():
     status = study.status()
     assert status.raised == ("rewards",)
     assert status.alarms == {"rewards": 1}
-    assert "alarm: rewards" in written_page(study)
 
 
 def test_moments_are_those_of_all_values_with_old_ones_at_half_weight():

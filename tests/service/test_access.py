@@ -22,7 +22,6 @@ BODIES = {
     "decide": {"contexts": contexts_of(1).tolist()},
     "reward": {"id": "visit-1", "reward": 1.0},
     "activate": {"version": 0},
-    "shadow": {"version": None},
 }
 
 

@@ -47,7 +47,7 @@ def test_every_route_answers_curl(banners):
     assert done.returncode == 0, done.stdout + done.stderr
     text = (EXAMPLES / "requests.sh").read_text()
     routes = {path.replace("/v1/studies/{name}", "$STUDY") for path in service.schema["paths"] if "/v1/" in path}
-    assert {route for route in routes if route not in text} == {"$STUDY/dismiss", "$STUDY/shadow"}
+    assert {route for route in routes if route not in text} == {"$STUDY/dismiss"}
 
 
 def test_the_client_of_the_examples_asks_and_tells(banners, monkeypatch, tmp_path, capsys):

@@ -166,6 +166,6 @@ def test_bytes_are_read_as_json_or_refused(body):
         assert found is Refusal
 
 
-@given(JSON, st.sampled_from(["decide", "reward", "activate", "pin", "unpin", "dismiss", "shadow"]))
+@given(JSON, st.sampled_from(["decide", "reward", "activate", "pin", "unpin", "dismiss"]))
 def test_any_json_gets_an_answer_that_is_no_failure(shared, body, verb):
     assert shared.post(verb, body).status < 500

@@ -113,7 +113,6 @@ def test_a_candidate_is_approved_or_dismissed_and_a_version_rolled_back(storage,
             assert service.post("activate", {"version": "next", "force": True}).status == 202
             until(lambda: not service.opened.trainer.under_way)
             assert service.opened.study.status().candidate is not None
-            assert service.post("shadow", {"version": "candidate"}).status == 200
             assert service.post(verb, body).content["version"] == version
         assert service.post("activate", {"version": 0, "reason": "too bold"}).content["version"] == 0
         assert service.post("activate", {"version": 7}).status == 422

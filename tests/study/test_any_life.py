@@ -20,7 +20,6 @@ steps = st.lists(
         st.tuples(st.just("finish"), st.integers(0, 2)),
         st.tuples(st.sampled_from(["approve", "dismiss", "pin", "unpin", "die", "other session"])),
         st.tuples(st.just("rollback"), st.integers(0, 4)),
-        st.tuples(st.just("shadow"), st.sampled_from([None, 0, 1, "candidate"])),
         st.tuples(st.just("wait"), st.sampled_from([-5, 20, 4000])),
     ),
     min_size=5,
@@ -49,8 +48,8 @@ def live_through(study, other, steps, clock):
                 getattr(study, step)(actor="ann")
             elif step in ("pin", "unpin"):
                 getattr(study, step)()
-            elif step in ("rollback", "shadow"):
-                getattr(study, step)(*given_)
+            elif step == "rollback":
+                study.rollback(*given_)
             elif step == "wait":
                 clock.now += given_[0]
             elif step == "die":

@@ -34,12 +34,11 @@ def blocks(draw):
         questions.append(read_request(Request(contexts, f"é {i}", some, draw(texts.map(clean))), settings, dim))
     _, mask = block_of(questions, settings)
     width = max(len(question.present) for question in questions)
-    means, bonuses, chances, shadow = rng.normal(size=(4, n, width))
+    means, bonuses, chances = rng.normal(size=(3, n, width))
     if mask is not None:
         means[~mask] = bonuses[~mask] = np.nan
     arms = np.array([rng.choice(np.flatnonzero(question.present)) for question in questions])
     decision = Decision(arms, means, bonuses, np.zeros(n, int), np.arange(n) + 7, np.abs(chances))
-    shadowed = draw(st.booleans())
     return Block(
         questions,
         decision,
@@ -48,8 +47,6 @@ def blocks(draw):
         first=draw(st.integers(1, 99)),
         draws=draw(st.integers(0, 99)),
         drew=draw(st.booleans()),
-        shadow=np.abs(shadow) if shadowed else None,
-        shadow_of=3 if shadowed else None,
     )
 
 
@@ -68,16 +65,13 @@ def test_the_events_of_a_block_are_read_as_they_were_decided(block, actor, reaso
         assert (record.answer.version, record.answer.stage) == (block.version, block.stage)
         assert record.answer.probability == decision.probabilities[i, decision.arms[i]]
         assert (record.block, record.draws) == (block.first, block.draws + i * block.drew)
-        assert (record.drew, record.shadow_of) == (block.drew, block.shadow_of)
+        assert record.drew == block.drew
         assert (record.question.id, record.question.hash) == (question.id, question.hash)
         for found, given_ in ((record.question.numbers, question.numbers), (record.present, question.present)):
             np.testing.assert_array_equal(found, given_)
         here = np.flatnonzero(question.present)
         for name in ("means", "bonuses", "probabilities"):
             np.testing.assert_array_equal(getattr(record, name), getattr(decision, name)[i, here])
-        assert (record.shadow is None) == (block.shadow is None)
-        if record.shadow is not None:
-            np.testing.assert_array_equal(record.shadow, block.shadow[i, here])
         last = (event.seq, event.hash, event.time)
 
 

@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from rarely.offpolicy import snips
@@ -220,45 +219,19 @@ def test_pin_and_rollback(make):
     assert study.status().rewards.pending == 0
 
 
-def test_a_shadow_is_scored_and_changes_nothing(make):
-    from rarely.study import Study
-
-    study = make()
-    twin = Study.create(
-        "memory://twin", f"shadow {make.storage[-9:].replace('/', ' ')}", policy=linear(), arms=["a", "b", "c"]
-    )
-    for each in (study, twin):
-        play(each, 0, 20)
-        each.update()
-    study.shadow(0)
-    one, other = play(study, 20, 20), play(twin, 20, 20)
-    assert [answer.arm for answer in one] == [answer.arm for answer in other]
-    assert [answer.probability for answer in one] == [answer.probability for answer in other]
-    record = study.decision("visit-25")
-    assert abs(record.shadow.sum() - 1) < 1e-9
-    assert record.shadow_of == 1
-    assert twin.decision("visit-25").shadow is None
-    log, chances = study.shadow_log()
-    assert (len(log), chances.shape) == (20, (20, 3))
-    assert np.array_equal(chances[5], record.shadow)
-    assert 0 <= snips(log, chances).value <= 1
-    study.shadow(None)
-    with pytest.raises(InvalidStudy, match="must be a shadow or published version"):
-        study.shadow_log()
-    assert len(study.shadow_log(0)[0]) == 20
-    study.ask(contexts_of(70), id="after")
-    assert study.decision("after").shadow is None
+def test_the_policy_of_a_version_is_a_copy_for_estimates(make):
+    study = make(stages=[Stage("main", approval=True)])
+    play(study, 0, 20)
+    assert study.update() == "candidate"
+    log = study.log()
+    candidate, first = study.policy("candidate"), study.policy(0)
+    assert (candidate.version, first.version) == (1, 0)
+    assert 0 <= snips(log, candidate.probabilities(log.contexts)).value <= 1
+    first.select(contexts_of(1))
+    assert study.policy(0).round == 0
+    study.approve(actor="ann")
+    assert study.policy(1).fingerprint() == candidate.fingerprint()
+    for wrong in (2, -1, "candidate", None):
+        with pytest.raises(StudyError, match=r"version must be one of 0 … 1|no candidate"):
+            study.policy(wrong)
     assert_the_record_makes_the_policy(study)
-    assert study.replay().equal
-
-
-def test_a_shadow_that_fails_does_not_fail_the_answer(make, monkeypatch):
-    study = make()
-    study.shadow(0)
-
-    def broken(*_):
-        raise MemoryError
-
-    monkeypatch.setattr(study._session, "shadow", broken)
-    study.ask(contexts_of(1), id="x")
-    assert study.decision("x").shadow is None

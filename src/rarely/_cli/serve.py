@@ -1,4 +1,4 @@
-"""`rarely serve`, `rarely study dashboard` and `rarely keys`: studies over HTTP."""
+"""`rarely serve` and `rarely keys`: studies over HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from rarely import InvalidInput
 from rarely._cli.console import console, error_console
-from rarely._cli.study import Name, Storage, command, guarded, opened
+from rarely._cli.study import Storage, command, guarded
 
 if TYPE_CHECKING:
     from rarely.service import KeyFile
@@ -80,27 +80,6 @@ def serve_command(
 
     if not serve(storage, host=host, port=port, announce=announce, keys=file, limits=limits, automatic=train, **logs):
         error_console.print("[red]error:[/red] the service did not start; see the lines above")
-        raise typer.Exit(1)
-
-
-@command("dashboard", "trial.db — then open http://127.0.0.1:8001", "trial.db --out trial.html")
-def dashboard_command(
-    storage: Storage,
-    out: Annotated[Path | None, typer.Option(help="Write the page to this file instead of serving it.")] = None,
-    port: Annotated[int, typer.Option(help="The port on this machine.", min=0, max=65535)] = 8001,
-    name: Name = None,
-) -> None:
-    """Show a study in the browser, read-only on this machine, or write the page to a file."""
-    needs_extra()
-    from rarely.service import serve, written_page
-
-    if out is not None:
-        with opened(storage, name) as study:
-            out.write_text(written_page(study), encoding="utf-8")
-        console.print(escape(f"{out}"))
-        return
-    console.print(f"http://127.0.0.1:{port}  Ctrl-C to stop")
-    if not serve(storage, port=port, automatic=False, read_only=True):
         raise typer.Exit(1)
 
 

@@ -91,7 +91,7 @@ def _rounded(found: re.Match[str]) -> str:
 
 @dataclass
 class Chart:
-    """Axes with lines, bars and points on them."""
+    """Axes with lines and points on them."""
 
     title: str
     """What the chart shows, for readers who cannot see it."""
@@ -123,19 +123,8 @@ class Chart:
         dash = ";stroke-dasharray:5 4" if dashed else ""
         self.marks.append(f'<polyline points="{points}" class="line" style="stroke:{_colour(series)}{dash}"/>')
 
-    def bar(self, x: float, width: float, height: float, series: int = 0) -> None:
-        """Draw a bar that stands on 0."""
-        left, top = self.px(x - width / 2), self.py(height)
-        self.marks.append(
-            f'<rect x="{left:.1f}" y="{top:.1f}" width="{max(self.px(x + width / 2) - left, 0.5):.1f}" '
-            f'height="{max(self.py(0) - top, 0):.1f}" style="fill:{_colour(series)}"/>'
-        )
-
-    def point(self, x: float, y: float, series: int = 0, *, error: float = 0.0) -> None:
-        """Draw a dot, with a bar for its standard error."""
-        if error > 0:
-            low, high = self.py(max(y - error, self.y[0])), self.py(min(y + error, self.y[1]))
-            self.marks.append(f'<path d="M{self.px(x):.1f} {low:.1f}V{high:.1f}" style="stroke:{_colour(series)}"/>')
+    def point(self, x: float, y: float, series: int = 0) -> None:
+        """Draw a dot."""
         at = f'cx="{self.px(x):.1f}" cy="{self.py(y):.1f}" r="3.5"'
         self.marks.append(f'<circle {at} style="fill:{_colour(series)}"/>')
 
@@ -143,11 +132,9 @@ class Chart:
         """Draw a thin vertical line."""
         self.marks.append(f'<path d="M{self.px(x):.1f} {TOP}V{HEIGHT - BOTTOM}" class="mark"/>')
 
-    def level(self, y: float, name: str) -> None:
-        """Draw a thin horizontal line with its name."""
-        at = self.py(y)
-        self.marks.append(f'<path d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}" class="mark"/>')
-        self.marks.append(f'<text x="{WIDTH - RIGHT}" y="{at - 4:.1f}" text-anchor="end">{escape(name)}</text>')
+    def level(self, y: float) -> None:
+        """Draw a thin horizontal line."""
+        self.marks.append(f'<path d="M{LEFT} {self.py(y):.1f}H{WIDTH - RIGHT}" class="mark"/>')
 
     def svg(self) -> Markup:
         title = escape(self.title)

@@ -2,8 +2,7 @@
 
 from rarely.service.access import SCOPES, Key, KeyFile
 from rarely.service.app import create_app
-from rarely.service.routes import written_page
 from rarely.service.server import serve
 from rarely.service.writer import Limits
 
-__all__ = ["SCOPES", "Key", "KeyFile", "Limits", "create_app", "serve", "written_page"]
+__all__ = ["SCOPES", "Key", "KeyFile", "Limits", "create_app", "serve"]

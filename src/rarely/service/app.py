@@ -60,7 +60,6 @@ def create_app(
     keys: KeyFile | None = None,
     limits: Limits | None = None,
     automatic: bool = True,
-    read_only: bool = False,
 ) -> Service:
     """Return the service of all studies in a database.
 
@@ -74,8 +73,6 @@ def create_app(
         What it accepts at once.
     automatic
         Whether the next version is trained as soon as the schedule ends a batch; otherwise by `activate`.
-    read_only
-        Whether there are only pages, status and metrics.
 
     Examples
     --------
@@ -103,8 +100,7 @@ def create_app(
     app = Service(title="rarely", version=__version__, description=says, lifespan=lifespan, **pages)
     api = Api(studies, limits, app, storage, keys)
     for route in ROUTES:
-        if route.method == "GET" or not read_only:
-            _add(app, api, keys, route)
+        _add(app, api, keys, route)
     for kind in (HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.state.studies, app.state.meters = studies, api.meters

@@ -93,12 +93,6 @@ class ActivateRequest(SignedRequest):
     force: bool = Field(False, description='Train "next" even if no reward came since the last update.')
 
 
-class ShadowRequest(SignedRequest):
-    """The version to be scored beside the one in use."""
-
-    version: int | Literal["candidate"] | None
-
-
 class ProblemBody(BaseModel):
     """Why a request was refused (RFC 9457)."""
 

@@ -3,9 +3,7 @@
 The record of a study is append-only, so an `Overview` reads each event once, into columns that grow with it: a page
 that is loaded again reads only what is new.
 
-    t    time of decision     a    place of the arm     p    its probability     m    its predicted reward
-    r    its reward so far    l    seconds until the first reward
-    w    probability under the shadow version over p, and s, the event that holds that version
+    a    the arm of a decision     v    its version     r    its reward so far, NaN if there is none
 """
 
 from __future__ import annotations
@@ -26,9 +24,8 @@ from rarely._core.types import Array, IntArray
 from rarely._pages.page import render
 from rarely._pages.plots import group_means
 from rarely._pages.svg import Chart, legend
-from rarely.offpolicy.intervals import Span, deviations, effective, normal, read_range, score, variance_share
+from rarely.offpolicy.intervals import Span, deviations, normal, read_range, score, variance_share
 from rarely.study import Status, VersionRow
-from rarely.study.decisions import record_of
 from rarely.study.events import SPECIALS, Event
 from rarely.study.settings import StudySettings
 
@@ -38,17 +35,10 @@ BINS = 40
 """Points of a chart over time."""
 MAX_ARMS = 7
 """Arms with a colour of their own; the others share the last."""
-DELAYS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
-"""Upper ends of the bars of a chart of delays, in seconds."""
-CALIBRATION_GROUPS = 5
-"""Groups of equal size in a chart of calibration."""
-_SECTIONS = {"helped": "Did it help?", "charts": "Charts", "updates": "Versions", "shadows": "Shadow versions"}
-SECTIONS = [*(_SECTIONS | {"health": "Health", "quarantine": "Quarantine", "steps": "Latest actions"}).items()]
-CHUNK = 20
-"""Decisions whose probabilities are summed in one row."""
+SECTIONS = {"helped": "Did it help?", "charts": "Charts", "updates": "Versions", "health": "Health"}
+SECTIONS |= {"quarantine": "Quarantine", "steps": "Latest actions"}
 LATEST = 8
 """How many rewards in quarantine, and actions of people, are named."""
-_COLUMNS = {"t": "d", "a": "l", "p": "d", "m": "d", "v": "l", "r": "d", "l": "d", "w": "d", "s": "l"}
 
 
 class Overview:
@@ -57,78 +47,38 @@ class Overview:
     def __init__(self, settings: StudySettings) -> None:
         self.settings, self.lock = settings, threading.Lock()
         self.seq = 0
-        self._columns = {name: array(code) for name, code in _COLUMNS.items()}
-        self._chances: list[Array] = []
-        """(K,) for each chunk: the sum of the probabilities of all arms."""
+        self._columns: dict[str, array[Any]] = {"a": array("l"), "v": array("l"), "r": array("d")}
         self.updates: list[dict[str, Any]] = []
         """Version 0 and all trainings: seq, time, kind, number, and the policy's record of the update."""
         self.steps: deque[Event] = deque(maxlen=LATEST)
         """The latest actions of people."""
         self.quarantined: deque[Event] = deque(maxlen=LATEST)
-        self.reward_times = array("d")
 
     def column(self, name: str) -> Array:
         return np.array(self._columns[name])
 
     @property
     def decisions(self) -> int:
-        return len(self._columns["t"])
-
-    @property
-    def chances(self) -> Array:
-        """Return the mean probabilities of the arms, (chunks, K)."""
-        width = max((len(row) for row in self._chances), default=0)
-        sums = np.zeros((len(self._chances), width))
-        for i, row in enumerate(self._chances):
-            sums[i, : len(row)] = row
-        counts = np.full(len(sums), float(CHUNK))
-        if len(counts) and self.decisions % CHUNK:
-            counts[-1] = self.decisions % CHUNK
-        return np.asarray(sums / counts[:, None])
+        return len(self._columns["a"])
 
     def follow(self, events: Iterable[Event]) -> None:
         for event in events:
             if event.kind == "decide":
-                self._decision(event)
-            elif event.kind in ("reward", "late reward", "quarantine"):
-                self._reward(event)
+                content = event.content
+                for name, value in {"a": content["arm"], "v": content["version"], "r": np.nan}.items():
+                    self._columns[name].append(value)
+            elif event.kind == "reward":
+                self._reward(event.content)
+            elif event.kind == "quarantine":
+                self.quarantined.append(event)
             elif event.kind in SPECIALS:
                 self._special(event)
             self.seq = event.seq
 
-    def _decision(self, event: Event) -> None:
-        record = record_of(event, self.settings.arms)
-        answer, present = record.answer, record.present
-        place = int(present[: answer.index].sum())  # among the arms that were available
-        weight = np.nan if record.shadow is None else record.shadow[place] / answer.probability
-        row = (
-            *(event.time / 1e6, answer.index, answer.probability, record.means[place], answer.version),
-            *(np.nan, np.nan, weight, record.shadow_of or 0),
-        )
-        for column, value in zip(self._columns.values(), row, strict=True):
-            column.append(value)
-        chances = record.padded(record.probabilities, 0.0)
-        if (self.decisions - 1) % CHUNK == 0:
-            self._chances.append(chances)
-        else:
-            old = self._chances[-1]
-            width = max(len(old), len(chances))
-            self._chances[-1] = np.pad(old, (0, width - len(old))) + np.pad(chances, (0, width - len(chances)))
-
-    def _reward(self, event: Event) -> None:
-        self.reward_times.append(event.time / 1e6)
-        if event.kind == "quarantine":
-            self.quarantined.append(event)
-            return
-        if event.kind == "late reward":
-            return
-        content = event.content
-        place = content["round"] - 1
-        known, rewards = self._columns["r"][place], self._columns["r"]
-        summed = self.settings.rewards.aggregation == "sum" and not np.isnan(known)
-        rewards[place] = known + content["reward"] if summed else content["reward"]
-        if np.isnan(self._columns["l"][place]):
-            self._columns["l"][place] = event.time / 1e6 - self._columns["t"][place]
+    def _reward(self, content: dict[str, Any]) -> None:
+        rewards, place = self._columns["r"], content["round"] - 1
+        summed = self.settings.rewards.aggregation == "sum" and not np.isnan(rewards[place])
+        rewards[place] = rewards[place] + content["reward"] if summed else content["reward"]
 
     def _special(self, event: Event) -> None:
         if event.kind in ("create", "version", "candidate", "rejected"):
@@ -159,48 +109,23 @@ def render_index(studies: Sequence[Status]) -> str:
 
 
 def render_study(
-    overview: Overview,
-    status: Status,
-    versions: Sequence[VersionRow],
-    health: Sequence[tuple[str, bool, str]],
-    *,
-    live: bool,
+    overview: Overview, status: Status, versions: Sequence[VersionRow], health: Sequence[tuple[str, bool, str]]
 ) -> str:
-    """Return the page of a study; a `live` page reloads itself and links to the other pages."""
-    schedule = json.loads(versions[-1].settings).get("schedule", {}) if versions else {}
+    """Return the page of a study."""
     with overview.lock:
         shown: dict[str, Any] = {"by_version": by_version(overview)[-LATEST:], "by_arm": by_arm(overview)[:LATEST]}
-        shown |= {"panels": panels(overview, status.log_det, _trigger(overview, schedule)), "updates": overview.updates}
-        shown |= {"versions": {row.number: row for row in versions}, "shadows": shadows(overview)}
+        shown |= {"panels": panels(overview), "updates": overview.updates}
         shown |= {name: list(reversed(getattr(overview, name))) for name in ("quarantined", "steps")}
-        shown |= {"health": [*_conditions(status), *health], "refresh": REFRESH if live else 0, "now": time.time()}
-        shown |= {"contents": SECTIONS, "status": status, "schedule": _named(schedule), "live": live}
-        return render("rarely.service", "study.html", **shown)
+        shown |= {"versions": {row.number: row for row in versions}, "health": [*_conditions(status), *health]}
+        shown |= {"status": status, "schedule": _named(json.loads(versions[-1].settings).get("schedule", {}))}
+        return render(
+            "rarely.service", "study.html", **shown, contents=[*SECTIONS.items()], refresh=REFRESH, now=time.time()
+        )
 
 
-def panels(overview: Overview, log_det: float, trigger: float | None) -> list[Panel]:
+def panels(overview: Overview) -> list[Panel]:
     """Return all charts that have something to show."""
-    found = [_rewards(overview), _over_time(overview), _log_det(overview, log_det, trigger)]
-    found += [_shares(overview, drawn=True), _shares(overview, drawn=False), _delays(overview), *_calibration(overview)]
-    return [panel for panel in found if panel is not None]
-
-
-def _over_time(overview: Overview) -> Panel | None:
-    times, rewards = overview.column("t"), np.array(overview.reward_times)
-    if not len(times):
-        return None
-    end = max(times[-1], rewards[-1] if len(rewards) else 0.0)
-    edges = np.linspace(times[0], max(end, times[0] + 1), BINS + 1)
-    asked, given = np.histogram(times, edges)[0], np.histogram(rewards, edges)[0]
-    chart = Chart("decisions and rewards over time", (edges[0], edges[-1]), (0, max(asked.max(), given.max(), 1)))
-    chart.ticks = _clock(edges[0], edges[-1])
-    middles = (edges[1:] + edges[:-1]) / 2
-    chart.line(middles, asked, 0)
-    chart.line(middles, given, 1)
-    for round in _first_rounds(overview):
-        chart.mark(times[round - 1])
-    note = f"Per {_span(edges[1] - edges[0])}; thin lines: another version begins to decide."
-    return Panel("Decisions and rewards", chart.svg(), legend("decisions", "rewards"), note)
+    return [panel for panel in (_rewards(overview), _shares(overview)) if panel is not None]
 
 
 def _rewards(overview: Overview) -> Panel | None:
@@ -265,133 +190,29 @@ def _earned(overview: Overview, these: IntArray) -> dict[str, Any]:
     return found | {"mean": mean, "low": interval[0], "high": interval[1]}
 
 
-def _log_det(overview: Overview, now: float, trigger: float | None) -> Panel | None:
-    if not overview.decisions or trigger is None:
+def _shares(overview: Overview) -> Panel | None:
+    arms = overview.column("a").astype(int)
+    if not len(arms):
         return None
-    records = [update["record"] for update in overview.updates if update["record"]]
-    known = [(record["round"], record["log_det"]) for record in records]
-    xs, ys = map(list, zip((0, 0.0), *known, (overview.decisions, now), strict=True))
-    chart = Chart("log det Z over rounds", (0, max(overview.decisions, 1)), (0, 1.08 * max(*ys, trigger)), "round")
-    chart.line(xs, ys)
-    for round in _first_rounds(overview):
-        chart.mark(round)
-    chart.level(trigger, "next update")
-    note = "Information gathered: log det Z − log det λI, at each update and now."
-    return Panel("log det against the next trigger", chart.svg(), note=note)
-
-
-def _shares(overview: Overview, *, drawn: bool) -> Panel | None:
-    chances = overview.chances
-    if not chances.size:
-        return None
-    if drawn:
-        arms, shares = overview.column("a").astype(int), np.zeros_like(chances)
-        np.add.at(shares, (np.arange(len(arms)) // CHUNK, arms), 1.0)
-        chances = shares / np.maximum(shares.sum(axis=1), 1)[:, None]
-    count = chances.shape[1]
-    names = overview.settings.arms or [str(arm) for arm in range(count)]
-    groups = np.array_split(np.arange(len(chances)), min(BINS, len(chances)))
-    means = np.array([chances[group].mean(axis=0) for group in groups])
-    if count > MAX_ARMS + 1:
-        order = np.argsort(-means.sum(axis=0), kind="stable")
-        means = np.column_stack([means[:, order[:MAX_ARMS]], means[:, order[MAX_ARMS:]].sum(axis=1)])
-        names = [*(names[arm] for arm in order[:MAX_ARMS]), f"{count - MAX_ARMS} others"]
-    rounds = np.array([(group.mean() + 0.5) * CHUNK for group in groups])
-    what = "shares of the arms" if drawn else "probabilities of the arms"
-    chart = Chart(f"{what} over rounds", (0, max(overview.decisions, 1)), (0, 1), "round")
-    for arm in range(means.shape[1]):
-        chart.line(rounds, means[:, arm], arm)
+    names = overview.settings.arms or [str(arm) for arm in range(arms.max() + 1)]
+    groups = np.array_split(np.arange(len(arms)), min(BINS, len(arms)))
+    shares = np.array([np.bincount(arms[group], minlength=len(names)) / len(group) for group in groups])
+    if len(names) > MAX_ARMS + 1:
+        order = np.argsort(-shares.sum(axis=0), kind="stable")
+        shares = np.column_stack([shares[:, order[:MAX_ARMS]], shares[:, order[MAX_ARMS:]].sum(axis=1)])
+        names = [*(names[arm] for arm in order[:MAX_ARMS]), f"{len(names) - MAX_ARMS} others"]
+    rounds = np.array([group.mean() + 1 for group in groups])
+    chart = Chart("shares of the arms over rounds", (0, overview.decisions), (0, 1), "round")
+    for arm in range(shares.shape[1]):
+        chart.line(rounds, shares[:, arm], arm)
         if len(rounds) == 1:
-            chart.point(rounds[0], means[0, arm], arm)
-    note = "How often each arm was chosen." if drawn else "The mean probability with which each arm was drawn."
-    return Panel("Arm shares" if drawn else "Arm probabilities", chart.svg(), legend(*names), note)
-
-
-def _delays(overview: Overview) -> Panel | None:
-    delays = overview.column("l")
-    delays = delays[~np.isnan(delays)]
-    if not len(delays):
-        return None
-    counts = np.bincount(np.searchsorted(DELAYS, delays), minlength=len(DELAYS) + 1)
-    chart = Chart("delay of rewards", (-0.5, len(DELAYS) + 0.5), (0, counts.max()), "from decision to reward, up to")
-    chart.ticks = [*enumerate(map(_span, DELAYS)), (len(DELAYS), "more")]
-    for i, value in enumerate(counts):
-        chart.bar(i, 0.8, value)
-    return Panel("Reward delay", chart.svg(), note=f"The median is {_span(float(np.median(delays)))}.")
-
-
-def _calibration(overview: Overview) -> list[Panel]:
-    """Compare predicted with received rewards, for the latest versions; version 0 predicts nothing yet."""
-    versions, means, rewards = (overview.column(name) for name in ("v", "m", "r"))
-    known = ~np.isnan(rewards) & ~np.isnan(means) & (versions > 0)
-    made = []
-    for version in np.unique(versions[known])[-3:]:
-        these = np.flatnonzero(known & (versions == version))
-        if len(these) < 2 * CALIBRATION_GROUPS:
-            continue
-        order = these[np.argsort(means[these], kind="stable")]
-        groups = np.array_split(order, CALIBRATION_GROUPS)
-        (xs, _), (ys, errors) = group_means(means, groups), group_means(rewards, groups)
-        span = (float(min(xs.min(), (ys - errors).min())), float(max(xs.max(), (ys + errors).max())))
-        chart = Chart(f"calibration of version {version}", span, span, "predicted reward")
-        chart.line(span, span, 7, dashed=True)
-        for x, y, error in zip(xs, ys, errors, strict=True):
-            chart.point(x, y, 0, error=error)
-        note = f"Mean reward of {len(these)} decisions in {CALIBRATION_GROUPS} groups by prediction; dashed: perfect."
-        made.append(Panel(f"Calibration of version {version}", chart.svg(), note=note))
-    return made
-
-
-def shadows(overview: Overview) -> list[dict[str, Any]]:
-    """Estimate by self-normalised inverse propensity what each shadow version would have earned."""
-    sources, weights, rewards = (overview.column(name) for name in ("s", "w", "r"))
-    rows = []
-    for source in np.unique(sources[sources > 0]).astype(int):
-        these = (sources == source) & ~np.isnan(rewards) & ~np.isnan(weights)
-        w, r = weights[these], rewards[these]
-        if not w.sum() > 0:
-            continue
-        value = float((w * r).sum() / w.sum())
-        error = float(np.sqrt((w**2 * (r - value) ** 2).sum()) / w.sum())
-        name = next((f"version {u['number']}" for u in overview.updates if u["seq"] == source), "")
-        low, high = normal(value, error, deviations(0.95))
-        row = {"name": name or f"event {source}", "value": value, "low": low, "high": high}
-        rows.append(row | {"live": float(r.mean()), "rewards": len(r), "effective": effective(w)})
-    return rows
+            chart.point(rounds[0], shares[0, arm], arm)
+    return Panel("Arm shares", chart.svg(), legend(*names), "How often each arm was chosen.")
 
 
 def _first_rounds(overview: Overview) -> IntArray:
     """Return the rounds in which another version than before decided."""
     return np.flatnonzero(np.diff(overview.column("v"))) + 2
-
-
-def _clock(low: float, high: float) -> list[tuple[float, str]]:
-    """Return four moments, written as briefly as their distance allows."""
-    form = "%H:%M:%S" if high - low < 600 else "%H:%M" if high - low < 86400 else "%m-%d"
-    places: Array = np.linspace(low, high, 6)[1:-1]
-    return [(float(place), time.strftime(form, time.gmtime(place))) for place in places]
-
-
-def _span(seconds: float) -> str:
-    """Return a duration in the unit that suits it.
-
-    >>> _span(0.25), _span(90), _span(7200)
-    ('0.25 s', '1.5 min', '2 h')
-    """
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
-
-
-def _trigger(overview: Overview, schedule: dict[str, Any]) -> float | None:
-    """Return the log det at which the next batch ends; None if the schedule does not use it."""
-    inner = schedule.get("schedule", schedule)
-    ratio = inner.get("log_ratio") if isinstance(inner, dict) else None
-    if not isinstance(ratio, int | float):
-        return None
-    accepted = [update["record"]["log_det"] for update in overview.updates if update["record"]]
-    return (accepted[-1] if accepted else 0.0) + ratio
 
 
 def _conditions(status: Status) -> list[tuple[str, bool, str]]:

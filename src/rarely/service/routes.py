@@ -24,7 +24,7 @@ from rarely import RarelyError
 from rarely.service import bodies
 from rarely.service.access import Key, KeyFile
 from rarely.service.bodies import ActivateRequest, DecideRequest, OutcomeBody, RewardRequest, SignedRequest
-from rarely.service.dashboard import Overview, render_index, render_routes, render_study
+from rarely.service.dashboard import render_index, render_routes, render_study
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.problems import Refusal, describe, response_of
@@ -166,12 +166,6 @@ class Api:
     async def unpin(self, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
         """Allow updates again."""
         return await _do(study, body, caller, "unpinned", Study.unpin)
-
-    @route("POST", f"{STUDY}/shadow", "admin", (bodies.ShadowRequest,), (OutcomeBody,))
-    async def shadow(self, study: OpenedStudy, body: bodies.ShadowRequest, caller: str) -> Response:
-        """Score a version beside the one in use; it never affects an answer."""
-        outcome = "no shadow" if body.version is None else "shadow"
-        return await _do(study, body, caller, outcome, Study.shadow, body.version)
 
     @route("POST", f"{STUDY}/repair-clock", "admin", (SignedRequest,), (OutcomeBody,))
     async def repair_clock(self, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
@@ -323,13 +317,14 @@ def page(text: str) -> Response:
 
 def dashboard_of(study: OpenedStudy) -> str:
     """Return the page of a served study, up to its last event."""
-    status, trainer = study.status(), study.trainer
-    _bring_up_to_date(study.overview, study.study, status.events)
+    status, trainer, overview = study.status(), study.trainer, study.overview
+    with overview.lock:
+        overview.follow(study.study.events(overview.seq, status.events))
     writer = study.failure or f"{study.writer.waiting} waiting"
     training = trainer.last_error or ("in progress" if trainer.under_way else "no problem")
     alive = study.writer.alive and not study.failure
     health = [("writer", alive, writer), ("training", not trainer.last_error, training)]
-    return render_study(study.overview, status, study.study.versions(), health, live=True)
+    return render_study(overview, status, study.study.versions(), health)
 
 
 def analysis_of(study: Study) -> str:
@@ -338,29 +333,3 @@ def analysis_of(study: Study) -> str:
         return html_of(study.analysis(), study=study.name, live=True)
     except InvalidStudy as refusal:
         return html_of(None, study=study.name, refused=str(refusal), live=True)
-
-
-def written_page(study: Study) -> str:
-    """Return the dashboard of a study as one HTML file that loads nothing else.
-
-    Parameters
-    ----------
-    study
-        An open study.
-
-    Examples
-    --------
-    >>> from rarely import LinUCB
-    >>> from rarely.study import Study
-    >>> study = Study.create("memory://page", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-    >>> written_page(study).startswith("<!doctype html>")
-    True
-    """
-    status, overview = study.status(), Overview(study.settings)
-    _bring_up_to_date(overview, study, status.events)
-    return render_study(overview, status, study.versions(), [], live=False)
-
-
-def _bring_up_to_date(overview: Overview, study: Study, last: int) -> None:
-    with overview.lock:
-        overview.follow(study.events(overview.seq, last))

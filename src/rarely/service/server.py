@@ -60,7 +60,6 @@ class Options(TypedDict, total=False):
     keys: KeyFile | None
     limits: Limits | None
     automatic: bool
-    read_only: bool
 
 
 def configured(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rarely import Decision, RarelyError
-from rarely._core.types import Array
 from rarely.study.decisions import Answer, Question, answer_of
 from rarely.study.errors import StudyConflict
 from rarely.study.events import Event, next_event, packed
@@ -32,16 +30,11 @@ class Block:
     """Uniform numbers that the policy's generator had drawn before."""
     drew: bool
     """Whether each decision drew one more."""
-    shadow: Array | None = None
-    """(n, K): probabilities of the shadow version."""
-    shadow_of: int | None = None
-    """The event that holds the shadow version."""
 
     def events(self, study: str, last: tuple[int, str, int], now: int, actor: str, reason: str) -> list[Event]:
         """Return the events after `last`, each signed by the actor of its question, or by `actor`."""
         events: list[Event] = []
         columns = [self.decision.means, self.decision.bonuses, self.decision.probabilities]
-        columns += [] if self.shadow is None else [self.shadow]
         for i, question in enumerate(self.questions):
             here, arm = np.flatnonzero(question.present), int(self.decision.arms[i])
             content = {
@@ -55,7 +48,6 @@ class Block:
                 "probability": float(self.decision.probabilities[i, arm]),
                 "request": question.hash,
                 "round": int(self.decision.rounds[i]),
-                "shadow": None if self.shadow is None else self.shadow_of,
                 "shape": list(question.numbers.shape),
                 "stage": self.stage,
                 "version": self.version,
@@ -86,7 +78,7 @@ def decide(session: Session, tables: Tables, questions: Sequence[Any], fields: d
             content = event.content
             answers[question.id], hashes[question.id] = answer_of(event, arms, content), content["request"]
     events: list[Event] = []
-    answers |= _decide_new(session, tables, list(fresh.values()), fields, events)
+    answers |= _decide_new(session, list(fresh.values()), fields, events)
     tables.append(session.row.study, events)
     found: list[Any] = []
     free: list[int] = []
@@ -111,34 +103,25 @@ def decide(session: Session, tables: Tables, questions: Sequence[Any], fields: d
 
 
 def _decide_new(
-    session: Session, tables: Tables, questions: list[Question], fields: dict[str, str], events: list[Event]
+    session: Session, questions: list[Question], fields: dict[str, str], events: list[Event]
 ) -> dict[str, Answer | RarelyError]:
     """Add the events of new decisions to `events`; return answers, or why the policy refuses, by id."""
     answers: dict[str, Answer | RarelyError] = {}
     for stage, part in session.live.blocks(questions):
         try:
-            shadow = _shadow_probabilities(session, tables, stage, part)
             decision, drew = session.live.decide(stage, part)
         except RarelyError as error:
             if len(questions) == 1:
                 return {part[0].id: error}
             # A question that the policy refuses must not affect the others, nor the rounds at which stages change.
             for question in questions[len(events) :]:
-                answers |= _decide_new(session, tables, [question], fields, events)
+                answers |= _decide_new(session, [question], fields, events)
             return answers
         before, names = session.position, session.settings.arms
         drawn = (session.settings.stages[stage].name, before.seq + 1, before.draws, drew)
-        block = Block(part, decision, before.version, *drawn, shadow, None if shadow is None else before.shadow)
+        block = Block(part, decision, before.version, *drawn)
         made = block.events(session.name, before.last, session.stamp(), **fields)
         answers |= {question.id: answer_of(event, names) for question, event in zip(part, made, strict=True)}
         session.position = before.after_block(made[-1], int(decision.rounds[-1]), before.draws + drew * len(part))
         events += made
     return answers
-
-
-def _shadow_probabilities(session: Session, tables: Tables, stage: int, questions: list[Question]) -> Array | None:
-    """Return the probabilities of the shadow version, if any; a failure of it must not change the answer."""
-    with suppress(Exception):
-        shadow = session.shadow(tables)
-        return None if shadow is None else shadow.probabilities(stage, questions)
-    return None

@@ -22,7 +22,7 @@ import numpy as np
 from rarely import Decision, Policy, RarelyError
 from rarely._core.policies.replay import content_at
 from rarely._core.saving.files import replacing
-from rarely._core.types import Array, Described
+from rarely._core.types import Described
 from rarely.logs import DecisionLog, write_log
 from rarely.study.decisions import Record, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
@@ -90,8 +90,6 @@ class Status(Described):
     pinned: bool
     candidate: int | None
     """The event of a version that awaits approval."""
-    shadow: int | None
-    """The event of the version that is scored beside the one in use."""
     trainer: str
     """Who holds the lease for training; "" for nobody."""
     rewards: Accounts
@@ -106,7 +104,7 @@ def status_of(session: Session) -> Status:
     with session.writing() as tables:
         position, policy = session.position, session.live.policy
         lease = tables.lease(session.row.study)
-        names = ("head", "time", "version", "versions", "pinned", "candidate", "shadow")
+        names = ("head", "time", "version", "versions", "pinned", "candidate")
         known = {name: getattr(position, name) for name in names} | {"due": policy.due, "log_det": policy.log_det}
         known |= {"events": position.seq, "decisions": position.rounds, "budget": session.row.budget}
         return Status(
@@ -391,17 +389,6 @@ def records(session: Session, last: int | None = None) -> Iterator[Record]:
     for event in session.events(0, session.last_seq() if last is None else last):
         if event.kind == "decide":
             yield record_of(event, session.settings.arms)
-
-
-def shadow_log(session: Session, seq: int) -> tuple[DecisionLog, Array]:
-    """Return the decisions beside which a version was scored, and its (n, K) probabilities."""
-    last = session.last_seq()
-    found = [record for record in records(session, last) if record.shadow_of == seq and record.shadow is not None]
-    chances = np.zeros((len(found), max((len(record.present) for record in found), default=0)))
-    for i, record in enumerate(found):
-        assert record.shadow is not None
-        chances[i, : len(record.present)] = record.padded(record.shadow, 0.0)
-    return log_of(session, found, last), chances
 
 
 def log_of(session: Session, found: Iterable[Record], last: int) -> DecisionLog:

@@ -1,8 +1,7 @@
 """A decision from request to record: `Request` → `Question` (checked) → `Answer`, and `Record`, all that is recorded.
 
 body    everything but the numbers, as canonical JSON
-data    contexts of the available arms (N·d numbers, or the r of a row), then N means, bonuses and probabilities,
-        and the N probabilities of the shadow version, if there is one
+data    contexts of the available arms (N·d numbers, or the r of a row), then N means, bonuses and probabilities
 """
 
 from __future__ import annotations
@@ -102,10 +101,6 @@ class Record:
     means: Array
     bonuses: Array
     probabilities: Array
-    shadow: Array | None
-    """Probabilities of the shadow version."""
-    shadow_of: int | None
-    """The event that holds the shadow version."""
     block: int
     """The first event of the block in which it was decided."""
     draws: int
@@ -233,12 +228,9 @@ def record_of(event: Event, arms: Sequence[str] | None) -> Record:
             present[:] = False
             present[content["present"]] = True
         there, shape = int(present.sum()), tuple(content["shape"])
-        sizes = [int(np.prod(shape)), there, there, there]
-        sizes += [] if content["shadow"] is None else [there]
-        numbers, means, bonuses, probabilities, *shadow = unpacked(event.data, *sizes)
+        numbers, means, bonuses, chances = unpacked(event.data, int(np.prod(shape)), there, there, there)
         question = Question(answer.id, numbers.reshape(shape), present, content["request"])
-        scores = (means, bonuses, probabilities, shadow[0] if shadow else None)
-        drawn = (content["shadow"], content["block"], content["draws"], content["drew"], content["held_out"])
-        return Record(answer, question, *scores, *drawn, event.actor)
+        drawn = (content["block"], content["draws"], content["drew"], content["held_out"])
+        return Record(answer, question, means, bonuses, chances, *drawn, event.actor)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise BrokenStudy(f"event {event.seq} cannot be read as a decision ({error!r}). Use a backup.") from error

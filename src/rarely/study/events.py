@@ -22,9 +22,7 @@ from rarely._core.saving.archive import plain
 from rarely._core.types import Array
 from rarely.study.errors import InvalidId
 
-Special = Literal[
-    "create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "shadow", "clock"
-]
+Special = Literal["create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock"]
 Kind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | Special
 SPECIALS: tuple[Special, ...] = get_args(Special)
 """The rare kinds: all except decisions, rewards and cuts."""
@@ -230,8 +228,6 @@ class Position:
     pinned: bool = False
     candidate: int | None = None
     """The event of the version that awaits approval."""
-    shadow: int | None = None
-    """The event of the version that is scored beside the one in use."""
     offset: int = 0
     """Microseconds by which the record's times are ahead of the clock since `Study.repair_clock`."""
 
@@ -278,8 +274,7 @@ class Position:
         if kind in ("create", "version"):
             number, base, cut = content["number"], content["snapshot"], content["cut"]
             change = {"version": number, "versions": number + 1, "base": base, "cut": cut, "candidate": None}
-            shadow = None if self.shadow == base else self.shadow
-            return change | {"learned": max(self.learned, cut), "shadow": shadow}
+            return change | {"learned": max(self.learned, cut)}
         if kind == "rejected":
             learned = max(self.learned, content["cut"])
             return {"base": content["snapshot"], "cut": content["cut"], "learned": learned}
@@ -288,7 +283,5 @@ class Position:
         if kind == "candidate":
             return {"candidate": event.seq}
         if kind == "dismissed":
-            return {"candidate": None, "shadow": None if self.shadow == self.candidate else self.shadow}
-        if kind == "shadow":
-            return {"shadow": content["snapshot"]}
+            return {"candidate": None}
         return {"offset": content["offset"]} if kind == "clock" else {"pinned": kind == "pin"}

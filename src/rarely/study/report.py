@@ -150,7 +150,7 @@ def _chart(analysis: Analysis) -> Any:
         return ""
     chart = Chart("intervals of contrasts over looks", (-0.6, len(effects) - 0.4), (min(0, *ends), max(0, *ends)))
     chart.ticks = [(place, effect.name) for place, effect in enumerate(effects)]
-    chart.level(0.0, "")
+    chart.level(0.0)
     for place, each in enumerate(bars):
         for i, (estimate, low, high) in enumerate(each):
             x = place + 0.8 * ((i + 0.5) / len(each) - 0.5)

@@ -31,7 +31,6 @@ from rarely import Decision, Policy, SnapshotError
 from rarely._core.policies.replay import content_at, follow, put_back, rule_of, set_life, set_rule, state_of
 from rarely._core.policies.saving import restore
 from rarely._core.saving import archive
-from rarely._core.types import Array
 from rarely.study import checkpoints
 from rarely.study.decisions import Question, Record, block_of, record_of
 from rarely.study.errors import BrokenStudy, ClockAhead, StudyBusy, StudyClosed, StudyFailed, UnknownStudy
@@ -133,11 +132,6 @@ class LivePolicy:
         drew = self._enter(stage)
         return self.policy.select(*block_of(questions, self._settings)), drew
 
-    def probabilities(self, stage: int, questions: Sequence[Question]) -> Array:
-        """Return the (n, K) probabilities that this policy would draw from, without deciding."""
-        self._enter(stage)
-        return np.atleast_2d(self.policy.probabilities(*block_of(questions, self._settings)))
-
     def follow(self, events: Iterable[Event], foreign: Foreign) -> None:
         """Repeat the recorded decisions among these events."""
         records = (record_of(event, self._settings.arms) for event in events if event.kind == "decide")
@@ -219,7 +213,6 @@ class Session:
         self._standby: tuple[LivePolicy, Position] | None = None
         self._overtaken = False
         """Whether another process has changed the version in use."""
-        self._shadow: tuple[int, LivePolicy] | None = None
         self.used: tuple[int, int] | None = None
         """A cut and the number of rewards used up to it, which never changes; see `tell.accounts_of`."""
         self.position = Position()
@@ -284,7 +277,7 @@ class Session:
                 self._stopping = True
                 if self._checkpoint is not None:
                     self._checkpoint.join(CLOSE_WAIT)
-                self._closed, self._live, self._shadow = True, None, None
+                self._closed, self._live = True, None
                 self.storage.close()
 
     def check(self) -> None:
@@ -580,11 +573,3 @@ class Session:
                 "another version."
             )
         return data
-
-    def shadow(self, tables: Tables) -> LivePolicy | None:
-        seq = self.position.shadow
-        if seq is None:
-            return None
-        if self._shadow is None or self._shadow[0] != seq:
-            self._shadow = (seq, LivePolicy(self.load(tables, seq), self.settings))
-        return self._shadow[1]

@@ -13,7 +13,6 @@ from rarely import ArmBlocks, InvalidInput, Policy, RarelyError
 from rarely._core.errors import check_choice, check_positive, is_whole, shown
 from rarely._core.policies.policy import facts_table
 from rarely._core.progress import Progress
-from rarely._core.types import Array
 from rarely.logs import DecisionLog
 from rarely.study import audit, versions
 from rarely.study.analysis import Analysis, analyse
@@ -426,11 +425,7 @@ class Study:
         It keeps its number, and the budget is not charged. Decisions and rewards since then stay on record, and the
         next update learns from all of them.
         """
-        session, fields = self._session, check_signature(actor, reason)
-        rows = {row.number: row for row in self.versions()}
-        row = rows.get(int(version)) if is_whole(version) else None
-        if row is None:
-            raise InvalidStudy(f"version must be one of 0 … {len(rows) - 1}; got {shown(version)}.")
+        session, fields, row = self._session, check_signature(actor, reason), self._version(version)
         live, done = session.ready(row.snapshot, row.cut)  # while others decide
         with session.writing() as tables:
             session.finish(tables, live, done, session.position.seq)
@@ -452,26 +447,6 @@ class Study:
             if position.pinned != pinned:
                 content = {"version": position.version}
                 self._session.append(tables, "pin" if pinned else "unpin", content, **fields)
-
-    def shadow(self, version: int | Literal["candidate"] | None, *, actor: str = "", reason: str = "") -> None:
-        """Score another version beside the one in use.
-
-        Its probabilities are logged with every decision, for `shadow_log`, and never affect an answer. `version` is
-        "candidate", the number of a published version, or None to end it.
-        """
-        session, fields = self._session, check_signature(actor, reason)
-        with session.writing() as tables:
-            seq: int | None = None
-            if version == "candidate":
-                seq, _ = candidate_of(session, tables)
-            elif version is not None:
-                row = tables.version(session.row.study, version) if type(version) is int else None
-                if row is None:
-                    raise InvalidStudy(f"shadow must be 'candidate', the number of a version or None; got {version!r}.")
-                seq = row.snapshot
-            if seq is not None:
-                session.load(tables, seq)  # refuse a damaged snapshot now
-            session.append(tables, "shadow", {"snapshot": seq}, **fields)
 
     def repair_clock(self, *, actor: str, reason: str = "") -> int:
         """Let the record's time pass again after a run whose clock was wrong, and return its offset in microseconds.
@@ -528,6 +503,23 @@ class Study:
         with self._session.reading() as tables:
             return tables.versions(self._session.row.study)
 
+    def policy(self, version: int | Literal["candidate"]) -> Policy:
+        """Return a copy of the policy that a version was published with, or of the candidate's.
+
+        What it would have earned is an off-policy estimate: `snips(log, policy.probabilities(log.contexts))`.
+        """
+        session = self._session
+        if version != "candidate":
+            seq = self._version(version).snapshot
+        with session.writing() as tables:
+            return session.load(tables, candidate_of(session, tables)[0] if version == "candidate" else seq)
+
+    def _version(self, version: Any) -> VersionRow:
+        rows = self.versions()
+        if not is_whole(version) or not 0 <= version < len(rows):
+            raise InvalidStudy(f"version must be one of 0 … {len(rows) - 1}; got {shown(version)}.")
+        return rows[int(version)]
+
     # --- the record
 
     def decision(self, id: str) -> Record:
@@ -554,19 +546,6 @@ class Study:
     def export(self, path: str | os.PathLike[str]) -> DecisionLog:
         """Write the log with id, time, stage and actor of each decision as .csv or .parquet, and return it."""
         return audit.export(self._session, path)
-
-    def shadow_log(self, version: int | None = None) -> tuple[DecisionLog, Array]:
-        """Return what off-policy estimates of a shadow version need: `snips(*study.shadow_log())`.
-
-        That is the decisions beside which it was scored, and its (n, K) probabilities. `version` is the number of a
-        published version, or None for the current shadow version.
-        """
-        seq = self._session.position.shadow
-        if version is not None:
-            seq = next((row.snapshot for row in self.versions() if row.number == version), None)
-        if seq is None:
-            raise InvalidStudy(f"version must be a shadow or published version of the study; got {version!r}.")
-        return audit.shadow_log(self._session, seq)
 
     def analysis(
         self,
