@@ -289,30 +289,29 @@ def test_stages_and_balance_are_made_of_the_record(made):
     assert all(abs(row.weighted) < 3 * row.chance for row in made.balance)
 
 
-def test_what_was_registered_and_what_deviated(made, tmp_path):
+def test_what_was_registered_and_what_deviated(made):
     assert json.loads(made.protocol["plan"])["looks"] == [100, 500]
     assert made.protocol["control"] == "a"
     assert made.deviations == ("100 decisions came after the last planned look; only anytime intervals use them.",)
     study = played(study_of(**TRIAL), 230)
-    study.preregister(tmp_path / "registration.json")
+    first = next(study.events())
+    assert study.analysis().protocol["first_event"] == first.hash
     study.update(force=True, actor="ann", reason="curious")
     study.pin(actor="bob")
-    text = " ".join(study.analysis(registration=tmp_path / "registration.json").deviations)
+    text = " ".join(study.analysis().deviations)
     assert "without a plan" in text
     assert (
         "by ann: an update was forced, and an update came after round 230, which the schedule does not name (curious)"
         in text
     )
     assert "by bob: updates were suspended" in text
-    assert "registered in" not in text
+    assert study.verify(first.hash, 1).whole
     other = study_of(**TRIAL, plan=AnalysisPlan(300))
     played(other, 300)
-    text = " ".join(
-        other.analysis(plan=AnalysisPlan(300, 2), control="b", registration=tmp_path / "registration.json").deviations
-    )
+    text = " ".join(other.analysis(plan=AnalysisPlan(300, 2), control="b").deviations)
     assert "registered plan is" in text
     assert "control arm is 'a'; this analysis uses 'b'" in text
-    assert "is not the one registered in" in text
+    assert "cut off or rewritten" in other.verify(first.hash, 1).flaw
 
 
 def test_rewards_that_are_missing_on_purpose_do_not_escape_the_bound():

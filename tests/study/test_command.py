@@ -7,10 +7,11 @@ from typer.testing import CliRunner
 
 from rarely._cli import app
 from rarely.offpolicy import read_log
+from rarely.study import Study
 
 
-def call(*arguments, input=None, code=0):
-    result = CliRunner().invoke(app, ["study", *map(str, arguments)], input=input)
+def call(*arguments, code=0):
+    result = CliRunner().invoke(app, ["study", *map(str, arguments)])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == code, result.output
     return result.output
@@ -23,51 +24,26 @@ def storage(tmp_path):
     return url
 
 
-def lines(output):
-    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-
-
-def test_the_four_verbs(storage, tmp_path):
-    asked = "\n".join(json.dumps({"id": f"v{i}", "contexts": [[1, i], [0, 1]]}) for i in range(110))
-    first = lines(call("ask", storage, input=asked))
-    assert lines(call("ask", storage, input=asked)) == first
-    one = lines(call("ask", storage, "--id", "v3", "--contexts", "[[1, 3], [0, 1]]"))
-    assert one == [first[3]]
-    assert lines(call("ask", storage, "--contexts", "[[1, 3], [0, 1]]", "--available", "blue"))[0]["arm"] == "blue"
-    told = "\n".join(json.dumps({"id": f"v{i}", "reward": i % 2}) for i in range(110))
-    assert {line["status"] for line in lines(call("tell", storage, input=told))} == {"accepted"}
-    assert lines(call("tell", storage, "--id", "v1", "--reward", 1))[0]["status"] == "duplicate"
+def test_the_commands_of_a_study(storage, tmp_path):
+    with Study.open(storage) as study:
+        study.ask_many([([[1, i], [0, 1]], f"v{i}") for i in range(111)])
+        study.tell_many([(f"v{i}", i % 2) for i in range(110)])
     assert "version 1 decides" in call("update", storage, "--actor", "nightly")
-    status = json.loads(call("status", storage, "--json"))
+    status = json.loads(call("status", storage))
     assert (status["decisions"], status["version"], status["rewards"]["used"]) == (111, 1, 110)
-    assert "111" in call("status", storage)
+    (tmp_path / "heads.jsonl").write_text(call("status", storage))
     assert "whole" in call("verify", storage, "--head", status["head"], "--seq", status["events"])
+    assert "whole" in call("verify", storage, "--heads", tmp_path / "heads.jsonl")
+    assert "cut off" in call("verify", storage, "--head", "0" * 64, code=1)
     assert "equal" in call("replay", storage)
     assert "chain is whole" in call("doctor", storage)
     call("export", storage, tmp_path / "log.csv")
     log = read_log(tmp_path / "log.csv")
     assert (len(log), log.missing) == (111, 1)
     call("backup", storage, tmp_path / "copy.db")
-    assert json.loads(call("status", f"sqlite:///{tmp_path}/copy.db", "--json")) == status
-    assert json.loads(call("status", tmp_path / "copy.db", "--json")) == status
+    assert json.loads(call("status", f"sqlite:///{tmp_path}/copy.db")) == status
+    assert json.loads(call("status", tmp_path / "copy.db")) == status
     assert "exists already" in call("backup", storage, tmp_path / "copy.db", code=1)
-
-
-def test_a_refused_line_is_told_and_the_others_count(storage):
-    asked = '{"id": "a", "contexts": [[1, 0], [0, 1]]}\n\n{"id": "b", "contexts": [[1, 0]]}\n'
-    output = call("ask", storage, input=asked, code=1)
-    assert [set(line) >= {"arm"} for line in lines(output)] == [True, False]
-    assert "refused" in output
-    bad_lines = [
-        "[1]",
-        '{"id": "a"',
-        '{"id": "a", "contexts": NaN}',
-        '{"id": 1, "id": 2}',
-        '{"other": 1}',
-        '{"id": "x"}',
-    ]
-    for bad in bad_lines:
-        assert "error:" in call("ask", storage, input=bad, code=1)
 
 
 def test_a_study_from_a_file_with_stages(tmp_path):
@@ -86,32 +62,25 @@ def test_a_study_from_a_file_with_stages(tmp_path):
     (tmp_path / "study.json").write_text(json.dumps(described))
     storage = f"sqlite:///{tmp_path}/trial.db"
     call("create", storage, "--name", "drug", "--file", tmp_path / "study.json")
-    call("register", storage, tmp_path / "registration.json")
-    asked = "\n".join(json.dumps({"id": f"{i}", "contexts": [[1, 0], [0, 1]]}) for i in range(20))
-    answers = lines(call("ask", storage, input=asked))
-    assert [answer["probability"] for answer in answers[:4]] == [0.5] * 4
-    assert min(answer["probability"] for answer in answers) >= 0.2
-    call("tell", storage, input="\n".join(json.dumps({"id": f"{i}", "reward": 1}) for i in range(20)))
+    with Study.open(storage) as study:
+        answers = study.ask_many([([[1, 0], [0, 1]], f"{i}") for i in range(20)])
+        study.tell_many([(f"{i}", 1) for i in range(20)])
+    assert [answer.probability for answer in answers[:4]] == [0.5] * 4
+    assert min(answer.probability for answer in answers) >= 0.2
     assert "waits" in call("update", storage)
     assert "version 1" in call("approve", storage, "--actor", "ann")
     assert "no candidate" in call("dismiss", storage, "--actor", "ann", code=1)
     assert "version 0" in call("rollback", storage, 0, "--pin", "--actor", "ann")
     assert "pinned" in call("update", storage, code=1)
-    said = call("analysis", storage, "--registration", tmp_path / "registration.json")
+    said = call("analysis", storage)
     assert "drug − placebo" in said
     assert "without a plan of analysis" in said
     assert "by ann: version 0 replaced version 1 by a rollback" in said
     for suffix in ("html", "md", "json"):
-        call("analysis", storage, "--looks", "10,20", "--spending", "pocock", "--out", tmp_path / f"a.{suffix}")
+        call("analysis", storage, "--out", tmp_path / f"a.{suffix}")
     found = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert found["contrasts"][0]["looks"] == []  # all rewards are 1, which tells no variance
-    assert found["plan"] == {"rounds": 20, "looks": [10, 20], "spending": "pocock", "level": 0.95}
     assert "drug − placebo" in (tmp_path / "a.md").read_text(encoding="utf-8")
-    assert "whole numbers" in call("analysis", storage, "--looks", "many", code=1)
-    assert "whole" in call("verify", storage, "--registration", tmp_path / "registration.json")
-    changed = json.loads((tmp_path / "registration.json").read_text()) | {"seed": 2}
-    (tmp_path / "registration.json").write_text(json.dumps(changed))
-    assert "digest differs" in call("verify", storage, "--registration", tmp_path / "registration.json", code=1)
 
 
 @pytest.mark.parametrize(

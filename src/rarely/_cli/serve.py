@@ -98,17 +98,6 @@ def add_command(
     error_console.print("This is the only time that the key is shown.")
 
 
-@command("rotate", "keys.json shop --grace 600", app=keys_app)
-def rotate_command(
-    file: KeyPath,
-    name: KeyName,
-    grace: Annotated[float, typer.Option(help="Seconds for which the old key remains valid.", min=0)] = 3600.0,
-) -> None:
-    """Replace a key by a new one with the same scopes."""
-    typer.echo(key_file(file).rotate(name, grace=grace))
-    error_console.print("This is the only time that the key is shown.")
-
-
 @command("revoke", "keys.json shop", app=keys_app)
 def revoke_command(file: KeyPath, name: KeyName) -> None:
     """Remove a key; a running service refuses it from now on."""

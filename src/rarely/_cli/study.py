@@ -1,22 +1,17 @@
-"""`rarely study`: ask, tell and update; audits, exports and backups; and what people decide."""
+"""`rarely study`: create and update; audits, exports and backups; and what people decide."""
 
 from __future__ import annotations
 
-import json as json_format
-import shutil
-import sys
+import json
 from collections.abc import Callable
-from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from rarely import InvalidInput, RarelyError
-from rarely._cli.console import console, error_console, guarded_by, say_findings, whole_numbers
-from rarely._core.saving.files import replacing
+from rarely import InvalidInput
+from rarely._cli.console import console, error_console, guarded_by, say_findings
 
 if TYPE_CHECKING:
     from rarely.study import Study
@@ -32,10 +27,7 @@ NewFile = Annotated[Path, typer.Argument(help="A new file.")]
 Name = Annotated[str | None, typer.Option("--name", "-n", help="The name of the study, if there are several.")]
 Actor = Annotated[str, typer.Option(help="Who does it; recorded.")]
 Reason = Annotated[str, typer.Option(help="Why; recorded.")]
-Key = Annotated[str | None, typer.Option(help="A key of the service.", envvar="RARELY_KEY")]
 guarded = guarded_by("Interrupted. Everything that was answered is on record.")
-LINES_PER_COMMIT = 100
-"""Lines of standard input that share a commit."""
 
 
 def storage_string(given: str) -> str:
@@ -48,7 +40,7 @@ def storage_string(given: str) -> str:
 
 
 Storage = Annotated[
-    str, typer.Argument(help="trial.db, sqlite:///trial.db, postgresql://… or http://….", callback=storage_string)
+    str, typer.Argument(help="trial.db, sqlite:///trial.db or postgresql://….", callback=storage_string)
 ]
 
 
@@ -70,34 +62,6 @@ def opened(storage: str, name: str | None, *, lazy: bool = False) -> Study:
     from rarely.study import Study
 
     return Study.open(storage, name, lazy=lazy)
-
-
-def served(url: str, name: str | None, what: str, key: str | None, path: Path | None = None) -> Any:
-    """Return the JSON that a service answers about a study, or write the answer to a new file."""
-    import http.client
-    import urllib.parse
-    import urllib.request
-
-    if name is None or (path is not None and path.exists()):
-        raise InvalidInput("a service needs --name, the study's name; and a file must be a new one.")
-    place = f"{url.rstrip('/')}/v1/studies/{urllib.parse.quote(name, safe='')}/{what}"
-    request = urllib.request.Request(place, headers={"Authorization": f"Bearer {key}"} if key else {})
-    try:
-        with urllib.request.urlopen(request) as answer:
-            if path is None:
-                return json_format.load(answer)
-            with replacing(path) as file:
-                shutil.copyfileobj(answer, file)
-                if answer.length:
-                    raise OSError(f"the connection was lost, and {answer.length} bytes are missing.")
-    except (OSError, ValueError, http.client.HTTPException) as error:  # also an answer other than 200
-        said = getattr(error, "read", lambda size: b"")(2000).decode(errors="replace")
-        raise InvalidInput(f"{place} failed: {error} {said}") from None
-
-
-def say(value: Any) -> None:
-    """Print one line of JSON."""
-    typer.echo(json_format.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 @command(
@@ -135,83 +99,6 @@ def create_command(
     console.print(escape(f"study {status.name!r}: {status.decisions} decisions, at most {status.budget} versions"))
 
 
-@command(
-    "ask",
-    "sqlite:///trial.db --id visit-1 --contexts '[[1, 0], [0, 1]]'",
-    'sqlite:///trial.db < requests.jsonl — lines such as {"id": "v1", "contexts": [[1, 0], [0, 1]]}',
-)
-def ask_command(
-    storage: Storage,
-    contexts: Annotated[str | None, typer.Option(help="JSON: a list of contexts, or one row.")] = None,
-    id: Annotated[str | None, typer.Option("--id", help="The id of the decision; by default a new one.")] = None,
-    available: Annotated[
-        str | None, typer.Option(help="The available arms, separated by commas; by default all.")
-    ] = None,
-    name: Name = None,
-    actor: Actor = "",
-) -> None:
-    """Decide; the same id gets the same answer. Without --contexts, read requests from standard input."""
-    from rarely.study import Request
-    from rarely.study.settings import read_json
-
-    with opened(storage, name) as study:
-        if contexts is not None:
-            there = None if available is None else [arm.strip() for arm in available.split(",")]
-            say(study.ask(read_json(contexts, "--contexts"), id, available=there, actor=actor).describe())
-            return
-        _answer_lines(Request, lambda requests: study.ask_many(requests, actor=actor, errors="return"))
-
-
-@command(
-    "tell",
-    "sqlite:///trial.db --id visit-1 --reward 1",
-    'sqlite:///trial.db < rewards.jsonl — lines such as {"id": "v1", "reward": 1.0}',
-)
-def tell_command(
-    storage: Storage,
-    id: Annotated[str | None, typer.Option("--id", help="The id of the decision.")] = None,
-    reward: Annotated[float | None, typer.Option(help="A finite number.")] = None,
-    key: Annotated[str | None, typer.Option(help="A key that tells several rewards of the decision apart.")] = None,
-    name: Name = None,
-    actor: Actor = "",
-) -> None:
-    """Record a reward; repeating it changes nothing. Without --id, read rewards from standard input."""
-    from rarely.study import Tell
-
-    with opened(storage, name) as study:
-        if id is not None:
-            if reward is None:
-                raise InvalidInput("tell needs --reward with --id.")
-            say(study.tell(id, reward, key=key, actor=actor).describe())
-            return
-        _answer_lines(Tell, lambda tells: study.tell_many(tells, actor=actor, errors="return"))
-
-
-def _answer_lines(kind: Any, answer: Callable[[list[Any]], list[Any]]) -> None:
-    """Answer the lines of standard input, many in one commit; exit with code 1 if one was refused."""
-    refused = 0
-    stdin = (line for line in sys.stdin if line.strip())
-    while lines := list(islice(stdin, LINES_PER_COMMIT)):
-        for found in answer([_read_line(line, kind) for line in lines]):
-            refused += isinstance(found, RarelyError)
-            say({"error": str(found)} if isinstance(found, RarelyError) else found.describe())
-    if refused:
-        error_console.print(f"[red]refused:[/red] {refused} lines; the others are on record")
-        raise typer.Exit(1)
-
-
-def _read_line(line: str, kind: Any) -> Any:
-    from rarely.study.settings import read_json
-
-    given, fields = read_json(line, "a line"), kind._fields
-    if not isinstance(given, dict) or not set(given) <= set(fields):
-        raise InvalidInput(f"a line must be a JSON object with {', '.join(fields)}; got {line.strip()[:80]}.")
-    missing = [name for name in fields if name not in given and name not in kind._field_defaults]
-    if missing:
-        raise InvalidInput(f"a line must have {missing[0]!r}; got {line.strip()[:80]}.")
-    return kind(**given)
-
-
 @command("update", "sqlite:///trial.db --actor nightly")
 def update_command(
     storage: Storage,
@@ -232,39 +119,12 @@ def update_command(
     console.print(escape(f"study {status.name!r}: {messages[outcome]}"))
 
 
-@command("status", "sqlite:///trial.db", "http://127.0.0.1:8000 -n colours — while it is served")
-def status_command(
-    storage: Storage,
-    name: Name = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    key: Key = None,
-) -> None:
-    """Show the state of a study; JSON if a service is asked."""
-    if storage.startswith("http"):
-        say(served(storage, name, "status", key))
-        return
+@command("status", "sqlite:///trial.db", "sqlite:///trial.db >> heads.jsonl — verify --heads compares")
+def status_command(storage: Storage, name: Name = None) -> None:
+    """Show the state of a study as JSON, in a pipe as one line."""
     with opened(storage, name) as study:
-        status = study.status()
-    if json:
-        say(status.describe())
-        return
-    rewards = status.rewards
-    rows = {
-        "decisions": status.decisions,
-        "version": f"{status.version} ({status.versions} of at most {status.budget})",
-        "stage": status.stage,
-        "update": "due" if status.due else "not due",
-        "rewards": f"{rewards.received} received = {rewards.used} used + {rewards.pending} pending + "
-        f"{rewards.late} late + {rewards.quarantined} in quarantine",
-        "quarantine": ", ".join(f"{count} {reason}" for reason, count in rewards.quarantine.items()) or "empty",
-        "events": f"{status.events}, last hash {status.head}",
-    }
-    rows |= {"pinned": "yes"} if status.pinned else {}
-    rows |= {"candidate": f"event {status.candidate} awaits approval"} if status.candidate is not None else {}
-    rows |= {"trainer": status.trainer} if status.trainer else {}
-    console.print(f"[bold]{escape(status.name)}[/bold]")
-    for topic, value in rows.items():
-        console.print(escape(f"{topic:<10}  {value}"))
+        status = study.status().describe()
+    typer.echo(json.dumps(status, ensure_ascii=False, allow_nan=False, indent=2 if console.is_terminal else None))
 
 
 @command("doctor", "sqlite:///trial.db")
@@ -278,49 +138,22 @@ def doctor_command(storage: Storage, name: Name = None) -> None:
     "verify",
     "sqlite:///trial.db",
     "sqlite:///trial.db --head 5f2c… --seq 1200 — was anything cut off since?",
-    "http://127.0.0.1:8000 -n colours — while it is served",
+    "sqlite:///trial.db --heads heads.jsonl — the same for all lines that status wrote there",
 )
 def verify_command(
     storage: Storage,
     head: Annotated[str | None, typer.Option(help="A last hash that status printed earlier.")] = None,
     seq: Annotated[int | None, typer.Option(help="The number of events at that time.")] = None,
-    heads: Annotated[Path | None, typer.Option(help="A file that heads wrote.")] = None,
-    registration: Annotated[Path | None, typer.Option(help="A file that register wrote.")] = None,
+    heads: Annotated[Path | None, typer.Option(help="A file of lines that status printed.")] = None,
     name: Name = None,
-    key: Key = None,
 ) -> None:
     """Check the chain of all events, and the rows and snapshots that they name. Exit with code 1 if one is wrong."""
-    if storage.startswith("http"):
-        if any(each is not None for each in (head, seq, heads, registration)):
-            raise InvalidInput("a service checks the chain alone; for noted hashes make a backup, and verify that.")
-        found = served(storage, name, "verify", key)
-    else:
-        with opened(storage, name, lazy=True) as study:
-            if registration is not None:
-                study.check_registration(registration)
-            found = asdict(study.verify(head, seq, heads=heads))
-    if found["flaw"]:
-        error_console.print(f"[red]broken:[/red] {escape(found['flaw'])}")
-        raise typer.Exit(1)
-    console.print(f"whole: {found['events']} events, last hash {found['head']}")
-
-
-@command("heads", "sqlite:///trial.db /mnt/elsewhere/heads.jsonl — verify --heads compares")
-def heads_command(
-    storage: Storage,
-    out: Annotated[Path, typer.Argument(help="A file, to which a line is added.")],
-    name: Name = None,
-    key: Key = None,
-) -> None:
-    """Publish the number and hash of the last event elsewhere, so that a record that was cut off is detected."""
-    if storage.startswith("http"):
-        from rarely.study.audit import add_head
-
-        status = served(storage, name, "status", key)
-        add_head(out, *(status[field] for field in ("name", "events", "head", "time")))
-        return
     with opened(storage, name, lazy=True) as study:
-        study.publish_head(out)
+        found = study.verify(head, seq, heads=heads)
+    if found.flaw:
+        error_console.print(f"[red]broken:[/red] {escape(found.flaw)}")
+        raise typer.Exit(1)
+    console.print(f"whole: {found.events} events, last hash {found.head}")
 
 
 @command("replay", "sqlite:///trial.db")
@@ -345,29 +178,18 @@ def export_command(
     storage: Storage,
     out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")],
     name: Name = None,
-    key: Key = None,
 ) -> None:
     """Write decisions with id, time, stage, actor, probabilities and rewards as a table."""
-    if out.suffix not in (".csv", ".parquet"):
-        raise InvalidInput(f"export writes .csv or .parquet; got {out.name}.")
-    if storage.startswith("http"):
-        if out.suffix != ".csv":
-            raise InvalidInput("a service exports .csv.")
-        served(storage, name, "export", key, out)
-        return
     with opened(storage, name, lazy=True) as study:
         log = study.export(out)
     console.print(escape(f"{len(log)} decisions, {log.missing} rewards missing: {out}"))
 
 
 @command("backup", "sqlite:///trial.db trial-monday.db")
-def backup_command(storage: Storage, out: NewFile, name: Name = None, key: Key = None) -> None:
+def backup_command(storage: Storage, out: NewFile, name: Name = None) -> None:
     """Copy the whole database to a new SQLite file, while others decide."""
-    if storage.startswith("http"):
-        served(storage, name, "backup", key, out)
-    else:
-        with opened(storage, name, lazy=True) as study:
-            study.backup(out)
+    with opened(storage, name, lazy=True) as study:
+        study.backup(out)
     console.print(escape(f"{out}: use it as sqlite:///{out}"))
 
 
@@ -387,14 +209,6 @@ def repair_clock_command(storage: Storage, actor: Actor, reason: Reason = "", na
     with opened(storage, name) as study:
         offset = study.repair_clock(actor=actor, reason=reason)
     console.print(f"times of the record are {offset / 1e6:.0f} s ahead of the clock from now on")
-
-
-@command("register", "sqlite:///trial.db registration.json — verify --registration checks it later")
-def register_command(storage: Storage, out: NewFile, name: Name = None) -> None:
-    """Write the preregistration: settings, schedule, seed and the hash of version 0."""
-    with opened(storage, name, lazy=True) as study:
-        digest = study.preregister(out)
-    console.print(escape(f"{out}: digest {digest}"))
 
 
 @command("approve", 'sqlite:///trial.db --actor ann --reason "checked on Monday"')
@@ -430,31 +244,15 @@ def rollback_command(
     console.print(f"version {version} decides from now on")
 
 
-@command(
-    "analysis",
-    "sqlite:///trial.db",
-    "sqlite:///trial.db --out analysis.html — or analysis.md, analysis.json",
-    "sqlite:///trial.db --looks 240,480,1200 --spending pocock — instead of the registered plan",
-)
+@command("analysis", "sqlite:///trial.db", "sqlite:///trial.db --out analysis.html — or analysis.md, analysis.json")
 def analysis_command(
     storage: Storage,
-    looks: Annotated[str | None, typer.Option(help="Decisions after which the trial is looked at, as 240,480.")] = None,
-    spending: Annotated[str, typer.Option(help="With --looks: obrien-fleming or pocock.")] = "obrien-fleming",
-    level: Annotated[float, typer.Option(help="With --looks: the level of each interval.")] = 0.95,
-    control: Annotated[str | None, typer.Option(help="The arm to compare with.")] = None,
-    registration: Annotated[Path | None, typer.Option(help="A file that register wrote, to be compared.")] = None,
     out: Annotated[Path | None, typer.Option(help="A file for the report: .html, .md or .json.")] = None,
     name: Name = None,
 ) -> None:
     """Analyse a trial: means, contrasts with the control arm, stages, missing rewards, balance and deviations."""
-    from rarely.study import AnalysisPlan
-
-    plan = None
-    if looks is not None:
-        at = whole_numbers("--looks", looks)
-        plan = AnalysisPlan(at[-1], at, spending, level)  # type: ignore[arg-type]  # another name is refused there
     with opened(storage, name, lazy=True) as study:
-        found = study.analysis(plan=plan, control=control, registration=registration)
+        found = study.analysis()
     if out is not None:
         found.save(out)
     typer.echo(str(out) if out is not None else str(found))

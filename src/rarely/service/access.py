@@ -3,7 +3,7 @@
     key    rk_<name>_<secret>     secret: 32 random bytes; the file holds SHA-256(key)
 
 A secret of 256 random bits cannot be guessed from its hash, so no slow hash is needed, and a key is checked with every
-request. The file is read again when it has changed: adding, rotating or revoking a key needs no restart. A service
+request. The file is read again when it has changed: adding or revoking a key needs no restart. A service
 whose file is damaged or gone keeps the last good keys, logs it, and is not ready.
 """
 
@@ -22,7 +22,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -101,7 +101,6 @@ class KeyFile:
     >>> keys.find(secret).scopes
     ('decide', 'reward')
     >>> keys.revoke("shop")
-    1
     >>> keys.find(secret) is None
     True
     """
@@ -179,7 +178,7 @@ class KeyFile:
         if _NAME.fullmatch(name) is None:
             raise InvalidInput(f"the name of a key must be 1 to 40 characters of a–z, 0–9 and -; got {name!r}.")
         if any(key.name == name for key in self.read()):
-            raise InvalidInput(f"there is already a key called {name!r}; rotate or revoke it, or choose another name.")
+            raise InvalidInput(f"there is already a key called {name!r}; revoke it, or choose another name.")
         allowed = tuple(dict.fromkeys(scopes))
         if not allowed:
             raise InvalidInput(f"a key needs at least one scope of {', '.join(SCOPES)}.")
@@ -188,34 +187,16 @@ class KeyFile:
         if rate is not None:
             check_positive("rate", rate, "the calls a second")
         only = None if studies is None else tuple(dict.fromkeys(studies))
-        return self._write_with(self.read(), Key(name, DUMMY, allowed, time.time(), expires, only, rate))
-
-    def rotate(self, name: str, *, grace: float = 0.0) -> str:
-        """Make a new secret for a key; the old one remains valid for `grace` seconds."""
-        old = self._called(name)
-        end = time.time() + grace
-        ending = [replace(key, expires=end if key.expires is None else min(end, key.expires)) for key in old]
-        others = [key for key in self.read() if key.name != name]
-        new = replace(old[-1], created=time.time(), expires=None)
-        return self._write_with([*others, *(ending if grace > 0 else ())], new)
-
-    def revoke(self, name: str) -> int:
-        """Remove a key and its earlier secrets, and return how many there were."""
-        dropped = self._called(name)
-        self._write([key for key in self.read() if key.name != name])
-        return len(dropped)
-
-    def _write_with(self, others: Sequence[Key], key: Key) -> str:
-        secret = f"{PREFIX}_{key.name}_{secrets.token_urlsafe(32)}"
-        self._write([*others, replace(key, hash=_hash(secret))])
+        secret = f"{PREFIX}_{name}_{secrets.token_urlsafe(32)}"
+        self._write([*self.read(), Key(name, _hash(secret), allowed, time.time(), expires, only, rate)])
         return secret
 
-    def _called(self, name: str) -> list[Key]:
-        found = [key for key in self.read() if key.name == name]
-        if not found:
-            names = ", ".join(sorted({key.name for key in self.read()})) or "none"
-            raise InvalidInput(f"there is no key called {name!r}; {self.path} has {names}.")
-        return found
+    def revoke(self, name: str) -> None:
+        """Remove a key."""
+        names = [key.name for key in self.read()]
+        if name not in names:
+            raise InvalidInput(f"there is no key called {name!r}; {self.path} has {', '.join(names) or 'none'}.")
+        self._write([key for key in self.read() if key.name != name])
 
     def _write(self, keys: Sequence[Key]) -> None:
         if not os.path.exists(self.path):

@@ -19,7 +19,7 @@ from rarely._core.types import Array
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
 from rarely.study import effects as statistics
 from rarely.study import report
-from rarely.study.audit import check_registration, records, registration_of
+from rarely.study.audit import records
 from rarely.study.effects import Look, Outcomes, Scores, planned_looks, scores_of
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import Event
@@ -174,13 +174,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def analyse(
-    session: Session,
-    *,
-    plan: AnalysisPlan | None = None,
-    control: str | None = None,
-    registration: str | os.PathLike[str] | None = None,
-) -> Analysis:
+def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
     """Analyse the trial on record; see `Study.analysis`."""
     settings, last = session.settings, session.last_seq()
     names = settings.arms
@@ -195,8 +189,10 @@ def analyse(
     count = len(outcomes.arms)
     _check_chances(outcomes, names)
     used = plan or settings.plan or AnalysisPlan(max(count, 2), looks=1)
-    q, known = statistics.predict_rewards(outcomes), registration_of(session)
-    epsilon = float((known["policy_settings"].get("exploration") or {}).get("epsilon", 0.0))
+    with session.reading() as tables:
+        events = tables.specials(session.row.study)
+    q, policy_settings = statistics.predict_rewards(outcomes), events[0].content["settings"]
+    epsilon = float((policy_settings.get("exploration") or {}).get("epsilon", 0.0))
     effects: list[Effect] = []
     parts: list[StageEffect] = []
     for arm, base in _targets(names, chosen):
@@ -214,8 +210,8 @@ def analyse(
         contrasts=tuple(effect for effect in effects if effect.against),
         stages=tuple(parts),
         balance=tuple(_balance(outcomes, names, settings)),
-        protocol=_protocol(known),
-        deviations=tuple(_deviations(session, used, control, registration, count)),
+        protocol=_protocol(events[0], session.row.budget),
+        deviations=tuple(_deviations(events, settings, used, control, count)),
         notes=(),
     )
     return replace(made, notes=tuple(_notes(made, settings, names)))
@@ -382,23 +378,19 @@ def _columns(outcomes: Outcomes, names: Sequence[str], *, shared: bool) -> dict[
 # --- what was registered, and what deviated
 
 
-def _protocol(known: dict[str, Any]) -> dict[str, str]:
-    """Return the registration as text, the settings of the study one by one."""
-    fixed = known["settings"] | {name: known[name] for name in ("policy", "schedule", "budget", "seed", "first_event")}
+def _protocol(first: Event, budget: int) -> dict[str, str]:
+    """Return what the first event of the record fixed as text, the settings of the study one by one."""
+    content = first.content
+    fixed = content["study"] | {"policy": content["policy"], "budget": budget, "first_event": first.hash}
+    fixed |= {name: content["settings"].get(name) for name in ("schedule", "seed")}
     return {
         name: each if isinstance(each, str) else json.dumps(each) for name, each in fixed.items() if each is not None
     }
 
 
 def _deviations(
-    session: Session, plan: AnalysisPlan, control: str | None, registration: Any, decisions: int
+    events: Sequence[Event], settings: StudySettings, plan: AnalysisPlan, control: str | None, decisions: int
 ) -> Iterator[str]:
-    settings = session.settings
-    if registration is not None:
-        try:
-            check_registration(session, registration)
-        except InvalidStudy as error:
-            yield str(error)
     if settings.plan is None:
         yield "The study was created without a plan of analysis: looks, spending and level were chosen for this one."
     elif plan != settings.plan:
@@ -407,8 +399,6 @@ def _deviations(
         yield f"The registered control arm is {settings.control!r}; this analysis uses {control!r}."
     if decisions > plan.rounds:
         yield f"{decisions - plan.rounds} decisions came after the last planned look; only anytime intervals use them."
-    with session.reading() as tables:
-        events = tables.specials(session.row.study)
     schedule = events[0].content["settings"].get("schedule") or {}
     while "schedule" in schedule:
         schedule = schedule["schedule"]

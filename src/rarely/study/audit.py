@@ -1,4 +1,4 @@
-"""What an open study says about itself: status, verification, replay, logs, registration, backup and diagnosis.
+"""What an open study says about itself: status, verification, replay, logs, backup and diagnosis.
 
 Nothing here writes to the record of an open study.
 """
@@ -21,12 +21,11 @@ import numpy as np
 
 from rarely import Decision, Policy, RarelyError
 from rarely._core.policies.replay import content_at
-from rarely._core.saving.files import replacing
 from rarely._core.types import Described
 from rarely.logs import DecisionLog, write_log
 from rarely.study.decisions import Record, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
-from rarely.study.events import GENESIS, SETTERS, Event, canonical, digest, flaw_of
+from rarely.study.events import GENESIS, SETTERS, Event, flaw_of
 from rarely.study.session import LivePolicy, Session, foreign_to
 from rarely.study.storage import VersionRow, loses_writes, open_storage
 from rarely.study.storage.postgresql import PostgresqlStorage
@@ -36,7 +35,6 @@ from rarely.study.tell import OVERRIDE, Accounts, accounts_of, settled
 from rarely.study.trial import stage_at
 from rarely.study.versions import OUTCOMES, Job, environment, same_environment, train, version_row
 
-REGISTRATION = "rarely-registration"
 MIN_DISK = 2**30
 """Bytes of free disk space below which `diagnose` warns."""
 SERVER_SETTINGS = {"fsync": "on", "full_page_writes": "on"}
@@ -181,34 +179,18 @@ def verify(
     return Verification(checked, previous, checked + 1 if flaw else None, flaw)
 
 
-def publish_head(session: Session, path: str | os.PathLike[str]) -> None:
-    """Add the number, hash and time of the last event to a file of such lines, which may lie on another machine."""
-    with session.reading() as tables:
-        event = tables.event(session.row.study, tables.last_seq(session.row.study))
-    assert event is not None
-    add_head(path, session.name, event.seq, event.hash, event.time)
-
-
-def add_head(path: str | os.PathLike[str], study: str, seq: int, head: str, time: int) -> None:
-    """Add a line to a file of heads; it is on disk when this returns."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(canonical({"study": study, "seq": seq, "head": head, "time": time}) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def read_heads(session: Session, path: str | os.PathLike[str]) -> dict[int, str]:
-    """Return the published hashes of a study by event; a last line that was cut off is left out."""
+    """Return the hashes of a study in lines of `Status` by event; a last line that was cut off is left out."""
     found: dict[int, str] = {}
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
                 fields = json.loads(line)
-                if fields["study"] == session.name:
-                    found[int(fields["seq"])] = str(fields["head"])
+                if fields["name"] == session.name:
+                    found[int(fields["events"])] = str(fields["head"])
             except (ValueError, KeyError, TypeError) as error:
                 if line.endswith("\n"):
-                    raise InvalidStudy(f"line {number} of {path} is not a published head ({error!r}).") from None
+                    raise InvalidStudy(f"line {number} of {path} is not a status of a study ({error!r}).") from None
     return found
 
 
@@ -426,46 +408,6 @@ def export(session: Session, path: str | os.PathLike[str]) -> DecisionLog:
     notes = {name: [getattr(record.answer, name) for record in found] for name in ("id", "time", "stage")}
     write_log(log, path, notes | {"actor": [record.actor for record in found]})
     return log
-
-
-# --- registration
-
-
-def registration_of(session: Session) -> dict[str, Any]:
-    """Return what was fixed before the first decision: settings, schedule, seed and hashes, with a digest of all."""
-    with session.reading() as tables:
-        first = tables.event(session.row.study, 1)
-    assert first is not None
-    known = first.content
-    content = {"kind": REGISTRATION, "study": session.name, "created": first.time, "settings": known["study"]}
-    content |= {"policy": known["policy"], "policy_settings": known["settings"], "budget": session.row.budget}
-    content |= {name: known["settings"].get(name) for name in ("schedule", "seed")}
-    content |= {"version_0": {name: known[name] for name in ("fingerprint", "sha256")}}
-    content |= {"environment": known["environment"], "first_event": first.hash}
-    return content | {"digest": digest(canonical(content))}
-
-
-def write_registration(session: Session, path: str | os.PathLike[str]) -> str:
-    """Write the registration to a file, and return its digest."""
-    content = registration_of(session)
-    with replacing(path) as file:
-        file.write((json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True) + "\n").encode())
-    return str(content["digest"])
-
-
-def check_registration(session: Session, path: str | os.PathLike[str]) -> None:
-    """Raise `InvalidStudy` if this is not the study that was registered in a file."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-        known = content.pop("digest")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise InvalidStudy(f"{os.fspath(path)} must be a registration of a study ({error!r}).") from error
-    if content.get("kind") != REGISTRATION or digest(canonical(content)) != known:
-        raise InvalidStudy(f"{os.fspath(path)} was changed after it was written: its digest differs.")
-    for name, value in registration_of(session).items():
-        if name != "digest" and content.get(name) != value:
-            raise InvalidStudy(f"study {session.name!r} is not the one registered in {path}: {name} differs.")
 
 
 # --- backup

@@ -547,13 +547,7 @@ class Study:
         """Write the log with id, time, stage and actor of each decision as .csv or .parquet, and return it."""
         return audit.export(self._session, path)
 
-    def analysis(
-        self,
-        *,
-        plan: AnalysisPlan | None = None,
-        control: str | None = None,
-        registration: str | os.PathLike[str] | None = None,
-    ) -> Analysis:
+    def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
         """Analyse a trial: arm means and contrasts with intervals, stages, missing rewards, balance and deviations.
 
         Raises `InvalidStudy` if arms have no names, or an available arm had the probability 0 in some decision.
@@ -563,10 +557,8 @@ class Study:
         plan, control
             The looks and the arm to compare with; by default those that the study was created with. Others are listed
             among the deviations.
-        registration
-            A file that `preregister` wrote, to be compared with the record.
         """
-        return analyse(self._session, plan=plan, control=control, registration=registration)
+        return analyse(self._session, plan=plan, control=control)
 
     # --- audits
 
@@ -576,14 +568,11 @@ class Study:
         """Check the chain of all events, and the rows and snapshots that they name.
 
         With a hash that `status` returned earlier, `head`, and the number of events at that time, `seq`, or with a file
-        of `heads` that `publish_head` wrote, it also detects whether the record was cut off or rewritten since. Of what
-        it returns, `bad` is the first wrong event, and `flaw` says what is wrong.
+        of lines that `rarely study status` printed, `heads`, it also detects whether the record was cut off or
+        rewritten since. With the hash of the first event and seq=1 it shows that nothing that was fixed at the
+        beginning has changed. Of what it returns, `bad` is the first wrong event, and `flaw` says what is wrong.
         """
         return audit.verify(self._session, head, seq, heads)
-
-    def publish_head(self, path: str | os.PathLike[str]) -> None:
-        """Add the last event's number and hash to a file, best on another machine, with which `verify` compares."""
-        audit.publish_head(self._session, path)
 
     def replay(self) -> Replay:
         """Train every version and make every decision again from the record, without writing anything.
@@ -596,14 +585,6 @@ class Study:
     def diagnose(self) -> list[Finding]:
         """Return what is wrong or could be better: topic, "ok", "note" or "problem", description and advice of each."""
         return list(audit.diagnose(self._session))
-
-    def preregister(self, path: str | os.PathLike[str]) -> str:
-        """Write settings, schedule, seed and the hash of version 0 to a file, and return its digest."""
-        return audit.write_registration(self._session, path)
-
-    def check_registration(self, path: str | os.PathLike[str]) -> None:
-        """Raise `InvalidStudy` if this is not the study that was registered in a file."""
-        audit.check_registration(self._session, path)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the whole database to a new SQLite file while others decide, and check the copy; see `restore`."""
