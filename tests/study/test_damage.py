@@ -121,7 +121,7 @@ def test_a_damaged_snapshot_is_not_served(path):
     with Study.open(url(path), lazy=True) as study:
         with pytest.raises(BrokenStudy, match="SHA-256"):
             study.ask(contexts_of(1), id="visit-1")
-        assert any(status == "problem" for _, status, _, _ in study.diagnose())
+        assert "SHA-256" in study.verify().flaw
 
 
 def test_a_database_of_another_program_is_refused(tmp_path):

@@ -45,8 +45,6 @@ def blocks(draw):
         version=draw(st.integers(0, 99)),
         stage=draw(texts),
         first=draw(st.integers(1, 99)),
-        draws=draw(st.integers(0, 99)),
-        drew=draw(st.booleans()),
     )
 
 
@@ -64,8 +62,7 @@ def test_the_events_of_a_block_are_read_as_they_were_decided(block, actor, reaso
         assert (record.answer.index, record.answer.round) == (decision.arms[i], decision.rounds[i])
         assert (record.answer.version, record.answer.stage) == (block.version, block.stage)
         assert record.answer.probability == decision.probabilities[i, decision.arms[i]]
-        assert (record.block, record.draws) == (block.first, block.draws + i * block.drew)
-        assert record.drew == block.drew
+        assert record.block == block.first
         assert (record.question.id, record.question.hash) == (question.id, question.hash)
         for found, given_ in ((record.question.numbers, question.numbers), (record.present, question.present)):
             np.testing.assert_array_equal(found, given_)

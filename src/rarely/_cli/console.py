@@ -22,7 +22,7 @@ from rarely._core import native
 from rarely._core.errors import InvalidInput, RarelyError
 
 if TYPE_CHECKING:
-    from rarely.study.audit import Finding
+    from rarely._doctor import Finding
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended."""

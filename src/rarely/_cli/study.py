@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from rarely import InvalidInput
-from rarely._cli.console import console, error_console, guarded_by, say_findings
+from rarely._cli.console import console, error_console, guarded_by
 
 if TYPE_CHECKING:
     from rarely.study import Study
@@ -125,13 +125,6 @@ def status_command(storage: Storage, name: Name = None) -> None:
     with opened(storage, name) as study:
         status = study.status().describe()
     typer.echo(json.dumps(status, ensure_ascii=False, allow_nan=False, indent=2 if console.is_terminal else None))
-
-
-@command("doctor", "sqlite:///trial.db")
-def doctor_command(storage: Storage, name: Name = None) -> None:
-    """Show what is wrong or could be better with a study and its database. Exit with code 1 if there is a problem."""
-    with opened(storage, name, lazy=True) as study:
-        say_findings(study.diagnose())
 
 
 @command(
@@ -250,7 +243,7 @@ def analysis_command(
     out: Annotated[Path | None, typer.Option(help="A file for the report: .html, .md or .json.")] = None,
     name: Name = None,
 ) -> None:
-    """Analyse a trial: means, contrasts with the control arm, stages, missing rewards, balance and deviations."""
+    """Analyse a trial: means, contrasts with the control arm, missing rewards, balance and deviations."""
     with opened(storage, name, lazy=True) as study:
         found = study.analysis()
     if out is not None:

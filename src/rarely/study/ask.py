@@ -26,10 +26,6 @@ class Block:
     stage: str
     first: int
     """The number of their first event."""
-    draws: int
-    """Uniform numbers that the policy's generator had drawn before."""
-    drew: bool
-    """Whether each decision drew one more."""
 
     def events(self, study: str, last: tuple[int, str, int], now: int, actor: str, reason: str) -> list[Event]:
         """Return the events after `last`, each signed by the actor of its question, or by `actor`."""
@@ -41,8 +37,6 @@ class Block:
                 "arm": arm,
                 "arms": len(question.present),
                 "block": self.first,
-                "draws": self.draws + i * self.drew,
-                "drew": self.drew,
                 "held_out": None if self.decision.held_out is None else bool(np.atleast_1d(self.decision.held_out)[i]),
                 "present": None if len(here) == len(question.present) else here.tolist(),
                 "probability": float(self.decision.probabilities[i, arm]),
@@ -109,7 +103,7 @@ def _decide_new(
     answers: dict[str, Answer | RarelyError] = {}
     for stage, part in session.live.blocks(questions):
         try:
-            decision, drew = session.live.decide(stage, part)
+            decision = session.live.decide(stage, part)
         except RarelyError as error:
             if len(questions) == 1:
                 return {part[0].id: error}
@@ -118,10 +112,9 @@ def _decide_new(
                 answers |= _decide_new(session, [question], fields, events)
             return answers
         before, names = session.position, session.settings.arms
-        drawn = (session.settings.stages[stage].name, before.seq + 1, before.draws, drew)
-        block = Block(part, decision, before.version, *drawn)
+        block = Block(part, decision, before.version, session.settings.stages[stage].name, before.seq + 1)
         made = block.events(session.name, before.last, session.stamp(), **fields)
         answers |= {question.id: answer_of(event, names) for question, event in zip(part, made, strict=True)}
-        session.position = before.after_block(made[-1], int(decision.rounds[-1]), before.draws + drew * len(part))
+        session.position = before.after_block(made[-1], int(decision.rounds[-1]))
         events += made
     return answers

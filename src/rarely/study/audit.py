@@ -1,4 +1,4 @@
-"""What an open study says about itself: status, verification, replay, logs, backup and diagnosis.
+"""What an open study says about itself: status, verification, replay, logs and backup.
 
 Nothing here writes to the record of an open study.
 """
@@ -8,18 +8,16 @@ from __future__ import annotations
 import copy
 import json
 import os
-import shutil
-import sqlite3
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from rarely import Decision, Policy, RarelyError
+from rarely import Decision, Policy
 from rarely._core.policies.replay import content_at
 from rarely._core.types import Described
 from rarely.logs import DecisionLog, write_log
@@ -27,28 +25,12 @@ from rarely.study.decisions import Record, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
 from rarely.study.events import GENESIS, SETTERS, Event, flaw_of
 from rarely.study.session import LivePolicy, Session, foreign_to
-from rarely.study.storage import VersionRow, loses_writes, open_storage
-from rarely.study.storage.postgresql import PostgresqlStorage
+from rarely.study.storage import VersionRow, open_storage
 from rarely.study.storage.schema import TABLES
-from rarely.study.storage.sqlite import SqliteConnection, SqliteStorage
+from rarely.study.storage.sqlite import SqliteStorage
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, settled
 from rarely.study.trial import stage_at
 from rarely.study.versions import OUTCOMES, Job, environment, same_environment, train, version_row
-
-MIN_DISK = 2**30
-"""Bytes of free disk space below which `diagnose` warns."""
-SERVER_SETTINGS = {"fsync": "on", "full_page_writes": "on"}
-"""Settings of a PostgreSQL server without which a power cut may lose what was answered."""
-
-
-class Finding(NamedTuple):
-    """What an examination found about a topic; `advice` says what to do, where something can be done."""
-
-    topic: str
-    status: Literal["ok", "note", "problem"]
-    says: str
-    advice: str = ""
-
 
 # --- status
 
@@ -74,6 +56,8 @@ class Status(Described):
     """The hash of the last event: note it elsewhere, and `verify` can tell whether the end was cut off."""
     time: int
     """The time of the last event, in microseconds since 1970 (UTC)."""
+    ahead: float
+    """Seconds by which that is ahead of the machine's clock; so long waiting windows stand still."""
     decisions: int
     version: int
     """The version in use."""
@@ -108,6 +92,7 @@ def status_of(session: Session) -> Status:
         return Status(
             name=session.name,
             **known,
+            ahead=max(position.time - position.offset - session.wall_clock(), 0) / 1e6,
             stage=session.settings.stages[stage_at(session.settings.stages, position.rounds + 1)[0]].name,
             trainer=lease.holder if lease is not None and lease.expires > session.lease_time() else "",
             rewards=accounts_of(session, tables),
@@ -325,7 +310,7 @@ class _Player:
         """Decide a block again, compare, and continue with the arms on record."""
         live, state = self._live, self._live.state
         stage, questions = next(live.blocks([record.question for record in records]))
-        decision, _ = live.decide(stage, questions)
+        decision = live.decide(stage, questions)
         live.put_back(state)
         live.follow_records(records)
         for i, record in enumerate(records):
@@ -469,91 +454,3 @@ def restore(backup: str, storage: str) -> list[str]:
     finally:
         source.close()
     return names
-
-
-# --- diagnosis
-
-
-def diagnose(session: Session) -> Iterator[Finding]:
-    """Examine the database, the record and what awaits a person."""
-    storage = session.storage
-    if isinstance(storage, SqliteStorage):
-        yield from _sqlite(storage.connection)
-    elif isinstance(storage, PostgresqlStorage):
-        yield from _postgresql(storage)
-    verification = verify(session)
-    if not verification.whole:
-        yield Finding("record", "problem", verification.flaw, "Nothing is served from a damaged record: use a backup.")
-        return
-    yield Finding("record", "ok", f"{verification.events} events, the chain is whole")
-    try:
-        status = status_of(session)
-    except RarelyError as error:
-        yield Finding("policy", "problem", str(error), "Use a backup.")
-        return
-    yield from _state(session, status)
-    yield _rewards(session, status)
-
-
-def _sqlite(connection: SqliteConnection) -> Iterator[Finding]:
-    says = f"SQLite {sqlite3.sqlite_version}"
-    if connection.path == ":memory:":
-        yield Finding("storage", "note", f"{says} in memory", "Nothing survives the end of the process.")
-        return
-    if loses_writes(sqlite3.sqlite_version_info):
-        mode = "a rollback journal" if not connection.exclusive else "one exclusive connection"
-        says += f", which may lose committed writes of two connections in WAL mode; {mode} is used instead"
-        advice = "Use SQLite 3.51.3 or later, or PostgreSQL, to let several processes use the study."
-        yield Finding("storage", "note", says, advice)
-    else:
-        yield Finding("storage", "ok", says)
-    with connection.lock:
-        journal, synchronous = (connection.execute(f"PRAGMA {name}")[0][0] for name in ("journal_mode", "synchronous"))
-    durable = synchronous >= 2 and journal in ("wal", "delete")
-    yield Finding("durability", "ok" if durable else "problem", f"journal {journal}, synchronous {synchronous}")
-    free = shutil.disk_usage(os.path.dirname(connection.path)).free
-    says = f"{free / 2**30:.1f} GiB free"
-    advice = "Free some space: with a full disk decisions are refused." if free < MIN_DISK else ""
-    yield Finding("disk", "note" if advice else "ok", says, advice)
-
-
-def _postgresql(storage: PostgresqlStorage) -> Iterator[Finding]:
-    with storage.reading():
-        version = storage.execute("SHOW server_version")[0][0]
-        found = {name: storage.execute(f"SHOW {name}")[0][0] for name in SERVER_SETTINGS}
-    yield Finding("storage", "ok", f"PostgreSQL {version}")
-    wrong = [f"{name} = {value}" for name, value in found.items() if value != SERVER_SETTINGS[name]]
-    advice = "A power cut may lose what was answered: set them to on in postgresql.conf." if wrong else ""
-    says = wrong or [f"{name} = {value}" for name, value in found.items()]
-    yield Finding("durability", "problem" if wrong else "ok", ", ".join(says), advice)
-
-
-def _state(session: Session, status: Status) -> Iterator[Finding]:
-    yield Finding("policy", "ok", f"version {status.version} of at most {status.budget}, {status.decisions} decisions")
-    ahead = status.time - session.wall_clock() - session.position.offset
-    if ahead > 1_000_000:
-        advice = "The clock is late, or was ahead before: waiting windows are frozen. Correct it, or repair-clock."
-        yield Finding("clock", "problem", f"the last event is {ahead / 1e6:.0f} s ahead of the machine's clock", advice)
-    if status.candidate is not None:
-        yield Finding("approval", "note", f"the candidate of event {status.candidate} awaits approval", "Decide on it.")
-    if status.due and not status.trainer and not status.pinned and status.versions < status.budget:
-        yield Finding("update", "note", "the schedule has ended the batch", "Train a version: rarely study update.")
-    if status.trainer:
-        yield Finding("update", "ok", f"{status.trainer} is training")
-
-
-def _rewards(session: Session, status: Status) -> Finding:
-    rewards = status.rewards
-    says = (
-        f"{rewards.received} received = {rewards.used} used + {rewards.pending} pending + {rewards.late} late + "
-        f"{rewards.quarantined} in quarantine"
-    )
-    with session.reading() as tables:
-        counted = session.position.with_deliveries(tables.delivered(session.row.study, status.events))
-    if not rewards.balanced or counted.received != rewards.received or dict(counted.quarantine) != rewards.quarantine:
-        return Finding("rewards", "problem", says, "The counts must agree: report this as a defect.")
-    if 10 * (rewards.quarantined + rewards.late) > rewards.received > 0:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in rewards.quarantine.items())
-        advice = f"More than a tenth does not count ({reasons or 'late'}): check ids, range and waiting window."
-        return Finding("rewards", "note", says, advice)
-    return Finding("rewards", "ok", says)

@@ -103,10 +103,6 @@ class Record:
     probabilities: Array
     block: int
     """The first event of the block in which it was decided."""
-    draws: int
-    """Uniform numbers that the policy's generator had drawn before."""
-    drew: bool
-    """Whether this decision drew one more."""
     held_out: bool | None
     """Whether a lot decided; see `Decision.held_out`."""
     actor: str
@@ -230,7 +226,7 @@ def record_of(event: Event, arms: Sequence[str] | None) -> Record:
         there, shape = int(present.sum()), tuple(content["shape"])
         numbers, means, bonuses, chances = unpacked(event.data, int(np.prod(shape)), there, there, there)
         question = Question(answer.id, numbers.reshape(shape), present, content["request"])
-        drawn = (content["block"], content["draws"], content["drew"], content["held_out"])
-        return Record(answer, question, means, bonuses, chances, *drawn, event.actor)
+        decided = (content["block"], content["held_out"], event.actor)
+        return Record(answer, question, means, bonuses, chances, *decided)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise BrokenStudy(f"event {event.seq} cannot be read as a decision ({error!r}). Use a backup.") from error

@@ -211,8 +211,6 @@ class Position:
     versions: int = 0
     """Published versions."""
     rounds: int = 0
-    draws: int = 0
-    """Uniform numbers that the policy's generator has drawn."""
     base: int = 0
     """The event with the snapshot from which the policy in use continues."""
     cut: int = 0
@@ -246,9 +244,9 @@ class Position:
             change = self._change(event, event.content if content is None else content)
         return replace(self, seq=event.seq, head=event.hash, time=event.time, **change)
 
-    def after_block(self, event: Event, rounds: int, draws: int) -> Position:
-        """Return the position after the last decision of a block, given the totals of rounds and draws."""
-        return replace(self, seq=event.seq, head=event.hash, time=event.time, rounds=rounds, draws=draws)
+    def after_block(self, event: Event, rounds: int) -> Position:
+        """Return the position after the last decision of a block, given the total of rounds."""
+        return replace(self, seq=event.seq, head=event.hash, time=event.time, rounds=rounds)
 
     def with_deliveries(self, deliveries: Iterable[tuple[str, str, int]]) -> Position:
         """Return the position with the rewards counted by (kind, why, count)."""
@@ -270,7 +268,7 @@ class Position:
     def _change(self, event: Event, content: dict[str, Any]) -> dict[str, Any]:
         kind = event.kind
         if kind == "decide":
-            return {"rounds": content["round"], "draws": content["draws"] + content["drew"]}
+            return {"rounds": content["round"]}
         if kind in ("create", "version"):
             number, base, cut = content["number"], content["snapshot"], content["cut"]
             change = {"version": number, "versions": number + 1, "base": base, "cut": cut, "candidate": None}

@@ -17,7 +17,7 @@ from rarely.logs import DecisionLog
 from rarely.study import audit, versions
 from rarely.study.analysis import Analysis, analyse
 from rarely.study.ask import decide
-from rarely.study.audit import Finding, Replay, Status, Verification
+from rarely.study.audit import Replay, Status, Verification
 from rarely.study.decisions import Answer, Record, Request, read_request, record_of
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
@@ -548,7 +548,7 @@ class Study:
         return audit.export(self._session, path)
 
     def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
-        """Analyse a trial: arm means and contrasts with intervals, stages, missing rewards, balance and deviations.
+        """Analyse a trial: arm means and contrasts with intervals, missing rewards, balance and deviations.
 
         Raises `InvalidStudy` if arms have no names, or an available arm had the probability 0 in some decision.
 
@@ -581,10 +581,6 @@ class Study:
         except for ties.
         """
         return audit.replay(self._session)
-
-    def diagnose(self) -> list[Finding]:
-        """Return what is wrong or could be better: topic, "ok", "note" or "problem", description and advice of each."""
-        return list(audit.diagnose(self._session))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the whole database to a new SQLite file while others decide, and check the copy; see `restore`."""

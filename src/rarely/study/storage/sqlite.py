@@ -381,4 +381,4 @@ def _translation(path: str, error: sqlite3.Error) -> StudyError:
         return InvalidStorage(f"{path} cannot be written to ({said}). Change the permissions of the file and folder.")
     if isinstance(error, sqlite3.IntegrityError):
         return StudyError(f"{path} refused rows that do not fit the others ({said}); nothing was written.")
-    return StudyError(f"{path} was not changed, because SQLite failed: {said}. Check the disk: rarely study doctor.")
+    return StudyError(f"{path} was not changed, because SQLite failed: {said}. Check the disk.")
