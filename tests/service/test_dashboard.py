@@ -139,7 +139,7 @@ def test_an_overview_that_follows_in_parts_is_the_same(study, overview):
         np.testing.assert_array_equal(parts.column(name), overview.column(name))
     assert parts.quarantined == overview.quarantined
     assert sorted(event.why for event in overview.quarantined) == ["out of range", "unknown decision"]
-    assert [panel.svg for panel in panels(parts)] == [panel.svg for panel in panels(overview)]
+    assert panels(parts) == panels(overview)
 
 
 def test_a_study_without_decisions_has_a_page():
@@ -167,8 +167,6 @@ def test_the_service_serves_the_pages(page):
         assert "<b>30</b>" in reply.body.decode()
         service.send("POST", "/v1/studies/reminders/decide", {"contexts": [[0, 0, 0]] * 4})
         assert service.send("GET", "/studies/nobody").status == 404
-        routes = service.send("GET", "/docs").body.decode()
-        assert all(path in routes for path in service.schema["paths"])
         assert json.loads(service.send("GET", "/openapi.json").body) == service.schema
 
 

@@ -143,7 +143,9 @@ def test_the_extra_has_all_that_the_command_needs():
     ],
 )
 def test_a_service_that_cannot_start_says_why(tmp_path, arguments, says):
-    made = command("study", "create", f"sqlite:///{tmp_path}/trial.db", "--name", "t", "--arms", "a,b", "--dim", 2)
+    made = command(
+        "study", "create", f"sqlite:///{tmp_path}/trial.db", "--name", "t", "--file", EXAMPLES / "study.json"
+    )
     assert made.exit_code == 0, made.output
     done = command("serve", *(argument.format(tmp_path) for argument in arguments))
     assert done.exit_code == 1

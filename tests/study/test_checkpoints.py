@@ -256,14 +256,14 @@ def test_a_rollback_keeps_nobody_waiting_and_continues_from_a_checkpoint(make, o
     for first in range(20, 80, 5):
         play(study, first, 5, tell=False)
     count, inside = repeated(monkeypatch), []
-    finish = session.Session.finish
+    install = session.Session.install
 
     def counted(self, *arguments):
         before = count[0]
-        finish(self, *arguments)
+        install(self, *arguments)
         inside.append(count[0] - before)
 
-    monkeypatch.setattr(session.Session, "finish", counted)
+    monkeypatch.setattr(session.Session, "install", counted)
     study.rollback(0, actor="ann", reason="complaints")
     assert count[0] < 70  # the 60 since, and not the 20 before
     assert inside[-1] <= 8  # in the transaction

@@ -20,7 +20,10 @@ def call(*arguments, code=0):
 @pytest.fixture
 def storage(tmp_path):
     url = f"sqlite:///{tmp_path}/trial.db"
-    call("create", url, "--name", "colours", "--arms", "red, blue", "--dim", 2, "--rounds", 100, "--policy", "LinTS")
+    schedule = {"kind": "FixedGrid", "horizon": 100, "batches": 20}
+    described = {"policy": {"kind": "LinTS", "dim": 2, "schedule": schedule, "seed": 0}, "arms": ["red", "blue"]}
+    (tmp_path / "colours.json").write_text(json.dumps(described))
+    call("create", url, "--name", "colours", "--file", tmp_path / "colours.json")
     return url
 
 
@@ -100,6 +103,5 @@ def test_errors_are_one_sentence(tmp_path):
     assert "does not exist" in call("status", f"sqlite:///{tmp_path}/none.db", code=1)
     assert "does not exist" in call("status", tmp_path / "none.db", code=1)
     assert "storage must be" in call("status", "mysql://none", code=1)
-    assert "needs --arms" in call("create", f"sqlite:///{tmp_path}/t.db", "-n", "x", code=1)
     (tmp_path / "text.db").write_text("no database" * 100)
     assert "not an intact SQLite database" in call("status", f"sqlite:///{tmp_path}/text.db", code=1)

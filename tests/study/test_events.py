@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rarely import FixedGrid, LinUCB
 from rarely._core.types import Decision
 from rarely.study import Request, Study
-from rarely.study.ask import Block
+from rarely.study.ask import block_events
 from rarely.study.decisions import block_of, read_request, record_of
 from rarely.study.events import canonical, digest, flaw_of, next_event, packed
 from rarely.study.settings import StudySettings
@@ -39,13 +39,8 @@ def blocks(draw):
         means[~mask] = bonuses[~mask] = np.nan
     arms = np.array([rng.choice(np.flatnonzero(question.present)) for question in questions])
     decision = Decision(arms, means, bonuses, np.zeros(n, int), np.arange(n) + 7, np.abs(chances))
-    return Block(
-        questions,
-        decision,
-        version=draw(st.integers(0, 99)),
-        stage=draw(texts),
-        first=draw(st.integers(1, 99)),
-    )
+    decided = {"version": draw(st.integers(0, 99)), "stage": draw(texts)}
+    return questions, decision, decided, draw(st.integers(0, 98))
 
 
 def clean(text):
@@ -54,15 +49,16 @@ def clean(text):
 
 @given(blocks(), texts, texts, st.integers(0, 10**17))
 def test_the_events_of_a_block_are_read_as_they_were_decided(block, actor, reason, now):
-    last, decision = (block.first - 1, "0" * 64, 10**16), block.decision
-    for i, event in enumerate(block.events("trial é", last, now, actor, reason)):
-        question, record = block.questions[i], record_of(event, None)
+    questions, decision, decided, before = block
+    last, signed = (before, "0" * 64, 10**16), {"actor": actor, "reason": reason}
+    for i, event in enumerate(block_events("trial é", last, now, questions, decision, decided, signed)):
+        question, record = questions[i], record_of(event, None)
         assert not flaw_of("trial é", event, last[0] + 1, last[1])
         assert (event.actor, event.reason, event.time) == (question.actor or actor, reason, max(now, 10**16))
         assert (record.answer.index, record.answer.round) == (decision.arms[i], decision.rounds[i])
-        assert (record.answer.version, record.answer.stage) == (block.version, block.stage)
+        assert (record.answer.version, record.answer.stage) == (decided["version"], decided["stage"])
         assert record.answer.probability == decision.probabilities[i, decision.arms[i]]
-        assert record.block == block.first
+        assert record.block == before + 1
         assert (record.question.id, record.question.hash) == (question.id, question.hash)
         for found, given_ in ((record.question.numbers, question.numbers), (record.present, question.present)):
             np.testing.assert_array_equal(found, given_)

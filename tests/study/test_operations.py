@@ -1,8 +1,6 @@
 """What an operator relies on: leases that end, clocks that leap, backups, exports and hashes noted elsewhere."""
 
 import csv
-import os
-import socket
 import sqlite3
 import threading
 import time
@@ -28,11 +26,12 @@ YEARS = 5 * 365 * 86400.0
 # --- leases
 
 
-def test_a_lease_is_short_and_renewed_while_the_training_runs(make):
+def test_a_lease_is_short_and_renewed_while_the_training_runs(make, monkeypatch):
+    monkeypatch.setattr(versions, "LEASE", 0.3)
     study = make()
     play(study, 0, 5)
-    job = study.begin_update(lease=0.3)
-    with study.renewed(job, 0.3):
+    job = study.begin_update()
+    with study.renewed(job):
         time.sleep(0.8)
         with pytest.raises(StudyBusy, match="unless it is renewed"):
             study.begin_update()
@@ -42,11 +41,12 @@ def test_a_lease_is_short_and_renewed_while_the_training_runs(make):
 
 
 @pytest.mark.parametrize("storage", ["postgresql"], indirect=True)
-def test_a_lease_ends_by_the_clock_of_the_database(make):
+def test_a_lease_ends_by_the_clock_of_the_database(make, monkeypatch):
     study = make()
     play(study, 0, 5)
     ahead = make.open(clock=lambda: time.time() + 200.0)
-    study.begin_update(holder="elsewhere/1/00000000")
+    monkeypatch.setattr(versions, "holder_name", lambda: "elsewhere/1/00000000")
+    study.begin_update()
     with pytest.raises(StudyBusy, match="unless it is renewed"):
         ahead.begin_update()
 
@@ -54,7 +54,8 @@ def test_a_lease_ends_by_the_clock_of_the_database(make):
 def test_a_lease_that_cannot_be_renewed_is_logged_and_tried_again(make, monkeypatch, caplog):
     study = make()
     play(study, 0, 5)
-    job, writing = study.begin_update(lease=0.3), study._session.storage.writing
+    monkeypatch.setattr(versions, "LEASE", 0.03)
+    job, writing = study.begin_update(), study._session.storage.writing
     failures = [StudyBusy("another process has locked it"), ZeroDivisionError("whatever")]
 
     def sometimes(name):
@@ -63,7 +64,7 @@ def test_a_lease_that_cannot_be_renewed_is_logged_and_tried_again(make, monkeypa
         return writing(name)
 
     monkeypatch.setattr(study._session.storage, "writing", sometimes)
-    with study.renewed(job, 0.03):
+    with study.renewed(job):
         deadline = time.monotonic() + 60
         while failures and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -76,7 +77,7 @@ def test_a_lease_that_cannot_be_renewed_is_logged_and_tried_again(make, monkeypa
 def test_process_1_of_a_container_takes_over_the_lease_of_its_predecessor(make, monkeypatch):
     study = make()
     play(study, 0, 5)
-    study.begin_update(holder=f"{socket.gethostname()}/{os.getpid()}/00000000")
+    study.begin_update()
     with pytest.raises(StudyBusy):
         study.update()
     monkeypatch.setattr(versions, "_ACTIVE", {})  # as a new process, which has begun no training

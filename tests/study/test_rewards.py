@@ -212,7 +212,7 @@ def test_a_lease_is_given_back_if_the_rewards_cannot_be_read(monkeypatch):
         raise StudyError("the disk is gone.")
 
     with monkeypatch.context() as patched:
-        patched.setattr("rarely.study.tell.spans_of", broken)
+        patched.setattr("rarely.study.tell.closed_until", broken)
         with pytest.raises(StudyError):
             study.begin_update()
     assert study.update() == "version"

@@ -18,6 +18,7 @@ from rarely.study import (
     StudyFull,
     StudyPinned,
     train,
+    versions,
 )
 from studies import Clock, contexts_of, every_storage, linear, neural, play
 
@@ -75,21 +76,24 @@ def test_a_training_that_a_rollback_made_stale_keeps_nobody_from_training(make):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals that ask whether a process is there exist on POSIX alone")
-def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over(make):
+def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over(make, monkeypatch):
     study = make(linear())
     play(study, 0, 5)
     gone = subprocess.Popen([sys.executable, "-c", "pass"])
     gone.wait()
     host = socket.gethostname()
-    first = study.begin_update(holder=f"{host}/{gone.pid}/1f0c")
-    second = study.begin_update(holder=f"{host}/{os.getpid()}/1f0c")
+    holders = iter(
+        [f"{host}/{gone.pid}/1f0c", f"{host}/{os.getpid()}/1f0c", "refused", f"elsewhere.{host}/{gone.pid}", ""]
+    )
+    monkeypatch.setattr(versions, "holder_name", lambda: next(holders))
+    first, second = study.begin_update(), study.begin_update()
     with pytest.raises(StudyBusy):
         study.begin_update()
     with pytest.raises(StaleTrainer, match="taken over"):
         study.finish_update(train(first))
     study.finish_update(train(second))
     play(study, 5, 5)
-    study.begin_update(holder=f"elsewhere.{host}/{gone.pid}")
+    study.begin_update()
     with pytest.raises(StudyBusy, match="unless it is renewed"):
         study.begin_update()
 
@@ -98,11 +102,11 @@ def test_two_trainers_with_an_expired_lease_publish_one_version(make):
     clock = Clock()
     study = make(clock=clock)
     play(study, 0, 10)
-    first = study.begin_update(lease=60)
-    with pytest.raises(StudyBusy, match="ends in 60 seconds"):
+    first = study.begin_update()
+    with pytest.raises(StudyBusy, match="ends in 30 seconds"):
         study.begin_update()
-    clock.now += 61
-    second = study.begin_update(lease=60)
+    clock.now += 31
+    second = study.begin_update()
     late, right = train(first), train(second)
     with pytest.raises(StaleTrainer, match="taken over"):
         study.finish_update(late)

@@ -76,7 +76,7 @@ def serve_command(
     file = None if keys is None else key_file(keys)
 
     def announce(address: str) -> None:
-        console.print(escape(f"{address}  dashboard /   routes /docs   Ctrl-C to stop"))
+        console.print(escape(f"{address}  dashboard /   routes /openapi.json   Ctrl-C to stop"))
 
     if not serve(storage, host=host, port=port, announce=announce, keys=file, limits=limits, automatic=train, **logs):
         error_console.print("[red]error:[/red] the service did not start; see the lines above")

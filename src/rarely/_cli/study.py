@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from rarely import InvalidInput
 from rarely._cli.console import console, error_console, guarded_by
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 study_app = typer.Typer(
     name="study",
     help="Studies: every decision, reward and version is on record before it is answered.",
-    epilog="Start with: rarely study create sqlite:///trial.db --name colours --arms red,blue --dim 2 --rounds 1000",
+    epilog="Start with: rarely study create sqlite:///trial.db --name colours --file study.json",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -64,21 +63,11 @@ def opened(storage: str, name: str | None, *, lazy: bool = False) -> Study:
     return Study.open(storage, name, lazy=lazy)
 
 
-@command(
-    "create",
-    "sqlite:///trial.db --name colours --arms red,blue --dim 2 --rounds 1000",
-    "sqlite:///trial.db --name colours --file study.json — with rewards, stages and all settings",
-)
+@command("create", "sqlite:///trial.db --name colours --file study.json")
 def create_command(
     storage: Storage,
     name: Annotated[str, typer.Option("--name", "-n", help="The name of the study.")],
-    file: Annotated[Path | None, typer.Option(help="A JSON file that describes the study, instead of options.")] = None,
-    arms: Annotated[str | None, typer.Option(help="Names of the arms, separated by commas.")] = None,
-    dim: Annotated[int | None, typer.Option(help="The number of features of a context.")] = None,
-    rounds: Annotated[int, typer.Option(help="The approximate number of decisions.")] = 10_000,
-    batches: Annotated[int, typer.Option(help="The maximal number of versions.")] = 20,
-    policy: Annotated[str, typer.Option(help="The policy.")] = "BatchNeuralUCB",
-    seed: Annotated[int, typer.Option(help="The seed of all random numbers.")] = 0,
+    file: Annotated[Path, typer.Option(help="A JSON file that describes policy, arms, rewards and stages.")],
     actor: Actor = "",
     reason: Reason = "",
 ) -> None:
@@ -86,14 +75,7 @@ def create_command(
     from rarely.study import Study
     from rarely.study.settings import arguments_of, read_json
 
-    if file is not None:
-        description = read_json(file.read_text(encoding="utf-8"), str(file))
-    elif arms is None or dim is None:
-        raise InvalidInput("create needs --arms and --dim, or --file with a description of the study.")
-    else:
-        schedule = {"kind": "FixedGrid", "horizon": rounds, "batches": batches}
-        settings = {"kind": policy, "dim": dim, "seed": seed, "schedule": schedule}
-        description = {"policy": settings, "arms": [arm.strip() for arm in arms.split(",")]}
+    description = read_json(file.read_text(encoding="utf-8"), str(file))
     with Study.create(storage, name, actor=actor, reason=reason, **arguments_of(description)) as study:
         status = study.status()
     console.print(escape(f"study {status.name!r}: {status.decisions} decisions, at most {status.budget} versions"))

@@ -14,11 +14,9 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from rarely._core.types import Array, IntArray
 from rarely._pages.page import render
@@ -92,17 +90,6 @@ class Overview:
 # --- pages
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A chart with its heading, its legend and a sentence."""
-
-    title: str
-    svg: Markup
-    legend: Sequence[tuple[str, str]] = ()
-    """Colours and names."""
-    note: str = ""
-
-
 def render_index(studies: Sequence[Status]) -> str:
     """Return the page of all studies."""
     return render("rarely.service", "index.html", studies=studies, refresh=REFRESH)
@@ -123,12 +110,12 @@ def render_study(
         )
 
 
-def panels(overview: Overview) -> list[Panel]:
-    """Return all charts that have something to show."""
+def panels(overview: Overview) -> list[dict[str, Any]]:
+    """Return all charts that have something to show, each with its title, its legend and a sentence."""
     return [panel for panel in (_rewards(overview), _shares(overview)) if panel is not None]
 
 
-def _rewards(overview: Overview) -> Panel | None:
+def _rewards(overview: Overview) -> dict[str, Any] | None:
     rewards = overview.column("r")
     known = np.flatnonzero(~np.isnan(rewards))
     if len(known) < 2:
@@ -143,7 +130,8 @@ def _rewards(overview: Overview) -> Panel | None:
     for round in _first_rounds(overview):
         chart.mark(round)
     note = f"{len(known)} of {overview.decisions} decisions have a reward."
-    return Panel("Mean reward", chart.svg(), legend("consecutive rounds", "version"), note)
+    names = legend("consecutive rounds", "version")
+    return {"title": "Mean reward", "svg": chart.svg(), "legend": names, "note": note}
 
 
 def by_version(overview: Overview) -> list[dict[str, Any]]:
@@ -190,7 +178,7 @@ def _earned(overview: Overview, these: IntArray) -> dict[str, Any]:
     return found | {"mean": mean, "low": interval[0], "high": interval[1]}
 
 
-def _shares(overview: Overview) -> Panel | None:
+def _shares(overview: Overview) -> dict[str, Any] | None:
     arms = overview.column("a").astype(int)
     if not len(arms):
         return None
@@ -207,7 +195,8 @@ def _shares(overview: Overview) -> Panel | None:
         chart.line(rounds, shares[:, arm], arm)
         if len(rounds) == 1:
             chart.point(rounds[0], shares[0, arm], arm)
-    return Panel("Arm shares", chart.svg(), legend(*names), "How often each arm was chosen.")
+    note = "How often each arm was chosen."
+    return {"title": "Arm shares", "svg": chart.svg(), "legend": legend(*names), "note": note}
 
 
 def _first_rounds(overview: Overview) -> IntArray:
@@ -235,12 +224,3 @@ def _named(schedule: Any) -> str:
         return str(schedule)
     fields = ", ".join(f"{name}={_named(value)}" for name, value in schedule.items() if name != "kind")
     return f"{schedule.get('kind', '')}({fields})"
-
-
-def render_routes(schema: dict[str, Any]) -> str:
-    """Return the page of the API's routes, from its OpenAPI description."""
-    routes = [(method.upper(), path, each) for path, all in schema["paths"].items() for method, each in all.items()]
-    models = [(name, model) for name, model in sorted(schema["components"]["schemas"].items()) if "properties" in model]
-    short = [f"{method} {path.replace('/v1/studies/{name}', '…')}" for method, path, _ in routes]
-    contents = [(f"route-{place}", name) for place, name in enumerate(short)] + [(name, name) for name, _ in models]
-    return render("rarely.service", "routes.html", contents=contents, routes=routes, models=models)

@@ -24,7 +24,7 @@ from rarely import RarelyError
 from rarely.service import bodies
 from rarely.service.access import Key, KeyFile
 from rarely.service.bodies import ActivateRequest, DecideRequest, OutcomeBody, RewardRequest, SignedRequest
-from rarely.service.dashboard import render_index, render_routes, render_study
+from rarely.service.dashboard import render_index, render_study
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.problems import Refusal, describe, response_of
@@ -278,11 +278,6 @@ class Api:
     async def analysis(self, study: OpenedStudy) -> Response:
         """Return the analysis of a trial as a page, or why it has none."""
         return page(await run_in_threadpool(study.watched, lambda: analysis_of(study.study)))
-
-    @route("GET", "/docs", PUBLIC)
-    async def docs(self) -> Response:
-        """Return the routes of the API as a page."""
-        return page(render_routes(self._app.openapi()))
 
     @route("GET", "/openapi.json", PUBLIC)
     async def openapi(self) -> Response:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,42 +15,41 @@ from rarely.study.session import Session
 from rarely.study.storage import Tables
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Questions of one stage that were decided together, and what they were decided with."""
+def block_events(
+    study: str,
+    last: tuple[int, str, int],
+    now: int,
+    questions: Sequence[Question],
+    decision: Decision,
+    decided: dict[str, Any],
+    signed: dict[str, str],
+) -> list[Event]:
+    """Return the events, after `last`, of questions that were decided together.
 
-    questions: Sequence[Question]
-    decision: Decision
-    version: int
-    stage: str
-    first: int
-    """The number of their first event."""
-
-    def events(self, study: str, last: tuple[int, str, int], now: int, actor: str, reason: str) -> list[Event]:
-        """Return the events after `last`, each signed by the actor of its question, or by `actor`."""
-        events: list[Event] = []
-        columns = [self.decision.means, self.decision.bonuses, self.decision.probabilities]
-        for i, question in enumerate(self.questions):
-            here, arm = np.flatnonzero(question.present), int(self.decision.arms[i])
-            content = {
-                "arm": arm,
-                "arms": len(question.present),
-                "block": self.first,
-                "held_out": None if self.decision.held_out is None else bool(np.atleast_1d(self.decision.held_out)[i]),
-                "present": None if len(here) == len(question.present) else here.tolist(),
-                "probability": float(self.decision.probabilities[i, arm]),
-                "request": question.hash,
-                "round": int(self.decision.rounds[i]),
-                "shape": list(question.numbers.shape),
-                "stage": self.stage,
-                "version": self.version,
-            }
-            data = packed(question.numbers, *(column[i, here] for column in columns))
-            signed = {"actor": question.actor or actor, "reason": reason}
-            event = next_event(study, last, "decide", now, content, ref=question.id, data=data, **signed)
-            last = (event.seq, event.hash, event.time)
-            events.append(event)
-        return events
+    `decided` has what their contents share, stage and version, and `signed` actor and reason; a question's own actor
+    comes first.
+    """
+    events: list[Event] = []
+    columns, first = (decision.means, decision.bonuses, decision.probabilities), last[0] + 1
+    for i, question in enumerate(questions):
+        here, arm = np.flatnonzero(question.present), int(decision.arms[i])
+        content = decided | {
+            "arm": arm,
+            "arms": len(question.present),
+            "block": first,
+            "held_out": None if decision.held_out is None else bool(np.atleast_1d(decision.held_out)[i]),
+            "present": None if len(here) == len(question.present) else here.tolist(),
+            "probability": float(decision.probabilities[i, arm]),
+            "request": question.hash,
+            "round": int(decision.rounds[i]),
+            "shape": list(question.numbers.shape),
+        }
+        data = packed(question.numbers, *(column[i, here] for column in columns))
+        by = signed | ({"actor": question.actor} if question.actor else {})
+        event = next_event(study, last, "decide", now, content, ref=question.id, data=data, **by)
+        last = (event.seq, event.hash, event.time)
+        events.append(event)
+    return events
 
 
 def decide(session: Session, tables: Tables, questions: Sequence[Any], fields: dict[str, str]) -> list[Any]:
@@ -112,8 +110,8 @@ def _decide_new(
                 answers |= _decide_new(session, [question], fields, events)
             return answers
         before, names = session.position, session.settings.arms
-        block = Block(part, decision, before.version, session.settings.stages[stage].name, before.seq + 1)
-        made = block.events(session.name, before.last, session.stamp(), **fields)
+        decided = {"stage": session.settings.stages[stage].name, "version": before.version}
+        made = block_events(session.name, before.last, session.stamp(), part, decision, decided, fields)
         answers |= {question.id: answer_of(event, names) for question, event in zip(part, made, strict=True)}
         session.position = before.after_block(made[-1], int(decision.rounds[-1]))
         events += made

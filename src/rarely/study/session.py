@@ -238,11 +238,6 @@ class Session:
         live = self._live
         return live is not None and live.policy.due
 
-    @property
-    def failure(self) -> str:
-        """Why the session does no more work; "" if it works."""
-        return self._failed or ("it was closed" if self._closed else "")
-
     def wall_clock(self) -> int:
         return round(self._clock() * 1e6)
 
@@ -344,7 +339,7 @@ class Session:
                 near = last - self.position.seq <= FEW_EVENTS or attempt == MAX_CATCH_UPS
                 if self._live is not None and near:
                     if last > self.position.seq:
-                        self._follow(tables.between(self.row.study, self.position.seq, last))
+                        self._follow(tables.after(self.row.study, self.position.seq, last - self.position.seq))
                     opened = stack.pop_all()
                     break
         else:
@@ -365,9 +360,12 @@ class Session:
         self.position = self.position.after(event, content)
         return event
 
-    def install(self, live: LivePolicy) -> None:
-        """Let another policy decide from now on; it must be up to date with the record."""
-        self._live, live.base = live, self.position.base
+    def install(self, tables: Tables, live: LivePolicy, done: int) -> None:
+        """Let another policy, which knows the events up to `done`, take in the last ones and decide from now on."""
+        live.base = self.position.base
+        foreign = foreign_to(live.base, tables.specials(self.row.study))
+        live.follow(tables.after(self.row.study, done, self.position.seq - done), foreign)
+        self._live = live
         if self.position.seq - self.position.cut > FEW_EVENTS:
             self._work = math.inf  # other processes need a checkpoint soon
 
@@ -474,7 +472,7 @@ class Session:
     def approach(self, live: LivePolicy, position: Position) -> Position:
         """Let a policy that is not in use follow whole groups while others decide, and return its position.
 
-        `finish` takes in what is missing in the end.
+        `install` takes in what is missing in the end.
         """
         for _ in range(MAX_CATCH_UPS):
             with self.reading() as tables:
@@ -489,11 +487,6 @@ class Session:
             if last - position.seq <= FEW_EVENTS or position.seq == before:
                 break
         return position
-
-    def finish(self, tables: Tables, live: LivePolicy, done: int, last: int) -> None:
-        """Let a policy take in the last events before it is installed."""
-        foreign = foreign_to(live.base, tables.specials(self.row.study))
-        live.follow(tables.between(self.row.study, done, last), foreign)
 
     # --- checkpoints
 

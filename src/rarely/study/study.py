@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, Literal, Self
 
 from rarely import ArmBlocks, InvalidInput, Policy, RarelyError
-from rarely._core.errors import check_choice, check_positive, is_whole, shown
+from rarely._core.errors import check_choice, is_whole, shown
 from rarely._core.progress import Progress
 from rarely.logs import DecisionLog
 from rarely.study import audit, versions
@@ -26,10 +26,7 @@ from rarely.study.settings import RewardRule, StudySettings, read_arms
 from rarely.study.storage import VersionRow, open_storage
 from rarely.study.tell import Receipt, Tell, read_tell, receive, settled
 from rarely.study.trial import Stage
-from rarely.study.versions import LEASE, Job, Trained, candidate_of, check_open, train
-
-LONGEST_LEASE = 1e9
-"""Seconds, some thirty years: a clock in microseconds has room for it."""
+from rarely.study.versions import Job, Trained, candidate_of, check_open, train
 
 
 class Study:
@@ -316,9 +313,7 @@ class Study:
 
     # --- versions
 
-    def update(
-        self, *, force: bool = False, lease: float = LEASE, progress: Progress = None, actor: str = "", reason: str = ""
-    ) -> str:
+    def update(self, *, force: bool = False, progress: Progress = None, actor: str = "", reason: str = "") -> str:
         """Train the next version on the settled rewards, and publish it.
 
         Other threads and processes keep deciding with the old version meanwhile. Returns "version" if the new version
@@ -331,14 +326,12 @@ class Study:
         ----------
         force
             Train even if no reward came since the last update.
-        lease
-            Seconds for which the lease is valid; it is renewed while the training runs.
         progress
             As in `Policy.update`.
         """
-        job = self.begin_update(force=force, lease=lease, actor=actor, reason=reason)
+        job = self.begin_update(force=force, actor=actor, reason=reason)
         try:
-            with self.renewed(job, lease):
+            with self.renewed(job):
                 trained = train(job, progress)
             return self.finish_update(trained, actor=actor, reason=reason)
         except BaseException:
@@ -346,22 +339,16 @@ class Study:
                 self.give_up_update(job)
             raise
 
-    def begin_update(
-        self, *, force: bool = False, lease: float = LEASE, holder: str = "", actor: str = "", reason: str = ""
-    ) -> Job:
+    def begin_update(self, *, force: bool = False, actor: str = "", reason: str = "") -> Job:
         """Begin an update: cut the record, and return a job for `train` in this or another process.
 
-        Another trainer may begin when `lease` seconds have passed, unless the lease is `renewed`.
+        Another trainer may begin after 30 seconds, unless the lease is `renewed`.
         """
-        check_positive("lease", lease, "the seconds that a training may take")
-        if lease > LONGEST_LEASE:
-            raise InvalidInput(f"lease must be at most {LONGEST_LEASE:.0e} seconds; got {lease!r}.")
-        fields = check_signature(actor, reason)
-        return versions.begin(self._session, force=force, lease=lease, holder=holder, **fields)
+        return versions.begin(self._session, force=force, **check_signature(actor, reason))
 
-    def renewed(self, job: Job, lease: float = LEASE) -> AbstractContextManager[None]:
+    def renewed(self, job: Job) -> AbstractContextManager[None]:
         """Return a context manager that renews the lease of a job until its block ends."""
-        return versions.renewed(self._session, job, lease)
+        return versions.renewed(self._session, job)
 
     def finish_update(self, trained: Trained, *, actor: str = "", reason: str = "") -> str:
         """Finish an update: record what `train` returned, and return the outcome as `update` does."""
@@ -391,10 +378,9 @@ class Study:
                 raise ApprovalNeeded(f"the candidate of event {seq} is not the current one any more.")
             check_open(session, approving=True)
             content = event.content | {"number": session.position.versions, "snapshot": seq}
-            session.finish(tables, live, done, session.position.seq)
             published = session.append(tables, "version", content, **fields)
             versions.add_version(session, tables, content, published.seq)
-            session.install(live)
+            session.install(tables, live, done)
         return int(content["number"])
 
     def dismiss(self, *, actor: str, reason: str = "") -> None:
@@ -416,10 +402,9 @@ class Study:
         session, fields, row = self._session, check_signature(actor, reason), self._version(version)
         live, done = session.ready(row.snapshot, row.cut)  # while others decide
         with session.writing() as tables:
-            session.finish(tables, live, done, session.position.seq)
             content = {"cut": row.cut, "from": session.position.version, "number": version, "snapshot": row.snapshot}
             session.append(tables, "rollback", content, **fields)
-            session.install(live)
+            session.install(tables, live, done)
 
     def pin(self, *, actor: str = "", reason: str = "") -> None:
         """Keep the version in use: `update` raises `StudyPinned` until `unpin`."""
@@ -458,19 +443,9 @@ class Study:
         return self._session.name
 
     @property
-    def failure(self) -> str:
-        """Why the study must be opened again; "" if it works."""
-        return self._session.failure
-
-    @property
     def settings(self) -> StudySettings:
         """The settings that it was created with."""
         return self._session.settings
-
-    @property
-    def dim(self) -> int:
-        """The number of features of a context, as the policy takes it."""
-        return self._session.dim
 
     @property
     def due(self) -> bool:

@@ -9,7 +9,7 @@ a waiting window has closed if it ended before the time of the event at the cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -199,8 +199,6 @@ def judge(
 
 Pairs = list[tuple[int, float]]
 """Rounds and rewards."""
-Reader = Callable[[Tables, int, RewardRule, int, int], Pairs]
-"""Reads the rewards of a study after one event, up to and including another."""
 
 
 def closed_until(tables: Tables, study: int, rule: RewardRule, cut: int) -> int:
@@ -211,15 +209,6 @@ def closed_until(tables: Tables, study: int, rule: RewardRule, cut: int) -> int:
     return tables.last_until(study, event.time - rule.window - 1, cut)
 
 
-def spans_of(tables: Tables, study: int, rule: RewardRule, start: int, cut: int) -> list[tuple[Reader, int, int]]:
-    """Return how and between which events to read the rewards that `settled` returns."""
-    before, closed = (closed_until(tables, study, rule, at) for at in (start, cut))
-    spans: list[tuple[Reader, int, int]] = [(_first_rewards, start, cut)]
-    if rule.aggregation != "first":
-        spans = [(_joined_rewards, before, closed)]
-    return spans if rule.default is None else [*spans, (_default_rewards, before, closed)]
-
-
 def settled(session: Session, start: int, cut: int) -> Pairs:
     """Return the (round, reward) pairs that a policy with the cut `start` must learn to reach the cut `cut`.
 
@@ -227,7 +216,9 @@ def settled(session: Session, start: int, cut: int) -> Pairs:
     """
     study, rule = session.row.study, session.settings.rewards
     with session.reading() as tables:
-        spans = spans_of(tables, study, rule, start, cut)
+        before, closed = (closed_until(tables, study, rule, at) for at in (start, cut))
+    spans = [(_first_rewards, start, cut) if rule.aggregation == "first" else (_joined_rewards, before, closed)]
+    spans += [] if rule.default is None else [(_default_rewards, before, closed)]
     found: Pairs = []
     for read, begin, end in spans:
         for first in range(begin, end, CHUNK):

@@ -270,7 +270,7 @@ def _has_died(holder: str) -> bool:
     return False
 
 
-def _take_lease(session: Session, tables: Tables, seconds: float, holder: str) -> int:
+def _take_lease(session: Session, tables: Tables, holder: str) -> int:
     lease, now = tables.lease(session.row.study), session.lease_time()
     if lease is not None and lease.expires > now and not _has_died(lease.holder):
         raise StudyBusy(
@@ -278,22 +278,22 @@ def _take_lease(session: Session, tables: Tables, seconds: float, holder: str) -
             "seconds, unless it is renewed. Wait for it."
         )
     token = 1 if lease is None else lease.token + 1
-    tables.add_lease(session.row.study, Lease(token, holder, now, now + round(seconds * 1e6)))
+    tables.add_lease(session.row.study, Lease(token, holder, now, now + round(LEASE * 1e6)))
     _ACTIVE[session.storage.url, session.name, token] = holder
     return token
 
 
 @contextmanager
-def renewed(session: Session, job: Job, seconds: float) -> Iterator[None]:
+def renewed(session: Session, job: Job) -> Iterator[None]:
     """Renew the lease of a job in another thread until the block ends."""
     ended = threading.Event()
 
     def renew() -> None:
-        while not ended.wait(seconds / 3):
+        while not ended.wait(LEASE / 3):
             try:
                 with session.storage.writing(session.name) as tables:
                     lease, now = tables.lease(session.row.study), session.lease_time()
-                    expires = now + round(seconds * 1e6)
+                    expires = now + round(LEASE * 1e6)
                     if lease is not None and lease.token == job.token and lease.expires < expires:
                         tables.add_lease(session.row.study, replace(lease, taken=now, expires=expires))
             except Exception as error:  # another one may succeed, and a version is published only with its token
@@ -324,13 +324,13 @@ def _end_lease(session: Session, tables: Tables, token: int) -> None:
 # --- updates
 
 
-def begin(session: Session, *, force: bool, lease: float, holder: str, actor: str, reason: str) -> Job:
+def begin(session: Session, *, force: bool, actor: str, reason: str) -> Job:
     """Take the lease, and cut the record here."""
-    holder = holder or holder_name()
+    holder = holder_name()
     with session.writing() as tables:
         position = session.position
         check_open(session)
-        token = _take_lease(session, tables, lease, holder)
+        token = _take_lease(session, tables, holder)
         cut = session.append(tables, "cut", {"token": token, "holder": holder}, actor=actor, reason=reason).seq
         policy = copy.deepcopy(session.live.bare())
     try:
@@ -379,8 +379,7 @@ def _publish(session: Session, trained: Trained, live: LivePolicy, done: int, *,
         if kind == "version":
             add_version(session, tables, content, event.seq)
         if kind != "candidate":
-            session.finish(tables, live, done, last)
-            session.install(live)
+            session.install(tables, live, done)
         _end_lease(session, tables, trained.token)
     return kind
 

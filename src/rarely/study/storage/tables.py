@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from operator import attrgetter
 from typing import Any, Protocol
@@ -126,14 +126,8 @@ class Tables:
     def event(self, study: int, seq: int) -> Event | None:
         return next(iter(self._events("AND seq = ?", study, seq)), None)
 
-    def after(self, study: int, seq: int, limit: int = CHUNK) -> list[Event]:
+    def after(self, study: int, seq: int, limit: int) -> list[Event]:
         return self._events("AND seq > ? ORDER BY seq LIMIT ?", study, seq, limit)
-
-    def between(self, study: int, first: int, last: int) -> Iterator[Event]:
-        """Yield the events after `first` up to and including `last`, reading some at a time."""
-        while first < last and (events := self.after(study, first, min(CHUNK, last - first))):
-            yield from events
-            first = events[-1].seq
 
     def of_kind(self, study: int, kind: Kind, first: int, last: int) -> list[Event]:
         """Return the events of one kind, other than decisions, after `first` up to and including `last`."""
