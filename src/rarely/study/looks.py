@@ -87,12 +87,9 @@ class AnalysisPlan:
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as JSON: its fields, so that `AnalysisPlan(**description)` is the inverse."""
-        return {
-            "rounds": int(self.rounds),
-            "looks": list(self.at) if isinstance(self.looks, Sequence) else int(self.looks),
-            "spending": self.spending,
-            "level": float(self.level),
-        }
+        looks = list(self.at) if isinstance(self.looks, Sequence) else int(self.looks)
+        numbers = {"rounds": int(self.rounds), "looks": looks, "level": float(self.level)}
+        return numbers | {"spending": self.spending}
 
 
 def check_level(level: Any) -> None:

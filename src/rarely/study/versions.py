@@ -38,7 +38,7 @@ from rarely.study.session import LOG, Clock, LivePolicy, Session, from_bytes, sh
 from rarely.study.settings import StudySettings
 from rarely.study.storage import Lease, Storage, Tables, VersionRow
 from rarely.study.tell import settled
-from rarely.study.trial import check_updates, stage_at
+from rarely.study.trial import stage_at
 
 UNLIMITED = 2**31 - 1
 """The budget of a policy whose schedule has no limit."""
@@ -110,7 +110,6 @@ def _first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dic
             f"blocks make contexts of {settings.blocks.dim} numbers, but the policy takes {policy.dim}. Make the "
             "policy with **blocks.settings, or dim=blocks.dim."
         )
-    check_updates(policy.schedule, settings.stages)
     try:
         snapshot = to_bytes(policy)
         kept = from_bytes(name, snapshot)
@@ -415,7 +414,8 @@ def _check_current(session: Session, tables: Tables, trained: Trained) -> None:
 
 def add_version(session: Session, tables: Tables, content: dict[str, Any], seq: int) -> None:
     """Write the row of a version; the database refuses one beyond the budget."""
-    tables.add_version(session.row, version_row(content, seq, tables.version(session.row.study, content["parent"])))
+    parent = tables.versions(session.row.study)[content["parent"]]
+    tables.add_version(session.row, version_row(content, seq, parent))
 
 
 # --- snapshots
