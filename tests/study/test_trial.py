@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rarely import InvalidContexts, LinUCB
+from rarely import AtRounds, Budget, InvalidContexts, LinUCB
 from rarely.study import InvalidStudy, Stage, Study
 from studies import contexts_of, linear, play
 
@@ -99,3 +99,20 @@ def test_limits_that_leave_no_room_for_so_many_arms():
 def test_stages_that_make_no_sense_are_refused(stages):
     with pytest.raises(InvalidStudy):
         study_of(stages=stages)
+
+
+STAGES = [Stage("burn-in", 100, burn_in=True), Stage("careful", 50, least=0.2), Stage("free")]
+
+
+@pytest.mark.parametrize("rounds", [[50, 150], [100], [150], [99, 149]])
+def test_updates_at_given_rounds_must_follow_the_stages(rounds):
+    with pytest.raises(InvalidStudy, match=r"each stage ends.*Use AtRounds\(\[.*100.*150.*\]\)"):
+        study_of(LinUCB(dim=2, schedule=AtRounds(rounds)), stages=STAGES)
+    with pytest.raises(InvalidStudy, match="each stage ends"):
+        study_of(LinUCB(dim=2, schedule=Budget(AtRounds(rounds), 2)), stages=STAGES)
+
+
+def test_updates_inside_a_stage_may_be_added():
+    study = study_of(LinUCB(dim=2, schedule=AtRounds([50, 100, 150, 400])), stages=STAGES)
+    assert study.settings.stages[0].rounds == 100
+    assert study_of(LinUCB(dim=2, schedule=AtRounds([7]))).settings.stages[0].name == "main"

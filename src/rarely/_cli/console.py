@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-import textwrap
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, ParamSpec
+from typing import Annotated, ParamSpec
 
 import typer
 from rich.console import Console
@@ -21,13 +19,8 @@ from rarely import build_info
 from rarely._core import native
 from rarely._core.errors import InvalidInput, RarelyError
 
-if TYPE_CHECKING:
-    from rarely._doctor import Finding
-
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended."""
-MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
-"""Colours of the findings of `doctor`."""
 SECONDS_TO_FIRST_LINE, SECONDS_BETWEEN_LINES = 3.0, 10.0
 """How often progress is printed where there is no terminal for a bar."""
 NAMED_FILES = 20
@@ -131,22 +124,6 @@ def span(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def say_findings(findings: Iterable[Finding]) -> None:
-    """Print findings one by one, with their advice, and their counts; exit with code 1 if there is a problem."""
-    indent, counts = 23 * " ", Counter[str]()
-    width = max(30, console.width - len(indent)) if console.is_terminal else 10_000
-    for finding in findings:
-        counts[finding.status] += 1
-        texts, colour = (finding.says, finding.advice), MARKS[finding.status]
-        first, *others = [line for text in texts for line in textwrap.wrap(text, width, break_on_hyphens=False)]
-        console.print(f"[{colour}]{finding.status:<7}[/{colour}]  {finding.topic:<12}  {escape(first)}")
-        for line in others:
-            console.print(indent + escape(line))
-    console.print(f"problems: {counts['problem']}, notes: {counts['note']}")
-    if counts["problem"]:
-        raise typer.Exit(1)
 
 
 def whole_numbers(name: str, given: str, least: int = 1, most: float = math.inf) -> list[int]:

@@ -5,23 +5,36 @@ note      it works, and could be better
 problem   something that was asked for does not work
 
 The facts come from `rarely.build_info()`, and are judged here. `rarely data` looks for the UCI files, and
-`rarely study doctor` examines a study and its database.
+`rarely study status` and `verify` examine a study.
 """
 
 from __future__ import annotations
 
 import json as json_format
 import platform
-from collections.abc import Iterator
-from typing import Annotated
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal, NamedTuple
 
 import typer
+from rich.markup import escape
 
 from rarely import build_info
-from rarely._cli.console import guarded, say_findings
+from rarely._cli.console import console, guarded
 from rarely._core.native.build_info import BuildInfo
 from rarely._runs.provenance import machine
-from rarely.study.audit import Finding
+
+MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
+
+
+class Finding(NamedTuple):
+    """What an examination found about a topic; `advice` says what to do, where something can be done."""
+
+    topic: str
+    status: Literal["ok", "note", "problem"]
+    says: str
+    advice: str = ""
 
 
 @guarded
@@ -47,6 +60,22 @@ def doctor_command(
     fine = all(finding["status"] != "problem" for finding in findings)
     typer.echo(json_format.dumps({"ok": fine, "findings": findings, "build": info.describe()}, indent=2))
     if not fine:
+        raise typer.Exit(1)
+
+
+def say_findings(findings: Iterable[Finding]) -> None:
+    """Print findings one by one, with their advice, and their counts; exit with code 1 if there is a problem."""
+    indent, counts = 23 * " ", Counter[str]()
+    width = max(30, console.width - len(indent)) if console.is_terminal else 10_000
+    for finding in findings:
+        counts[finding.status] += 1
+        texts, colour = (finding.says, finding.advice), MARKS[finding.status]
+        first, *others = [line for text in texts for line in textwrap.wrap(text, width, break_on_hyphens=False)]
+        console.print(f"[{colour}]{finding.status:<7}[/{colour}]  {finding.topic:<12}  {escape(first)}")
+        for line in others:
+            console.print(indent + escape(line))
+    console.print(f"problems: {counts['problem']}, notes: {counts['note']}")
+    if counts["problem"]:
         raise typer.Exit(1)
 
 

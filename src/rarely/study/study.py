@@ -97,7 +97,8 @@ class Study:
         rewards
             A `RewardRule`; by default the first reward of each decision counts, whenever it comes.
         stages
-            `Stage` values for a trial; by default one stage without limits.
+            `Stage` values for a trial; by default one stage without limits. A policy with `AtRounds` must have the end
+            of each stage among its rounds.
         control
             The arm with which `analysis` compares the others.
         plan

@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from rarely._core.choice.rules import GRID, ChoiceRule, MixedRule, UniformChoice, summing_to_one
 from rarely._core.errors import InvalidContexts, as_number, check_flag, check_whole, named_arguments, shown
+from rarely._core.schedules import AtRounds, Budget, Schedule
 from rarely._core.types import Array, BoolArray
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import check_id
@@ -93,6 +95,22 @@ def check_stages(stages: Sequence[Stage], arms: Sequence[str] | None) -> None:
             raise InvalidStudy(f"the limits of stage {stage.name!r} must sum to at most 1; they sum to {total:g}.")
     if len({stage.name for stage in stages}) < len(stages):
         raise InvalidStudy("stages must have different names.")
+
+
+def check_updates(schedule: Schedule, stages: Sequence[Stage]) -> None:
+    """Refuse a schedule of given rounds that leaves out the end of a stage."""
+    while isinstance(schedule, Budget):
+        schedule = schedule.schedule
+    if not isinstance(schedule, AtRounds):
+        return
+    ends = list(accumulate(stage.rounds for stage in stages if stage.rounds is not None))
+    for stage, end in zip(stages, ends, strict=False):
+        if end not in schedule.points:
+            raise InvalidStudy(
+                "AtRounds must hold the round with which each stage ends, so that the next begins with a new version; "
+                f"stage {stage.name!r} ends with round {end}, and the schedule is {schedule!r}. Use "
+                f"AtRounds({sorted({*schedule.points, *ends})}), or change the rounds of the stages."
+            )
 
 
 def stage_at(stages: Sequence[Stage], round: int) -> tuple[int, int | None]:

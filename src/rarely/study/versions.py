@@ -38,7 +38,7 @@ from rarely.study.session import LOG, Clock, LivePolicy, Session, from_bytes, sh
 from rarely.study.settings import StudySettings
 from rarely.study.storage import Lease, Storage, Tables, VersionRow
 from rarely.study.tell import settled
-from rarely.study.trial import stage_at
+from rarely.study.trial import check_updates, stage_at
 
 UNLIMITED = 2**31 - 1
 """The budget of a policy whose schedule has no limit."""
@@ -110,6 +110,7 @@ def _first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dic
             f"blocks make contexts of {settings.blocks.dim} numbers, but the policy takes {policy.dim}. Make the "
             "policy with **blocks.settings, or dim=blocks.dim."
         )
+    check_updates(policy.schedule, settings.stages)
     try:
         snapshot = to_bytes(policy)
         kept = from_bytes(name, snapshot)

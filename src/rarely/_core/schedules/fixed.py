@@ -153,6 +153,8 @@ class LogLogGrid(_Grid):
 class AtRounds(_Grid):
     """Batches that end with the given rounds: clinical stages, nightly trainings.
 
+    In a trial with stages (`rarely.study.Stage`) the end of each stage must be one of the rounds.
+
     Examples
     --------
     >>> AtRounds([50, 200]).batches
