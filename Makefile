@@ -41,8 +41,8 @@ test-torch: $(VENV)/torch/.installed  ## models of torch, with its CPU build in 
 	    tests/torch_models tests/gpu src/rarely/torch src/rarely/gpu
 
 # What some users install beside the package, and the compiled loops of the other processor under an emulator.
-EXTRA_PACKAGES := torch ray pandas polars pyarrow lightgbm vowpalwabbit
-EXTRA_TESTS := cluster ensembles compare/test_policies_and_problems.py core/test_network.py core/test_sgd.py frames/test_libraries.py logs/test_files.py runs/test_ray_executor.py
+EXTRA_PACKAGES := torch ray pandas polars pyarrow lightgbm vowpalwabbit bayesianbandits
+EXTRA_TESTS := cluster ensembles compare/test_policies_and_problems.py compare/test_rivals_of_others.py core/test_network.py core/test_sgd.py frames/test_libraries.py logs/test_files.py runs/test_ray_executor.py
 
 test-extras: $(VENV)/extras/.installed  ## what needs torch, Ray, polars, pyarrow, LightGBM, Vowpal Wabbit or an emulator
 	$(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" $(EXTRA_TESTS:%=tests/%)
@@ -111,7 +111,11 @@ wheel-test:                        ## the wheel of this machine in an empty envi
 $(VENV)/extras/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)/extras
 	$(VENV)/extras/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev,torch,ray,parquet]' \
+<<<<<<< HEAD
 	    polars lightgbm vowpalwabbit
+=======
+	    polars lightgbm vowpalwabbit bayesianbandits gymnasium mlflow-skinny
+>>>>>>> 85d9d26 (compare: enter contestants of others with their authors' settings)
 	$(VENV)/extras/bin/python -c 'import importlib; [importlib.import_module(name) for name in "$(EXTRA_PACKAGES)".split()]'
 	touch $@
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 
 from rarely.compare import read_records
-from rarely.compare.scores import BOARDS, Results
+from rarely.compare.scores import BOARDS, HINDSIGHT, Results
 
 
 def zeros(results: Results, board: dict) -> dict[str, float]:
@@ -20,7 +20,8 @@ def zeros(results: Results, board: dict) -> dict[str, float]:
     out = {}
     for problem in (*board["made"], *board["unseen"]):
         if results.rounds.get(problem) == board["rounds"]:
-            cells = ((policy, batches) for policy in results.policies for batches in results.budgets(problem))
+            policies = [policy for policy in results.policies if policy != HINDSIGHT]
+            cells = ((policy, batches) for policy in policies for batches in results.budgets(problem))
             whole = [cell for cell in cells if len(results.runs(problem, *cell)) >= board["seeds"]]
             if whole:
                 out[problem] = min(results.regret(problem, *cell).value for cell in whole)

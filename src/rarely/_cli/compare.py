@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,16 +115,19 @@ def compare_command(
 
 def _board(name: str, policies: list[str] | None) -> Comparison:
     """Return what a board asks for; of its own policies those whose packages are installed."""
-    from rarely.compare import POLICIES, Comparison
+    from rarely.compare import Comparison, UnavailablePolicy
+    from rarely.compare.policies import find_policy
     from rarely.compare.scores import BOARDS
 
     if name not in BOARDS:
         raise InvalidInput(f"no board is called {name!r}; there is {', '.join(BOARDS)}.")
     fixed = BOARDS[name]
-    lacking = [one for one in fixed["policies"] if (needs := POLICIES[one].package) and not find_spec(needs)]
-    if lacking and not policies:
-        console.print(f"{', '.join(lacking)} are skipped: their packages are not installed")
-    entered = policies or [one for one in fixed["policies"] if one not in lacking]
+    entered = list(policies or ())
+    for one in () if policies else fixed["policies"]:
+        try:
+            entered.append(find_policy(one).name)
+        except UnavailablePolicy as error:
+            console.print(f"{one} is skipped: {error}")
     sizes = {size: fixed[size] for size in ("seeds", "rounds", "first_seed")}
     return Comparison(fixed["made"] + fixed["unseen"], entered, _budgets(fixed["budgets"]), **sizes)
 

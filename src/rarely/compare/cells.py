@@ -81,7 +81,7 @@ class Cell(runs.Cell):
         return content_of(problem.family, rounds, played, time.perf_counter() - start)
 
     def work(self) -> float:
-        if self.policy.startswith(("uniform", "lin", *RIVALS)):
+        if self.policy.startswith(("uniform", "lin", "blce", "bayes", "vowpal", *RIVALS)):
             return SELECTING * self.rounds / 2
         return SELECTING * self.rounds + TRAINING * self.rounds * (self.batches or self.rounds)
 

@@ -12,6 +12,7 @@ the four methods do, nor after B − 1 updates.
 from __future__ import annotations
 
 import operator
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -124,6 +125,30 @@ class Contestant(Protocol):
 
     def update(self) -> None:
         """Make the next version from what was observed."""
+
+
+class AtEnds:
+    """A contestant that is due at given rounds, T(b/B)² if none are given, and then until it was updated.
+
+    Late rewards may hold that up.
+
+    >>> contestant = AtEnds(Task(arms=2, dim=1, horizon=9, batches=3, seed=0))
+    >>> contestant.due(1), contestant.due(2), contestant.update(), contestant.due(3), contestant.due(4)
+    (True, True, None, False, True)
+    """
+
+    def __init__(self, task: Task, ends: tuple[int, ...] | None = None) -> None:
+        self._task = task
+        self._ends = ends if ends is not None else tuple(range(1, task.horizon)) if task.sequential else task.squares
+        self._passed = self._made = 0
+
+    def due(self, round: int) -> bool:
+        """Return whether an end has passed since the last update."""
+        self._passed = bisect_right(self._ends, round)
+        return self._passed > self._made
+
+    def update(self) -> None:
+        self._made = self._passed
 
 
 class WrongContestant(RarelyError):

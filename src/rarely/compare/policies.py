@@ -5,6 +5,11 @@ neuralucb@fixed                the same under another schedule: fixed, geometric
 uniform                        any arm with the same probability
 ucb1, elimination, thompson,   rivals where arms are the same in every round, under `Paced`, @fixed, @geometric or
 thompson-beta                  @loglog; left out elsewhere
+linucb-0.1-0.01                LinUCB with λ = 0.1 and β = 0.01, or another pair of 0.001, 0.01, 0.1 and 1; the best of
+                               them is the line `linucb-hindsight` of a leaderboard, beside `linucb` with λ = β = 1
+blce, elimination-design       linear models that give up arms, on grids of their own
+neuralucb-uclaml,              what the code of their authors does, at rounds T(b/B)²
+neuralts-zeroweight
 NAME=module:factory            your own: factory(task) gives a contestant
 
 Of other packages, where they are installed; all update at rounds T(b/B)²:
@@ -12,15 +17,16 @@ Of other packages, where they are installed; all update at rounds T(b/B)²:
 forest, boosting, lightgbm     a regressor of rewards with ε-greedy choice, ε = 0.1
 NAME-bootstrap                 ten of them, each trained on a resample; one of the ten decides a round
 vowpal, vowpal-squarecb        Vowpal Wabbit, --cb_explore_adf with ε = 0.1, or with --squarecb; its other defaults
+bayesianbandits                its agent with one learner for all arms, as its README has it
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import re
 import sys
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -32,11 +38,14 @@ import numpy as np
 
 from rarely._core.choice.rules import Mixture
 from rarely._core.errors import InvalidInput, RarelyError
+from rarely._core.inputs.scaling import ContextScale
 from rarely._core.policies import BatchNeuralUCB, LinTS, LinUCB, NeuralEpsilonGreedy, NeuralLinear, NeuralTS, Policy
 from rarely._core.schedules import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, LogLogGrid, Paced, Schedule
 from rarely._core.schedules.fixed import AtRounds
 from rarely._core.types import Array
-from rarely.compare.contestant import Contestant, Task
+from rarely.compare.contestant import AtEnds, Contestant, Task
+from rarely.compare.linear_rivals import BLCE, DesignElimination
+from rarely.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
 from rarely.compare.rivals import RIVALS, PlainContestant
 from rarely.ensembles import EnsemblePolicy
 from rarely.theory.kernel_ucb import KernelUCB
@@ -128,6 +137,12 @@ MODELS: dict[str, MakePolicy] = {
     "kernelucb": _of(KernelUCB),
 }
 """Each with its defaults; `greedy` is the default policy without bonuses."""
+PAIRS: dict[str, MakePolicy] = {
+    f"linucb-{ridge:g}-{beta:g}": _of(LinUCB, ridge=ridge, beta=beta)
+    for ridge, beta in itertools.product((0.001, 0.01, 0.1, 1.0), repeat=2)
+    if (ridge, beta) != (1.0, 1.0)
+}
+"""LinUCB with the other pairs λ, β of the paper's grid: `linucb` has λ = β = 1."""
 GRIDS: dict[str, Callable[[int, int], Schedule]] = {
     "paced": Paced,
     "fixed": FixedGrid,
@@ -156,29 +171,7 @@ def _under(model: str, name: str, task: Task) -> LibraryContestant:
         pilot = MODELS[model](task, DeterminantTrigger(log_ratio=math.inf))
         pilot.select(task.pilot())
         schedule = DeterminantTrigger(task.horizon, task.batches, max(float(pilot.log_det), 1e-9) / task.batches)
-    return LibraryContestant(MODELS[model](task, schedule))
-
-
-class OnSquares:
-    """A contestant that is due at the rounds T(b/B)², and then until it was updated: late rewards may hold that up.
-
-    >>> contestant = OnSquares(Task(arms=2, dim=1, horizon=9, batches=3, seed=0))
-    >>> contestant.due(1), contestant.due(2), contestant.update(), contestant.due(3), contestant.due(4)
-    (True, True, None, False, True)
-    """
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._ends = tuple(range(1, task.horizon)) if task.sequential else task.squares
-        self._passed = self._made = 0
-
-    def due(self, round: int) -> bool:
-        """Return whether an end has passed since the last update."""
-        self._passed = bisect_right(self._ends, round)
-        return self._passed > self._made
-
-    def update(self) -> None:
-        self._made = self._passed
+    return LibraryContestant((MODELS | PAIRS)[model](task, schedule))
 
 
 class RegressorContestant(LibraryContestant):
@@ -196,7 +189,7 @@ class RegressorContestant(LibraryContestant):
         return super().select(self._task.features(contexts))
 
 
-class VowpalContestant(OnSquares):
+class VowpalContestant(AtEnds):
     """Vowpal Wabbit, one pass over the rewards of each batch."""
 
     def __init__(self, task: Task, exploration: str = f"--epsilon {EPSILON}") -> None:
@@ -231,6 +224,38 @@ class VowpalContestant(OnSquares):
         self._waiting = []
 
 
+class BayesianContestant(AtEnds):
+    """bayesianbandits: Thompson sampling with a Bayesian linear regression on the contexts that `LinUCB` sees."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        package = import_module("bayesianbandits")
+        self._scale = ContextScale.start(task.dim, task.context_scale, constant=True, fitted=False).affine
+        self.agent = package.LipschitzContextualAgent(
+            arms=[package.Arm(arm) for arm in range(task.arms)],
+            learner=package.NormalRegressor(alpha=1.0, beta=1.0),
+            arm_featurizer=package.FunctionArmFeaturizer(lambda x, arms: x.transpose(0, 2, 1)[:, :, arms]),
+            policy=package.ThompsonSampling(),
+            random_seed=np.random.default_rng((task.seed, 0, 11)),
+        )
+        self._rows: list[Array] = []
+        self._rewards: list[float] = []
+
+    def select(self, contexts: Array) -> int:
+        return int(self.agent.pull(self._scale(contexts)[None])[0])
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Keep the reward for the update that follows."""
+        self._rows.append(self._scale(contexts)[arm])
+        self._rewards.append(reward)
+
+    def update(self) -> None:
+        """Learn from the new rewards at once: all arms share one learner."""
+        super().update()
+        self.agent.learner.partial_fit(np.array(self._rows), np.array(self._rewards))
+        self._rows, self._rewards = [], []
+
+
 def _lines(contexts: Array) -> list[str]:
     """Return a line of Vowpal Wabbit's text format for each arm, without zeros."""
     return ["|x " + " ".join(f"{i}:{row[i]:.7g}" for i in np.flatnonzero(row)) for row in contexts]
@@ -258,8 +283,13 @@ ADAPTERS: dict[str, tuple[Callable[[Task], Contestant], str]] = {
     },
     "vowpal": (VowpalContestant, "vowpalwabbit"),
     "vowpal-squarecb": (partial(VowpalContestant, exploration="--squarecb"), "vowpalwabbit"),
+    "bayesianbandits": (BayesianContestant, "bayesianbandits"),
+    "blce": (BLCE, ""),
+    "elimination-design": (DesignElimination, ""),
+    "neuralucb-uclaml": (AuthorsNeuralUCB, ""),
+    "neuralts-zeroweight": (AuthorsNeuralTS, ""),
 }
-"""How each policy is made, and the package that it needs."""
+"""How each policy of others is made, and the package that it needs, if any."""
 
 
 @dataclass(frozen=True)
@@ -288,6 +318,7 @@ POLICIES: dict[str, Entry] = {
     for entry in (
         Entry("uniform", UniformContestant, "uniform"),
         *(Entry(_named(model, on), partial(_under, model, on), model) for model in MODELS for on in SCHEDULES),
+        *(Entry(name, partial(_under, name, "paced"), name) for name in PAIRS),
         *(Entry(_named(one, on), partial(_rival, one, on), one, fixed_arms=True) for one in RIVALS for on in GRIDS),
         *(Entry(name, make, name, package=package) for name, (make, package) in ADAPTERS.items()),
     )
