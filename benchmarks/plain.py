@@ -5,9 +5,12 @@ python benchmarks/plain.py --worlds plain gallery --batches 20 40      # the gal
 python benchmarks/plain.py --worlds drifting magic+drift --memory none 50 200   # beside memories that are set
 python benchmarks/plain.py --worlds safe-or-risky --policies neuralucb neuralucb@loglog thompson --first-seed 0
 
-Worlds and policies have the names of `rarely compare`. A row has the mean regret of each policy, and in brackets its
-worst run as a share of what uniform play would lose; then the first policy's mean over the smallest of the others'.
-Every finished run is a line of --out, and is not played again. It needs NumPy and the package alone.
+Worlds and policies have the names of `rarely compare`; ucb1, elimination, thompson and thompson-beta, also with @fixed,
+@geometric or @loglog, play where arms are the same in every round.
+
+A row has the mean regret of each policy, and in brackets its worst run as a share of what uniform play would lose; then
+the first policy's mean over the smallest of the others'. Every finished run is a line of --out, and is not played
+again. It needs NumPy and the package alone.
 """
 
 from __future__ import annotations
@@ -28,17 +31,22 @@ from rarely import BatchNeuralUCB, Paced, Window
 from rarely.compare import POLICIES, find_problem
 from rarely.compare.contestant import Task
 from rarely.compare.contestant import play as play_contestant
-from rarely.compare.policies import LibraryContestant
-from rarely.compare.problems import expand
+from rarely.compare.policies import GRIDS, LibraryContestant
+from rarely.compare.problems import Problem, expand
+from suite.plain_arms import RIVALS
 from suite.studies import play_all, play_batches
 
 ROUNDS, FIRST_SEED = 2000, 95_000
 WAYS = ("neuralucb", "linucb", "ucb1", "elimination", "thompson", "thompson-beta")
+NAMES = [*POLICIES, *RIVALS, *(f"{rival}@{grid}" for rival in RIVALS for grid in GRIDS)]
 TASK = ("world", "policy", "rounds", "batches", "seed")
 
 
 def make(policy: str, task: Task, batches: int) -> Any:
-    """A policy of `rarely compare`, or the default with a memory that is set: "neuralucb+50", "neuralucb+none"."""
+    """A policy of `rarely compare`, a rival, or the default with a memory that is set: "neuralucb+50"."""
+    rival, _, grid = policy.partition("@")
+    if rival in RIVALS:
+        return RIVALS[rival](task, GRIDS[grid or "paced"](task.horizon, batches))
     _, _, memory = policy.partition("+")
     if not memory:
         return POLICIES[policy].make(task)
@@ -72,6 +80,12 @@ def play(name: str, policy: str, count: int, batches: int, seed: int) -> dict[st
     }
 
 
+def fixed_arms(problem: Problem) -> bool:
+    """Whether contexts are the same in every round, so that an arm is its index."""
+    contexts = problem.rounds(0, problem.length(8)).contexts  # with +drift the last of eight are in the new world
+    return bool((contexts == contexts[0]).all())
+
+
 def show(runs: list[dict[str, Any]], policies: list[str]) -> None:
     """A row for each world and B."""
     found: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
@@ -91,7 +105,7 @@ def show(runs: list[dict[str, Any]], policies: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", nargs="+", default=["plain"], help="names of problems or sets: plain, gallery, …")
-    parser.add_argument("--policies", nargs="+", default=list(WAYS), choices=list(POLICIES), metavar="POLICY")
+    parser.add_argument("--policies", nargs="+", default=list(WAYS), choices=NAMES, metavar="POLICY")
     parser.add_argument(
         "--memory", nargs="+", default=[], help="also the default with these: none, or rounds of a window"
     )
@@ -110,7 +124,7 @@ def main() -> None:
         for policy in policies
         for problem in problems
         for batches in given.batches
-        if policy not in POLICIES or problem.fixed_arms or not POLICIES[policy].fixed_arms
+        if policy.partition("@")[0] not in RIVALS or fixed_arms(problem)
     ]
     show(play_all(play, tasks, TASK, given.out, given.jobs), policies)
 

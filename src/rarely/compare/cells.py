@@ -25,7 +25,6 @@ from rarely.compare.contestant import play
 from rarely.compare.policies import NAME, POLICIES, Entry, UnavailablePolicy, find_policy
 from rarely.compare.problems import Problem, expand, find_problem
 from rarely.compare.records import Record, Store, content_of
-from rarely.compare.rivals import RIVALS
 from rarely.worlds import DataUnavailable, Rounds
 
 SELECTING, TRAINING = 1.5e-3, 4e-5
@@ -81,7 +80,7 @@ class Cell(runs.Cell):
         return content_of(problem.family, rounds, played, time.perf_counter() - start)
 
     def work(self) -> float:
-        if self.policy.startswith(("uniform", "lin", "blce", "bayes", "vowpal", *RIVALS)):
+        if self.policy.startswith(("uniform", "lin", "blce", "bayes", "vowpal", "elimination")):
             return SELECTING * self.rounds / 2
         return SELECTING * self.rounds + TRAINING * self.rounds * (self.batches or self.rounds)
 
@@ -151,10 +150,6 @@ class Comparison:
             if batches is not None and batches >= rounds:
                 left_out = f"B = {batches} is left out on {problem.name}, which has T = {rounds}"
                 skipped.append(f"{left_out}: T is for every round.")
-                continue
-            if entry.fixed_arms and not problem.fixed_arms:
-                left_out = f"policies for fixed arms are left out on {problem.name}"
-                skipped.append(f"{left_out}, whose arms change with the round.")
                 continue
             name = entry.model if batches is None else entry.name
             csv = path if path.partition("+")[0].endswith(".csv") else ""

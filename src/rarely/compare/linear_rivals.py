@@ -1,4 +1,4 @@
-"""Rivals with a linear model that give up arms round by round: BLCE, and batched elimination with an optimal design.
+"""Rivals with a linear model: BLCE, batched elimination with an optimal design, and the package bayesianbandits.
 
     x       (d,)    an arm's context, with a constant where contexts have none of their own: what `LinUCB` sees
     V_b     (d, d)  I + Σ x xᵀ over the rewards that update b has revealed, and no others
@@ -6,14 +6,16 @@
     ‖x‖_b   √(xᵀV_b⁻¹x)
     H       (d, d)  I + Σ x xᵀ over the rounds since the last update, which needs no reward
 
-In every round the versions b = 1, 2, … give up arms one after another; each sees what those before it have left. Both
-rivals have grids of their own with about log log T ends, and use no more updates than these, whatever the budget.
+BLCE and elimination give up arms in every round: the versions b = 1, 2, … do so one after another, and each sees what
+those before it have left. Both have grids of their own with about log log T ends, and use no more updates than these,
+whatever the budget.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
@@ -47,15 +49,57 @@ class Version(NamedTuple):
         return cls(coefficients, inverse, float(np.sqrt(np.mean(errors**2))))
 
 
-class LinearElimination(AtEnds, ABC):
-    """What both rivals share: estimates from one batch each, and arms that these give up one after another."""
+class LinearContestant(AtEnds, ABC):
+    """What all three share: contexts as `LinUCB` sees them, and the rewards of an update at once."""
+
+    def __init__(self, task: Task, ends: tuple[int, ...] | None = None) -> None:
+        super().__init__(task, ends)
+        self._scale = ContextScale.start(task.dim, task.context_scale, constant=True, fitted=False).affine
+        self._rows: list[Array] = []
+        self._rewards: list[float] = []
+
+    @abstractmethod
+    def learn(self, rows: Array, rewards: Array) -> None:
+        """Learn from new rewards, (n,), and their contexts, (n, d)."""
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Keep the reward for the update that follows."""
+        self._rows.append(self._scale(contexts)[arm])
+        self._rewards.append(reward)
+
+    def update(self) -> None:
+        super().update()
+        self.learn(np.array(self._rows), np.array(self._rewards))
+        self._rows, self._rewards = [], []
+
+
+class BayesianContestant(LinearContestant):
+    """bayesianbandits: Thompson sampling, with the Bayesian regression of its README for all arms together."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        package = import_module("bayesianbandits")
+        self.agent = package.LipschitzContextualAgent(
+            arms=[package.Arm(arm) for arm in range(task.arms)],
+            learner=package.NormalRegressor(alpha=1.0, beta=1.0),
+            arm_featurizer=package.FunctionArmFeaturizer(lambda x, arms: x.transpose(0, 2, 1)[:, :, arms]),
+            policy=package.ThompsonSampling(),
+            random_seed=np.random.default_rng((task.seed, 0, 11)),
+        )
+
+    def select(self, contexts: Array) -> int:
+        return int(self.agent.pull(self._scale(contexts)[None])[0])
+
+    def learn(self, rows: Array, rewards: Array) -> None:
+        self.agent.learner.partial_fit(rows, rewards)
+
+
+class LinearElimination(LinearContestant):
+    """What the two that give up arms share: estimates from one batch each."""
 
     def __init__(self, task: Task, ends: tuple[int, ...]) -> None:
         super().__init__(task, ends)
-        self._scale = ContextScale.start(task.dim, task.context_scale, constant=True, fitted=False).affine
         self._generator = np.random.default_rng((task.seed, 0, 9))
-        self._rows: list[Array] = []
-        self._rewards: list[float] = []
         self.versions: list[Version] = []
         self.round = self.began = 0
 
@@ -81,16 +125,9 @@ class LinearElimination(AtEnds, ABC):
         arms = self.left(x)
         return arms[self.choose(x[arms])]
 
-    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
-        """Keep the reward for the update that follows."""
-        self._rows.append(self._scale(contexts)[arm])
-        self._rewards.append(reward)
-
-    def update(self) -> None:
-        """Estimate from the new rewards alone."""
-        super().update()
-        self.versions.append(Version.of(np.array(self._rows), np.array(self._rewards)))
-        self._rows, self._rewards, self.began = [], [], self.round
+    def learn(self, rows: Array, rewards: Array) -> None:
+        self.versions.append(Version.of(rows, rewards))
+        self.began = self.round
 
 
 class BLCE(LinearElimination):
@@ -139,9 +176,8 @@ class BLCE(LinearElimination):
         self._inverse -= np.outer(row, row) / (1 + x[place] @ row)  # Sherman and Morrison
         return place
 
-    def update(self) -> None:
-        """Estimate from the new rewards alone, and begin H anew."""
-        super().update()
+    def learn(self, rows: Array, rewards: Array) -> None:
+        super().learn(rows, rewards)
         self._inverse = np.eye(len(self._inverse))
 
 
@@ -149,8 +185,8 @@ class DesignElimination(LinearElimination):
     """Batched elimination of Ruan, Yang and Zhou (2021): arms are drawn from the G-optimal design of those left.
 
     A version gives up x if θᵀx + s‖x‖√(2 log KT) < max (θᵀy − s‖y‖√(2 log KT)), with s its estimate of a reward's
-    deviation. With the paper's larger constants no arm would be given up in thousands of rounds. The last version plays
-    its largest mean.
+    deviation. With the constants of public code, 10√log(2dKT²) and λ = 32 log(2dT²), no problem of board v1 has an arm
+    that is given up. The last version plays its largest mean.
     """
 
     def __init__(self, task: Task) -> None:

@@ -3,8 +3,6 @@
 neuralucb, linucb, …           a model of the library under `Paced`
 neuralucb@fixed                the same under another schedule: fixed, geometric, loglog, trigger
 uniform                        any arm with the same probability
-ucb1, elimination, thompson,   rivals where arms are the same in every round, under `Paced`, @fixed, @geometric or
-thompson-beta                  @loglog; left out elsewhere
 linucb-0.1-0.01                LinUCB with λ = 0.1 and β = 0.01, or another pair of 0.001, 0.01, 0.1 and 1; the best of
                                them is the line `linucb-hindsight` of a leaderboard, beside `linucb` with λ = β = 1
 blce, elimination-design       linear models that give up arms, on grids of their own
@@ -38,15 +36,13 @@ import numpy as np
 
 from rarely._core.choice.rules import Mixture
 from rarely._core.errors import InvalidInput, RarelyError
-from rarely._core.inputs.scaling import ContextScale
 from rarely._core.policies import BatchNeuralUCB, LinTS, LinUCB, NeuralEpsilonGreedy, NeuralLinear, NeuralTS, Policy
 from rarely._core.schedules import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, LogLogGrid, Paced, Schedule
 from rarely._core.schedules.fixed import AtRounds
 from rarely._core.types import Array
 from rarely.compare.contestant import AtEnds, Contestant, Task
-from rarely.compare.linear_rivals import BLCE, DesignElimination
+from rarely.compare.linear_rivals import BLCE, BayesianContestant, DesignElimination
 from rarely.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
-from rarely.compare.rivals import RIVALS, PlainContestant
 from rarely.ensembles import EnsemblePolicy
 from rarely.theory.kernel_ucb import KernelUCB
 
@@ -152,19 +148,12 @@ GRIDS: dict[str, Callable[[int, int], Schedule]] = {
 SCHEDULES = (*GRIDS, "trigger")
 
 
-def _grid(name: str, task: Task) -> Schedule:
-    """Return a schedule by name; with B = T all are an update after every round."""
-    return EveryRound() if task.sequential else GRIDS[name](task.horizon, task.batches)
-
-
-def _rival(rival: str, name: str, task: Task) -> PlainContestant:
-    return RIVALS[rival](task, _grid(name, task))
-
-
 def _under(model: str, name: str, task: Task) -> LibraryContestant:
     """Return a model under a schedule."""
-    if task.sequential or name in GRIDS:
-        schedule = _grid(name, task)
+    if task.sequential:  # with B = T all schedules are the same
+        schedule: Schedule = EveryRound()
+    elif name in GRIDS:
+        schedule = GRIDS[name](task.horizon, task.batches)
     else:
         # log q is a B-th of what log det Z grows by over the contexts of another run, without any reward.
         assert task.pilot is not None
@@ -224,38 +213,6 @@ class VowpalContestant(AtEnds):
         self._waiting = []
 
 
-class BayesianContestant(AtEnds):
-    """bayesianbandits: Thompson sampling with a Bayesian linear regression on the contexts that `LinUCB` sees."""
-
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        package = import_module("bayesianbandits")
-        self._scale = ContextScale.start(task.dim, task.context_scale, constant=True, fitted=False).affine
-        self.agent = package.LipschitzContextualAgent(
-            arms=[package.Arm(arm) for arm in range(task.arms)],
-            learner=package.NormalRegressor(alpha=1.0, beta=1.0),
-            arm_featurizer=package.FunctionArmFeaturizer(lambda x, arms: x.transpose(0, 2, 1)[:, :, arms]),
-            policy=package.ThompsonSampling(),
-            random_seed=np.random.default_rng((task.seed, 0, 11)),
-        )
-        self._rows: list[Array] = []
-        self._rewards: list[float] = []
-
-    def select(self, contexts: Array) -> int:
-        return int(self.agent.pull(self._scale(contexts)[None])[0])
-
-    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
-        """Keep the reward for the update that follows."""
-        self._rows.append(self._scale(contexts)[arm])
-        self._rewards.append(reward)
-
-    def update(self) -> None:
-        """Learn from the new rewards at once: all arms share one learner."""
-        super().update()
-        self.agent.learner.partial_fit(np.array(self._rows), np.array(self._rewards))
-        self._rows, self._rewards = [], []
-
-
 def _lines(contexts: Array) -> list[str]:
     """Return a line of Vowpal Wabbit's text format for each arm, without zeros."""
     return ["|x " + " ".join(f"{i}:{row[i]:.7g}" for i in np.flatnonzero(row)) for row in contexts]
@@ -304,8 +261,6 @@ class Entry:
     """A hash of the source of a user's policy: an edited policy is another one."""
     package: str = ""
     """What must be installed."""
-    fixed_arms: bool = False
-    """Whether it plays only where arms are the same in every round."""
 
 
 def _named(model: str, schedule: str) -> str:
@@ -319,7 +274,6 @@ POLICIES: dict[str, Entry] = {
         Entry("uniform", UniformContestant, "uniform"),
         *(Entry(_named(model, on), partial(_under, model, on), model) for model in MODELS for on in SCHEDULES),
         *(Entry(name, partial(_under, name, "paced"), name) for name in PAIRS),
-        *(Entry(_named(one, on), partial(_rival, one, on), one, fixed_arms=True) for one in RIVALS for on in GRIDS),
         *(Entry(name, make, name, package=package) for name, (make, package) in ADAPTERS.items()),
     )
 }
@@ -343,7 +297,7 @@ def find_policy(given: str) -> Entry:
     name, equals, source = given.rpartition("=")
     if ":" not in source:
         raise InvalidInput(
-            f"no policy is called {given!r}; there are {', '.join([*MODELS, *RIVALS, 'uniform', *ADAPTERS])}, each "
+            f"no policy is called {given!r}; there are {', '.join([*MODELS, 'uniform', *ADAPTERS])}, each "
             f"model also with @{', @'.join(SCHEDULES[1:])}, and your own as module:factory."
         )
     return _own(name if equals else source.replace(":", "."), source)

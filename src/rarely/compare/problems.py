@@ -21,7 +21,7 @@ paid; elsewhere it is the same world with another secret, that of another seed.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -100,12 +100,6 @@ class Problem:
     def blocks(self) -> bool:
         """Whether arms are blocks of one row."""
         return isinstance(self.world, TableWorld | Wheel)
-
-    @cached_property
-    def fixed_arms(self) -> bool:
-        """Whether contexts are the same in every round, so that an arm is its index."""
-        contexts = self.rounds(0, self.length(8)).contexts  # with +drift the last of eight are in the new world
-        return bool((contexts == contexts[0]).all())
 
     def length(self, rounds: int) -> int:
         """Return how many rounds can be played if `rounds` are asked for: at most a table's rows."""

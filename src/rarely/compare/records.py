@@ -46,7 +46,7 @@ class Record(PolicyRecord):
     kind: ClassVar[str] = "comparison"
     sources: ClassVar[tuple[str, ...]] = (
         *("_core", "ensembles.py", "theory", "worlds"),
-        *("compare/contestant.py", "compare/problems.py", "compare/policies.py", "compare/rivals.py"),
+        *("compare/contestant.py", "compare/problems.py", "compare/policies.py"),
         *("compare/linear_rivals.py", "compare/neural_rivals.py"),
     )
     advice: ClassVar[str] = "Run compare again to play its cell anew, or remove the file"

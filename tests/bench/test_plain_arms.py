@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+import plain
 from rarely import AtRounds, EveryRound, FixedGrid, InvalidInput, Paced
-from rarely.compare import Comparison, Task, find_problem
+from rarely.compare import Task, find_problem
 from rarely.compare.contestant import Contestant, play
-from rarely.compare.policies import POLICIES
-from rarely.compare.rivals import RIVALS, UCB1, BetaThompson, Elimination, GaussianThompson
 from rarely.worlds import Cosine, Rounds
 from rarely.worlds.gallery import BernoulliArms, ConstantArms
+from suite.plain_arms import RIVALS, UCB1, BetaThompson, Elimination, GaussianThompson
 
 everyone = pytest.mark.parametrize("name", RIVALS)
 
@@ -44,22 +44,15 @@ def test_a_rival_learns_whatever_units_rewards_have(name):
 @pytest.mark.parametrize("schedule", ["", "@fixed", "@geometric", "@loglog"])
 def test_a_rival_keeps_its_budget_under_every_schedule(name, schedule):
     problem = find_problem("ten-coins+delay")
-    contestant = POLICIES[name + schedule].make(problem.task(60, 6, 0))
+    contestant = plain.make(name + schedule, problem.task(60, 6, 0), 6)
     played = play(contestant, problem.rounds(0, 60), 6, problem.delays(0, 60))
     assert 2 <= len(played.updates) <= 5
-
-
-@everyone
-def test_with_b_equal_to_t_a_rival_updates_after_every_round(name):
-    problem = find_problem("gaussian-3")
-    played = play(POLICIES[f"{name}@geometric"].make(problem.task(8, 8, 0)), problem.rounds(0, 8), 8)
-    assert played.updates == list(range(1, 8))
 
 
 def test_paced_follows_the_log_det_of_one_hot_arms():
     """Its limits are T(b/B)³ and T(b/B)²; log det decides in between."""
     problem = find_problem("gaussian-5")
-    updates = play(POLICIES["ucb1"].make(problem.task(500, 10, 0)), problem.rounds(0, 500), 10).updates
+    updates = play(plain.make("ucb1", problem.task(500, 10, 0), 10), problem.rounds(0, 500), 10).updates
     assert len(updates) == 9
     assert all(b**3 / 2 <= end <= 5 * b**2 for b, end in enumerate(updates, 1))
     assert any(end < 5 * b**2 for b, end in enumerate(updates, 1) if end >= 64)
@@ -86,16 +79,9 @@ def test_arms_that_change_are_refused(name):
         play(contestant, Cosine().rounds(seed=0, count=3), 3)
 
 
-def test_a_comparison_leaves_rivals_out_where_arms_change():
-    asked = ["needle", "needle+drift", "ten-coins+drift", "cosine"]
-    cells, skipped = Comparison(asked, ["ucb1", "thompson@fixed", "linucb"], [5], seeds=1, rounds=30).plan()
-    rivals = [(cell.problem, cell.policy) for cell in cells if cell.policy != "linucb"]
-    fixed = ("needle", "ten-coins+drift")
-    assert rivals == [(problem, policy) for problem in fixed for policy in ("ucb1", "thompson@fixed")]
-    assert skipped == [
-        f"policies for fixed arms are left out on {name}, whose arms change with the round."
-        for name in ("needle+drift", "cosine")
-    ]
+def test_rivals_play_where_arms_stay():
+    names = ["needle", "needle+drift", "ten-coins+drift", "cosine"]
+    assert [name for name in names if plain.fixed_arms(find_problem(name))] == ["needle", "ten-coins+drift"]
 
 
 def test_ucb1_spreads_a_batch_over_the_arms_by_its_counts():
