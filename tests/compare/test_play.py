@@ -129,3 +129,26 @@ def test_delays_are_a_twentieth_of_the_run_in_the_mean():
     assert late.min() >= 1
     assert 80 < late.mean() < 120
     assert delays(0, 10).tolist() == [1] * 10
+
+
+class OneByOne:
+    """A policy of the library that is asked round by round."""
+
+    def __init__(self, inner):
+        self.select, self.observe, self.due = inner.select, inner.observe, inner.due
+        self.update, self.interval = inner.update, inner.interval
+
+
+@pytest.mark.parametrize("name", ["linucb", "lints", "neuralucb@fixed"])
+@pytest.mark.parametrize("problem", ["cosine", "wheel+delay"])
+def test_rounds_decided_in_one_call_are_those_decided_one_by_one(name, problem):
+    found = find_problem(problem)
+    played = []
+    for until_due in (True, False):
+        contestant = POLICIES[name].make(found.task(60, 5, 0))
+        if not until_due:
+            contestant = OneByOne(contestant)
+        played.append(play(contestant, found.rounds(0, 60), 5, found.delays(0, 60)))
+    ahead, one_by_one = played
+    assert ahead.regrets.tolist() == one_by_one.regrets.tolist()
+    assert (ahead.updates, ahead.covered) == (one_by_one.updates, one_by_one.covered)

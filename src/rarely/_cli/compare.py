@@ -127,7 +127,7 @@ def _board(name: str, policies: list[str] | None) -> Comparison:
         try:
             entered.append(find_policy(one).name)
         except UnavailablePolicy as error:
-            console.print(f"{one} is skipped: {error}")
+            console.print(f"skipped: {error}")
     sizes = {size: fixed[size] for size in ("seeds", "rounds", "first_seed")}
     return Comparison(fixed["made"] + fixed["unseen"], entered, _budgets(fixed["budgets"]), **sizes)
 

@@ -183,16 +183,21 @@ def play(contestant: Contestant, rounds: Rounds, batches: int, delays: IntArray 
     updates: list[int] = []
     inside = asked = 0
     interval = getattr(contestant, "interval", None)
+    # The library's own policies decide the rounds up to an update in one call, which is the same and sooner done.
+    until_due = getattr(contestant, "_select_until_due", None)
+    ahead: list[int] = []
     for t in range(1, count + 1):
         contexts = rounds.contexts[t - 1]
         with selecting:
-            chosen = contestant.select(contexts)
+            if until_due is not None:
+                ahead = ahead or until_due(rounds.contexts[t - 1 :])
+            chosen = ahead.pop(0) if ahead else contestant.select(contexts)
         arm = arms[t - 1] = _checked(chosen, len(contexts), t)
         if interval is not None and (ends := interval(contexts, int(arm))) is not None:
             low, high = _ends(ends, t)
             inside += low <= float(rounds.rewards[t - 1, arm]) <= high
             asked += 1
-        if t == count or len(updates) >= batches - 1 or not contestant.due(t):
+        if t == count or ahead or len(updates) >= batches - 1 or not contestant.due(t):
             continue
         arrived = np.flatnonzero(hidden[:t] & (arrival[:t] <= t))
         if len(arrived):

@@ -85,11 +85,20 @@ class LibraryContestant:
         self._rounds: list[int] = []
         self._rewards: list[float] = []
         self._noise: float | None = None
-        self._decision: Any = None
+        self._ahead: list[tuple[Array, Array]] = []
+        self._block = 1
 
     def select(self, contexts: Array) -> int:
-        self._decision = self.policy.select(contexts)
-        return int(self._decision.arm)
+        return self._select_until_due(contexts[None])[0]
+
+    def _select_until_due(self, contexts: Array) -> list[int]:
+        """Decide some of the next rounds, (n, K, d), at most up to the one that ends the batch."""
+        open_batch = not self.policy.due
+        decision = self.policy.select(contexts[: self._block if open_batch else 1], until_due=open_batch)
+        self._ahead = [*zip(decision.means, decision.bonuses, strict=True)]
+        # All rounds that are given are checked, so no more of them than may be decided.
+        self._block = 2 * len(self._ahead)
+        return [int(arm) for arm in np.ravel(decision.arm)]
 
     def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
         """Keep the reward for the update that follows."""
@@ -108,11 +117,11 @@ class LibraryContestant:
 
     def interval(self, contexts: Array, arm: int) -> tuple[float, float] | None:
         """Return mean ± 1.96·√(noise² + bonus²), once the policy has estimated the noise."""
+        means, bonuses = self._ahead.pop(0)
         if self._noise is None:
             return None
-        mean, bonus = float(self._decision.means[arm]), float(self._decision.bonuses[arm])
-        half = DEVIATIONS * math.hypot(self._noise, bonus)
-        return mean - half, mean + half
+        half = DEVIATIONS * math.hypot(self._noise, float(bonuses[arm]))
+        return float(means[arm]) - half, float(means[arm]) + half
 
 
 def _of(kind: Callable[..., Policy], **settings: Any) -> MakePolicy:
@@ -174,8 +183,8 @@ class RegressorContestant(LibraryContestant):
         super().__init__(EnsemblePolicy(estimator, dim, schedule, seed=task.seed, **settings))
         self._task = task
 
-    def select(self, contexts: Array) -> int:
-        return super().select(self._task.features(contexts))
+    def _select_until_due(self, contexts: Array) -> list[int]:
+        return super()._select_until_due(np.array([self._task.features(one) for one in contexts[: self._block]]))
 
 
 class VowpalContestant(AtEnds):
