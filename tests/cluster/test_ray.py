@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,48 +16,68 @@ import pytest
 
 from campaigns import made, write_rewards, written
 from rarely import load
+from rarely._runs.ray_executor import connected
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
 pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:unclosed file .*/ray/session_:ResourceWarning"),
-    pytest.mark.skipif(not Path("/proc").exists(), reason="only Linux lists processes as files"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed file .*/ray/session_:ResourceWarning")
 ROUNDS, BLOCK = 480, 40
-# A process of its own, in a group of its own, which can be killed with all that it started.
+WORKERS = (1, 2, 4, 7)
+# A driver in a process of its own. A worker that finds a file with the name of its task among the deaths ends there.
 DRIVER = """
 import functools, os, sys, time
 import ray, rarely
-from rarely.cluster import campaign, decide, update
-def slowly(dim, folder, batch):
-    time.sleep(0.2)
-    if os.path.exists(folder + "/deadly"):  # a worker in the middle of its block, now and then
-        try:
-            os.unlink(folder + "/deadly")
-        except FileNotFoundError:
-            pass
-        else:
-            os.kill(os.getpid(), 9)
-    return campaign.listed_contexts(dim, batch)
-folder, jobs = sys.argv[1], int(sys.argv[2])
-ray.init("local", num_cpus=jobs, include_dashboard=False, log_to_driver=False)  # one for both calls
-policy = rarely.load(folder + "/policy")
-decide(policy, folder + "/in", folder + "/out", block=40, jobs=jobs, contexts=functools.partial(slowly, 3, folder))
-update(policy, folder + "/out", folder + "/r.parquet", jobs=jobs)
-policy.save(folder + "/after")
+from rarely.cluster import campaign, decide, learning, update
+
+def in_danger(folder, task):
+    time.sleep(0.05)
+    try:
+        os.unlink(f"{folder}/deaths/{task}")
+    except FileNotFoundError:
+        return
+    os.kill(os.getpid(), 9)
+
+def contexts(folder, batch):
+    in_danger(folder, "decide-" + batch.column("id")[0].as_py())
+    return campaign.listed_contexts(3, batch)
+
+class Sums(learning._Sums):
+    def __call__(self, first, stop):
+        in_danger(os.path.dirname(self.night.folder.path), f"sums-{first}")
+        return super().__call__(first, stop)
+
+learning.SUBTREE, learning._Sums = 2, Sums
+ray.init(sys.argv[2], log_to_driver=False)  # which both calls use
+for jobs in (1, 2, 4, 7):
+    folder = f"{sys.argv[1]}/{jobs}"
+    if not os.path.exists(folder + "/after"):
+        policy = rarely.load(folder + "/policy")
+        known = functools.partial(contexts, folder)
+        decide(policy, folder + "/in", folder + "/out", block=40, contexts=known, jobs=jobs)
+        update(policy, folder + "/out", folder + "/r.parquet", jobs=jobs)
+        policy.save(folder + "/after")
 """
+DEATHS = ["decide-2-0", "decide-2-80", "decide-2-200", "decide-2-400", "sums-2", "sums-8"]
+# With how many workers a driver is killed, and after how many files.
+STOPS = [(2, "block-*.parquet", 5), (4, "_sums-*", 2)]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A Ray that outlives its drivers, on loopback."""
+    with connected(max(WORKERS), None) as ray:
+        yield ray.get_runtime_context().gcs_address
 
 
 def prepared(folder: Path) -> None:
     written(folder / "in", ROUNDS)
     write_rewards(folder / "r.parquet", [f"2-{i}" for i in range(0, ROUNDS, 2)], np.linspace(0, 1, ROUNDS // 2))
     made("neural").save(folder / "policy")
+    (folder / "deaths").mkdir()
 
 
-def started(folder: Path, jobs: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", DRIVER, str(folder), str(jobs)]
-    return subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+def started(folder: Path, address: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", DRIVER, str(folder), address], stderr=subprocess.DEVNULL)
 
 
 def outcome(folder: Path) -> tuple[Any, ...]:
@@ -64,26 +85,24 @@ def outcome(folder: Path) -> tuple[Any, ...]:
     return load(folder / "after").fingerprint(), [block.read_bytes() for block in blocks]
 
 
-def test_workers_and_drivers_may_be_killed(tmp_path: Path) -> None:
-    calm, stormy = tmp_path / "calm", tmp_path / "stormy"
-    for folder in (calm, stormy):
-        folder.mkdir()
-        prepared(folder)
-    with started(calm, 1) as driver:
-        assert driver.wait(timeout=240) == 0
-    with started(stormy, 2) as driver:
-        (stormy / "deadly").touch()
-        while driver.poll() is None and len(list((stormy / "out").glob("block-*.parquet"))) < 4:
-            time.sleep(0.02)
-        assert driver.poll() is None
-        os.killpg(driver.pid, signal.SIGKILL)  # with all that it started, but for some processes of Ray
-    assert not (stormy / "deadly").exists()
-    before = len(list((stormy / "out").glob("block-*.parquet")))
-    assert before < ROUNDS // BLOCK
-    (stormy / "deadly").touch()
-    with started(stormy, 2) as driver:
-        assert driver.wait(timeout=240) == 0
-    assert not (stormy / "deadly").exists()
-    assert outcome(stormy) == outcome(calm)
-    assert len(outcome(calm)[1]) == ROUNDS // BLOCK
-    assert not list((stormy / "out").glob(".*"))
+def test_workers_and_drivers_may_be_killed(tmp_path: Path, address: str) -> None:
+    """Kill 18 workers and two drivers; with one worker nothing fails."""
+    assert address.startswith("127.0.0.1:")
+    for workers in WORKERS:
+        prepared(tmp_path / f"{workers}")
+        for death in DEATHS if workers > 1 else ():
+            (tmp_path / f"{workers}" / "deaths" / death).touch()
+    for workers, stage, files in STOPS:
+        with started(tmp_path, address) as driver:
+            while driver.poll() is None and len(list((tmp_path / f"{workers}" / "out").glob(stage))) < files:
+                time.sleep(0.01)
+            assert driver.poll() is None
+            os.kill(driver.pid, signal.SIGKILL)
+    with started(tmp_path, address) as driver:
+        assert driver.wait(timeout=120) == 0
+    calm = outcome(tmp_path / "1")
+    assert len(calm[1]) == ROUNDS // BLOCK
+    for workers in WORKERS[1:]:
+        assert not list((tmp_path / f"{workers}" / "deaths").iterdir())
+        assert outcome(tmp_path / f"{workers}") == calm
+        assert not list((tmp_path / f"{workers}" / "out").glob(".*"))

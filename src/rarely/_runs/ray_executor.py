@@ -47,7 +47,8 @@ class RayExecutor:
         with connected(self.jobs, self.address) as ray:
             play = ray.remote(num_cpus=1, max_retries=RETRIES)(_play)
             refused = list[Result]()
-            for name, ref in ended(ray, self._calls(ray, play, cells, refused), self.jobs, self.address):
+            share = self.jobs if self.address else None
+            for name, ref in ended(ray, self._calls(ray, play, cells, refused), share):
                 yield _outcome(ray, ref, name)
             yield from refused
 
@@ -63,27 +64,24 @@ class RayExecutor:
                 yield cell.id, partial(play.remote, cell.with_shared(None), sent[key])
 
 
-def ended(ray: Any, calls: Iterable[Call], jobs: int | None, address: str | None) -> Iterator[tuple[Any, Any]]:
+def ended(ray: Any, calls: Iterable[Call], at_once: int | None) -> Iterator[tuple[Any, Any]]:
     """Start calls in order, few at a time, and yield the key of each and its reference when it has ended."""
     waiting = dict[Any, Any]()
+
+    def room() -> int:
+        # Asked for again each time: a cluster may grow.
+        return at_once or CELLS_PER_CORE * max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def one() -> tuple[Any, Any]:
         ref = ray.wait(list(waiting))[0][0]
         return waiting.pop(ref), ref
 
     for key, start in calls:
-        while len(waiting) >= _room(ray, jobs, address):
+        while len(waiting) >= room():
             yield one()
         waiting[start()] = key
     while waiting:
         yield one()
-
-
-def _room(ray: Any, jobs: int | None, address: str | None) -> int:
-    if jobs is not None and address is not None:
-        return jobs  # all that bounds our share of a cluster
-    # Asked for again each time: a cluster may grow.
-    return CELLS_PER_CORE * max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 @contextmanager

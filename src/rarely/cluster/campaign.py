@@ -214,7 +214,7 @@ class Pool:
         # One BLAS thread each, in a Ray that somebody else started as well.
         run = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_THREAD})(_call)
         missing = ((name, partial(run.remote, shared, *args)) for name, args in calls if name not in done)
-        for name, ref in ended(ray, missing, self.jobs, self.address):
+        for name, ref in ended(ray, missing, self.jobs):
             try:
                 folder.commit(ray.get(ref), name)
             except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
