@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ import pytest
 
 from campaigns import ARMS, DIM, Serial, close, made, paid, write_rewards
 from rarely import InvalidInput, Mixture, RarelyError
-from rarely.cluster import Decider, StaleVersionWarning, fleet, join, learning, publish, rollback, update
+from rarely.cluster import Decider, StaleVersionWarning, audit, fleet, join, learning, publish, rollback, update
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
 
@@ -104,7 +105,7 @@ def test_half_a_line_is_cut(tmp_path: Path) -> None:
         log = fleet.Log(path, sync=True)
         log.append({"id": "c"})
         log.close()
-        found = [record["id"] for _, record in fleet.lines_of(path.read_bytes())]
+        found = [json.loads(line[9:])["id"] for line in fleet.whole_lines(io.BytesIO(path.read_bytes()))]
         assert found == [*["a", "b"][: whole[:end].count(b"\n")], "c"]
 
 
@@ -117,16 +118,19 @@ def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
         "    decider.decide(f'{sys.argv[3]}-{i}', np.ones((4, 3))); print(f'{sys.argv[3]}-{i}', flush=True)"
     )
     answered, rng = [], np.random.default_rng(0)
-    for life in range(4):
-        command = [sys.executable, "-c", code, str(tmp_path / "store"), str(tmp_path / "log"), str(life)]
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs" / "a"
+    for life in range(int(os.environ.get("KILLS", "4"))):
+        command = [sys.executable, "-c", code, str(tmp_path / "store"), str(log), str(life)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             answered += [process.stdout.readline().strip() for _ in range(int(rng.integers(1, 60)))]
             os.kill(process.pid, signal.SIGKILL)
             answered += [line.strip() for line in process.stdout.read().splitlines(keepends=True) if line[-1:] == "\n"]
-    logged = [record["id"] for _, record in fleet.lines_of((tmp_path / "log").read_bytes())]
+    logged = [record["id"] for _, record in fleet.records_of(log)]
     assert len(logged) == len(set(logged))
     assert set(answered) <= set(logged)
+    assert audit(tmp_path / "store", log.parent).equal
 
 
 @pytest.mark.parametrize("kind", ["linear", "neural"])
@@ -148,11 +152,62 @@ def test_waves_of_logs_become_the_next_version(kind: str, tmp_path: Path, monkey
         report = update(policy, join(tmp_path / "logs", tmp_path / "waves"), tmp_path / "r.parquet")
         alone.update()
         assert (report.rounds, report.joined, report.unknown) == (40, 40, 0)
-        if kind == "linear":
-            for mine, theirs in zip(policy.score(contexts), alone.score(contexts), strict=True):
-                close(mine, theirs)
+        for mine, theirs in zip(policy.score(contexts), alone.score(contexts), strict=True):
+            close(mine, theirs)
         decider.decide("late", contexts[0])
     waves = join(tmp_path / "logs", tmp_path / "waves")
     assert len(waves) == 2
     write_rewards(tmp_path / "r.parquet", ["late"], [1.0])
     assert update(policy, waves, tmp_path / "r.parquet").rounds == 1
+
+
+@pytest.mark.parametrize("kind", ["linear", "neural", "thompson"])
+def test_every_decision_can_be_made_again(kind: str, tmp_path: Path) -> None:
+    policy, rng, masks = made(kind, within_batch="running"), np.random.default_rng(0), [None, [True, False, True, True]]
+    (tmp_path / "logs").mkdir()
+    for life in range(3):  # a version, the same after a restart, and the next
+        if life != 1:
+            publish(policy, tmp_path / "store")
+        with Decider(tmp_path / "store", tmp_path / "logs" / "a") as decider:
+            for i, contexts in enumerate(contexts_of(life, 30)):
+                decider.decide(f"{life}-{i}", contexts, masks[i % 2])
+        policy.observe(policy.select(contexts_of(9, 20)), rng.normal(size=20))
+        policy.update()
+    found = audit(tmp_path / "store", tmp_path / "logs")
+    assert (found.decisions, found.equal) == (90, True)
+
+    lines = (tmp_path / "logs" / "a").read_bytes().splitlines(keepends=True)
+    records = [json.loads(line[9:]) for line in lines]
+    records[40]["bonus"] += 0.25
+    records[50]["id"], records[50]["arm"], records[50]["row"] = "other", 0, 0
+    rewritten(tmp_path / "logs" / "a", records)
+    found = audit(tmp_path / "store", tmp_path / "logs")
+    assert not found.equal
+    assert found.largest_difference >= 0.25
+    if kind == "linear":
+        chosen = json.loads(lines[50][9:])["arm"]
+        assert found.other_arms == (("other",) if chosen else ())
+    rewritten(tmp_path / "logs" / "a", records[:10] + records[11:])
+    with pytest.raises(InvalidInput, match="before '0-11' is missing"):
+        audit(tmp_path / "store", tmp_path / "logs")
+
+
+def rewritten(path: Path, records: list[dict[str, Any]]) -> None:
+    path.unlink()
+    log = fleet.Log(path)
+    for record in records:
+        log.append(record)
+    log.close()
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, write = fleet.Log(tmp_path / "log"), os.write
+    log.append({"id": "a"})
+    monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:5]))
+    with pytest.raises(OSError, match="disk full"):
+        log.append({"id": "b"})
+    monkeypatch.undo()
+    log.append({"id": "c"})
+    log.close()
+    lines = fleet.whole_lines(io.BytesIO((tmp_path / "log").read_bytes()))
+    assert [json.loads(line[9:])["id"] for line in lines] == ["a", "c"]

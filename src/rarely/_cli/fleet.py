@@ -17,13 +17,14 @@ from rarely.cluster.files import Folder
 
 fleet_app = typer.Typer(
     name="fleet",
-    help="Campaigns and fleets on Ray: decide from Parquet, publish versions, join logs, update, report.",
+    help="Campaigns and fleets on Ray: decide from Parquet, publish versions, join logs, update, report, audit.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 guarded = guarded_by("Interrupted. What is done is kept; run the same command to resume.")
 SavedPolicy = Annotated[Path, typer.Argument(help="A saved policy.")]
 Store = Annotated[str, typer.Argument(help="The store: a folder or a URL such as s3://bucket/store.")]
+Logs = Annotated[Path, typer.Argument(help="The folder of the deciders' logs.")]
 Decisions = Annotated[list[str], typer.Argument(help="Folders of decisions, in the order in which they were decided.")]
 Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, as ray://head:10001; by default a Ray here.")]
 Id = Annotated[str, typer.Option("--id", help="The column of ids.")]
@@ -80,7 +81,7 @@ def rollback(
 @fleet_app.command()
 @guarded
 def join(
-    logs: Annotated[Path, typer.Argument(help="The folder of the deciders' logs.")],
+    logs: Logs,
     out: Annotated[str, typer.Argument(help="The folder in which each wave of decisions gets its own.")],
 ) -> None:
     """Gather what is new in the logs of deciders, for `rarely fleet update`, and print all waves so far.
@@ -117,6 +118,20 @@ def update(
     _report(decisions)
     if store is not None:
         console.print(cluster.publish(learned, store), markup=False)
+
+
+@fleet_app.command()
+@guarded
+def audit(store: Store, logs: Logs) -> None:
+    """Make every logged decision again and say what differs; exit with 1 if an arm, or a digit, does.
+
+    **Examples**
+
+    - `rarely fleet audit store/ logs/`
+    """
+    found = cluster.audit(store, logs)
+    console.print(found, markup=False)
+    raise typer.Exit(not found.equal)
 
 
 @fleet_app.command()

@@ -25,7 +25,6 @@ import numpy as np
 
 from rarely._core.choice.rules import sample_arms
 from rarely._core.errors import InvalidInput, RarelyError, check_whole
-from rarely._core.growable_array import changed
 from rarely._core.inputs.contexts import ContextReader
 from rarely._core.inputs.scaling import Moments
 from rarely._core.policies.learner import Learner, ScaledLearner
@@ -243,58 +242,46 @@ class _Block:
     contexts: Contexts
 
     def __call__(self, block: int, start: int, stop: int) -> str:
-        decided = Decided(self.frozen)
+        version, reader, number, key = self.frozen
+        ids, parts, stats, most = list[Any](), list[tuple[Any, ...]](), ArmStats(), 0
+        moments = None if moments_of(version.learner) is None else Moments(version.learner.dim)
         for batch in self.rows.batches(start, stop):
-            decided.add(batch.column(self.id), self.contexts(batch))
-        table = decided.table(block, start)
+            ids.append(batch.column(self.id))
+            rounds = reader.read(self.contexts(batch), None)
+            draws = uniforms(key, ids[-1].to_pylist()) if version.rule.draws else np.zeros(0)
+            most = max(most, rounds.arms)
+            for part in rounds.parts(lambda arms=rounds.arms: rounds_at_once(version, arms)):  # type: ignore[misc]
+                scored, count = score(version, part), len(part)
+                probabilities = scored.probabilities(version.rule)
+                arms = sample_arms(probabilities, draws[:count]) if version.rule.draws else probabilities.argmax(axis=1)
+                draws = draws[count:]
+                known = (of[np.arange(count), arms] for of in (probabilities, scored.means, scored.bonuses))
+                parts.append((arms, *known, part.rows[part.row_of(arms)]))
+                if moments is not None:
+                    moments.add(part.rows, count)
+                if scored.candidates:
+                    disjoint, seen = stats.disjoint and part.disjoint(count), (scored.variances, scored.priors)
+                    stats = stats.also(*seen, arms, disjoint=disjoint, unit=scored.unit)
+        *columns, contexts = map(np.concatenate, zip(*parts, strict=True))
+        columns = [np.full(stop - start, number), *columns]
+        decided = dict(zip(("version", "arm", "probability", "mean", "bonus"), columns, strict=True))
+        facts = facts_of(stats, most, moments)
+        table = decision_table(pyarrow().chunked_array(ids), start, block, decided, contexts, facts)
         return self.folder.started(partial(pyarrow("parquet").write_table, table))
 
 
-class Decided:
-    """Rounds of a block, decided one batch after another."""
-
-    def __init__(self, frozen: Frozen) -> None:
-        self.frozen, self.ids, self.parts = frozen, list[Any](), list[tuple[Any, ...]]()
-        self.stats, self.learner, self.arms = ArmStats(), without_moments(frozen.version.learner), 0
-
-    def add(self, ids: Any, contexts: Any) -> None:
-        """Decide the rounds of these ids."""
-        version, rounds = self.frozen.version, self.frozen.reader.read(contexts, None)
-        draws = uniforms(self.frozen.key, ids.to_pylist()) if version.rule.draws else np.zeros(0)
-        self.ids.append(ids)
-        self.arms = max(self.arms, rounds.arms)
-        for part in rounds.parts(lambda: rounds_at_once(version, rounds.arms)):
-            scored, count = score(version, part), len(part)
-            probabilities = scored.probabilities(version.rule)
-            here, draws = draws[:count], draws[count:]
-            arms = sample_arms(probabilities, here) if version.rule.draws else probabilities.argmax(axis=1)
-            each = np.arange(count)
-            known = (each_of[each, arms] for each_of in (probabilities, scored.means, scored.bonuses))
-            self.parts.append((arms, *known, part.rows[part.row_of(arms)]))
-            self.learner = self.learner.observe_contexts(part.rows, count)
-            if scored.candidates:
-                disjoint = self.stats.disjoint and part.disjoint(count)
-                variances, unit = scored.variances, scored.unit
-                self.stats = self.stats.also(variances, scored.priors, arms, disjoint=disjoint, unit=unit)
-
-    def table(self, block: int, start: int) -> Any:
-        """Return the decisions as a table of pyarrow."""
-        arms, probabilities, means, bonuses, contexts = map(np.concatenate, zip(*self.parts, strict=True))
-        moments = moments_of(self.learner)
-        seen = {} if moments is None else {name: np.asarray(value).tolist() for name, value in vars(moments).items()}
-        facts = {"stats": asdict(self.stats), "arms": self.arms, "moments": seen}
-        ids = pyarrow().chunked_array(self.ids)
-        known = {"arm": arms, "probability": probabilities, "mean": means, "bonus": bonuses}
-        return decision_table(ids, start, block, np.full(len(arms), self.frozen.number), known, contexts, facts)
+def facts_of(stats: ArmStats, arms: int, moments: Moments | None) -> dict[str, Any]:
+    """Return what an update asks of all arms that were offered in a block, chosen or not."""
+    seen = {} if moments is None else {name: np.asarray(value).tolist() for name, value in vars(moments).items()}
+    return {"stats": asdict(stats), "arms": arms, "moments": seen}
 
 
 def decision_table(
-    ids: Any, start: int, block: int, versions: Array, known: dict[str, Array], contexts: Array, facts: dict[str, Any]
+    ids: Any, start: int, block: int, known: dict[str, Array], contexts: Array, facts: dict[str, Any]
 ) -> Any:
     """Return decisions as a table; `start` is the first round, from 0."""
     pa, count = pyarrow(), len(contexts)
-    columns = {"id": ids, "round": np.arange(start, start + count), "block": np.full(count, block)}
-    columns |= {"version": versions, **known}
+    columns = {"id": ids, "round": np.arange(start, start + count), "block": np.full(count, block), **known}
     columns["context"] = pa.FixedSizeListArray.from_arrays(pa.array(contexts.ravel()), contexts.shape[1])
     return pa.table(columns).replace_schema_metadata({"rarely": json.dumps(facts)})
 
@@ -302,13 +289,6 @@ def decision_table(
 def moments_of(learner: Learner) -> Moments | None:
     """Return the moments of the contexts that a learner has seen; None where it fits no scale to them."""
     return learner.scale.moments if isinstance(learner, ScaledLearner) else None
-
-
-def without_moments(learner: Learner) -> Learner:
-    """Return the learner as if it had seen no contexts; its scale stays."""
-    if not isinstance(learner, ScaledLearner) or learner.scale.moments is None:
-        return learner
-    return changed(learner, scale=changed(learner.scale, moments=Moments(learner.dim)))
 
 
 def read_block(folder: Folder, block: int, columns: Sequence[str] | None = None) -> Any:

@@ -2,10 +2,12 @@
 
     store   a folder: policy-000003-SHA256.rarely, never changed, and current.json, which names the one in use
     log     one file of each decider, one line a decision: the CRC-32 of the rest, and the decision as JSON
+    wave    a folder of decisions, as of a campaign, from what is new in all logs
 
 A decider adds its own choices to its own copy of Z, so that its rounds spread over the arms, and knows nothing of the
 others' until the next version. A line is written before its decision is returned: what was answered is in the log,
-also after kill -9. A line that was cut short is removed when the log is opened again.
+also after kill -9. A line that was cut short is removed when the log is opened again. Version, id and contexts in the
+log are enough to make a decision again.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ import tempfile
 import threading
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
-from functools import partial, reduce
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +31,15 @@ import numpy as np
 
 from rarely._core.choice.random_stream import GivenNumbers
 from rarely._core.errors import InvalidInput, RarelyError
+from rarely._core.inputs.contexts import ContextReader, RoundContexts
+from rarely._core.inputs.scaling import Moments
 from rarely._core.policies.policy import Policy
 from rarely._core.policies.replay import put_back, state_of
 from rarely._core.policies.saving import load
 from rarely._core.policies.select import decide as decide_rounds
-from rarely._core.policies.state import ArmStats
-from rarely._core.types import Decision
-from rarely.cluster.campaign import BLOCK, MANIFEST, Campaign, decision_table, key_of, uniforms
+from rarely._core.policies.state import ArmStats, PolicyState
+from rarely._core.types import Array, Decision, Described
+from rarely.cluster.campaign import BLOCK, MANIFEST, Campaign, decision_table, facts_of, key_of, uniforms
 from rarely.cluster.files import Folder, pyarrow
 
 CURRENT = "current.json"
@@ -113,29 +119,22 @@ def _set_current(store: Folder, name: str, before: list[str] | None = None) -> N
     store.write(CURRENT, json.dumps({"name": name, "before": before}).encode())
 
 
-def read_version(store: Folder, name: str) -> Policy:
-    """Return a published policy; its file must have the SHA-256 of its name."""
-    content = store.read(name)
-    if hashlib.sha256(content).hexdigest() != name[14:78]:
-        raise RarelyError(f"{store.path}/{name} has not the SHA-256 of its name; publish the version again.")
-    with tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "policy").write_bytes(content)
-        policy: Policy = load(Path(scratch) / "policy")
-    return policy
-
-
 class Log:
     """Lines that are in the file when `append` returns, whatever happens to the process then."""
 
     def __init__(self, path: str | os.PathLike[str], *, sync: bool = False) -> None:
         self._sync = sync
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        os.ftruncate(self._file, sum(len(line) for line, _ in lines_of(Path(path).read_bytes())))
+        with open(path, "rb") as file:
+            os.ftruncate(self._file, sum(map(len, whole_lines(file))))
 
     def append(self, record: dict[str, Any]) -> None:
         """Write a record in one call of the operating system; with `sync` it is on the disk too."""
         text = json.dumps(record).encode()
-        os.write(self._file, b"%08x %s\n" % (zlib.crc32(text), text))
+        line = b"%08x %s\n" % (zlib.crc32(text), text)
+        if (written := os.write(self._file, line)) < len(line):
+            os.ftruncate(self._file, os.fstat(self._file).st_size - written)
+            raise OSError(f"the log took {written} of {len(line)} bytes; is its disk full? Nothing was decided.")
         if self._sync:
             os.fsync(self._file)
 
@@ -144,12 +143,55 @@ class Log:
         os.close(self._file)
 
 
-def lines_of(content: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield the lines of a log and their records, up to the first that is not whole."""
-    for line in content.splitlines(keepends=True):
+def whole_lines(file: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a log up to the first that is not whole."""
+    for line in file:
         if line[-1:] != b"\n" or line[:8] != b"%08x" % zlib.crc32(line[9:-1]):
             return
-        yield line, json.loads(line[9:-1])
+        yield line
+
+
+def records_of(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the records of a log from a place in it on, with their contexts as rows, and the place behind each."""
+    with open(path, "rb") as file:
+        file.seek(start)
+        for line in whole_lines(file):
+            start, record = start + len(line), json.loads(line[9:])
+            record["contexts"] = np.frombuffer(b64decode(record["contexts"])).reshape(-1, record.pop("dim"))
+            yield start, record
+
+
+def known_of(decision: Decision, arm: int) -> dict[str, float]:
+    """Return what a record says of the chosen arm."""
+    known = {"probability": decision.probabilities[arm], "mean": decision.means[arm], "bonus": decision.bonuses[arm]}
+    return {name: float(value) for name, value in known.items()}
+
+
+class Version:
+    """A published policy and what this process has decided with it."""
+
+    def __init__(self, store: Folder, name: str) -> None:
+        content = store.read(name)
+        if hashlib.sha256(content).hexdigest() != name[14:78]:
+            raise RarelyError(f"{store.path}/{name} has not the SHA-256 of its name; publish the version again.")
+        with tempfile.TemporaryDirectory() as scratch:
+            (Path(scratch) / "policy").write_bytes(content)
+            self.policy: Policy = load(Path(scratch) / "policy")
+        self.name, self.key, self.history = name, key_of(self.policy), state_of(self.policy).history
+        self.decided = 0
+
+    def next(self, id: str, rounds: RoundContexts, reader: ContextReader) -> tuple[PolicyState, Decision]:
+        """Return the state after one more round, and its decision; what is drawn depends on version and id alone."""
+        # What was decided is in the log; here only Z and the first rounds' history are kept.
+        state = replace(state_of(self.policy), history=self.history, arm_stats=ArmStats())
+        draws = GivenNumbers(uniforms(self.key, [id]), state.random)
+        how: dict[str, Any] = {"life": "", "until_due": False, "draws": draws}
+        return decide_rounds(state, rounds, reader, self.policy._factory, self.policy._scratch, **how)
+
+    def take(self, state: PolicyState) -> None:
+        """Continue after a round."""
+        put_back(self.policy, state)
+        self.decided += 1
 
 
 class Decider:
@@ -190,10 +232,10 @@ class Decider:
         sync: bool = False,
     ) -> None:
         self._store, self._poll = Folder.at(url), poll
+        self._version = Version(self._store, _current(self._store)["name"])
         self._log = None if callable(log) else Log(log, sync=sync)
         self._record: Callable[[dict[str, Any]], None] = log if callable(log) else self._log.append  # type: ignore[union-attr]
         self._lock, self._end, self._away = threading.Lock(), threading.Event(), False
-        self._open(_current(self._store)["name"])
         self._thread = threading.Thread(target=self._follow, name="rarely.Decider", daemon=True)
         self._thread.start()
 
@@ -206,36 +248,29 @@ class Decider:
     @property
     def version(self) -> int:
         """The version in use."""
-        return self._version[0].version
-
-    def _open(self, name: str) -> None:
-        policy = read_version(self._store, name)
-        self._version, self.name = (policy, key_of(policy), state_of(policy).history), name
+        return self._version.policy.version
 
     def decide(self, id: str, contexts: Any, mask: Any = None) -> Decision:
-        """Decide one round, log it and return it; what is drawn depends on the version and the id alone."""
-        policy, key, history = self._version
+        """Decide one round, log it and return it."""
         with self._lock, np.errstate(all="ignore"):
-            # What was decided is in the log; here only Z and the first rounds' history are kept.
-            state = replace(state_of(policy), history=history, arm_stats=ArmStats())
-            rounds = state.reader.read(contexts, mask)
-            reader, draws = state.reader.after(contexts, rounds), GivenNumbers(uniforms(key, [id]), state.random)
-            how: dict[str, Any] = {"life": "", "until_due": False, "draws": draws}
-            after, decision = decide_rounds(state, rounds, reader, policy._factory, policy._scratch, **how)
-            arm = int(decision.arm)
-            known = {"probability": decision.propensity, "mean": decision.means[arm], "bonus": decision.bonuses[arm]}
-            record = {"id": id, "version": policy.version, "arm": arm, **{name: float(v) for name, v in known.items()}}
-            record |= {"context": after.history.contexts[-1].tolist(), "stats": asdict(after.arm_stats)}
+            version, reader = self._version, state_of(self._version.policy).reader
+            rounds = reader.read(contexts, mask)
+            after, decision = version.next(id, rounds, reader.after(contexts, rounds))
+            arm, part = int(decision.arm), rounds.part(0, lambda: 1)
+            record = {"id": id, "version": self.version, "arm": arm, **known_of(decision, arm)}
+            record |= {"policy": version.name, "before": version.decided, "stats": asdict(after.arm_stats)}
+            record |= {"present": part.present[0].tolist(), "row": int(part.row_of(np.array([arm]))[0])}
+            record |= {"dim": part.rows.shape[1], "contexts": b64encode(part.rows.tobytes()).decode()}
             self._record(record)
-            put_back(policy, after)
+            version.take(after)
         return decision
 
     def _follow(self) -> None:
         while not self._end.wait(self._poll):
             try:
                 name = _current(self._store)["name"]
-                if name != self.name:
-                    self._open(name)
+                if name != self._version.name:
+                    self._version = Version(self._store, name)
                 self._away = False
             except Exception as error:
                 if not self._away:
@@ -252,6 +287,77 @@ class Decider:
         self._thread.join()
         if self._log is not None:
             self._log.close()
+
+
+@dataclass(frozen=True)
+class Audit(Described):
+    """What `audit` found.
+
+    Examples
+    --------
+    >>> Audit(decisions=20, other_arms=("visit 7",), largest_difference=0.5).equal
+    False
+    """
+
+    decisions: int
+    other_arms: tuple[str, ...]
+    """Ids for which another arm is chosen now."""
+    largest_difference: float
+    """Between a probability, mean or bonus on record and that made again; in another environment digits differ."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether every decision is the same."""
+        return not self.other_arms and self.largest_difference == 0
+
+
+def audit(url: str | os.PathLike[str], logs: str | os.PathLike[str]) -> Audit:
+    """Make every logged decision of a fleet again, from its version in the store, its id and its contexts.
+
+    Parameters
+    ----------
+    url, logs
+        The store; a local folder of logs, one of each decider.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from rarely import LinUCB, OnDemand
+    >>> store, logs = tempfile.mkdtemp(), tempfile.mkdtemp()
+    >>> _ = publish(LinUCB(dim=1, schedule=OnDemand(), seed=0), store)
+    >>> with Decider(store, log=f"{logs}/1.log") as decider:
+    ...     _ = decider.decide("visit 7", [[1.0], [2.0]])
+    >>> audit(store, logs).equal
+    True
+    """
+    store, version, decisions, other, largest = Folder.at(url), None, 0, list[str](), 0.0
+    for path in sorted(Path(logs).iterdir()):
+        for _, record in records_of(path):
+            if record["before"] == 0:
+                version = Version(store, record["policy"])
+            if version is None or (version.name, version.decided) != (record["policy"], record["before"]):
+                raise InvalidInput(
+                    f"{path} must have all decisions since a decider opened its version; the one before "
+                    f"{record['id']!r} is missing."
+                )
+            same, difference = _made_again(version, record)
+            decisions, largest = decisions + 1, max(largest, difference)
+            other += [] if same else [record["id"]]
+    return Audit(decisions, tuple(other), largest)
+
+
+def _made_again(version: Version, record: dict[str, Any]) -> tuple[bool, float]:
+    """Return whether the arm on record is chosen again, and by how much its numbers differ; continue with that arm."""
+    rows, present, reader = record["contexts"], record["present"], state_of(version.policy).reader
+    offered = RoundContexts(rows[None], np.array([present]), len(present), True, all(present), True)
+    with np.errstate(all="ignore"):
+        after, decision = version.next(record["id"], offered, reader)
+        same, known = int(decision.arm) == record["arm"], known_of(decision, record["arm"])
+        if not same:
+            alone = RoundContexts(rows[[record["row"]]][None], np.ones((1, 1), np.bool_), 1, True, True, True)
+            after, _ = version.next(record["id"], alone, reader)
+    version.take(after)
+    return same, max(abs(value - record[name]) for name, value in known.items())
 
 
 def join(logs: str | os.PathLike[str], out: str | os.PathLike[str], *, block: int = BLOCK) -> list[str]:
@@ -277,38 +383,46 @@ def join(logs: str | os.PathLike[str], out: str | os.PathLike[str], *, block: in
     >>> len(join(logs, waves)), len(join(logs, waves))
     (1, 1)
     """
-    place, waves = Folder.at(out), list[str]()
-    read: dict[str, int] = {}
+    place, waves, ends = Folder.at(out), list[str](), dict[str, int]()
     while MANIFEST in (wave := place.inside(f"wave-{len(waves) + 1:06d}")).names():
-        read = json.loads(wave.read("_read.json"))
+        ends = json.loads(wave.read("_read.json"))
         waves.append(wave.path)
-    records, ends = list[dict[str, Any]](), dict(read)
-    for path in sorted(Path(logs).iterdir()):
-        with open(path, "rb") as file:
-            file.seek(read.get(path.name, 0))
-            for line, record in lines_of(file.read()):
-                records.append(record)
-                ends[path.name] = ends.get(path.name, 0) + len(line)
-    if records:
-        _write_wave(wave, records, block)
+    new, rounds, newest = _new_records(Path(logs), ends), 0, 0
+    for b in count():
+        table = _wave_block(islice(new, block), b, rounds)
+        if table is None:
+            break
+        wave.commit(wave.started(partial(pyarrow("parquet").write_table, table)), f"block-{b:08d}.parquet")
+        rounds, dim = rounds + len(table), table.schema.field("context").type.list_size
+        newest = max(newest, *table.column("version").to_pylist())
+    if rounds:
         wave.write("_read.json", json.dumps(ends).encode())
-        dim, newest = len(records[0]["context"]), max(record["version"] for record in records)
-        wave.write(MANIFEST, json.dumps(asdict(Campaign(newest, len(records), block, dim, ""))).encode())
+        wave.write(MANIFEST, json.dumps(asdict(Campaign(newest, rounds, block, dim, ""))).encode())
         waves.append(wave.path)
     return waves
 
 
-def _write_wave(wave: Folder, records: Sequence[dict[str, Any]], block: int) -> None:
-    """Write the blocks of a wave."""
-    for b, start in enumerate(range(0, len(records), block)):
-        part = records[start : start + block]
-        columns = {name: [record[name] for record in part] for name in part[0]}
-        stats = reduce(ArmStats.plus, (ArmStats(**each) for each in columns["stats"]))
-        contexts = np.array(columns["context"], np.float64)
-        # Only chosen contexts are in the log, which would be the wrong ones to fit a scale to: it stays as it is.
-        facts = {"stats": asdict(stats), "arms": max(each["arms"] for each in columns["stats"]), "moments": {}}
-        known = {name: np.array(columns[name]) for name in ("arm", "probability", "mean", "bonus")}
-        versions = np.array(columns["version"])
-        table = decision_table(pyarrow().array(columns["id"]), start, b, versions, known, contexts, facts)
-        write = partial(pyarrow("parquet").write_table, table)
-        wave.commit(wave.started(write), f"block-{b:08d}.parquet")
+def _new_records(logs: Path, ends: dict[str, int]) -> Iterator[dict[str, Any]]:
+    """Yield the records of all logs from their ends on, and move these."""
+    for path in sorted(logs.iterdir()):
+        for end, record in records_of(path, ends.get(path.name, 0)):
+            ends[path.name] = end
+            yield record
+
+
+def _wave_block(records: Iterable[dict[str, Any]], block: int, start: int) -> Any:
+    """Return the table of a block of a wave; None where there are no records."""
+    columns: dict[str, list[Any]] = {"id": [], "version": [], "arm": [], "probability": [], "mean": [], "bonus": []}
+    contexts, stats, arms, moments = list[Array](), ArmStats(), 0, Moments(0)
+    for record in records:
+        for name, values in columns.items():
+            values.append(record[name])
+        rows, own = record["contexts"], ArmStats(**record["stats"])
+        stats, arms = stats.plus(own), max(arms, own.arms)
+        moments = moments if contexts else Moments(rows.shape[1])
+        moments.add(rows, 1)
+        contexts.append(rows[record["row"]])
+    if not contexts:
+        return None
+    ids, numbers = pyarrow().array(columns.pop("id")), {name: np.array(values) for name, values in columns.items()}
+    return decision_table(ids, start, block, numbers, np.array(contexts), facts_of(stats, arms, moments))
