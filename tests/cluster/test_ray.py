@@ -42,9 +42,9 @@ def contexts(folder, batch):
     return campaign.listed_contexts(3, batch)
 
 class Sums(learning._Sums):
-    def __call__(self, first, stop):
-        in_danger(os.path.dirname(self.night.folder.path), f"sums-{first}")
-        return super().__call__(first, stop)
+    def __call__(self, night, first, stop):
+        in_danger(os.path.dirname(self.work.folder.path), f"sums-{first}")
+        return super().__call__(night, first, stop)
 
 learning.SUBTREE, learning._Sums = 2, Sums
 ray.init(sys.argv[2], log_to_driver=False)  # which both calls use

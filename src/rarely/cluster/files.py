@@ -87,10 +87,10 @@ class Folder:
         """Write a file, whole or not at all."""
         self.commit(self.started(lambda stream: stream.write(content)), name)
 
-    def tidy(self) -> None:
-        """Remove temporary files, which nobody will name any more."""
+    def tidy(self, starts: tuple[str, ...] = ()) -> None:
+        """Remove temporary files, which nobody will name any more, and those with such names."""
         for info in self._files():
-            if info.base_name.startswith(".") and info.base_name.endswith(".part"):
+            if info.base_name.startswith(starts) or (info.base_name[0] == "." and info.base_name.endswith(".part")):
                 self.system.delete_file(info.path)
 
 
@@ -148,16 +148,10 @@ class Rows:
                     yield from _between(parquet.ParquetFile(file), first, start, stop, columns)
             first += count
 
-    def tables(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        """Yield all rows in tables of at least that many, but for the last."""
-        waiting = list[Any]()
-        for batch in self.batches(0, len(self), columns):
-            waiting.append(batch)
-            if sum(map(len, waiting)) >= rows:
-                yield pyarrow().Table.from_batches(waiting)
-                waiting = []
-        if waiting:
-            yield pyarrow().Table.from_batches(waiting)
+    def changed(self) -> list[tuple[int, int]]:
+        """Return when each file was changed last, and its size."""
+        found = self.system.get_file_info([path for path, _ in self.files])
+        return [(info.mtime_ns or 0, info.size) for info in found]
 
 
 def _between(file: Any, first: int, start: int, stop: int, columns: Sequence[str] | None) -> Iterator[Any]:

@@ -1,9 +1,11 @@
 """The update after a campaign: rewards joined by id, sums over all rounds, the next version.
 
     night    a folder of decisions, with its place among the policy's rounds
-    join     rewards to rounds, in groups of blocks: _joined-….parquet        new, duplicate, conflicting, invalid
-    sums     over the rewards: XᵀX, Xᵀr, rᵀr of a linear part, and the rows that the network trains on: _sums-….npz
-    Z        Σ φφᵀ over all rounds, by the features that the update asks for: _z-….npz
+    work     the files of one update, in the folder of its last night
+      ids, came    ids of rounds, and rewards, in buckets by a hash of the id: a row group is a bucket
+      joined       the rewards of a bucket in the order of their rounds, and what each is: see KINDS
+      sums         over rewards: XᵀX, Xᵀr, rᵀr of a linear part, and the rows that the network trains on
+      z            Σ φφᵀ over all rounds, by the features that the update asks for
 
 A sum has one order, whoever makes it: a leaf is a block, a fixed range of rounds, and a fixed binary tree over the
 numbers of the leaves adds them up. A task makes a whole subtree, and the driver the rest. So the bits do not depend on
@@ -17,6 +19,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
@@ -47,12 +51,12 @@ from rarely.cluster.files import Folder, Rows, packed, pyarrow, unpacked
 
 SUBTREE = 16
 """Leaves that one task sums."""
-GROUP = 4 * SUBTREE
-"""Blocks whose ids are looked up together, in a table in memory."""
-LOOKED_UP = 2**22
-"""Rewards that are looked up at a time."""
-NEW, DUPLICATE, CONFLICTING, INVALID = range(4)
-KINDS = ("joined", "duplicate", "conflicting", "invalid")
+BUCKET = 2**22
+"""Rounds or rewards that one task takes into memory."""
+FOUND_TOGETHER = 8192
+"""Rewards in a row group, in the order of rounds."""
+KINDS = ("joined", "duplicate", "conflicting", "invalid", "unknown")
+JOINED, DUPLICATE, CONFLICTING, INVALID, UNKNOWN = range(5)
 KEPT = ("arm", "version", "probability", "mean", "bonus")
 
 
@@ -96,6 +100,40 @@ class UpdateReport(Described):
 
 
 @dataclass(frozen=True)
+class Work:
+    """The files of an update."""
+
+    folder: Folder
+    name: str
+    buckets: int
+
+    def file(self, kind: str, number: int) -> str:
+        """Return the name of a file."""
+        return f"_{kind}-{self.name}-{number:08d}"
+
+    def bucket(self, kind: str, number: int) -> Any:
+        """Return a bucket's rows of all files of a kind, in their order."""
+        tables = []
+        for name in self.folder.names(f"_{kind}-{self.name}-"):
+            with self.folder.system.open_input_file(f"{self.folder.path}/{name}") as file:
+                tables.append(pyarrow("parquet").ParquetFile(file).read_row_group(number))
+        return pyarrow().concat_tables(tables).combine_chunks()
+
+    def joined(self) -> list[str]:
+        """Return the paths of the rewards of each bucket."""
+        return [f"{self.folder.path}/{self.file('joined', bucket)}" for bucket in range(self.buckets)]
+
+    def rewards(self, start: int, stop: int) -> tuple[IntArray, Array]:
+        """Return the rounds of a range that got a reward in this update, rising, and these."""
+        within = [("position", ">=", start), ("position", "<", stop), ("kind", "==", JOINED)]
+        read, columns = pyarrow("parquet").read_table, ["position", "reward"]
+        table = read(self.joined(), filesystem=self.folder.system, columns=columns, filters=within)
+        places = table.column("position").to_numpy()
+        order = np.argsort(places)
+        return places[order], table.column("reward").to_numpy()[order]
+
+
+@dataclass(frozen=True)
 class Night:
     """A folder of decisions and the place of its rounds."""
 
@@ -103,34 +141,19 @@ class Night:
     campaign: Campaign
     base: int
     """Rounds of the policy before its first."""
-    earlier: tuple[str, ...]
-    """What the files of earlier updates are called; none where the policy has not taken in its rounds yet."""
-    work: str = ""
-    """What the files of this update are called."""
+    earlier: tuple[Work, ...]
+    """Updates that it was part of; none where the policy has not taken in its rounds yet."""
 
-    def groups(self) -> range:
-        """Return the first block of each group."""
-        return range(0, self.campaign.blocks, GROUP)
+    def blocks(self, size: int) -> Iterator[tuple[int, int]]:
+        """Yield the first and the last block, exclusive, of each `size` blocks."""
+        for first in range(0, self.campaign.blocks, size):
+            yield first, min(first + size, self.campaign.blocks)
 
-    def joined(self, first: int, work: str = "") -> str:
-        """Return the file of the rewards of a group."""
-        return f"_joined-{work or self.work}-{first:08d}.parquet"
-
-    def subtrees(self, kind: str) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield the file and the blocks of each subtree."""
-        for first in range(0, self.campaign.blocks, SUBTREE):
-            yield f"_{kind}-{self.work}-{first:08d}.npz", (first, min(first + SUBTREE, self.campaign.blocks))
-
-    def results(self, kind: str) -> Iterator[Arrays]:
-        """Yield what the subtrees came to, in order."""
-        return (unpacked(self.folder.read(name)) for name, _ in self.subtrees(kind))
-
-    def rewards(self, first: int, start: int, stop: int, work: str = "") -> tuple[IntArray, Array]:
-        """Return the rounds of a range, in the group of block `first`, that got a reward, rising, and these."""
-        within = [("position", ">=", start), ("position", "<", stop), ("kind", "==", NEW)]
-        path = f"{self.folder.path}/{self.joined(first, work)}"
-        table = pyarrow("parquet").read_table(path, filesystem=self.folder.system, filters=within)
-        return table.column("position").to_numpy(), table.column("reward").to_numpy()
+    def range(self, first: int, stop: int) -> tuple[int, int]:
+        """Return the rounds of some blocks among those of the policy."""
+        ends = (min(block * self.campaign.block, self.campaign.rounds) for block in (first, stop))
+        start, end = (self.base + end for end in ends)
+        return start, end
 
 
 def tree_sum(parts: Sequence[Any], add: Callable[[Any, Any], Any] = np.add) -> Any:
@@ -195,33 +218,30 @@ def update(
     check_supported(policy)
     state, came = state_of(policy), Rows.at(rewards, (id, reward))
     urls = [decisions] if isinstance(decisions, str | os.PathLike) else list(decisions)
-    nights = _nights(policy, [Folder.at(url) for url in urls], came)
+    nights = _nights(policy, [Folder.at(url) for url in urls])
+    work = _work(policy, nights, came)
     with Pool(jobs, address) as pool:
-        for night in nights:
-            groups = ((night.joined(first), (first,)) for first in night.groups())
-            pool.commit(night.folder, _Join(night, came, id, reward), groups)
-        counts = _set_aside(nights, came, id, reward)
-        update = _Update(policy, nights, counts["joined"])
-        for night in nights:
-            pool.commit(night.folder, _Sums(night, update.scale, update.most, update.logged), night.subtrees("sums"))
+        counts = _joined(pool, nights, work, came, (id, reward), policy.round)
+        update = _Update(policy, nights, work, counts["joined"])
+        pool.commit(work.folder, _Sums(work, update.scale, update.most, update.logged), update.subtrees("sums", nights))
         try:
             put_back(policy, update.with_rewards())
             result = update.with_basis(policy.prepare_update().run())
-            for night in update.fresh:
-                pool.commit(night.folder, update.features(result, night), night.subtrees("z"))
+            pool.commit(work.folder, update.features(result), update.subtrees("z", update.fresh))
             after, result = update.with_rounds(result)
             put_back(policy, after)
             record = policy.adopt(result)
             counts |= {"number": len(policy.updates), "version": result.cut.version, "open": result.cut.missing}
             mean, error = update.mean_reward()
             report = UpdateReport(**counts, rounds=update.rounds, mean=mean, error=error, record=asdict(record))
+            place = {"home": work.folder.path, "work": work.name, "buckets": work.buckets, "report": asdict(report)}
             for night in nights:
-                place = {"base": night.base, "work": night.work, "report": asdict(report)}
-                night.folder.write(f"_update-{report.number:06d}.json", json.dumps(place).encode())
-                night.folder.tidy()
+                written = json.dumps(place | {"base": night.base})
+                night.folder.write(f"_update-{report.number:06d}.json", written.encode())
         except BaseException:
             put_back(policy, state)
             raise
+    work.folder.tidy(("_ids-", "_came-"))
     return report
 
 
@@ -239,7 +259,7 @@ def check_supported(policy: Policy) -> None:
         raise InvalidInput("an update from many blocks takes a policy that remembers all rounds, without forgetting.")
 
 
-def _nights(policy: Policy, folders: Sequence[Folder], came: Rows) -> list[Night]:
+def _nights(policy: Policy, folders: Sequence[Folder]) -> list[Night]:
     """Return the nights with their places: as earlier updates have them, or behind all rounds so far."""
     nights, base, number = list[Night](), policy.round, len(policy.updates) + 1
     for folder in folders:
@@ -255,104 +275,147 @@ def _nights(policy: Policy, folders: Sequence[Folder], came: Rows) -> list[Night
             )
         updates = (f"_update-{earlier:06d}.json" for earlier in range(1, number))
         known = [json.loads(folder.read(name)) for name in updates if name in names]
-        nights.append(Night(folder, campaign, known[0]["base"] if known else base, tuple(k["work"] for k in known)))
+        works = tuple(Work(Folder(folder.system, k["home"]), k["work"], k["buckets"]) for k in known)
+        nights.append(Night(folder, campaign, known[0]["base"] if known else base, works))
         base += 0 if known else campaign.rounds
+    return nights
+
+
+def _work(policy: Policy, nights: Sequence[Night], came: Rows) -> Work:
+    """Return the files of this update, which the same call finds again, and no other."""
     places = [(night.folder.path, night.base, asdict(night.campaign)) for night in nights]
-    whole = json.dumps([policy.fingerprint(), places, came.files])
-    work = f"{number:06d}-{hashlib.blake2b(whole.encode(), digest_size=6).hexdigest()}"
-    return [replace(night, work=work) for night in nights]
+    whole = json.dumps([policy.fingerprint(), places, came.files, came.changed()])
+    name = f"{len(policy.updates) + 1:06d}-{hashlib.blake2b(whole.encode(), digest_size=6).hexdigest()}"
+    rows = max(sum(night.campaign.rounds for night in nights), len(came))
+    return Work(nights[-1].folder, name, -(-rows // BUCKET))
+
+
+def _joined(
+    pool: Pool, nights: Sequence[Night], work: Work, came: Rows, columns: tuple[str, str], before: int
+) -> dict[str, Any]:
+    """Join the rewards to rounds, write those that are set aside, and return how many there are of each kind."""
+    parquet, kind = pyarrow("parquet"), read_block(nights[0].folder, 0, ["id"]).column(0).type
+    groups = [(night, *some) for night in nights for some in night.blocks(max(1, BUCKET // night.campaign.block))]
+    pool.commit(work.folder, _Ids(work), ((work.file("ids", i), group) for i, group in enumerate(groups)))
+    ranges = [(start, min(start + BUCKET, len(came))) for start in range(0, len(came), BUCKET)]
+    task = _Came(work, came, columns, kind)
+    pool.commit(work.folder, task, ((work.file("came", i), part) for i, part in enumerate(ranges)))
+    buckets = range(work.buckets)
+    pool.commit(work.folder, _Join(work, before), ((work.file("joined", bucket), (bucket,)) for bucket in buckets))
+    counts = Counter(dict.fromkeys((*KINDS, "late", "rewards"), 0))
+    for path in work.joined():
+        counts.update(json.loads(parquet.read_schema(path, filesystem=work.folder.system).metadata[b"rarely"]))
+    if counts["conflicting"] + counts["invalid"] + counts["unknown"]:
+        known, unusable = ["id", "reward", "kind"], [("kind", ">=", CONFLICTING)]
+        table = parquet.read_table(work.joined(), filesystem=work.folder.system, columns=known, filters=unusable)
+        why = pyarrow().array(np.array(KINDS)[table.column("kind").to_numpy()])
+        write = partial(parquet.write_table, table.drop(["kind"]).append_column("why", why))
+        work.folder.commit(work.folder.started(write), f"_aside-{work.name}.parquet")
+    return dict(counts)
+
+
+def in_buckets(work: Work, table: Any) -> Callable[[Any], None]:
+    """Return how a table is written whose row groups are buckets by the ids, for `Folder.started`."""
+    which = np.zeros(len(table), np.int64)
+    if work.buckets > 1:
+        which = np.array([zlib.crc32(str(one).encode()) for one in table.column("id").to_pylist()]) % work.buckets
+    order = np.argsort(which, kind="stable")
+    parts = np.split(order, np.searchsorted(which[order], np.arange(1, work.buckets)))
+
+    def write(stream: Any) -> None:
+        with pyarrow("parquet").ParquetWriter(stream, table.schema) as writer:
+            for part in parts:
+                writer.write_table(table.take(part), row_group_size=max(1, len(part)))
+
+    return write
+
+
+@dataclass(frozen=True)
+class _Ids:
+    """Writes the ids of rounds in buckets, with the rewards that were learned from before, NaN for none."""
+
+    work: Work
+
+    def __call__(self, night: Night, first: int, stop: int) -> str:
+        table = pyarrow().concat_tables(read_block(night.folder, b, ["id"]) for b in range(first, stop))
+        if table.column("id").null_count:
+            raise InvalidInput(
+                f"every decision needs an id, so that its reward finds it; {night.folder.path} has none."
+            )
+        start, end = night.range(first, stop)
+        known = np.full(end - start, np.nan)
+        for work in night.earlier:
+            places, values = work.rewards(start, end)
+            known[places - start] = values
+        table = pyarrow().table({"id": table.column("id"), "position": np.arange(start, end), "known": known})
+        return self.work.folder.started(in_buckets(self.work, table))
+
+
+@dataclass(frozen=True)
+class _Came:
+    """Writes rewards in buckets."""
+
+    work: Work
+    rows: Rows
+    columns: tuple[str, str]
+    type: Any
+    """Of the ids."""
+
+    def __call__(self, start: int, stop: int) -> str:
+        table = pyarrow().Table.from_batches(list(self.rows.batches(start, stop, self.columns))).select(self.columns)
+        try:
+            table = table.rename_columns(["id", "reward"])
+            table = table.cast(pyarrow().schema({"id": self.type, "reward": "float64"}))
+        except pyarrow().ArrowInvalid as error:
+            raise InvalidInput(
+                f"rewards must be numbers, and their ids {self.type} like those decided: {error}"
+            ) from None
+        return self.work.folder.started(in_buckets(self.work, table))
 
 
 @dataclass(frozen=True)
 class _Join:
-    """Finds the rounds of a group that rewards belong to."""
+    """Finds the rounds that the rewards of a bucket belong to."""
 
-    night: Night
-    came: Rows
-    id: str
-    reward: str
+    work: Work
+    before: int
+    """Rounds of earlier updates, whose rewards are late."""
 
-    def __call__(self, first: int) -> str:
-        pa, night = pyarrow(), self.night
-        start, stop = first * night.campaign.block, min(first + GROUP, night.campaign.blocks)
-        ids = pa.concat_tables(read_block(night.folder, b, ["id"]) for b in range(first, stop)).column(0)
-        check_unique(ids, night.folder.path)
-        known = np.full(len(ids), np.nan)
-        for work in night.earlier:
-            places, values = night.rewards(first, start, start + len(ids), work)
-            known[places - start] = values
-        none = np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64)
-        places, values, rows = map(np.concatenate, zip(none, *self._found(ids.combine_chunks()), strict=True))
-        order = np.lexsort((rows, places))
-        places, values = places[order], values[order]
-        kinds = kinds_of(places, values, known)
-        table = pa.table({"position": places + start, "reward": values, "kind": kinds, "row": rows[order]})
-        write = partial(pyarrow("parquet").write_table, table, row_group_size=night.campaign.block)
-        return night.folder.started(write)
-
-    def _found(self, ids: Any) -> Iterator[tuple[IntArray, Array, IntArray]]:
-        """Yield place among the ids, value and row of the rewards that belong to one of them."""
-        compute, row = pyarrow("compute"), 0
-        for table in self.came.tables([self.id, self.reward], LOOKED_UP):
-            try:
-                named = table.column(self.id).cast(ids.type)
-                values = table.column(self.reward).cast("float64").to_numpy()
-            except pyarrow().ArrowInvalid as error:
-                raise InvalidInput(
-                    f"rewards must be numbers, and their ids {ids.type} like those decided: {error}"
-                ) from None
-            places = compute.index_in(named, value_set=ids).fill_null(-1).to_numpy()
-            here = np.flatnonzero(places >= 0)
-            yield places[here].astype(np.int64), np.asarray(values[here], np.float64), here + row
-            row += len(table)
+    def __call__(self, bucket: int) -> str:
+        rounds, came, compute = self.work.bucket("ids", bucket), self.work.bucket("came", bucket), pyarrow("compute")
+        counts = compute.value_counts(rounds.column("id").combine_chunks())
+        twice = counts.filter(compute.greater(counts.field("counts"), 1))
+        if len(twice):
+            one = twice[0]["values"].as_py()
+            raise InvalidInput(
+                f"every decision needs an id of its own, so that its reward finds it; {one!r} came twice."
+            )
+        places = compute.index_in(came.column("id"), value_set=rounds.column("id")).fill_null(-1).to_numpy()
+        position, known = (np.append(rounds.column(name).to_numpy(), -1)[places] for name in ("position", "known"))
+        order = np.argsort(position, kind="stable")
+        position, values = position[order].astype(np.int64), came.column("reward").to_numpy()[order]
+        kinds = kinds_of(position, values, known[order])
+        found = dict(zip(KINDS, np.bincount(kinds, minlength=len(KINDS)).tolist(), strict=True))
+        late = int(np.count_nonzero((kinds == JOINED) & (position < self.before)))
+        facts = {"rarely": json.dumps({**found, "late": late, "rewards": len(came)})}
+        columns = {"id": came.column("id").take(order), "position": position, "reward": values, "kind": kinds}
+        table = pyarrow().table(columns).replace_schema_metadata(facts)
+        write = partial(pyarrow("parquet").write_table, table, row_group_size=FOUND_TOGETHER)
+        return self.work.folder.started(write)
 
 
-def check_unique(ids: Any, where: str) -> None:
-    """Refuse decisions two of which have the same id, or one has none."""
-    counts = pyarrow("compute").value_counts(ids)
-    twice = counts.filter(pyarrow("compute").greater(counts.field("counts"), 1))
-    if len(twice) or ids.null_count:
-        one = "no id" if ids.null_count else f"{twice[0]['values'].as_py()!r} twice"
-        raise InvalidInput(f"every decision needs an id of its own, so that its reward finds it; {where} has {one}.")
-
-
-def kinds_of(places: IntArray, values: Array, known: Array) -> IntArray:
-    """Return what each reward is, given sorted places and the rewards that were learned from before, NaN for none."""
-    valid = np.isfinite(values)
-    kinds, places, values = np.full(len(places), INVALID), places[valid], values[valid]
-    _, starts, which = np.unique(places, return_index=True, return_inverse=True)
-    before, first = known[places], starts[which] == np.arange(len(places))
-    differs = values != np.where(np.isnan(before), values[starts[which]], before)
-    clashes = np.isin(places, places[differs])
-    fresh = np.where(clashes, CONFLICTING, np.where(first, NEW, DUPLICATE))
-    kinds[valid] = np.where(np.isnan(before), fresh, np.where(differs, CONFLICTING, DUPLICATE))
+def kinds_of(position: IntArray, values: Array, known: Array) -> IntArray:
+    """Return what each reward is, given rising positions, −1 for none, and what was learned before, NaN for nothing."""
+    valid = np.isfinite(values) & (position >= 0)
+    kinds = np.where(position < 0, UNKNOWN, INVALID)
+    position, values, known = position[valid], values[valid], known[valid]
+    _, starts, which = np.unique(position, return_index=True, return_inverse=True)
+    first = starts[which] == np.arange(len(position))
+    differs = values != np.where(np.isnan(known), values[starts[which]], known)
+    clashes = np.isin(position, position[differs])
+    fresh = np.where(clashes, CONFLICTING, np.where(first, JOINED, DUPLICATE))
+    kinds[valid] = np.where(np.isnan(known), fresh, np.where(differs, CONFLICTING, DUPLICATE))
     return kinds
-
-
-def _set_aside(nights: Sequence[Night], came: Rows, id: str, reward: str) -> dict[str, Any]:
-    """Return how many rewards there are of each kind, and write those that are set aside."""
-    unknown = len(KINDS)
-    kinds, owners, late = np.full(len(came), unknown, np.int8), np.zeros(len(came), np.int8), 0
-    for night in nights:
-        for first in night.groups():
-            path = f"{night.folder.path}/{night.joined(first)}"
-            table = pyarrow("parquet").read_table(path, columns=["kind", "row"], filesystem=night.folder.system)
-            rows, found = table.column("row").to_numpy(), table.column("kind").to_numpy()
-            kinds[rows], owners[rows] = found, owners[rows] + 1
-            late += int(np.count_nonzero(found == NEW)) if night.earlier else 0
-    names, folder, parts, done = np.array([*KINDS, "unknown"]), nights[-1].folder, list[Any](), 0
-    for table in came.tables([id, reward], LOOKED_UP):
-        here = slice(done, done := done + len(table))
-        if len(twice := np.flatnonzero(owners[here] > 1)):
-            one = table.column(id)[int(twice[0])].as_py()
-            raise InvalidInput(f"every decision needs an id of its own, also among nights; {one!r} was decided twice.")
-        aside = np.flatnonzero(kinds[here] >= CONFLICTING)
-        parts.append(table.take(aside).append_column("why", pyarrow().array(names[kinds[here][aside]])))
-    if parts and sum(map(len, parts)):
-        write = partial(pyarrow("parquet").write_table, pyarrow().concat_tables(parts))
-        folder.commit(folder.started(write), f"_aside-{nights[-1].work}.parquet")
-    counts = np.bincount(kinds, minlength=unknown + 1).tolist()
-    return dict(zip(names.tolist(), counts, strict=True)) | {"late": late, "rewards": len(came)}
 
 
 def kept_rows(rows: IntArray, most: int) -> IntArray:
@@ -368,46 +431,46 @@ def kept_rows(rows: IntArray, most: int) -> IntArray:
 class _Sums:
     """Sums over the rewards of a subtree, and the rows that are kept of it."""
 
-    night: Night
+    work: Work
     scale: Callable[[Array], Array] | None
     """Of the contexts in the linear part; None where there is none."""
     most: int
     logged: int
 
-    def __call__(self, first: int, stop: int) -> str:
-        night, leaves, parts = self.night, [], []
+    def __call__(self, night: Night, first: int, stop: int) -> str:
+        places, values = self.work.rewards(*night.range(first, stop))
+        leaves, parts = [], []
         for b in range(first, stop):
-            table, start = read_block(night.folder, b), b * night.campaign.block
-            places, rewards = night.rewards(first - first % GROUP, start, start + len(table))
-            here = places - start
+            table, (start, end) = read_block(night.folder, b), night.range(b, b + 1)
+            own = slice(*np.searchsorted(places, (start, end)))
+            here, rewards = places[own] - start, values[own]
             contexts = contexts_of(table)[here]
             x = contexts[:, :0] if self.scale is None else self.scale(contexts)
             leaves.append(np.concatenate([(x.T @ x).ravel(), x.T @ rewards, [rewards @ rewards]]))
-            known = (table.column(name).to_numpy()[here] for name in KEPT)
-            parts.append((self.logged + night.base + places, rewards, contexts, *known))
-        rows, rewards, *columns = map(np.concatenate, zip(*parts, strict=True))
+            parts.append((contexts, *(table.column(name).to_numpy()[here] for name in KEPT)))
+        rows, columns = self.logged + places, map(np.concatenate, zip(*parts, strict=True))
         kept = kept_rows(rows, self.most)
-        arrays = {"sum": tree_sum(leaves), "rows": rows, "rewards": rewards, "kept": kept}
+        arrays = {"sum": tree_sum(leaves), "rows": rows, "rewards": values, "kept": kept}
         arrays |= {name: column[kept] for name, column in zip(("context", *KEPT), columns, strict=True)}
-        return night.folder.started(packed(arrays))
+        return self.work.folder.started(packed(arrays))
 
 
 @dataclass(frozen=True)
 class _Features:
     """Σ φφᵀ over the rounds of a subtree, in the form of Z."""
 
-    night: Night
+    work: Work
     learner: Learner
     covariance: Any
     memory: Forgetting | None
-    age: int
-    """Rounds since the first one of the night."""
+    latest: int
+    """The last round of all."""
 
-    def __call__(self, first: int, stop: int) -> str:
+    def __call__(self, night: Night, first: int, stop: int) -> str:
         leaves, step, remembered = [], self.covariance.block(), 0
         for b in range(first, stop):
-            contexts, parts = contexts_of(read_block(self.night.folder, b, ["context"])), list[Any]()
-            ages = self.age - b * self.night.campaign.block - np.arange(len(contexts), dtype=np.float64)
+            contexts, parts = contexts_of(read_block(night.folder, b, ["context"])), list[Any]()
+            ages = self.latest - np.arange(*night.range(b, b + 1), dtype=np.float64)
             for start in range(0, len(contexts), step):
                 part = slice(start, start + step)
                 factors = self.learner.features(contexts[part])
@@ -416,14 +479,14 @@ class _Features:
                 parts.append(self.covariance.contribution(factors.weighted(weights)))
                 parts = [parts[0] + parts[1]] if len(parts) > 1 else parts
             leaves.append(parts[0])
-        return self.night.folder.started(packed({"sum": tree_sum(leaves), "rounds": np.array(remembered)}))
+        return self.work.folder.started(packed({"sum": tree_sum(leaves), "rounds": np.array(remembered)}))
 
 
 class _Update:
     """What the driver knows of an update in progress."""
 
-    def __init__(self, policy: Policy, nights: Sequence[Night], joined: int) -> None:
-        self.state, self.nights, self.factory = state_of(policy), nights, policy._factory
+    def __init__(self, policy: Policy, nights: Sequence[Night], work: Work, joined: int) -> None:
+        self.state, self.nights, self.work, self.factory = state_of(policy), nights, work, policy._factory
         self.fresh = [night for night in nights if not night.earlier]
         self.rounds = sum(night.campaign.rounds for night in self.fresh)
         self.logged, self.arrived = self.state.history.logged, self.state.history.arrived + joined
@@ -454,12 +517,20 @@ class _Update:
             learner = changed(learner, scale=changed(learner.scale, moments=moments))  # type: ignore[attr-defined]
         self.learner, self.stats, self.arms = learner, stats, arms
 
-    def _sum(self, nights: Sequence[Night], kind: str) -> Array:
-        """Return the sum of all leaves: the tree of each night, one night after another."""
-        return np.asarray(reduce(np.add, (tree_sum([part["sum"] for part in night.results(kind)]) for night in nights)))
+    def subtrees(self, kind: str, nights: Sequence[Night]) -> Iterator[tuple[str, tuple[Night, int, int]]]:
+        """Yield the file and the blocks of each subtree."""
+        for number, (night, first, stop) in enumerate((n, *some) for n in self.nights for some in n.blocks(SUBTREE)):
+            if night in nights:
+                yield self.work.file(kind, number), (night, first, stop)
 
     def _parts(self, nights: Sequence[Night], kind: str = "sums") -> Iterator[Arrays]:
-        return (part for night in nights for part in night.results(kind))
+        """Yield what the subtrees came to, in order."""
+        return (unpacked(self.work.folder.read(name)) for name, _ in self.subtrees(kind, nights))
+
+    def _sum(self, nights: Sequence[Night], kind: str) -> Array:
+        """Return the sum of all leaves: the tree of each night, one night after another."""
+        trees = (tree_sum([part["sum"] for part in self._parts([night], kind)]) for night in nights)
+        return np.asarray(reduce(np.add, trees))
 
     def with_rewards(self) -> PolicyState:
         """Return the state after all rounds and rewards, but for Z."""
@@ -511,11 +582,11 @@ class _Update:
             return result if after.network.skip == before.network.skip else replace(result, basis=after)
         return result
 
-    def features(self, result: UpdateResult, night: Night) -> _Features:
-        """Return what sums up the features of a night that Z asks for."""
+    def features(self, result: UpdateResult) -> _Features:
+        """Return what sums up the features that Z asks for."""
         learner, memory = result.basis or self.learner, None if result.memory is None else result.memory.forgetting
         empty = self.factory.empty(learner.widths, arms=self.arms, rows=UNLIMITED)
-        return _Features(night, learner, empty, memory, self.state.history.rounds + self.rounds - 1 - night.base)
+        return _Features(self.work, learner, empty, memory, self.state.history.rounds + self.rounds - 1)
 
     def with_rounds(self, result: UpdateResult) -> tuple[PolicyState, UpdateResult]:
         """Return the state with these rounds in Z, and the result with its own Z where features change."""
