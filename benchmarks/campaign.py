@@ -1,13 +1,15 @@
 """What a campaign costs: rates of deciding and updating from Parquet to Parquet, beside those of this process alone.
 
-python benchmarks/campaign.py --rounds 500000 --jobs 2        # a few minutes, wall-clock time
-python benchmarks/campaign.py --rounds 131072 --jobs 0        # without Ray; processor time
-python benchmarks/campaign.py --rounds 10000000               # an hour; 8 GB of disk
+python benchmarks/campaign.py --rounds 1000000                # some minutes
+python benchmarks/campaign.py --rounds 10000000               # ten to twenty minutes; 10 GB of disk
 python benchmarks/campaign.py --decider                       # 100 000 decisions of a decider at K = 50
 python benchmarks/campaign.py --sums                          # seconds and bytes of Z for 10⁶ rounds, by p
 
 d = 20, K = 5, the default policy after a pilot of 2000 rounds, with the diagonal Z to which it changes by itself when
-an exact one takes too long. Memory is the largest resident set of the driver, or of this process with --jobs 0.
+an exact one takes too long. Rates are rounds a second of processor time, of all processes together, so that other
+programs on the machine count little; those of the clock are beside them. Engine overhead is the processor time of Ray's
+processes over that of the same blocks in this process. The largest resident set is that of the driver or of a worker;
+contexts and rewards are made in another process.
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ from __future__ import annotations
 import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # on loopback
 
 import argparse
 import copy
-import resource
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +36,12 @@ from pyarrow import parquet
 
 from rarely import BatchNeuralUCB, LinUCB, OnDemand
 from rarely._core.native.linalg import cross
+from rarely._core.policies.replay import state_of
 from rarely.cluster import Decider, decide, learning, publish, update
 from rarely.cluster import campaign as cluster_campaign
+from rarely.cluster.files import Folder, Rows
 
-DIM, ARMS, FILE = 20, 5, 262_144
+DIM, ARMS, FILE, BLOCK = 20, 5, 262_144, cluster_campaign.BLOCK
 
 
 class Here(cluster_campaign.Pool):
@@ -50,7 +57,7 @@ class Here(cluster_campaign.Pool):
         start = time.process_time()
         for name, args in calls:
             folder.commit(cluster_campaign._call(task, *args), name)
-        print(f"  {type(task).__name__}: {time.process_time() - start:.1f} s", flush=True)
+        print(f"  {type(task).__name__}: {time.process_time() - start:.2f} s", flush=True)
 
 
 def pilot() -> BatchNeuralUCB:
@@ -68,36 +75,102 @@ def paid(chosen: Any, rng: np.random.Generator) -> Any:
     return np.cos(chosen[:, 0]) + chosen[:, 1] + rng.normal(size=len(chosen))
 
 
-def campaign(folder: Path, rounds: int, jobs: int) -> None:
-    policy, rng = pilot(), np.random.default_rng(1)
-    clock = time.perf_counter if jobs else time.process_time
-    if not jobs:
-        cluster_campaign.Pool = learning.Pool = Here
-    contexts = rng.normal(size=(8192, ARMS, DIM))
-    for name, call in {"score": policy.score, "select": copy.deepcopy(policy).select}.items():
-        start = time.process_time()
-        call(contexts)
-        print(f"{name}: {8192 / (time.process_time() - start):,.0f} rounds a second of a core", flush=True)
-    (folder / "in").mkdir()
+def write_contexts(folder: Path, rounds: int) -> None:
+    folder.mkdir()
     for first in range(0, rounds, FILE):
-        count = min(FILE, rounds - first)
+        count, rng = min(FILE, rounds - first), np.random.default_rng(first)
         numbers = pa.FixedSizeListArray.from_arrays(pa.array(rng.normal(size=count * ARMS * DIM)), ARMS * DIM)
         table = pa.table({"id": np.arange(first, first + count), "contexts": numbers})
-        parquet.write_table(table, folder / "in" / f"{first:010d}.parquet", row_group_size=65_536)
-    start = clock()
-    decide(policy, folder / "in", folder / "out", jobs=jobs)
-    print(f"decide, {jobs} processes: {rounds / (clock() - start):,.0f} rounds a second", flush=True)
-    (folder / "rewards").mkdir()
-    for path in sorted((folder / "out").glob("block-*")):
+        parquet.write_table(table, folder / f"{first:010d}.parquet", row_group_size=BLOCK)
+
+
+def write_rewards(decisions: Path, folder: Path) -> None:
+    folder.mkdir()
+    for i, path in enumerate(sorted(decisions.glob("block-*"))):
         table = parquet.read_table(path, columns=["id", "context"])
-        rewards = paid(np.stack(table.column("context").to_numpy()), rng)
-        parquet.write_table(pa.table({"id": table.column("id"), "reward": rewards}), folder / "rewards" / path.name)
-    start = clock()
-    report = update(policy, folder / "out", folder / "rewards", jobs=jobs)
-    print(
-        f"update, {jobs} processes: {rounds / (clock() - start):,.0f} rounds a second; {report.joined} rewards joined"
-    )
-    print(f"largest resident set: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+        rewards = paid(np.stack(table.column("context").to_numpy()), np.random.default_rng(i))
+        parquet.write_table(pa.table({"id": table.column("id"), "reward": rewards}), folder / path.name)
+
+
+def elsewhere(call: Callable[..., Any], *args: Any) -> Any:
+    """Make a call in a process that ends then, so that its memory is not this one's, and return what it returns."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(call, *args).result()
+
+
+def processes() -> dict[int, tuple[float, float, str]]:
+    """Return processor seconds, the largest resident set in GiB and the name of this process and those below it."""
+    found, parents = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            _, _, rest = (path / "stat").read_text().rpartition(")")
+            status = dict(line.split(":", 1) for line in (path / "status").read_text().splitlines())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        fields, pid = rest.split(), int(path.name)
+        seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        most = int(status.get("VmHWM", "0 kB").split()[0]) / 2**20
+        found[pid], parents[pid] = (seconds, most, status["Name"].strip()), int(fields[1])
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return {pid: found[pid] for pid in ours if pid in found}
+
+
+def timed(name: str, rounds: int, call: Callable[[], Any]) -> float:
+    """Make a call, print what it took, and return its processor seconds."""
+    before, start = processes(), time.perf_counter()
+    call()
+    after, wall = processes(), time.perf_counter() - start
+    seconds = sum(now[0] - before.get(pid, (0.0,))[0] for pid, now in after.items())
+    print(f"{name}: {rounds / seconds:,.0f} rounds a second of a core, {rounds / wall:,.0f} by the clock", flush=True)
+    return seconds
+
+
+def bare_update(policy: Any, decisions: Path, rewards: Path) -> float:
+    """Return the processor seconds of the reads and products of an update, and of nothing else."""
+    start, learner = time.process_time(), state_of(policy).frozen.learner
+    covariance, folder = state_of(policy).frozen.covariance, Folder.at(decisions)
+    rows = Rows.at(rewards, ("id", "reward"))
+    for _ in rows.batches(0, len(rows)):
+        pass
+    for b in range(len(folder.names("block-"))):
+        contexts = cluster_campaign.contexts_of(cluster_campaign.read_block(folder, b))
+        contexts.T @ contexts
+        for first in range(0, len(contexts), covariance.block()):
+            covariance.contribution(learner.features(contexts[first : first + covariance.block()]))
+    return time.process_time() - start
+
+
+def in_one_process(folder: Path, rounds: int) -> tuple[float, float]:
+    """Return the processor seconds of a round by `select`, and by `decide` without Ray."""
+    warnings.simplefilter("ignore")
+    policy, contexts = pilot(), np.random.default_rng(1).normal(size=(BLOCK, ARMS, DIM))
+    alone = timed("select, in one call", BLOCK, lambda: copy.deepcopy(policy).select(contexts)) / BLOCK
+    timed("score, the same without a record", BLOCK, lambda: policy.score(contexts))
+    cluster_campaign.Pool = learning.Pool = Here
+    write_contexts(folder / "sample", rounds)
+    here = timed("decide, in this process", rounds, lambda: decide(policy, folder / "sample", folder / "some")) / rounds
+    write_rewards(folder / "some", folder / "some-rewards")
+    bare = bare_update(policy, folder / "some", folder / "some-rewards")
+    timed("update, in this process", rounds, lambda: update(policy, folder / "some", folder / "some-rewards"))
+    print(f"  reads and products alone: {bare:.2f} s", flush=True)
+    return alone, here
+
+
+def campaign(folder: Path, rounds: int, jobs: int) -> None:
+    import ray
+
+    alone, here = elsewhere(in_one_process, folder, min(rounds, 4 * BLOCK))
+    elsewhere(write_contexts, folder / "in", rounds)
+    policy, many = pilot(), f"{jobs} processes of Ray"
+    ray.init("local", num_cpus=jobs, include_dashboard=False, log_to_driver=False)
+    spent = timed(f"decide, {many}", rounds, lambda: decide(policy, folder / "in", folder / "out", jobs=jobs)) / rounds
+    print(f"  {alone / spent:.2f} times the rate of select; engine overhead {spent / here - 1:.1%}")
+    elsewhere(write_rewards, folder / "out", folder / "rewards")
+    timed(f"update, {many}", rounds, lambda: update(policy, folder / "out", folder / "rewards", jobs=jobs))
+    most = sorted((most, name) for _, most, name in processes().values())[-jobs - 1 :]
+    print("largest resident sets:", ", ".join(f"{name} {gib:.2f} GiB" for gib, name in most))
 
 
 def decider(folder: Path, decisions: int) -> None:
@@ -138,7 +211,7 @@ def sums() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=500_000)
+    parser.add_argument("--rounds", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--decider", nargs="?", type=int, const=100_000)
     parser.add_argument("--sums", action="store_true")

@@ -34,7 +34,7 @@ def test_a_version_is_published_once_and_rolled_back(tmp_path: Path) -> None:
     policy.observe(policy.select(contexts_of(0, 5)), np.ones(5))
     policy.update()
     second = publish(policy, tmp_path)
-    assert json.loads((tmp_path / "current.json").read_text()) == {"name": second, "before": [first]}
+    assert json.loads((tmp_path / "used.json").read_text()) == [first, second]
     assert rollback(tmp_path) == first
     with pytest.raises(InvalidInput, match="none to return to"):
         rollback(tmp_path)

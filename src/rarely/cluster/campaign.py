@@ -35,7 +35,7 @@ from rarely._core.policies.state import ArmStats, FrozenPolicy
 from rarely._core.types import Array
 from rarely._runs.executor import ONE_THREAD
 from rarely._runs.ray_executor import RETRIES, connected, ended
-from rarely.cluster.files import Folder, Rows, pyarrow
+from rarely.cluster.files import Folder, Rows, as_parquet, pyarrow
 
 MANIFEST = "_campaign.json"
 BLOCK = 65_536
@@ -267,7 +267,7 @@ class _Block:
         decided = dict(zip(("version", "arm", "probability", "mean", "bonus"), columns, strict=True))
         facts = facts_of(stats, most, moments)
         table = decision_table(pyarrow().chunked_array(ids), start, block, decided, contexts, facts)
-        return self.folder.started(partial(pyarrow("parquet").write_table, table))
+        return self.folder.started(as_parquet(table))
 
 
 def facts_of(stats: ArmStats, arms: int, moments: Moments | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -92,6 +93,12 @@ class Folder:
         for info in self._files():
             if info.base_name.startswith(starts) or (info.base_name[0] == "." and info.base_name.endswith(".part")):
                 self.system.delete_file(info.path)
+
+
+def as_parquet(table: Any, rows: int | None = None) -> Callable[[Any], None]:
+    """Return how a table is written, for `Folder.started`, in row groups of that many rows."""
+    # Hardly a number comes twice, and to look for those that do takes as long as all the rest.
+    return partial(pyarrow("parquet").write_table, table, row_group_size=rows, use_dictionary=False)
 
 
 def packed(arrays: dict[str, Array]) -> Callable[[Any], None]:

@@ -1,6 +1,6 @@
 """A fleet: many processes decide with copies of one version, and nothing is in the way of a decision.
 
-    store   a folder: policy-000003-SHA256.rarely, never changed, and current.json, which names the one in use
+    store   a folder: policy-000003-SHA256.rarely, never changed, and used.json, whose last name is in use
     log     one file of each decider, one line a decision: the CRC-32 of the rest, and the decision as JSON
     wave    a folder of decisions, as of a campaign, from what is new in all logs
 
@@ -22,7 +22,6 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -40,9 +39,9 @@ from rarely._core.policies.select import decide as decide_rounds
 from rarely._core.policies.state import ArmStats, PolicyState
 from rarely._core.types import Array, Decision, Described
 from rarely.cluster.campaign import BLOCK, MANIFEST, Campaign, decision_table, facts_of, key_of, uniforms
-from rarely.cluster.files import Folder, pyarrow
+from rarely.cluster.files import Folder, as_parquet, pyarrow
 
-CURRENT = "current.json"
+USED = "used.json"
 
 
 class StaleVersionWarning(UserWarning):
@@ -70,9 +69,12 @@ def publish(policy: Policy, url: str | os.PathLike[str]) -> str:
         policy.save(Path(scratch) / "policy")
         content = (Path(scratch) / "policy").read_bytes()
     name = f"policy-{policy.version:06d}-{hashlib.sha256(content).hexdigest()}.rarely"
-    if name not in store.names():
+    names = store.names()
+    if name not in names:
         store.write(name, content)
-    _set_current(store, name)
+    used = _used(store) if USED in names else []
+    if used[-1:] != [name]:
+        store.write(USED, json.dumps([*used, name]).encode())
     return name
 
 
@@ -94,29 +96,21 @@ def rollback(url: str | os.PathLike[str], to: str | None = None) -> str:
     True
     """
     store = Folder.at(url)
-    before = _current(store)["before"]
-    if to is None and not before:
+    used = _used(store)
+    if to is None and len(used) < 2:
         raise InvalidInput(f"{store.path} has had one version in use, so there is none to return to.")
-    name = before[-1] if to is None else to
-    if name not in store.names():
-        raise InvalidInput(f"{store.path} must have the file {name}; it has {', '.join(store.names('policy-'))}.")
-    _set_current(store, name, before[:-1] if to is None else None)
-    return name
+    used = used[:-1] if to is None else [*used, to]
+    if used[-1] not in store.names():
+        raise InvalidInput(f"{store.path} must have the file {used[-1]}; it has {', '.join(store.names('policy-'))}.")
+    store.write(USED, json.dumps(used).encode())
+    return used[-1]
 
 
-def _current(store: Folder) -> dict[str, Any]:
-    if CURRENT not in store.names():
-        raise InvalidInput(f"{store.path} must be a store with a published version; it has no {CURRENT}.")
-    found: dict[str, Any] = json.loads(store.read(CURRENT))
-    return found
-
-
-def _set_current(store: Folder, name: str, before: list[str] | None = None) -> None:
-    """Name the file in use; `before` are those to return to, by default the present one and those before it."""
-    known: dict[str, Any] = _current(store) if CURRENT in store.names() else {"name": name, "before": []}
-    if before is None:
-        before = known["before"] + ([known["name"]] if known["name"] != name else [])
-    store.write(CURRENT, json.dumps({"name": name, "before": before}).encode())
+def _used(store: Folder) -> list[str]:
+    """Return the files that have been in use and not been left by `rollback`; the last is in use."""
+    if USED not in store.names():
+        raise InvalidInput(f"{store.path} must be a store with a published version; it has no {USED}.")
+    return list(json.loads(store.read(USED)))
 
 
 class Log:
@@ -232,7 +226,7 @@ class Decider:
         sync: bool = False,
     ) -> None:
         self._store, self._poll = Folder.at(url), poll
-        self._version = Version(self._store, _current(self._store)["name"])
+        self._version = Version(self._store, _used(self._store)[-1])
         self._log = None if callable(log) else Log(log, sync=sync)
         self._record: Callable[[dict[str, Any]], None] = log if callable(log) else self._log.append  # type: ignore[union-attr]
         self._lock, self._end, self._away = threading.Lock(), threading.Event(), False
@@ -268,7 +262,7 @@ class Decider:
     def _follow(self) -> None:
         while not self._end.wait(self._poll):
             try:
-                name = _current(self._store)["name"]
+                name = _used(self._store)[-1]
                 if name != self._version.name:
                     self._version = Version(self._store, name)
                 self._away = False
@@ -392,7 +386,7 @@ def join(logs: str | os.PathLike[str], out: str | os.PathLike[str], *, block: in
         table = _wave_block(islice(new, block), b, rounds)
         if table is None:
             break
-        wave.commit(wave.started(partial(pyarrow("parquet").write_table, table)), f"block-{b:08d}.parquet")
+        wave.commit(wave.started(as_parquet(table)), f"block-{b:08d}.parquet")
         rounds, dim = rounds + len(table), table.schema.field("context").type.list_size
         newest = max(newest, *table.column("version").to_pylist())
     if rounds:

@@ -23,10 +23,11 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rarely._core.covariance.diagonal import SparseDiagonal
 from rarely._core.covariance.dual import Dual
@@ -47,7 +48,7 @@ from rarely._core.policies.update import UpdateResult
 from rarely._core.training.tuning import training_rows
 from rarely._core.types import Array, Arrays, Described, IntArray
 from rarely.cluster.campaign import Campaign, Pool, Url, contexts_of, moments_of, read_block
-from rarely.cluster.files import Folder, Rows, packed, pyarrow, unpacked
+from rarely.cluster.files import Folder, Rows, as_parquet, packed, pyarrow, unpacked
 
 SUBTREE = 16
 """Leaves that one task sums."""
@@ -309,8 +310,8 @@ def _joined(
         known, unusable = ["id", "reward", "kind"], [("kind", ">=", CONFLICTING)]
         table = parquet.read_table(work.joined(), filesystem=work.folder.system, columns=known, filters=unusable)
         why = pyarrow().array(np.array(KINDS)[table.column("kind").to_numpy()])
-        write = partial(parquet.write_table, table.drop(["kind"]).append_column("why", why))
-        work.folder.commit(work.folder.started(write), f"_aside-{work.name}.parquet")
+        aside = table.drop(["kind"]).append_column("why", why)
+        work.folder.commit(work.folder.started(as_parquet(aside)), f"_aside-{work.name}.parquet")
     return dict(counts)
 
 
@@ -323,7 +324,7 @@ def in_buckets(work: Work, table: Any) -> Callable[[Any], None]:
     parts = np.split(order, np.searchsorted(which[order], np.arange(1, work.buckets)))
 
     def write(stream: Any) -> None:
-        with pyarrow("parquet").ParquetWriter(stream, table.schema) as writer:
+        with pyarrow("parquet").ParquetWriter(stream, table.schema, use_dictionary=False) as writer:
             for part in parts:
                 writer.write_table(table.take(part), row_group_size=max(1, len(part)))
 
@@ -383,10 +384,9 @@ class _Join:
 
     def __call__(self, bucket: int) -> str:
         rounds, came, compute = self.work.bucket("ids", bucket), self.work.bucket("came", bucket), pyarrow("compute")
-        counts = compute.value_counts(rounds.column("id").combine_chunks())
-        twice = counts.filter(compute.greater(counts.field("counts"), 1))
-        if len(twice):
-            one = twice[0]["values"].as_py()
+        if len(compute.unique(rounds.column("id"))) < len(rounds):
+            counts = compute.value_counts(rounds.column("id"))
+            one = counts.filter(compute.greater(counts.field("counts"), 1))[0]["values"].as_py()
             raise InvalidInput(
                 f"every decision needs an id of its own, so that its reward finds it; {one!r} came twice."
             )
@@ -400,19 +400,18 @@ class _Join:
         facts = {"rarely": json.dumps({**found, "late": late, "rewards": len(came)})}
         columns = {"id": came.column("id").take(order), "position": position, "reward": values, "kind": kinds}
         table = pyarrow().table(columns).replace_schema_metadata(facts)
-        write = partial(pyarrow("parquet").write_table, table, row_group_size=FOUND_TOGETHER)
-        return self.work.folder.started(write)
+        return self.work.folder.started(as_parquet(table, FOUND_TOGETHER))
 
 
-def kinds_of(position: IntArray, values: Array, known: Array) -> IntArray:
+def kinds_of(position: IntArray, values: Array, known: Array) -> NDArray[np.int8]:
     """Return what each reward is, given rising positions, −1 for none, and what was learned before, NaN for nothing."""
     valid = np.isfinite(values) & (position >= 0)
-    kinds = np.where(position < 0, UNKNOWN, INVALID)
+    kinds = np.where(position < 0, UNKNOWN, INVALID).astype(np.int8)
     position, values, known = position[valid], values[valid], known[valid]
-    _, starts, which = np.unique(position, return_index=True, return_inverse=True)
-    first = starts[which] == np.arange(len(position))
-    differs = values != np.where(np.isnan(known), values[starts[which]], known)
-    clashes = np.isin(position, position[differs])
+    first = np.diff(position, prepend=-1) > 0
+    starts, which = np.flatnonzero(first), np.cumsum(first) - 1
+    differs = values != np.where(np.isnan(known), values[starts][which], known)
+    clashes = np.logical_or.reduceat(differs, starts)[which] if len(starts) else differs
     fresh = np.where(clashes, CONFLICTING, np.where(first, JOINED, DUPLICATE))
     kinds[valid] = np.where(np.isnan(known), fresh, np.where(differs, CONFLICTING, DUPLICATE))
     return kinds
@@ -439,19 +438,18 @@ class _Sums:
 
     def __call__(self, night: Night, first: int, stop: int) -> str:
         places, values = self.work.rewards(*night.range(first, stop))
-        leaves, parts = [], []
+        kept, leaves, parts = kept_rows(self.logged + places, self.most), [], []
         for b in range(first, stop):
-            table, (start, end) = read_block(night.folder, b), night.range(b, b + 1)
-            own = slice(*np.searchsorted(places, (start, end)))
-            here, rewards = places[own] - start, values[own]
-            contexts = contexts_of(table)[here]
-            x = contexts[:, :0] if self.scale is None else self.scale(contexts)
+            table, ends = read_block(night.folder, b, ["context", *KEPT]), night.range(b, b + 1)
+            own = slice(*np.searchsorted(places, ends))
+            contexts, rewards, here = contexts_of(table), values[own], places[own] - ends[0]
+            learned = contexts if len(here) == len(table) else contexts[here]
+            x = learned[:, :0] if self.scale is None else self.scale(learned)
             leaves.append(np.concatenate([(x.T @ x).ravel(), x.T @ rewards, [rewards @ rewards]]))
-            parts.append((contexts, *(table.column(name).to_numpy()[here] for name in KEPT)))
-        rows, columns = self.logged + places, map(np.concatenate, zip(*parts, strict=True))
-        kept = kept_rows(rows, self.most)
-        arrays = {"sum": tree_sum(leaves), "rows": rows, "rewards": values, "kept": kept}
-        arrays |= {name: column[kept] for name, column in zip(("context", *KEPT), columns, strict=True)}
+            some = places[kept[slice(*np.searchsorted(kept, (own.start, own.stop)))]] - ends[0]
+            parts.append((contexts[some], *(table.column(name).to_numpy()[some] for name in KEPT)))
+        arrays = {"sum": tree_sum(leaves), "rows": self.logged + places, "rewards": values, "kept": kept}
+        arrays |= zip(("context", *KEPT), map(np.concatenate, zip(*parts, strict=True)), strict=True)
         return self.work.folder.started(packed(arrays))
 
 
