@@ -24,8 +24,9 @@ import copy
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -44,20 +45,17 @@ from rarely.cluster.files import Folder, Rows
 DIM, ARMS, FILE, BLOCK = 20, 5, 262_144, cluster_campaign.BLOCK
 
 
-class Here(cluster_campaign.Pool):
-    """The same work in this process."""
+@contextmanager
+def here(jobs: int | None, address: str | None) -> Iterator[Any]:
+    """Do the same work in this process."""
 
-    def __enter__(self) -> Here:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        pass
-
-    def commit(self, folder: Any, task: Any, calls: Any) -> None:
+    def commit(folder: Any, task: Any, calls: Any) -> None:
         start = time.process_time()
         for name, args in calls:
-            folder.commit(cluster_campaign._call(task, *args), name)
-        print(f"  {type(task).__name__}: {time.process_time() - start:.2f} s", flush=True)
+            folder.commit(cluster_campaign.called(task, *args), name)
+        print(f"  {task.func.__name__[1:]}: {time.process_time() - start:.2f} s", flush=True)
+
+    yield commit
 
 
 def pilot() -> BatchNeuralUCB:
@@ -136,7 +134,8 @@ def bare_update(policy: Any, decisions: Path, rewards: Path) -> float:
         pass
     for b in range(len(folder.names("block-"))):
         contexts = cluster_campaign.contexts_of(cluster_campaign.read_block(folder, b))
-        contexts.T @ contexts
+        scaled = learner.scale(contexts)
+        scaled.T @ scaled
         for first in range(0, len(contexts), covariance.block()):
             covariance.contribution(learner.features(contexts[first : first + covariance.block()]))
     return time.process_time() - start
@@ -148,25 +147,25 @@ def in_one_process(folder: Path, rounds: int) -> tuple[float, float]:
     policy, contexts = pilot(), np.random.default_rng(1).normal(size=(BLOCK, ARMS, DIM))
     alone = timed("select, in one call", BLOCK, lambda: copy.deepcopy(policy).select(contexts)) / BLOCK
     timed("score, the same without a record", BLOCK, lambda: policy.score(contexts))
-    cluster_campaign.Pool = learning.Pool = Here
+    cluster_campaign.committing = learning.committing = here
     write_contexts(folder / "sample", rounds)
-    here = timed("decide, in this process", rounds, lambda: decide(policy, folder / "sample", folder / "some")) / rounds
+    decided = timed("decide, in this process", rounds, lambda: decide(policy, folder / "sample", folder / "some"))
     write_rewards(folder / "some", folder / "some-rewards")
     bare = bare_update(policy, folder / "some", folder / "some-rewards")
     timed("update, in this process", rounds, lambda: update(policy, folder / "some", folder / "some-rewards"))
     print(f"  reads and products alone: {bare:.2f} s", flush=True)
-    return alone, here
+    return alone, decided / rounds
 
 
 def campaign(folder: Path, rounds: int, jobs: int) -> None:
     import ray
 
-    alone, here = elsewhere(in_one_process, folder, min(rounds, 4 * BLOCK))
+    alone, bare = elsewhere(in_one_process, folder, min(rounds, 4 * BLOCK))
     elsewhere(write_contexts, folder / "in", rounds)
     policy, many = pilot(), f"{jobs} processes of Ray"
     ray.init("local", num_cpus=jobs, include_dashboard=False, log_to_driver=False)
     spent = timed(f"decide, {many}", rounds, lambda: decide(policy, folder / "in", folder / "out", jobs=jobs)) / rounds
-    print(f"  {alone / spent:.2f} times the rate of select; engine overhead {spent / here - 1:.1%}")
+    print(f"  {alone / spent:.2f} times the rate of select; engine overhead {spent / bare - 1:.1%}")
     elsewhere(write_rewards, folder / "out", folder / "rewards")
     timed(f"update, {many}", rounds, lambda: update(policy, folder / "out", folder / "rewards", jobs=jobs))
     most = sorted((most, name) for _, most, name in processes().values())[-jobs - 1 :]
@@ -181,17 +180,24 @@ def decider(folder: Path, decisions: int) -> None:
     policy.update()
     publish(policy, folder / "store")
     with Decider(folder / "store", folder / "log", poll=0.5) as one:
-        times = np.empty(decisions)
+        times = np.empty((2, decisions))
+        switch = decisions
         for i in range(decisions):
             if i == decisions // 2:
                 policy.observe(policy.select(contexts), rng.normal(size=256))
                 policy.update()
                 publish(policy, folder / "store")
-            start = time.thread_time()
+            start, clock, version = time.thread_time(), time.perf_counter(), one.version
             one.decide(str(i), contexts[i % 256])
-            times[i] = time.thread_time() - start
-        p50, p99, most = np.quantile(times, [0.5, 0.99, 1.0]) * 1e3
+            times[:, i] = time.thread_time() - start, time.perf_counter() - clock
+            switch = i if one.version != version else switch
+        p50, p99, most = np.quantile(times[0], [0.5, 0.99, 1.0]) * 1e3
         print(f"K = 50: p50 {p50:.3f} ms, p99 {p99:.3f} ms, longest {most:.1f} ms; version {one.version} at the end")
+        p50, p99 = np.quantile(times[1], [0.5, 0.99]) * 1e3
+        pause = times[:, max(0, switch - 20) : switch + 20].max(axis=1) * 1e3
+        print(f"  by the clock p50 {p50:.3f} ms, p99 {p99:.3f} ms")
+        print(f"  longest of 40 around the switch: {pause[0]:.1f} ms, by the clock {pause[1]:.1f} ms")
+    print(f"  log: {(folder / 'log').stat().st_size / decisions / 1000:.1f} kB a decision")
 
 
 def sums() -> None:

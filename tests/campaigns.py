@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +16,19 @@ from rarely.cluster.files import pyarrow
 DIM, ARMS = 3, 4
 
 
-class Serial(campaign.Pool):
-    """What Ray does, in this process and in any order."""
+order = list
 
-    order = staticmethod(list)
 
-    def __enter__(self) -> Serial:
-        return self
+@contextmanager
+def serially(jobs: int | None, address: str | None) -> Iterator[Any]:
+    """Do what Ray does in this process, in any `order`."""
 
-    def __exit__(self, *error: Any) -> None:
-        pass
-
-    def commit(self, folder: Any, task: Any, calls: Any) -> None:
+    def commit(folder: Any, task: Any, calls: Any) -> None:
         done = set(folder.names())
-        for name, args in self.order([call for call in calls if call[0] not in done]):
-            folder.commit(campaign._call(task, *args), name)
+        for name, args in order([call for call in calls if call[0] not in done]):
+            folder.commit(campaign.called(task, *args), name)
+
+    yield commit
 
 
 def made(kind: str, **settings: Any) -> Policy:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campaigns import ARMS, DIM, Serial, close, decided, made, paid, write_rewards, written
+import campaigns
+from campaigns import ARMS, DIM, close, decided, made, paid, serially, write_rewards, written
 from rarely import BatchNeuralUCB, InvalidInput, Mixture, OnDemand, Training, Window
 from rarely._core.choice.rules import sample_arms
 from rarely._core.policies.replay import put_back, state_of
@@ -24,8 +25,8 @@ parquet = pytest.importorskip("pyarrow.parquet")
 
 @pytest.fixture(autouse=True)
 def serial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "Pool", Serial)
-    monkeypatch.setattr(learning, "Pool", Serial)
+    monkeypatch.setattr(campaign, "committing", serially)
+    monkeypatch.setattr(learning, "committing", serially)
 
 
 @pytest.mark.parametrize("kind", ["linear", "neural", "thompson"])
@@ -111,7 +112,7 @@ def test_neither_order_nor_failures_change_a_bit(tmp_path: Path, monkeypatch: py
                     raise KeyboardInterrupt
                 yield calls[i]
 
-        monkeypatch.setattr(Serial, "order", staticmethod(shuffled if seed else list))
+        monkeypatch.setattr(campaigns, "order", shuffled if seed else list)
         repeated(lambda p=policy, s=seed: decide(p, tmp_path / "in", tmp_path / f"out{s}", block=16))
         repeated(lambda p=policy, s=seed: update(p, tmp_path / f"out{s}", tmp_path / "r.parquet"))
         found.append(policy.fingerprint())

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from campaigns import ARMS, DIM, Serial, close, made, paid, write_rewards
+from campaigns import ARMS, DIM, close, made, paid, serially, write_rewards
 from rarely import InvalidInput, Mixture, RarelyError
 from rarely.cluster import Decider, StaleVersionWarning, audit, fleet, join, learning, publish, rollback, update
 
@@ -135,7 +135,7 @@ def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["linear", "neural"])
 def test_waves_of_logs_become_the_next_version(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "Pool", Serial)
+    monkeypatch.setattr(learning, "committing", serially)
     policy, store = made(kind, within_batch="running"), tmp_path / "store"
     publish(policy, store)
     (tmp_path / "logs").mkdir()

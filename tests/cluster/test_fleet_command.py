@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from campaigns import Serial, made, write_rewards, written
+from campaigns import made, serially, write_rewards, written
 from rarely import load
 from rarely._cli import app
 from rarely.cluster import Decider, campaign, learning
@@ -21,7 +21,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for module in (campaign, learning):
-        monkeypatch.setattr(module, "Pool", Serial)
+        monkeypatch.setattr(module, "committing", serially)
 
 
 def call(*words: str, code: int = 0) -> Any:

@@ -41,12 +41,12 @@ def contexts(folder, batch):
     in_danger(folder, "decide-" + batch.column("id")[0].as_py())
     return campaign.listed_contexts(3, batch)
 
-class Sums(learning._Sums):
-    def __call__(self, night, first, stop):
-        in_danger(os.path.dirname(self.work.folder.path), f"sums-{first}")
-        return super().__call__(night, first, stop)
+def sums(work, *args):
+    in_danger(os.path.dirname(work.folder.path), f"sums-{args[-2]}")
+    return whole(work, *args)
 
-learning.SUBTREE, learning._Sums = 2, Sums
+whole = learning._sums
+learning.SUBTREE, learning._sums = 2, sums
 ray.init(sys.argv[2], log_to_driver=False)  # which both calls use
 for jobs in (1, 2, 4, 7):
     folder = f"{sys.argv[1]}/{jobs}"

@@ -16,7 +16,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -184,90 +185,80 @@ def decide(
             f"{folder.path} has decisions of another policy, of other contexts or in other blocks; to resume, the call "
             "must be the same. Give a folder of its own for each version and each set of contexts."
         )
-    task = _Block(frozen, rows, folder, id, contexts or partial(listed_contexts, policy.dim))
+    task = partial(_block, frozen, rows, folder, id, contexts or partial(listed_contexts, policy.dim))
     calls = ((f"block-{b:08d}.parquet", (b, b * block, min(len(rows), (b + 1) * block))) for b in range(planned.blocks))
-    with Pool(jobs, address) as pool:
-        pool.commit(folder, task, calls)
+    with committing(jobs, address) as commit:
+        commit(folder, task, calls)
     folder.tidy()
     return planned
 
 
-class Pool:
-    """Ray, as a place where the missing files of a folder are made."""
-
-    def __init__(self, jobs: int | None, address: str | None) -> None:
-        self.jobs, self.address = jobs, address
-
-    def __enter__(self) -> Pool:
-        self._connection = connected(self.jobs, self.address, share=True)
-        self._ray = self._connection.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._connection.__exit__(*error)
-
-    def commit(self, folder: Folder, task: Any, calls: Iterable[tuple[str, Sequence[Any]]]) -> None:
-        """Call the task for each file that is missing; it returns a temporary name, and the driver names the file."""
-        ray, done = self._ray, set(folder.names())
-        shared = ray.put(task)
-        # One BLAS thread each, in a Ray that somebody else started as well.
-        run = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_THREAD})(_call)
-        missing = ((name, partial(run.remote, shared, *args)) for name, args in calls if name not in done)
-        for name, ref in ended(ray, missing, self.jobs):
-            try:
-                folder.commit(ray.get(ref), name)
-            except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
-                raise RarelyError(
-                    f"every process that made {name} was killed; is there enough memory? What is done is kept, and "
-                    "the same call resumes."
-                ) from error
-            except ray.exceptions.RayTaskError as error:
-                raise (error.cause if isinstance(error.cause, RarelyError) else error) from None
+Commit = Callable[[Folder, Callable[..., str], Iterable[tuple[str, Sequence[Any]]]], None]
 
 
-def _call(task: Any, *args: Any) -> str:
-    with np.errstate(all="ignore"):  # as in a policy's own calls
-        name: str = task(*args)
-    return name
+@contextmanager
+def committing(jobs: int | None, address: str | None) -> Iterator[Commit]:
+    """Yield how the missing files of a folder are made on Ray: by a task, called for each of them."""
+    with connected(jobs, address, share=True) as ray:
+        yield partial(_commit, ray, jobs)
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Decides a block and writes it."""
+def _commit(
+    ray: Any, jobs: int | None, folder: Folder, task: Callable[..., str], calls: Iterable[tuple[str, Sequence[Any]]]
+) -> None:
+    """Call the task for each file that is missing; it returns a temporary name, and the driver names the file."""
+    shared, done = ray.put(task), set(folder.names())
+    # One BLAS thread each, in a Ray that somebody else started as well.
+    run = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_THREAD})(called)
+    missing = ((name, partial(run.remote, shared, *args)) for name, args in calls if name not in done)
+    for name, ref in ended(ray, missing, jobs):
+        try:
+            folder.commit(ray.get(ref), name)
+        except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+            raise RarelyError(
+                f"every process that made {name} was killed; is there enough memory? What is done is kept, and "
+                "the same call resumes."
+            ) from error
+        except ray.exceptions.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, RarelyError) else error) from None
 
-    frozen: Frozen
-    rows: Rows
-    folder: Folder
-    id: str
-    contexts: Contexts
 
-    def __call__(self, block: int, start: int, stop: int) -> str:
-        version, reader, number, key = self.frozen
-        ids, parts, stats, most = list[Any](), list[tuple[Any, ...]](), ArmStats(), 0
-        moments = None if moments_of(version.learner) is None else Moments(version.learner.dim)
-        for batch in self.rows.batches(start, stop):
-            ids.append(batch.column(self.id))
-            rounds = reader.read(self.contexts(batch), None)
-            draws = uniforms(key, ids[-1].to_pylist()) if version.rule.draws else np.zeros(0)
-            most = max(most, rounds.arms)
-            for part in rounds.parts(lambda arms=rounds.arms: rounds_at_once(version, arms)):  # type: ignore[misc]
-                scored, count = score(version, part), len(part)
-                probabilities = scored.probabilities(version.rule)
-                arms = sample_arms(probabilities, draws[:count]) if version.rule.draws else probabilities.argmax(axis=1)
-                draws = draws[count:]
-                known = (of[np.arange(count), arms] for of in (probabilities, scored.means, scored.bonuses))
-                parts.append((arms, *known, part.rows[part.row_of(arms)]))
-                if moments is not None:
-                    moments.add(part.rows, count)
-                if scored.candidates:
-                    disjoint, seen = stats.disjoint and part.disjoint(count), (scored.variances, scored.priors)
-                    stats = stats.also(*seen, arms, disjoint=disjoint, unit=scored.unit)
-        *columns, contexts = map(np.concatenate, zip(*parts, strict=True))
-        columns = [np.full(stop - start, number), *columns]
-        decided = dict(zip(("version", "arm", "probability", "mean", "bonus"), columns, strict=True))
-        facts = facts_of(stats, most, moments)
-        table = decision_table(pyarrow().chunked_array(ids), start, block, decided, contexts, facts)
-        return self.folder.started(as_parquet(table))
+def called(task: Callable[..., str], *args: Any) -> str:
+    """Call a task as a policy's own methods are called."""
+    with np.errstate(all="ignore"):
+        return task(*args)
+
+
+def _block(
+    frozen: Frozen, rows: Rows, folder: Folder, id: str, read: Contexts, block: int, start: int, stop: int
+) -> str:
+    """Decide a block, and write it."""
+    version, reader, number, key = frozen
+    ids, parts, stats, most = list[Any](), list[tuple[Any, ...]](), ArmStats(), 0
+    moments = None if moments_of(version.learner) is None else Moments(version.learner.dim)
+    for batch in rows.batches(start, stop):
+        ids.append(batch.column(id))
+        rounds = reader.read(read(batch), None)
+        draws = uniforms(key, ids[-1].to_pylist()) if version.rule.draws else np.zeros(0)
+        most = max(most, rounds.arms)
+        for part in rounds.parts(lambda arms=rounds.arms: rounds_at_once(version, arms)):  # type: ignore[misc]
+            scored, count = score(version, part), len(part)
+            probabilities = scored.probabilities(version.rule)
+            arms = sample_arms(probabilities, draws[:count]) if version.rule.draws else probabilities.argmax(axis=1)
+            draws = draws[count:]
+            known = (of[np.arange(count), arms] for of in (probabilities, scored.means, scored.bonuses))
+            parts.append((arms, *known, part.rows[part.row_of(arms)]))
+            if moments is not None:
+                moments.add(part.rows, count)
+            if scored.candidates:
+                disjoint, seen = stats.disjoint and part.disjoint(count), (scored.variances, scored.priors)
+                stats = stats.also(*seen, arms, disjoint=disjoint, unit=scored.unit)
+    *columns, contexts = map(np.concatenate, zip(*parts, strict=True))
+    columns = [np.full(stop - start, number), *columns]
+    decided = dict(zip(("version", "arm", "probability", "mean", "bonus"), columns, strict=True))
+    facts = facts_of(stats, most, moments)
+    table = decision_table(pyarrow().chunked_array(ids), start, block, decided, contexts, facts)
+    return folder.started(as_parquet(table))
 
 
 def facts_of(stats: ArmStats, arms: int, moments: Moments | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ from rarely._core.policies.state import ArmStats, PolicyState
 from rarely._core.policies.update import UpdateResult
 from rarely._core.training.tuning import training_rows
 from rarely._core.types import Array, Arrays, Described, IntArray
-from rarely.cluster.campaign import Campaign, Pool, Url, contexts_of, moments_of, read_block
+from rarely.cluster.campaign import Campaign, Commit, Url, committing, contexts_of, moments_of, read_block
 from rarely.cluster.files import Folder, Rows, as_parquet, packed, pyarrow, unpacked
 
 SUBTREE = 16
@@ -58,6 +58,7 @@ FOUND_TOGETHER = 8192
 """Rewards in a row group, in the order of rounds."""
 KINDS = ("joined", "duplicate", "conflicting", "invalid", "unknown")
 JOINED, DUPLICATE, CONFLICTING, INVALID, UNKNOWN = range(5)
+Scale = Callable[[Array], Array] | None
 KEPT = ("arm", "version", "probability", "mean", "bonus")
 
 
@@ -221,14 +222,15 @@ def update(
     urls = [decisions] if isinstance(decisions, str | os.PathLike) else list(decisions)
     nights = _nights(policy, [Folder.at(url) for url in urls])
     work = _work(policy, nights, came)
-    with Pool(jobs, address) as pool:
-        counts = _joined(pool, nights, work, came, (id, reward), policy.round)
+    with committing(jobs, address) as commit:
+        counts = _joined(commit, nights, work, came, (id, reward), policy.round)
         update = _Update(policy, nights, work, counts["joined"])
-        pool.commit(work.folder, _Sums(work, update.scale, update.most, update.logged), update.subtrees("sums", nights))
+        sums = partial(_sums, work, update.scale, update.most, update.logged)
+        commit(work.folder, sums, update.subtrees("sums", nights))
         try:
             put_back(policy, update.with_rewards())
             result = update.with_basis(policy.prepare_update().run())
-            pool.commit(work.folder, update.features(result), update.subtrees("z", update.fresh))
+            commit(work.folder, update.features(result), update.subtrees("z", update.fresh))
             after, result = update.with_rounds(result)
             put_back(policy, after)
             record = policy.adopt(result)
@@ -292,17 +294,17 @@ def _work(policy: Policy, nights: Sequence[Night], came: Rows) -> Work:
 
 
 def _joined(
-    pool: Pool, nights: Sequence[Night], work: Work, came: Rows, columns: tuple[str, str], before: int
+    commit: Commit, nights: Sequence[Night], work: Work, came: Rows, columns: tuple[str, str], before: int
 ) -> dict[str, Any]:
     """Join the rewards to rounds, write those that are set aside, and return how many there are of each kind."""
     parquet, kind = pyarrow("parquet"), read_block(nights[0].folder, 0, ["id"]).column(0).type
     groups = [(night, *some) for night in nights for some in night.blocks(max(1, BUCKET // night.campaign.block))]
-    pool.commit(work.folder, _Ids(work), ((work.file("ids", i), group) for i, group in enumerate(groups)))
+    commit(work.folder, partial(_ids, work), ((work.file("ids", i), group) for i, group in enumerate(groups)))
     ranges = [(start, min(start + BUCKET, len(came))) for start in range(0, len(came), BUCKET)]
-    task = _Came(work, came, columns, kind)
-    pool.commit(work.folder, task, ((work.file("came", i), part) for i, part in enumerate(ranges)))
+    task = partial(_came, work, came, columns, kind)
+    commit(work.folder, task, ((work.file("came", i), part) for i, part in enumerate(ranges)))
     buckets = range(work.buckets)
-    pool.commit(work.folder, _Join(work, before), ((work.file("joined", bucket), (bucket,)) for bucket in buckets))
+    commit(work.folder, partial(_join, work, before), ((work.file("joined", bucket), (bucket,)) for bucket in buckets))
     counts = Counter(dict.fromkeys((*KINDS, "late", "rewards"), 0))
     for path in work.joined():
         counts.update(json.loads(parquet.read_schema(path, filesystem=work.folder.system).metadata[b"rarely"]))
@@ -331,76 +333,49 @@ def in_buckets(work: Work, table: Any) -> Callable[[Any], None]:
     return write
 
 
-@dataclass(frozen=True)
-class _Ids:
-    """Writes the ids of rounds in buckets, with the rewards that were learned from before, NaN for none."""
-
-    work: Work
-
-    def __call__(self, night: Night, first: int, stop: int) -> str:
-        table = pyarrow().concat_tables(read_block(night.folder, b, ["id"]) for b in range(first, stop))
-        if table.column("id").null_count:
-            raise InvalidInput(
-                f"every decision needs an id, so that its reward finds it; {night.folder.path} has none."
-            )
-        start, end = night.range(first, stop)
-        known = np.full(end - start, np.nan)
-        for work in night.earlier:
-            places, values = work.rewards(start, end)
-            known[places - start] = values
-        table = pyarrow().table({"id": table.column("id"), "position": np.arange(start, end), "known": known})
-        return self.work.folder.started(in_buckets(self.work, table))
+def _ids(home: Work, night: Night, first: int, stop: int) -> str:
+    """Write the ids of rounds in buckets, with the rewards that were learned from before, NaN for none."""
+    table = pyarrow().concat_tables(read_block(night.folder, b, ["id"]) for b in range(first, stop))
+    if table.column("id").null_count:
+        raise InvalidInput(f"every decision needs an id, so that its reward finds it; {night.folder.path} has none.")
+    start, end = night.range(first, stop)
+    known = np.full(end - start, np.nan)
+    for work in night.earlier:
+        places, values = work.rewards(start, end)
+        known[places - start] = values
+    table = pyarrow().table({"id": table.column("id"), "position": np.arange(start, end), "known": known})
+    return home.folder.started(in_buckets(home, table))
 
 
-@dataclass(frozen=True)
-class _Came:
-    """Writes rewards in buckets."""
-
-    work: Work
-    rows: Rows
-    columns: tuple[str, str]
-    type: Any
-    """Of the ids."""
-
-    def __call__(self, start: int, stop: int) -> str:
-        table = pyarrow().Table.from_batches(list(self.rows.batches(start, stop, self.columns))).select(self.columns)
-        try:
-            table = table.rename_columns(["id", "reward"])
-            table = table.cast(pyarrow().schema({"id": self.type, "reward": "float64"}))
-        except pyarrow().ArrowInvalid as error:
-            raise InvalidInput(
-                f"rewards must be numbers, and their ids {self.type} like those decided: {error}"
-            ) from None
-        return self.work.folder.started(in_buckets(self.work, table))
+def _came(work: Work, rows: Rows, columns: tuple[str, str], type: Any, start: int, stop: int) -> str:
+    """Write rewards in buckets; `type` is that of the ids."""
+    table = pyarrow().Table.from_batches(list(rows.batches(start, stop, columns))).select(columns)
+    try:
+        table = table.rename_columns(["id", "reward"])
+        table = table.cast(pyarrow().schema({"id": type, "reward": "float64"}))
+    except pyarrow().ArrowInvalid as error:
+        raise InvalidInput(f"rewards must be numbers, and their ids {type} like those decided: {error}") from None
+    return work.folder.started(in_buckets(work, table))
 
 
-@dataclass(frozen=True)
-class _Join:
-    """Finds the rounds that the rewards of a bucket belong to."""
-
-    work: Work
-    before: int
-    """Rounds of earlier updates, whose rewards are late."""
-
-    def __call__(self, bucket: int) -> str:
-        rounds, came, compute = self.work.bucket("ids", bucket), self.work.bucket("came", bucket), pyarrow("compute")
-        if len(compute.unique(rounds.column("id"))) < len(rounds):
-            counts = compute.value_counts(rounds.column("id"))
-            one = counts.filter(compute.greater(counts.field("counts"), 1))[0]["values"].as_py()
-            raise InvalidInput(
-                f"every decision needs an id of its own, so that its reward finds it; {one!r} came twice."
-            )
-        places = compute.index_in(came.column("id"), value_set=rounds.column("id")).fill_null(-1).to_numpy()
-        position, known = (np.append(rounds.column(name).to_numpy(), -1)[places] for name in ("position", "known"))
-        order = np.argsort(position, kind="stable")
-        position, values = position[order].astype(np.int64), came.column("reward").to_numpy()[order]
-        kinds = kinds_of(position, values, known[order])
-        found = dict(zip(KINDS, np.bincount(kinds, minlength=len(KINDS)).tolist(), strict=True))
-        late = int(np.count_nonzero((kinds == JOINED) & (position < self.before)))
-        facts = {"rarely": json.dumps({**found, "late": late, "rewards": len(came)})}
-        columns = {"id": came.column("id").take(order), "position": position, "reward": values, "kind": kinds}
-        table = pyarrow().table(columns).replace_schema_metadata(facts)
-        return self.work.folder.started(as_parquet(table, FOUND_TOGETHER))
+def _join(work: Work, before: int, bucket: int) -> str:
+    """Find the rounds that the rewards of a bucket belong to; of the first rounds, `before`, they are late."""
+    rounds, came, compute = work.bucket("ids", bucket), work.bucket("came", bucket), pyarrow("compute")
+    if len(compute.unique(rounds.column("id"))) < len(rounds):
+        counts = compute.value_counts(rounds.column("id"))
+        one = counts.filter(compute.greater(counts.field("counts"), 1))[0]["values"].as_py()
+        raise InvalidInput(f"every decision needs an id of its own, so that its reward finds it; {one!r} came twice.")
+    places = compute.index_in(came.column("id"), value_set=rounds.column("id")).fill_null(-1).to_numpy()
+    position, known = (np.append(rounds.column(name).to_numpy(), -1)[places] for name in ("position", "known"))
+    order = np.argsort(position, kind="stable")
+    position, values = position[order].astype(np.int64), came.column("reward").to_numpy()[order]
+    kinds = kinds_of(position, values, known[order])
+    found = dict(zip(KINDS, np.bincount(kinds, minlength=len(KINDS)).tolist(), strict=True))
+    late = int(np.count_nonzero((kinds == JOINED) & (position < before)))
+    facts = {"rarely": json.dumps({**found, "late": late, "rewards": len(came)})}
+    columns = {"id": came.column("id").take(order), "position": position, "reward": values, "kind": kinds}
+    table = pyarrow().table(columns).replace_schema_metadata(facts)
+    return work.folder.started(as_parquet(table, FOUND_TOGETHER))
 
 
 def kinds_of(position: IntArray, values: Array, known: Array) -> NDArray[np.int8]:
@@ -426,58 +401,41 @@ def kept_rows(rows: IntArray, most: int) -> IntArray:
     return np.union1d(training_rows(rows, most), latest)
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Sums over the rewards of a subtree, and the rows that are kept of it."""
-
-    work: Work
-    scale: Callable[[Array], Array] | None
-    """Of the contexts in the linear part; None where there is none."""
-    most: int
-    logged: int
-
-    def __call__(self, night: Night, first: int, stop: int) -> str:
-        places, values = self.work.rewards(*night.range(first, stop))
-        kept, leaves, parts = kept_rows(self.logged + places, self.most), [], []
-        for b in range(first, stop):
-            table, ends = read_block(night.folder, b, ["context", *KEPT]), night.range(b, b + 1)
-            own = slice(*np.searchsorted(places, ends))
-            contexts, rewards, here = contexts_of(table), values[own], places[own] - ends[0]
-            learned = contexts if len(here) == len(table) else contexts[here]
-            x = learned[:, :0] if self.scale is None else self.scale(learned)
-            leaves.append(np.concatenate([(x.T @ x).ravel(), x.T @ rewards, [rewards @ rewards]]))
-            some = places[kept[slice(*np.searchsorted(kept, (own.start, own.stop)))]] - ends[0]
-            parts.append((contexts[some], *(table.column(name).to_numpy()[some] for name in KEPT)))
-        arrays = {"sum": tree_sum(leaves), "rows": self.logged + places, "rewards": values, "kept": kept}
-        arrays |= zip(("context", *KEPT), map(np.concatenate, zip(*parts, strict=True)), strict=True)
-        return self.work.folder.started(packed(arrays))
+def _sums(work: Work, scale: Scale, most: int, logged: int, night: Night, first: int, stop: int) -> str:
+    """Sum over the rewards of a subtree, and keep some of its rows; `scale` is None without a linear part."""
+    places, values = work.rewards(*night.range(first, stop))
+    kept, leaves, parts = kept_rows(logged + places, most), [], []
+    for b in range(first, stop):
+        table, ends = read_block(night.folder, b, ["context", *KEPT]), night.range(b, b + 1)
+        own = slice(*np.searchsorted(places, ends))
+        contexts, rewards, here = contexts_of(table), values[own], places[own] - ends[0]
+        learned = contexts if len(here) == len(table) else contexts[here]
+        x = learned[:, :0] if scale is None else scale(learned)
+        leaves.append(np.concatenate([(x.T @ x).ravel(), x.T @ rewards, [rewards @ rewards]]))
+        some = places[kept[slice(*np.searchsorted(kept, (own.start, own.stop)))]] - ends[0]
+        parts.append((contexts[some], *(table.column(name).to_numpy()[some] for name in KEPT)))
+    arrays = {"sum": tree_sum(leaves), "rows": logged + places, "rewards": values, "kept": kept}
+    arrays |= zip(("context", *KEPT), map(np.concatenate, zip(*parts, strict=True)), strict=True)
+    return work.folder.started(packed(arrays))
 
 
-@dataclass(frozen=True)
-class _Features:
-    """Σ φφᵀ over the rounds of a subtree, in the form of Z."""
-
-    work: Work
-    learner: Learner
-    covariance: Any
-    memory: Forgetting | None
-    latest: int
-    """The last round of all."""
-
-    def __call__(self, night: Night, first: int, stop: int) -> str:
-        leaves, step, remembered = [], self.covariance.block(), 0
-        for b in range(first, stop):
-            contexts, parts = contexts_of(read_block(night.folder, b, ["context"])), list[Any]()
-            ages = self.latest - np.arange(*night.range(b, b + 1), dtype=np.float64)
-            for start in range(0, len(contexts), step):
-                part = slice(start, start + step)
-                factors = self.learner.features(contexts[part])
-                weights = None if self.memory is None else self.memory.weights(ages[part])
-                remembered += len(factors) if weights is None else int(np.count_nonzero(weights))
-                parts.append(self.covariance.contribution(factors.weighted(weights)))
-                parts = [parts[0] + parts[1]] if len(parts) > 1 else parts
-            leaves.append(parts[0])
-        return self.work.folder.started(packed({"sum": tree_sum(leaves), "rounds": np.array(remembered)}))
+def _features(
+    work: Work, learner: Learner, z: Any, memory: Forgetting | None, latest: int, night: Night, first: int, stop: int
+) -> str:
+    """Sum φφᵀ over the rounds of a subtree, in the form of Z; `latest` is the last round of all."""
+    leaves, step, remembered = [], z.block(), 0
+    for b in range(first, stop):
+        contexts, parts = contexts_of(read_block(night.folder, b, ["context"])), list[Any]()
+        ages = latest - np.arange(*night.range(b, b + 1), dtype=np.float64)
+        for start in range(0, len(contexts), step):
+            part = slice(start, start + step)
+            factors = learner.features(contexts[part])
+            weights = None if memory is None else memory.weights(ages[part])
+            remembered += len(factors) if weights is None else int(np.count_nonzero(weights))
+            parts.append(z.contribution(factors.weighted(weights)))
+            parts = [parts[0] + parts[1]] if len(parts) > 1 else parts
+        leaves.append(parts[0])
+    return work.folder.started(packed({"sum": tree_sum(leaves), "rounds": np.array(remembered)}))
 
 
 class _Update:
@@ -490,7 +448,7 @@ class _Update:
         self.logged, self.arrived = self.state.history.logged, self.state.history.arrived + joined
         self._take_in_facts()
         learner, self.linear = self.learner, None
-        self.scale: Callable[[Array], Array] | None = None
+        self.scale: Scale = None
         if isinstance(learner, NeuralLearner):
             self.most = learner.training_rows or 0
             ready = learner.with_fitted_scale().scale
@@ -580,11 +538,11 @@ class _Update:
             return result if after.network.skip == before.network.skip else replace(result, basis=after)
         return result
 
-    def features(self, result: UpdateResult) -> _Features:
+    def features(self, result: UpdateResult) -> Callable[..., str]:
         """Return what sums up the features that Z asks for."""
         learner, memory = result.basis or self.learner, None if result.memory is None else result.memory.forgetting
         empty = self.factory.empty(learner.widths, arms=self.arms, rows=UNLIMITED)
-        return _Features(self.work, learner, empty, memory, self.state.history.rounds + self.rounds - 1)
+        return partial(_features, self.work, learner, empty, memory, self.state.history.rounds + self.rounds - 1)
 
     def with_rounds(self, result: UpdateResult) -> tuple[PolicyState, UpdateResult]:
         """Return the state with these rounds in Z, and the result with its own Z where features change."""
