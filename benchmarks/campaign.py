@@ -3,6 +3,7 @@
 python benchmarks/campaign.py --rounds 1000000                # some minutes
 python benchmarks/campaign.py --rounds 10000000               # ten to twenty minutes; 10 GB of disk
 python benchmarks/campaign.py --decider                       # 100 000 decisions of a decider at K = 50
+python benchmarks/campaign.py --join 10000000                 # the join alone, of as many rewards to as many rounds
 python benchmarks/campaign.py --sums                          # seconds and bytes of Z for 10⁶ rounds, by p
 
 d = 20, K = 5, the default policy after a pilot of 2000 rounds, with the diagonal Z to which it changes by itself when
@@ -168,8 +169,34 @@ def campaign(folder: Path, rounds: int, jobs: int) -> None:
     print(f"  {alone / spent:.2f} times the rate of select; engine overhead {spent / bare - 1:.1%}")
     elsewhere(write_rewards, folder / "out", folder / "rewards")
     timed(f"update, {many}", rounds, lambda: update(policy, folder / "out", folder / "rewards", jobs=jobs))
+    for seconds, _, name in sorted(processes().values())[-jobs - 3 :]:
+        print(f"  {name}: {seconds:.1f} s of a core in all")
     most = sorted((most, name) for _, most, name in processes().values())[-jobs - 1 :]
     print("largest resident sets:", ", ".join(f"{name} {gib:.2f} GiB" for gib, name in most))
+
+
+def join(folder: Path, rounds: int) -> None:
+    """Join as many rewards, in another order, in this process."""
+    (folder / "out").mkdir()
+    (folder / "rewards").mkdir()
+    order = np.random.default_rng(0).permutation(rounds)
+    for b, start in enumerate(range(0, rounds, BLOCK)):
+        ids = np.arange(start, min(start + BLOCK, rounds))
+        parquet.write_table(pa.table({"id": ids}), folder / "out" / f"block-{b:08d}.parquet")
+        rewards = pa.table({"id": order[ids], "reward": order[ids] / rounds})
+        parquet.write_table(rewards, folder / "rewards" / f"{b:08d}.parquet")
+    decided = cluster_campaign.Campaign(0, rounds, BLOCK, DIM, "")
+    night, came = (
+        learning.Night(Folder.at(folder / "out"), decided, 0, ()),
+        Rows.at(folder / "rewards", ("id", "reward")),
+    )
+    work = learning.Work(night.folder, "000001", -(-rounds // learning.BUCKET))
+    with here(None, None) as commit:
+        columns = ("id", "reward")
+        timed(
+            f"join, {work.buckets} buckets", rounds, lambda: learning._joined(commit, [night], work, came, columns, 0)
+        )
+    print(f"largest resident set: {processes()[os.getpid()][1]:.2f} GiB")
 
 
 def decider(folder: Path, decisions: int) -> None:
@@ -220,12 +247,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--decider", nargs="?", type=int, const=100_000)
+    parser.add_argument("--join", type=int)
     parser.add_argument("--sums", action="store_true")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         if asked.decider:
             decider(Path(folder), asked.decider)
+        elif asked.join:
+            join(Path(folder), asked.join)
         elif asked.sums:
             sums()
         else:

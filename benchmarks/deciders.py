@@ -7,6 +7,7 @@ frozen            bonuses of the cut, whoever decides
 frozen, Thompson  the same with LinTS, which spreads by itself
 local             each decider adds its own choices to its own Z; the sums meet at the cut
 merged            local, and all choices so far reach every decider twenty times in a batch
+counted           local, and each choice counts as often as there are deciders, as if all of them chose alike
 
 Rounds go to the deciders in turn. Batches have equal length, as nights have. Every cell is the regret over that of one
 process with running bonuses, which is local with one decider; the last line has geometric means over the worlds.
@@ -61,7 +62,7 @@ def regret(kind: str, world: Any, rounds: Any, *, batches: int, deciders: int, b
         for part in np.array_split(np.arange(len(batch)), cuts):
             if len(part):
                 here = batch[part[0] : part[-1] + 1]
-                total += played(policy, here, 1 if bonuses == "frozen" else deciders)
+                total += played(policy, here, 1 if bonuses == "frozen" else deciders, counted=bonuses == "counted")
         arms = policy.history.arms[-len(batch) :]
         policy.observe(rounds=np.arange(start + 1, end + 1), rewards=batch.paid(arms))
         policy.update()
@@ -69,7 +70,7 @@ def regret(kind: str, world: Any, rounds: Any, *, batches: int, deciders: int, b
     return total
 
 
-def played(policy: Policy, rounds: Any, deciders: int) -> float:
+def played(policy: Policy, rounds: Any, deciders: int, *, counted: bool) -> float:
     """Let deciders that know what the policy knows decide rounds in turn, and tell the policy of them."""
     if deciders == 1:
         return float(rounds.regrets(policy.select(rounds.contexts).arm).sum())
@@ -77,8 +78,13 @@ def played(policy: Policy, rounds: Any, deciders: int) -> float:
     for one in range(min(deciders, len(rounds))):
         own = copy.deepcopy(policy)
         put_back(own, state_of(own))
-        decision = own.select(rounds.contexts[one::deciders])
-        arms[one::deciders], probabilities[one::deciders] = decision.arm, decision.propensity
+        for i in range(one, len(rounds), deciders if counted else len(rounds)):
+            here = slice(i, i + 1) if counted else slice(i, None, deciders)
+            decision = own.select(rounds.contexts[here])
+            arms[here], probabilities[here] = decision.arm, decision.propensity
+            if counted:
+                others = np.repeat(rounds.contexts[i][decision.arm][None], deciders - 1, axis=0)
+                follow(own, others, None, np.zeros(deciders - 1, np.int64), np.ones(deciders - 1))
     follow(policy, rounds.contexts, None, arms, probabilities)
     return float(rounds.regrets(arms).sum())
 
@@ -88,6 +94,7 @@ def main() -> None:
     parser.add_argument("--policy", choices=["linucb", "default"], default="linucb")
     parser.add_argument("--worlds", nargs="+", default=[*WORLDS, "digits", "recommender"])
     parser.add_argument("--batches", nargs="+", type=int, default=[10, 20, 40])
+    parser.add_argument("--rules", nargs="+", default=["frozen", "thompson", "local", "merged"])
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=91_000)
@@ -98,7 +105,9 @@ def main() -> None:
         ("thompson", 1),
         *(("local", n) for n in DECIDERS),
         *(("merged", n) for n in DECIDERS[1:]),
+        *(("counted", n) for n in DECIDERS[1:]),
     ]
+    columns = [column for column in columns if column[0] in asked.rules or column == ("local", 1)]
     print("| world | B | regret, one process |", *(f"{how}, {n} |" for how, n in columns if (how, n) != ("local", 1)))
     print("|---|---|---|", *("---|" for _ in columns[1:]))
     for batches in asked.batches:
