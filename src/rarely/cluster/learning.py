@@ -21,7 +21,7 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -158,16 +158,19 @@ class Night:
         return start, end
 
 
-def tree_sum(parts: Sequence[Any], add: Callable[[Any, Any], Any] = np.add) -> Any:
+def tree_sum(parts: Iterable[Any], add: Callable[[Any, Any], Any] = np.add) -> Any:
     """Return the sum by a binary tree over the places of the parts; of subtrees of 2^k it is that of their leaves.
 
     >>> tree_sum(["a", "b", "c"], lambda left, right: f"({left}{right})")
     '((ab)c)'
     """
-    while len(parts) > 1:
-        pairs = zip(parts[::2], [*parts[1::2], None], strict=False)
-        parts = [left if right is None else add(left, right) for left, right in pairs]
-    return parts[0]
+    waiting = list[tuple[int, Any]]()  # whole subtrees with their heights, falling: few, however many parts there are
+    for part in parts:
+        height = 0
+        while waiting and waiting[-1][0] == height:
+            part, height = add(waiting.pop()[1], part), height + 1
+        waiting.append((height, part))
+    return reduce(lambda right, left: add(left, right), (part for _, part in reversed(waiting)))
 
 
 def update(
@@ -485,7 +488,7 @@ class _Update:
 
     def _sum(self, nights: Sequence[Night], kind: str) -> Array:
         """Return the sum of all leaves: the tree of each night, one night after another."""
-        trees = (tree_sum([part["sum"] for part in self._parts([night], kind)]) for night in nights)
+        trees = (tree_sum(part["sum"] for part in self._parts([night], kind)) for night in nights)
         return np.asarray(reduce(np.add, trees))
 
     def with_rewards(self) -> PolicyState:
