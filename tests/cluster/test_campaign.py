@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import campaigns
 from campaigns import ARMS, DIM, close, decided, made, paid, serially, write_rewards, written
-from rarely import BatchNeuralUCB, InvalidInput, Mixture, OnDemand, Training, Window
+from rarely import BatchNeuralUCB, InvalidInput, Mixture, NothingToLearn, OnDemand, Training, Window
 from rarely._core.choice.rules import sample_arms
 from rarely._core.policies.replay import put_back, state_of
 from rarely.cluster import campaign, decide, learning, update
@@ -189,6 +189,12 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         decide(made("linear", beta=2.0), tmp_path / "in", tmp_path / "out", block=8)
     write_rewards(tmp_path / "r.parquet", ["2-1"], [1.0])
     before = policy.fingerprint()
+    write_rewards(tmp_path / "none.parquet", [], [])
+    with pytest.raises(NothingToLearn, match="at least one reward"):
+        update(policy, tmp_path / "out", tmp_path / "none.parquet")
+    write_rewards(tmp_path / "none.parquet", ["stranger"], [1.0])
+    with pytest.raises(NothingToLearn):
+        update(policy, tmp_path / "out", tmp_path / "none.parquet")
     (tmp_path / "out" / "block-00000001.parquet").unlink()
     with pytest.raises(InvalidInput, match="block 1 is missing"):
         update(policy, tmp_path / "out", tmp_path / "r.parquet")

@@ -115,7 +115,7 @@ def update(
     columns = {"id": id_column, "reward": reward_column}
     cluster.update(learned, decisions, rewards, **columns, jobs=jobs, address=address)
     learned.save(policy)
-    _report(decisions)
+    report(decisions)
     if store is not None:
         console.print(cluster.publish(learned, store), markup=False)
 
@@ -143,10 +143,6 @@ def report(decisions: Decisions) -> None:
 
     - `rarely fleet report night1/ night2/`
     """
-    _report(decisions)
-
-
-def _report(decisions: list[str]) -> None:
     found: dict[int, dict[str, Any]] = {}
     for folder in map(Folder.at, decisions):
         for name in folder.names("_update-"):

@@ -50,10 +50,6 @@ class Folder:
             return cls(*fs.FileSystem.from_uri(text))
         return cls(fs.LocalFileSystem(), os.path.abspath(text))
 
-    def inside(self, name: str) -> Folder:
-        """Return a folder in this one."""
-        return Folder(self.system, f"{self.path}/{name}")
-
     def names(self, start: str = "", end: str = "") -> list[str]:
         """Return the names of its complete files, sorted; none if the folder does not exist."""
         names = (info.base_name for info in self._files())
@@ -148,11 +144,11 @@ class Rows:
 
     def batches(self, start: int, stop: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield rows start … stop − 1 as record batches; only the row groups that have some are decoded."""
-        parquet, first = pyarrow("parquet"), 0
+        first = 0
         for path, count in self.files:
             if first < stop and start < first + count:
                 with self.system.open_input_file(path) as file:
-                    yield from _between(parquet.ParquetFile(file), first, start, stop, columns)
+                    yield from _between(pyarrow("parquet").ParquetFile(file), start - first, stop - first, columns)
             first += count
 
     def changed(self) -> list[tuple[int, int]]:
@@ -161,14 +157,13 @@ class Rows:
         return [(info.mtime_ns or 0, info.size) for info in found]
 
 
-def _between(file: Any, first: int, start: int, stop: int, columns: Sequence[str] | None) -> Iterator[Any]:
-    for group in range(file.num_row_groups):
-        count = file.metadata.row_group(group).num_rows
-        if first < stop and start < first + count:
-            place = first
-            for batch in file.iter_batches(READ_AT_ONCE, row_groups=[group], columns=columns):
-                here = batch.slice(max(start - place, 0), max(0, min(stop, place + len(batch)) - max(start, place)))
-                place += len(batch)
-                if len(here):
-                    yield here
-        first += count
+def _between(file: Any, start: int, stop: int, columns: Sequence[str] | None) -> Iterator[Any]:
+    counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+    ends = np.cumsum(counts)
+    groups = [g for g, end in enumerate(ends) if end > start and end - counts[g] < stop]
+    place = int(ends[groups[0]]) - counts[groups[0]]
+    for batch in file.iter_batches(READ_AT_ONCE, row_groups=groups, columns=columns):
+        here = batch.slice(max(start - place, 0), max(0, min(stop, place + len(batch)) - max(start, place)))
+        place += len(batch)
+        if len(here):
+            yield here

@@ -378,7 +378,7 @@ def join(logs: str | os.PathLike[str], out: str | os.PathLike[str], *, block: in
     (1, 1)
     """
     place, waves, ends = Folder.at(out), list[str](), dict[str, int]()
-    while MANIFEST in (wave := place.inside(f"wave-{len(waves) + 1:06d}")).names():
+    while MANIFEST in (wave := replace(place, path=f"{place.path}/wave-{len(waves) + 1:06d}")).names():
         ends = json.loads(wave.read("_read.json"))
         waves.append(wave.path)
     new, rounds, newest = _new_records(Path(logs), ends), 0, 0

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from rarely._core.covariance.diagonal import SparseDiagonal
 from rarely._core.covariance.dual import Dual
 from rarely._core.covariance.factory import UNLIMITED
-from rarely._core.errors import InvalidInput
+from rarely._core.errors import InvalidInput, NothingToLearn
 from rarely._core.growable_array import changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import RewardSums
@@ -222,6 +222,8 @@ def update(
     """
     check_supported(policy)
     state, came = state_of(policy), Rows.at(rewards, (id, reward))
+    if not len(came):
+        raise NothingToLearn(f"{os.fspath(rewards)} must have at least one reward to learn from; it has none.")
     urls = [decisions] if isinstance(decisions, str | os.PathLike) else list(decisions)
     nights = _nights(policy, [Folder.at(url) for url in urls])
     work = _work(policy, nights, came)
