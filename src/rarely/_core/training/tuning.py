@@ -164,14 +164,15 @@ class Tuning:
         before = self.first + len(self.rewards)
         end = max(before, int(rows[-1]) + 1) if len(rows) else before
         first = max(self.first, end - KEPT_ROWS)
-        gone, new = first - self.first, end - before
+        gone = first - self.first
+        new = end - max(first, before)  # of millions of rows at once only the last are kept
         counted, inside = np.zeros(end - first), rows >= first
         counted[rows[inside] - first] = 1.0 if weights is None else weights[inside]
         return replace(
             self,
             first=first,
-            predictions=np.pad(self.predictions, ((0, new), (0, 0), (0, 0)), constant_values=np.nan)[gone:],
-            rewards=np.pad(self.rewards, (0, new), constant_values=np.nan)[gone:],
+            predictions=np.pad(self.predictions[gone:], ((0, new), (0, 0), (0, 0)), constant_values=np.nan),
+            rewards=np.pad(self.rewards[gone:], (0, new), constant_values=np.nan),
             weights=counted,
         )
 
