@@ -206,6 +206,20 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         update(policy, tmp_path / "out2", tmp_path / "r.parquet")
 
 
+@pytest.mark.parametrize("kind", [int, str])
+def test_ids_are_numbers_or_text(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "BUCKET", 7)
+    policy, ids = made("linear"), [kind(i) for i in range(-20, 20)]
+    parquet.write_table(
+        pa.table({"id": ids, "contexts": [[float(i)] * 12 for i in range(40)]}), tmp_path / "in.parquet"
+    )
+    decide(policy, tmp_path / "in.parquet", tmp_path / "out", block=8)
+    rewards = pa.table({"id": [str(one) for one in ids[::-2]] + [None], "reward": [float(i) for i in range(21)]})
+    parquet.write_table(rewards, tmp_path / "r.parquet")
+    report = update(policy, tmp_path / "out", tmp_path / "r.parquet")
+    assert (report.joined, report.unknown) == (20, 1)
+
+
 def test_rounds_may_differ_in_their_arms(tmp_path: Path) -> None:
     policy = made("thompson", exploration=Mixture(0.2))
     rng = np.random.default_rng(0)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +42,8 @@ MANIFEST = "_campaign.json"
 BLOCK = 65_536
 """Rounds in a block."""
 Url = str | os.PathLike[str]
+Frozen = tuple[FrozenPolicy, ContextReader, int, bytes]
+"""What a worker needs of a policy: a version, how it reads contexts, its number, and the key of its random numbers."""
 Contexts = Callable[[Any], Any]
 """From a record batch to the contexts of its rounds, (n, K, d) or a list of (K_i, d)."""
 
@@ -79,26 +81,15 @@ class Campaign:
         return cls(**fields | {"source": tuple(map(tuple, fields["source"]))})
 
 
-class Frozen(NamedTuple):
-    """What a worker needs of a policy."""
-
-    version: FrozenPolicy
-    reader: ContextReader
-    number: int
-    key: bytes
-    """Of the random numbers of this version; see `uniforms`."""
-
-    @classmethod
-    def of(cls, policy: Policy) -> Frozen:
-        """Return the version in use with frozen bonuses."""
-        state = state_of(policy)
-        if state.frozen.learner.follows:
-            raise InvalidInput(
-                "a campaign needs a policy whose scale of contexts is settled, because blocks are decided apart from "
-                "each other: start with from_log, with a pilot of at least 16 rounds and an update, or give "
-                "context_scale."
-            )
-        return cls(replace(state.frozen, within_batch="frozen"), state.reader, policy.version, key_of(policy))
+def frozen_of(policy: Policy) -> Frozen:
+    """Return the version in use with frozen bonuses."""
+    state = state_of(policy)
+    if state.frozen.learner.follows:
+        raise InvalidInput(
+            "a campaign needs a policy whose scale of contexts is settled, because blocks are decided apart from "
+            "each other: start with from_log, with a pilot of at least 16 rounds and an update, or give context_scale."
+        )
+    return replace(state.frozen, within_batch="frozen"), state.reader, policy.version, key_of(policy)
 
 
 def key_of(policy: Policy) -> bytes:
@@ -172,7 +163,7 @@ def decide(
     [1, 0]
     """
     check_whole("block", block, 1)
-    frozen = Frozen.of(policy)
+    frozen = frozen_of(policy)
     rows = Rows.at(contexts_url, (id,) if contexts else (id, "contexts"))
     if not len(rows):
         raise InvalidInput(f"{os.fspath(contexts_url)} must have at least one row to decide; it has none.")

@@ -45,7 +45,7 @@ from rarely._core.policies.policy import Policy
 from rarely._core.policies.replay import put_back, state_of
 from rarely._core.policies.state import ArmStats, PolicyState
 from rarely._core.policies.update import UpdateResult
-from rarely._core.training.tuning import training_rows
+from rarely._core.training.tuning import split_mix, training_rows
 from rarely._core.types import Array, Arrays, Described, IntArray
 from rarely.cluster.campaign import Campaign, Commit, Url, committing, contexts_of, moments_of, read_block
 from rarely.cluster.files import Folder, Rows, as_parquet, packed, pyarrow, unpacked
@@ -324,9 +324,11 @@ def _joined(
 
 def in_buckets(work: Work, table: Any) -> Callable[[Any], None]:
     """Return how a table is written whose row groups are buckets by the ids, for `Folder.started`."""
-    which = np.zeros(len(table), np.int64)
-    if work.buckets > 1:
-        which = np.array([zlib.crc32(str(one).encode()) for one in table.column("id").to_pylist()]) % work.buckets
+    which, ids = np.zeros(len(table), np.uint64), table.column("id")
+    if work.buckets > 1 and pyarrow("types").is_integer(ids.type):
+        which = split_mix(ids.fill_null(0).to_numpy()) % np.uint64(work.buckets)
+    elif work.buckets > 1:
+        which = np.array([zlib.crc32(str(one).encode()) for one in ids.to_pylist()], np.uint64) % work.buckets
     order = np.argsort(which, kind="stable")
     parts = np.split(order, np.searchsorted(which[order], np.arange(1, work.buckets)))
 
