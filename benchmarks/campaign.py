@@ -1,7 +1,7 @@
 """What a campaign costs: rates of deciding and updating from Parquet to Parquet, beside those of this process alone.
 
 python benchmarks/campaign.py --rounds 1000000                # some minutes
-python benchmarks/campaign.py --rounds 10000000               # ten to twenty minutes; 10 GB of disk
+python benchmarks/campaign.py --rounds 10000000               # six minutes and more; 12 GB of disk
 python benchmarks/campaign.py --decider                       # 100 000 decisions of a decider at K = 50
 python benchmarks/campaign.py --join 10000000                 # the join alone, of as many rewards to as many rounds
 python benchmarks/campaign.py --sums                          # seconds and bytes of Z for 10⁶ rounds, by p

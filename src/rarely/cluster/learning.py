@@ -52,7 +52,7 @@ from rarely.cluster.files import Folder, Rows, as_parquet, packed, pyarrow, unpa
 
 SUBTREE = 16
 """Leaves that one task sums."""
-BUCKET = 2**22
+BUCKET = 2**21
 """Rounds or rewards that one task takes into memory."""
 FOUND_TOGETHER = 8192
 """Rewards in a row group, in the order of rounds."""
