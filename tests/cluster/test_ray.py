@@ -99,7 +99,7 @@ def test_workers_and_drivers_may_be_killed(tmp_path: Path, address: str) -> None
             assert driver.poll() is None
             os.kill(driver.pid, signal.SIGKILL)
     with started(tmp_path, address) as driver:
-        assert driver.wait(timeout=120) == 0
+        assert driver.wait(timeout=300) == 0
     calm = outcome(tmp_path / "1")
     assert len(calm[1]) == ROUNDS // BLOCK
     for workers in WORKERS[1:]:
