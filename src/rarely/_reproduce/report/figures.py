@@ -43,8 +43,10 @@ def figures(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]
     plain = [c for c in comparisons if c.problem not in GROWTH]
     out: dict[str, Callable[[], Figure]] = {}
     for c in plain:
+        timed = any(c.timed(series) for series in c.series.values())
         for name, draw in (("box", box), ("scatter", scatter), ("curves", curves), ("logdet", log_det)):
-            out[f"{c.problem}-{c.preset}-{name}"] = partial(draw, c)
+            if name != "scatter" or timed:
+                out[f"{c.problem}-{c.preset}-{name}"] = partial(draw, c)
     for preset in dict.fromkeys(c.preset for c in plain):
         out[f"frontier-{preset}"] = partial(frontier, [c for c in plain if c.preset == preset])
     lasting = [c for c in comparisons if c.problem in GROWTH]
