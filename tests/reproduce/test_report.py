@@ -213,8 +213,10 @@ def test_shares_of_a_lockstep_are_no_times_but_those_of_timed_runs_are(tmp_path)
     assert both.paired("seconds", *both.series.values()) == ([8.0], [2.0])
     assert [row["seconds"] for row in rows(both)] == [8.0, 2.0]
     assert [row["regret_mean"] for row in rows(both)] == [100.0, 100.0]
-    for one in (*lockstep, *timed):
-        Store(tmp_path).write(one)
-    write_report(tmp_path)
+    for some, scatter in ((lockstep, 0), (timed, 1)):
+        for one in some:
+            Store(tmp_path).write(one)
+        write_report(tmp_path)
+        assert len(list((tmp_path / "figures").glob("*-scatter.svg"))) == scatter
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "4 runs of networks were played in lockstep on a GPU; in 12 of their 240 rounds" in text

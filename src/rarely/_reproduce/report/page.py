@@ -145,7 +145,11 @@ def render_page(
         problems=problems,
         growth=tables.growing(comparisons),
         notes=_notes,
-        figures=lambda c: [_figure(pictures, f"{c.problem}-{c.preset}-{kind}") for kind in list(CAPTIONS)[:4]],
+        figures=lambda c: [
+            _figure(pictures, name)
+            for kind in list(CAPTIONS)[:4]
+            if (name := f"{c.problem}-{c.preset}-{kind}") in pictures
+        ],
         tables=tables,
     )
 
