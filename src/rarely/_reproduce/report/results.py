@@ -279,7 +279,7 @@ def _row(comparison: Comparison, series: Series) -> dict[str, Any]:
         "seconds_training": clock.mean_of(lambda record: record.data["seconds"]["training"]) if clock else None,
         "times_faster_than_neuralucb": speed,
         "log_det": series.mean_of(lambda record: record.log_dets[-1, 1]),
-        "peak_memory_bytes": max(int(record.data["peak_memory"]) for record in series.runs.values()),
+        "peak_memory_bytes": max(int(run.data["peak_memory"]) for run in clock.runs.values()) if clock else None,
     }
 
 

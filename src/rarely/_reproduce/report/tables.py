@@ -135,7 +135,8 @@ def results(c: Comparison) -> Grid:
         earned = [str(row["runs"]), f"{row['regret_mean']:.0f}{sd}", f"{100 * row['best_arm_share']:.0f} %"]
         took = [f"{row['updates']:.0f}", seconds(row["seconds_selecting"]), seconds(row["seconds_training"])]
         took.append(f"{faster:.3g}×" if faster and math.isfinite(faster) else "—")
-        size = [f"{row['log_det']:.0f}", f"{row['peak_memory_bytes'] / 2**20:.0f}"]
+        held = row["peak_memory_bytes"]
+        size = [f"{row['log_det']:.0f}", "—" if held is None else f"{held / 2**20:.0f}"]
         body.append([row["label"] + pair, *earned, *took, *size])
     head = ["configuration", "runs", "regret ± sd", "best arm", "updates", "selecting, s", "training, s"]
     return Grid([*head, "faster than NeuralUCB", "log det", "MiB"], body, numbers=1)
