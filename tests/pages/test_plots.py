@@ -1,4 +1,4 @@
-"""policy.plot(): what the panels show, in the caller's colours."""
+"""policy.plot() and study.plot(): what the panels show, in the caller's colours."""
 
 import builtins
 import subprocess
@@ -23,6 +23,7 @@ from rarely import (
     Uniform,
 )
 from rarely._pages.plots import MAX_ARMS, group_means, in_groups
+from rarely.study import Study
 
 
 def played(policy, rounds=120, arms=3, missing=()):
@@ -180,3 +181,24 @@ def test_groups_are_small_only_where_there_is_little():
     means, errors = group_means(np.array([1.0, 3.0, 5.0]), [np.array([0, 1]), np.array([2])])
     np.testing.assert_allclose(means, [2, 5])
     np.testing.assert_allclose(errors, [1, 0])
+
+
+def test_a_study_is_drawn_with_the_rewards_that_no_version_has_learned():
+    policy = LinTS(dim=2, schedule=FixedGrid(40, 4), seed=0)
+    study = Study.create("memory://plot", "trial", policy=policy, arms=["tea", "<rum>"])
+    for number in range(25):
+        study.ask(np.eye(2), id=f"v{number}")
+        if number != 3:
+            study.tell(f"v{number}", float(number % 2))
+        if study.due:
+            study.update()
+    before = study.status()
+    figure = study.plot()
+    assert study.status() == before, "nothing is written"
+    assert "round 25, 1 rewards missing" in figure.get_suptitle()
+    drawn = panels(figure)
+    rewards = [number % 2 for number in range(25) if number != 3]
+    np.testing.assert_allclose(curve(drawn["mean reward"], "of all")[-1], [25, np.mean(rewards)])
+    labels = {text.get_text() for text in drawn["share of each arm"].get_legend().get_texts()}
+    assert labels <= {"tea", "<rum>"}
+    study.close()

@@ -51,6 +51,21 @@ def test_the_client_reports_an_override_with_its_reason(client, served):
     assert client.tell_many([("visit-1", 2.0, "k", "", other, "again")])[0].reason == "override"
 
 
+def test_the_client_reports_outcomes(storage):
+    rule = RewardRule(outcomes={"click": 1.0, "purchase": 20.0})
+    Study.create(storage, "shop", policy=linear(), arms=["a", "b", "c"], rewards=rule).close()
+    with serving(storage) as service, Client(service.url, "shop", backoff=0.01) as client:
+        client.ask(contexts_of(1), id="visit-1")
+        assert client.tell("visit-1", {"purchase": 1, "click": 2}).status == "accepted"
+        assert client.tell("visit-1", {"purchase": 1, "click": 2}).status == "duplicate"
+        with pytest.raises(InvalidReward, match="click, purchase"):
+            client.tell("visit-1", {"clicks": 2})
+        with pytest.raises(InvalidReward):
+            client.tell("visit-1", {})
+    with Study.open(storage, "shop") as study:
+        assert study.log().outcomes == {1: {"click": 2.0, "purchase": 1.0}}
+
+
 def test_the_client_takes_names_of_arms_and_arms_that_are_there(client):
     assert client.ask({"b": np.array([1.0, 0.0])}).arm == "b"
     assert client.ask(contexts_of(1), available=["c"]).arm == "c"

@@ -295,6 +295,9 @@ def test_what_was_registered_and_what_deviated(made):
     assert study.verify(first.hash, 1).whole
     other = study_of(**TRIAL, plan=AnalysisPlan(300))
     played(other, 300)
+    text = " ".join(other.analysis(plan=AnalysisPlan(300, 2), control="b").deviations)
+    assert "registered plan is" in text
+    assert "control arm is 'a'; this analysis uses 'b'" in text
     assert "cut off or rewritten" in other.verify(first.hash, 1).flaw
 
 
@@ -320,6 +323,10 @@ def test_a_policy_without_exploration_is_refused_with_the_remedy():
     assert all(effect.rounds for effect in found.contrasts)
     with pytest.raises(InvalidStudy, match="arms with names"):
         study_of(arms=None, stages=[Stage("main", least=0.2)]).analysis()
+    with pytest.raises(InvalidStudy, match="control arm"):
+        explored.analysis(control="z")
+    with pytest.raises(InvalidStudy, match="AnalysisPlan"):
+        explored.analysis(plan=5)
 
 
 def test_without_a_range_there_are_no_bounds():

@@ -31,7 +31,7 @@ def test_the_commands_of_a_study(storage, tmp_path):
     with Study.open(storage) as study:
         study.ask_many([([[1, i], [0, 1]], f"v{i}") for i in range(111)])
         study.tell_many([(f"v{i}", i % 2) for i in range(110)])
-    assert "version 1 decides" in call("activate", storage, "next", "--actor", "nightly")
+    assert "version 1 decides" in call("update", storage, "--actor", "nightly")
     status = json.loads(call("status", storage))
     assert (status["decisions"], status["version"], status["rewards"]["used"]) == (111, 1, 110)
     assert "whole" in call("verify", storage, "--head", status["head"], "--seq", status["events"])
@@ -67,11 +67,11 @@ def test_a_study_from_a_file_with_stages(tmp_path):
         study.tell_many([(f"{i}", 1) for i in range(20)])
     assert [answer.probability for answer in answers[:4]] == [0.5] * 4
     assert min(answer.probability for answer in answers) >= 0.2
-    assert "waits" in call("activate", storage, "next")
-    assert "version 1" in call("activate", storage, "candidate", "--actor", "ann")
+    assert "waits" in call("update", storage)
+    assert "version 1" in call("approve", storage, "--actor", "ann")
     assert "no candidate" in call("dismiss", storage, "--actor", "ann", code=1)
-    assert "version 0" in call("activate", storage, 0, "--actor", "ann")
-    assert "next, candidate or the number" in call("activate", storage, "last", code=1)
+    assert "version 0" in call("rollback", storage, 0, "--pin", "--actor", "ann")
+    assert "pinned" in call("update", storage, code=1)
     said = call("analysis", storage)
     assert "drug − placebo" in said
     assert "without a plan of analysis" in said

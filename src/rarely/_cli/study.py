@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from rarely import InvalidInput
 from rarely._cli.console import console, error_console, guarded_by
 
 if TYPE_CHECKING:
@@ -82,35 +81,21 @@ def create_command(
     console.print(escape(f"study {status.name!r}: {status.decisions} decisions, at most {status.budget} versions"))
 
 
-@command(
-    "activate",
-    "sqlite:///trial.db next --actor nightly — train one on the rewards so far",
-    'sqlite:///trial.db candidate --actor ann --reason "checked on Monday" — approve it',
-    "sqlite:///trial.db 2 --actor ann — roll back",
-)
-def activate_command(
+@command("update", "sqlite:///trial.db --actor nightly")
+def update_command(
     storage: Storage,
-    version: Annotated[str, typer.Argument(help="next, candidate or the number of an earlier version.")],
     force: Annotated[bool, typer.Option(help="Train even if no reward came since the last update.")] = False,
     name: Name = None,
     actor: Actor = "",
     reason: Reason = "",
 ) -> None:
-    """Change the version in use: train the next one, approve the candidate, or roll back."""
-    if version not in ("next", "candidate") and not version.isdecimal():
-        raise InvalidInput(f"version must be next, candidate or the number of an earlier version; got {version!r}.")
-    outcome, signed = "version", {"actor": actor, "reason": reason}
+    """Train the next version on the rewards so far, and publish it."""
     with opened(storage, name) as study:
-        if version == "next":
-            outcome = study.update(force=force, **signed)
-        elif version == "candidate":
-            study.approve(**signed)
-        else:
-            study.rollback(int(version), **signed)
+        outcome = study.update(force=force, actor=actor, reason=reason)
         status = study.status()
     messages = {
         "version": f"version {status.version} decides from now on",
-        "candidate": "a candidate awaits approval: activate candidate, or dismiss",
+        "candidate": "a candidate awaits approval: rarely study approve, or dismiss",
         "rejected": f"the training was rejected; version {status.version} stays in use",
     }
     console.print(escape(f"study {status.name!r}: {messages[outcome]}"))
@@ -124,7 +109,11 @@ def status_command(storage: Storage, name: Name = None) -> None:
     typer.echo(json.dumps(status, ensure_ascii=False, allow_nan=False, indent=2 if console.is_terminal else None))
 
 
-@command("verify", "sqlite:///trial.db", "sqlite:///trial.db --head 5f2c… --seq 1200 — was anything cut off since?")
+@command(
+    "verify",
+    "sqlite:///trial.db",
+    "sqlite:///trial.db --head 5f2c… --seq 1200 — was anything cut off since?",
+)
 def verify_command(
     storage: Storage,
     head: Annotated[str | None, typer.Option(help="A last hash that status printed earlier.")] = None,
@@ -159,7 +148,9 @@ def replay_command(storage: Storage, name: Name = None) -> None:
 
 @command("export", "sqlite:///trial.db log.csv — `rarely.logs.read_log` reads it")
 def export_command(
-    storage: Storage, out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")], name: Name = None
+    storage: Storage,
+    out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")],
+    name: Name = None,
 ) -> None:
     """Write decisions with id, time, stage, actor, probabilities and rewards as a table."""
     with opened(storage, name, lazy=True) as study:
@@ -183,12 +174,37 @@ def repair_clock_command(storage: Storage, actor: Actor, reason: Reason = "", na
     console.print(f"times of the record are {offset / 1e6:.0f} s ahead of the clock from now on")
 
 
+@command("approve", 'sqlite:///trial.db --actor ann --reason "checked on Monday"')
+def approve_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
+    """Publish the version that awaits approval."""
+    with opened(storage, name) as study:
+        number = study.approve(actor=actor, reason=reason)
+    console.print(f"version {number} decides from now on")
+
+
 @command("dismiss", 'sqlite:///trial.db --actor ann --reason "too few rewards"')
 def dismiss_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
     """Drop the version that awaits approval."""
     with opened(storage, name) as study:
         study.dismiss(actor=actor, reason=reason)
     console.print("the candidate was dismissed; the version in use stays")
+
+
+@command("rollback", "sqlite:///trial.db 2 --actor ann --pin — and refuse further updates")
+def rollback_command(
+    storage: Storage,
+    version: Annotated[int, typer.Argument(help="The number of an earlier version.")],
+    pin: Annotated[bool, typer.Option(help="Refuse updates until unpin.")] = False,
+    actor: Actor = "",
+    reason: Reason = "",
+    name: Name = None,
+) -> None:
+    """Let an earlier version decide again."""
+    with opened(storage, name) as study:
+        study.rollback(version, actor=actor, reason=reason)
+        if pin:
+            study.pin(actor=actor, reason=reason)
+    console.print(f"version {version} decides from now on")
 
 
 @command("analysis", "sqlite:///trial.db", "sqlite:///trial.db --out analysis.html")

@@ -67,8 +67,10 @@ class DecisionLog:
         Names of arms 0, 1, …, where they have names.
     overrides
         The reasons of rounds in which a person gave another arm than the one decided, by round.
+    outcomes
+        What the reward of a round was combined of, by round, where a study has outcomes.
     held_out
-        The rounds that a lot decided, as `Decision.held_out` says. Files do not hold it or `overrides`.
+        The rounds that a lot decided, as `Decision.held_out` says. Files do not hold it, `outcomes` or `overrides`.
     remarks
         What looked odd when the log was read from a table, and what was put right: sentences, each a `Remark` with its
         `kind` and its `rows`.
@@ -92,6 +94,7 @@ class DecisionLog:
         self.arm_names: tuple[str, ...] = ()
         self.overrides: dict[int, str] = {}
         self.held_out: frozenset[int] = frozenset()
+        self.outcomes: dict[int, dict[str, float]] = {}
         self.remarks: tuple[Remark, ...] = ()
 
     def __copy__(self) -> DecisionLog:

@@ -65,7 +65,7 @@ class RewardRequest(RequestBody):
     """The reward of a decision."""
 
     id: Id
-    reward: FiniteFloat
+    reward: FiniteFloat | dict[str, FiniteFloat] = Field(description="A number, or outcomes by name.")
     key: Id | None = Field(None, description="Which of several rewards of the decision it is.")
     arm: str | int | None = Field(None, description="The arm that a person gave instead of the one decided.")
     reason: Reason = ""

@@ -103,7 +103,7 @@ def render_study(
         shown: dict[str, Any] = {"by_version": by_version(overview)[-LATEST:], "by_arm": by_arm(overview)[:LATEST]}
         shown |= {"panels": panels(overview), "updates": overview.updates}
         shown |= {name: list(reversed(getattr(overview, name))) for name in ("quarantined", "steps")}
-        shown |= {"versions": {row.number: row for row in versions}, "health": health}
+        shown |= {"versions": {row.number: row for row in versions}, "health": [*_conditions(status), *health]}
         shown |= {"status": status, "schedule": _named(json.loads(versions[-1].settings).get("schedule", {}))}
         return render(
             "rarely.service", "study.html", **shown, contents=[*SECTIONS.items()], refresh=REFRESH, now=time.time()
@@ -202,6 +202,20 @@ def _shares(overview: Overview) -> dict[str, Any] | None:
 def _first_rounds(overview: Overview) -> IntArray:
     """Return the rounds in which another version than before decided."""
     return np.flatnonzero(np.diff(overview.column("v"))) + 2
+
+
+def _conditions(status: Status) -> list[tuple[str, bool, str]]:
+    """Return (name, whether it is well, details) for what the status alone says."""
+    rewards = status.rewards
+    sums = f"{rewards.used} used + {rewards.pending} pending + {rewards.late} late + {rewards.quarantined} quarantined"
+    return [
+        ("rewards", rewards.balanced, f"{rewards.received} received = {sums}"),
+        ("alarms", not status.raised, ", ".join(status.raised) or f"none; {sum(status.alarms.values())} so far"),
+        ("approval", status.candidate is None, "no candidate" if status.candidate is None else "a candidate waits"),
+        ("pinned", True, f"version {status.version} is pinned" if status.pinned else "no"),
+        ("trainer", True, status.trainer or "idle"),
+        ("last hash", True, f"{status.head[:16]}… after {status.events} events"),
+    ]
 
 
 def _named(schedule: Any) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rarely._core.errors import shown
 from rarely._core.saving.files import replacing
 from rarely._core.types import Array
 from rarely.offpolicy.intervals import Range, cut
@@ -23,6 +24,7 @@ from rarely.study.errors import InvalidStudy
 from rarely.study.events import Event
 from rarely.study.looks import AnalysisPlan
 from rarely.study.session import Session
+from rarely.study.settings import StudySettings
 from rarely.study.tell import settled
 
 MAX_PAIRED = 10
@@ -114,34 +116,39 @@ class Analysis:
             file.write(report.html_of(self).encode())
 
 
-def analyse(session: Session) -> Analysis:
+def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
     """Analyse the trial on record; see `Study.analysis`."""
     settings, last = session.settings, session.last_seq()
     names = settings.arms
-    if names is None or len(names) < 2:
-        raise InvalidStudy(f"an analysis needs two or more arms with names; got {names!r}.")
+    chosen = settings.control if control is None else control
+    if names is None or len(names) < 2 or (chosen is not None and chosen not in names):
+        raise InvalidStudy(
+            f"an analysis needs two or more arms with names, and a control arm among them; got {names!r}, {control!r}."
+        )
+    if plan is not None and not isinstance(plan, AnalysisPlan):
+        raise InvalidStudy(f"plan must be an AnalysisPlan, such as AnalysisPlan(1200); got {shown(plan)}.")
     outcomes = outcomes_of(session, last)
     count = len(outcomes.arms)
     _check_chances(outcomes, names)
-    plan = settings.plan or AnalysisPlan(max(count, 2), looks=1)
+    used = plan or settings.plan or AnalysisPlan(max(count, 2), looks=1)
     with session.reading() as tables:
         events = tables.specials(session.row.study)
     q, effects = predict_rewards(outcomes), []
-    for arm, base in _targets(names, settings.control):
+    for arm, base in _targets(names, chosen):
         registered = base is None or (settings.control is not None and names[base] == settings.control)
-        effects.append(_effect(outcomes, q, plan, (arm, base), names, registered))
+        effects.append(_effect(outcomes, q, used, (arm, base), names, registered))
     made = Analysis(
         study=session.name,
-        plan=plan,
+        plan=used,
         decisions=count,
         rewards=int((~np.isnan(outcomes.rewards)).sum()),
         means=tuple(effect for effect in effects if not effect.against),
         contrasts=tuple(effect for effect in effects if effect.against),
         protocol=_protocol(events[0], session.row.budget),
-        deviations=tuple(_deviations(events, settings.plan, count)),
+        deviations=tuple(_deviations(events, settings, used, control, count)),
         notes=(),
     )
-    return replace(made, notes=tuple(_notes(made, settings.plan, names)))
+    return replace(made, notes=tuple(_notes(made, settings, names)))
 
 
 def outcomes_of(session: Session, last: int) -> Outcomes:
@@ -246,10 +253,16 @@ def _protocol(first: Event, budget: int) -> dict[str, str]:
     }
 
 
-def _deviations(events: Sequence[Event], plan: AnalysisPlan | None, decisions: int) -> Iterator[str]:
-    if plan is None:
+def _deviations(
+    events: Sequence[Event], settings: StudySettings, plan: AnalysisPlan, control: str | None, decisions: int
+) -> Iterator[str]:
+    if settings.plan is None:
         yield "The study was created without a plan of analysis: looks, spending and level were chosen for this one."
-    elif decisions > plan.rounds:
+    elif plan != settings.plan:
+        yield f"The registered plan is {settings.plan!r}; this analysis uses {plan!r}."
+    if control not in (None, settings.control):
+        yield f"The registered control arm is {settings.control!r}; this analysis uses {control!r}."
+    if decisions > plan.rounds:
         yield f"{decisions - plan.rounds} decisions came after the last planned look; only anytime intervals use them."
     schedule = events[0].content["settings"].get("schedule") or {}
     while "schedule" in schedule:
@@ -276,13 +289,13 @@ def _deviation(event: Event, planned: Sequence[int] | None) -> str:
     return f"Event {event.seq}{by}: {what}{why}." if what else ""
 
 
-def _notes(made: Analysis, plan: AnalysisPlan | None, names: Sequence[str]) -> Iterator[str]:
+def _notes(made: Analysis, settings: StudySettings, names: Sequence[str]) -> Iterator[str]:
     yield (
         f"Each interval has the level {made.plan.level:g} by itself: the looks of one effect hold together, different "
         "effects do not. All are asymptotic, and suppose that later rounds are like earlier ones, and that rewards are "
         "not missing for a reason that depends on the arm; the bound does not."
     )
-    if plan is None:
+    if made.plan is not settings.plan and settings.plan is None and len(made.plan.at) == 1:
         yield "Without a plan the interval of the look holds only if this is the only time that the trial is looked at."
     if any(math.isinf(effect.bound_low) for effect in made.means):
         yield "Bounds for missing rewards need RewardRule(least=…, most=…)."

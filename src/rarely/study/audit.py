@@ -352,7 +352,13 @@ def log_of(session: Session, found: Iterable[Record], last: int) -> DecisionLog:
     rewards = {round: reward for round, reward in settled(session, 0, last) if round in rounds}
     if rewards:
         log.observe(rounds=list(rewards), rewards=list(rewards.values()))
+    rule = session.settings.rewards
     with session.reading() as tables:
+        for event in tables.of_kind(session.row.study, "reward", 0, last) if rule.outcomes else ():
+            round, told = event.content["round"], event.content["outcomes"]
+            if round in rewards:
+                before = log.outcomes.get(round, {}) if rule.aggregation == "sum" else {}
+                log.outcomes[round] = before | {name: before.get(name, 0.0) + value for name, value in told.items()}
         for event in tables.of_kind(session.row.study, "quarantine", 0, last):
             if event.why == OVERRIDE and "arm" in event.content and event.content["round"] in rounds:
                 log.override(rounds=[event.content["round"]], reason=event.reason)

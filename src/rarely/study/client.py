@@ -14,7 +14,6 @@ import http.client
 import json
 import os
 import random
-import secrets
 import threading
 import time
 import warnings
@@ -28,7 +27,8 @@ from rarely._core.saving.files import path_of, replacing
 from rarely.study import errors as study_errors
 from rarely.study.decisions import Answer, Request
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
-from rarely.study.events import check_id
+from rarely.study.events import check_id, new_id
+from rarely.study.settings import RewardRule
 from rarely.study.tell import FALLBACK, Receipt, Tell, read_tell
 
 RETRIED = (429, 502, 503, 504)
@@ -335,13 +335,14 @@ def _request_body(request: Request) -> dict[str, Any]:
     contexts = contexts.tolist() if hasattr(contexts, "tolist") else contexts
     if isinstance(contexts, Mapping):
         contexts = {name: each.tolist() if hasattr(each, "tolist") else each for name, each in contexts.items()}
-    body = {"id": secrets.token_hex(16) if request.id is None else check_id(request.id), "contexts": contexts}
+    body = {"id": new_id() if request.id is None else check_id(request.id), "contexts": contexts}
     return body if available is None else body | {"available": list(available)}
 
 
 def _tell_body(tell: Tell) -> dict[str, Any]:
-    checked = read_tell(tell)
-    body = {"id": checked.id, "reward": checked.value}
+    outcomes = dict.fromkeys(tell.reward, 0.0) if isinstance(tell.reward, Mapping) and tell.reward else None
+    checked = read_tell(tell, RewardRule(outcomes=outcomes))  # the service knows what they are worth
+    body = {"id": checked.id, "reward": checked.outcomes or checked.value}
     given = {"key": tell.key, "arm": tell.arm, "reason": tell.reason or None}
     return body | {k: v for k, v in given.items() if v is not None}
 

@@ -6,7 +6,6 @@ data    contexts of the available arms (N·d numbers, or the r of a row), then N
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from rarely._core.errors import InvalidContexts, shown
 from rarely._core.inputs.contexts import read_real
 from rarely._core.types import Array, BoolArray, Described
 from rarely.study.errors import BrokenStudy
-from rarely.study.events import Event, canonical, check_id, check_text, digest, packed, unpacked
+from rarely.study.events import Event, canonical, check_id, check_text, digest, new_id, packed, unpacked
 from rarely.study.settings import StudySettings
 
 
@@ -125,7 +124,7 @@ class Record:
 
 def read_request(request: Request, settings: StudySettings, dim: int) -> Question:
     """Check a request, so that contexts that no policy accepts are refused before anything is decided."""
-    id = secrets.token_hex(16) if request.id is None else check_id(request.id)
+    id = new_id() if request.id is None else check_id(request.id)
     if settings.blocks is not None:
         numbers = read_real(request.contexts, "row", InvalidContexts)
         width = settings.blocks.rows.dim

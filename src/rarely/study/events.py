@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -64,6 +65,11 @@ def check_text(value: Any, what: str) -> str:
 def check_signature(actor: str, reason: str) -> dict[str, str]:
     """Return who does something and why, checked, as fields of an event."""
     return {"actor": check_text(actor, "actor"), "reason": check_text(reason, "reason")}
+
+
+def new_id() -> str:
+    """Return a new random id."""
+    return secrets.token_hex(16)
 
 
 # --- canonical bytes

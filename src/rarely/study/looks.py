@@ -87,9 +87,12 @@ class AnalysisPlan:
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as JSON: its fields, so that `AnalysisPlan(**description)` is the inverse."""
-        looks = list(self.at) if isinstance(self.looks, Sequence) else int(self.looks)
-        numbers = {"rounds": int(self.rounds), "looks": looks, "level": float(self.level)}
-        return numbers | {"spending": self.spending}
+        return {
+            "rounds": int(self.rounds),
+            "looks": list(self.at) if isinstance(self.looks, Sequence) else int(self.looks),
+            "spending": self.spending,
+            "level": float(self.level),
+        }
 
 
 def check_level(level: Any) -> None:

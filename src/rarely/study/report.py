@@ -88,14 +88,19 @@ def text_of(analysis: Analysis) -> str:
 
 def html_of(analysis: Analysis | None, *, study: str = "", refused: str = "", live: bool = False) -> str:
     """Return the analysis as one HTML page; or, of a study that has none, why it was refused."""
+    return _rendered("analysis.html", analysis, study=study, refused=refused, live=live)
+
+
+def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
     try:
         from rarely._pages.page import render
     except ImportError:
         raise InvalidInput("a report needs jinja2: pip install '.[lab]' in the checkout.") from None
-    shown: dict[str, Any] = {"study": study, "refused": refused, "live": live, "analysis": analysis}
-    if analysis is not None:
-        titled = [(f"table-{place}", *each) for place, each in enumerate(tables_of(analysis).items())]
-        contents = [(id, title.partition(" (")[0]) for id, title, _ in titled]
-        contents += [("deviations", "Deviations"), ("notes", "Notes")]
-        shown |= {"tables": titled, "contents": contents, "answers": answers_of(analysis)}
-    return render("rarely.study", "analysis.html", **shown)
+    tables = [] if analysis is None else list(tables_of(analysis).items())
+    titled = [(f"table-{place}", title, grid) for place, (title, grid) in enumerate(tables)]
+    contents = [(id, title.partition(" (")[0]) for id, title, _ in titled]
+    contents += [("deviations", "Deviations"), ("notes", "Notes")] if analysis is not None else []
+    answers = [] if analysis is None else answers_of(analysis)
+    return render(
+        "rarely.study", template, contents=contents, analysis=analysis, answers=answers, tables=titled, **context
+    )

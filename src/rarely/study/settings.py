@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
-from rarely import ArmBlocks, Policy
+from rarely import ArmBlocks, InvalidReward, Policy
 from rarely._core import policies
 from rarely._core.errors import InvalidInput, as_number, check_choice, is_whole, named_arguments, shown
+from rarely._core.inputs.history import read_rewards
 from rarely._core.policies.saving import decoded
 from rarely.study.errors import BrokenStudy, InvalidStudy
 from rarely.study.events import check_id
 from rarely.study.looks import AnalysisPlan
 from rarely.study.trial import Stage, check_stages
 
+FORMAT = 1
+"""The format of the description in the first event."""
 MAX_REWARD = 1e100
 """A larger reward would overflow in every later training, so it is out of every range."""
 MAX_ARMS = 100_000
@@ -47,6 +51,9 @@ class RewardRule:
     least, most
         The range of a single reward; rewards outside of it go to the quarantine. None for no limit except ±1e100,
         beyond which trainings would overflow.
+    outcomes
+        Names of outcomes and what one of each is worth, negative for a cost. `tell` then takes a dict of them, whose
+        weighted sum is the reward; one that is left out counts 0. Each is on record, and in `log.outcomes`.
 
     Examples
     --------
@@ -64,8 +71,15 @@ complete; got None.
     default: float | None = None
     least: float | None = None
     most: float | None = None
+    outcomes: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
+        if self.outcomes is not None:
+            weights = self.outcomes if isinstance(self.outcomes, Mapping) else {}
+            if not weights or not all(abs(as_number(weight)) <= MAX_REWARD for weight in weights.values()):
+                raise InvalidStudy(f"outcomes must be a dict of names and finite weights; got {shown(self.outcomes)}.")
+            named = {check_id(name, "the name of an outcome"): float(weight) for name, weight in weights.items()}
+            object.__setattr__(self, "outcomes", named)
         check_choice("aggregation", self.aggregation, Aggregation)
         for name in ("wait", "default", "least", "most"):
             value = getattr(self, name)
@@ -87,6 +101,16 @@ complete; got None.
     def window(self) -> int | None:
         """`wait` in microseconds."""
         return None if self.wait is None else round(float(self.wait) * 1e6)
+
+    def combined(self, reward: Any) -> tuple[Any, dict[str, float] | None]:
+        """Return a reward as a number, and the outcomes that it is the sum of; None if it came as a number."""
+        weights = self.outcomes
+        if weights is None:
+            return reward, None
+        if not isinstance(reward, Mapping) or not reward or not reward.keys() <= weights.keys():
+            raise InvalidReward(f"a reward must be a dict of some of {', '.join(weights)}; got {shown(reward)}.")
+        found = dict(zip(reward, read_rewards(list(reward.values()), len(reward)).tolist(), strict=True))
+        return math.fsum(weights[name] * value for name, value in found.items()), found
 
     def contains(self, value: float) -> bool:
         """Return whether a reward is in range."""
@@ -144,6 +168,7 @@ class StudySettings:
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON."""
         return {
+            "format": FORMAT,
             "arms": None if self.arms is None else list(self.arms),
             "blocks": None if self.blocks is None else self.blocks.describe(),
             "rewards": self.rewards.describe(),
@@ -156,6 +181,8 @@ class StudySettings:
     def from_description(cls, description: dict[str, Any]) -> StudySettings:
         """Return the settings that `describe` described."""
         try:
+            if description["format"] != FORMAT:
+                raise InvalidInput(f"its format is {description['format']!r}")
             arms = description["arms"]
             return cls(arms if arms is None else tuple(arms), control=description["control"], **_values(description))
         except (InvalidInput, KeyError, TypeError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from rarely.study.looks import AnalysisPlan
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, StudySettings, read_arms
 from rarely.study.storage import VersionRow, open_storage
-from rarely.study.tell import Receipt, Tell, read_tell, receive
+from rarely.study.tell import Receipt, Tell, read_tell, receive, settled
 from rarely.study.trial import Stage
 from rarely.study.versions import Job, Trained, candidate_of, check_open, train
 
@@ -184,6 +185,16 @@ class Study:
         position = self._session.position
         return f"<Study {self.name!r}: {position.rounds} decisions, version {position.version}, event {position.seq}>"
 
+    def plot(self, figure: Any = None) -> Any:
+        """Draw rewards, arms, calibration and the updates behind the version in use, as `Policy.plot` does."""
+        session = self._session
+        with session.writing():
+            policy, cut, last = copy.copy(session.live.policy), session.position.cut, session.position.seq
+        if found := settled(session, cut, last):  # what the next training would learn from
+            rounds, rewards = map(list, zip(*found, strict=True))
+            policy.observe(rounds=rounds, rewards=rewards, late="count")
+        return policy.plot(figure, arms=self.settings.arms or ())
+
     # --- decisions and rewards
 
     def ask(
@@ -244,7 +255,7 @@ class Study:
         Parameters
         ----------
         id, reward
-            The id of the decision; a finite number.
+            The id of the decision; a finite number, or a dict of outcomes if the study's `RewardRule` has them.
         key
             Which of several rewards of the decision it is. The same id and key again is a duplicate and changes
             nothing. Without a key the value identifies the delivery, so equal rewards that are to be summed need keys.
@@ -287,7 +298,7 @@ class Study:
         except TypeError as error:
             raise InvalidInput(f"requests and tells must be lists; {error}.") from None
         questions = [_read(read_request, Request, request, session.settings, session.dim) for request in requests]
-        deliveries = [_read(read_tell, Tell, tell) for tell in tells]
+        deliveries = [_read(read_tell, Tell, tell, session.settings.rewards) for tell in tells]
         if errors == "raise":
             _raise_first([*questions, *deliveries])
         if all(isinstance(each, RarelyError) for each in (*questions, *deliveries)):
@@ -499,13 +510,18 @@ class Study:
         """Write the log with id, time, stage and actor of each decision as .csv or .parquet, and return it."""
         return audit.export(self._session, path)
 
-    def analysis(self) -> Analysis:
+    def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
         """Analyse a trial: arm means and contrasts with intervals, missing rewards and deviations.
 
-        The looks and the control arm are those that the study was created with. Raises `InvalidStudy` if arms have no
-        names, or an available arm had the probability 0 in some decision.
+        Raises `InvalidStudy` if arms have no names, or an available arm had the probability 0 in some decision.
+
+        Parameters
+        ----------
+        plan, control
+            The looks and the arm to compare with; by default those that the study was created with. Others are listed
+            among the deviations.
         """
-        return analyse(self._session)
+        return analyse(self._session, plan=plan, control=control)
 
     # --- audits
 

@@ -18,7 +18,7 @@ from rarely._core.errors import is_whole, shown
 from rarely._core.inputs.history import read_rewards
 from rarely._core.types import Described
 from rarely.study.errors import StudyConflict
-from rarely.study.events import Event, Kind, check_id, check_text
+from rarely.study.events import Event, Kind, canonical, check_id, check_text
 from rarely.study.session import Session
 from rarely.study.settings import RewardRule
 from rarely.study.storage import CHUNK, Tables
@@ -83,6 +83,7 @@ class Delivery:
     actor: str = ""
     arm: Any = None
     reason: str = ""
+    outcomes: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +115,19 @@ class Accounts:
 # --- receiving
 
 
-def read_tell(tell: Tell) -> Delivery:
+def read_tell(tell: Tell, rule: RewardRule) -> Delivery:
     """Check a reward; a delivery without a key is identified by its value."""
     id = check_id(tell.id)
-    if isinstance(tell.reward, list | tuple):
-        raise InvalidReward(f"reward must be one finite number; got {tell.reward!r}.")
-    value = float(read_rewards(tell.reward, 1)[0]) + 0.0  # −0 is 0
+    reward, outcomes = rule.combined(tell.reward)
+    if isinstance(reward, list | tuple):
+        raise InvalidReward(f"reward must be one finite number; got {reward!r}.")
+    value = float(read_rewards(reward, 1)[0]) + 0.0  # −0 is 0
     if not (tell.arm is None or isinstance(tell.arm, str) or is_whole(tell.arm)):
         raise InvalidInput(f"arm must be a name or a number, or None for the arm decided; got {shown(tell.arm)}.")
-    key = f"={value!r}" if tell.key is None else f"#{check_id(tell.key, 'a key')}"
+    told = repr(value) if outcomes is None else canonical(outcomes)
+    key = f"={told}" if tell.key is None else f"#{check_id(tell.key, 'a key')}"
     actor, reason = check_text(tell.actor, "actor"), check_text(tell.reason, "reason")
-    return Delivery(id, value, key, actor, tell.arm, reason)
+    return Delivery(id, value, key, actor, tell.arm, reason, outcomes)
 
 
 def receive(session: Session, tables: Tables, deliveries: Sequence[Any], fields: dict[str, str]) -> list[Any]:
@@ -163,13 +166,14 @@ def judge(
     for event in earlier:
         if event.key == delivery.key:
             known = event.content["reward"]
-            if known == delivery.value:
+            if known == delivery.value and event.content.get("outcomes") == delivery.outcomes:
                 return Receipt(delivery.id, "duplicate", event.why, event.seq)
             return StudyConflict(
                 f"key {delivery.key[1:]!r} of decision {delivery.id!r} was used for reward {known}; got "
                 f"{delivery.value}. Use another key for another reward."
             )
     body: dict[str, Any] = {"reward": delivery.value}
+    body |= {} if delivery.outcomes is None else {"outcomes": delivery.outcomes}
     if decision is None:
         return "quarantine", "unknown decision", body
     content, arm = decision.content, delivery.arm

@@ -28,6 +28,8 @@ TABLES = {"rarely_schema": "version", "rarely_studies": "study", "rarely_events"
 TABLES |= {"rarely_snapshots": "study, seq", "rarely_versions": "study, number"}
 TABLES["rarely_leases"] = "study, token, expires"
 """All tables, and the columns that order their rows."""
+APPLICATION = 0x72617265
+"""The application id of an SQLite file of studies: "rare"."""
 
 _TABLES = """
 CREATE TABLE rarely_schema (version INTEGER PRIMARY KEY, rarely TEXT NOT NULL);

@@ -20,7 +20,14 @@ from typing import Any
 
 from rarely._core.version import __version__
 from rarely.study.errors import BrokenStudy, InvalidStorage, StudyBusy, StudyError, StudyFailed
-from rarely.study.storage.schema import SCHEMA, TABLES, check_schema, checkpoint_statement, table_statements
+from rarely.study.storage.schema import (
+    APPLICATION,
+    SCHEMA,
+    TABLES,
+    check_schema,
+    checkpoint_statement,
+    table_statements,
+)
 from rarely.study.storage.tables import CHUNK, Tables
 
 BUSY_TIMEOUT = 10.0
@@ -301,6 +308,7 @@ def create_tables(connection: Any, *, empty: bool = False) -> None:
         connection.execute(statement)
     if not empty:
         connection.execute("INSERT INTO rarely_schema VALUES (?, ?)", (SCHEMA, __version__))
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
 
 
 def copy_tables(stream: Callable[[str], Iterable[tuple[Any, ...]]], path: str) -> None:

@@ -231,6 +231,11 @@ class Tables:
         sql = f"SELECT {_VERSION} FROM rarely_versions WHERE study = ? ORDER BY number"
         return [VersionRow(*row) for row in self._run(sql, (study,))]
 
+    def version(self, study: int, number: int) -> VersionRow | None:
+        sql = f"SELECT {_VERSION} FROM rarely_versions WHERE study = ? AND number = ?"
+        rows = self._run(sql, (study, number))
+        return VersionRow(*rows[0]) if rows else None
+
     # --- leases
 
     def lease(self, study: int) -> Lease | None:
