@@ -99,6 +99,7 @@ def test_ids_of_two_figures_differ():
 def test_a_chart_escapes_names_and_leaves_out_what_is_not_finite():
     chart = Chart("a <title>", (0, float("nan")), (1, 1), "x & y")
     chart.line([0, 0.5, 1], [1, float("nan"), 1])
+    chart.level(1)
     svg = chart.svg()
     assert "a &lt;title&gt;" in svg
     assert "x &amp; y" in svg

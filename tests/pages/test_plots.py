@@ -202,3 +202,18 @@ def test_a_study_is_drawn_with_the_rewards_that_no_version_has_learned():
     labels = {text.get_text() for text in drawn["share of each arm"].get_legend().get_texts()}
     assert labels <= {"tea", "<rum>"}
     study.close()
+
+
+def test_a_study_shows_itself_as_a_table_and_escapes_names():
+    policy = LinTS(dim=2, schedule=FixedGrid(40, 4), seed=0)
+    study = Study.create("memory://table", "a <b>", policy=policy, arms=["tea", "<rum>"])
+    study.tell(study.ask(np.eye(2)).id, 1.0)
+    study.update()
+    text = study._repr_html_()
+    assert "<caption>study a &lt;b&gt;</caption>" in text
+    assert "tea, &lt;rum&gt;" in text
+    assert "1 received, 1 used, 0 pending, 0 late, 0 quarantined" in text
+    assert "<caption>updates</caption>" in text
+    assert "<rum>" not in text
+    study.close()
+    assert study._repr_html_() is None, "a notebook falls back on repr"

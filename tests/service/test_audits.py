@@ -25,7 +25,7 @@ def test_an_operator_audits_a_study_that_is_served(served, tmp_path):
     busy = threading.Thread(target=ask)
     busy.start()
     try:
-        for verb, name in (("backup", "copy.db"), ("export", "log.csv"), ("status", "head.json")):
+        for verb, name in (("backup", "copy.db"), ("export", "log.csv"), ("status", "heads.jsonl")):
             reply = served.get(verb)
             assert reply.status == 200
             (tmp_path / name).write_bytes(reply.body)
@@ -39,8 +39,7 @@ def test_an_operator_audits_a_study_that_is_served(served, tmp_path):
     assert json.loads(served.get("verify").body)["flaw"] == ""
     (tmp_path / "later.db").write_bytes(served.get("backup").body)
     with Study.open(f"sqlite:///{tmp_path / 'later.db'}", lazy=True) as copy:
-        noted = json.loads((tmp_path / "head.json").read_text())
-        assert copy.verify(noted["head"], noted["events"]).whole
+        assert copy.verify(heads=tmp_path / "heads.jsonl").whole
     assert sqlite3.connect(tmp_path / "copy.db").execute("SELECT count(*) FROM rarely_events").fetchone()[0] > 5
 
 

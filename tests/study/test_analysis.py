@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from rarely import ArmBlocks, AtRounds, LinTS, LinUCB, Mixture
 from rarely._runs.statistics import t_quantile as exact_t
 from rarely.study import AnalysisPlan, InvalidStudy, RewardRule, Stage, Study
-from rarely.study.analysis import outcomes_of as outcomes_on_record
 from rarely.study.effects import (
     Outcomes,
     Summary,
@@ -276,6 +275,12 @@ def test_effects_are_made_of_the_record(made):
         assert effect.bound_high - effect.bound_low < 0.7
 
 
+def test_balance_is_made_of_the_record(made):
+    assert {row.arms for row in made.balance} == {"b − a", "c − a", "c − b"}
+    assert {row.covariate for row in made.balance} == {f"x{j} of {arm}" for j in (0, 1) for arm in "abc"}
+    assert all(abs(row.weighted) < 3 * row.chance for row in made.balance)
+
+
 def test_what_was_registered_and_what_deviated(made):
     assert json.loads(made.protocol["plan"])["looks"] == [100, 500]
     assert made.protocol["control"] == "a"
@@ -334,6 +339,7 @@ def test_without_a_range_there_are_no_bounds():
     assert all(math.isinf(effect.bound_high) for effect in found.contrasts)
     assert not any(effect.registered for effect in found.contrasts)
     assert any("RewardRule" in note for note in found.notes)
+    assert found.describe()["contrasts"][0]["bound_low"] is None
     assert "–" in str(found)
 
 
@@ -342,10 +348,7 @@ def test_rows_of_a_study_with_blocks_are_its_covariates():
     study = study_of(LinTS(dim=blocks.dim, seed=0), **TRIAL | {"arms": ["a", "b"], "blocks": blocks})
     answers = study.ask_many([(np.random.default_rng(i).normal(size=2), f"{i}") for i in range(80)])
     study.tell_many([(answer.id, float(answer.index)) for answer in answers])
-    found = outcomes_on_record(study._session, study.status().events)
-    assert found.covariates.shape == (80, 2, 2)
-    np.testing.assert_array_equal(found.covariates[3, 1], np.random.default_rng(3).normal(size=2))
-    assert study.analysis().contrasts[0].rounds == 80
+    assert {row.covariate for row in study.analysis().balance} == {"x0", "x1"}
 
 
 def test_an_arm_that_was_not_always_available_is_compared_where_it_was():
@@ -360,23 +363,43 @@ def test_an_empty_trial_has_an_analysis():
     found = study_of(**TRIAL, plan=AnalysisPlan(100)).analysis()
     assert found.contrasts[0].looks == ()
     assert (found.contrasts[0].low, found.contrasts[0].high) == (-1.0, 1.0)
+    assert json.loads(json.dumps(found.describe(), allow_nan=False))["decisions"] == 0
     assert "0 decisions" in str(found)
     assert "b and a cannot be compared yet." in str(found)
     assert "<h1>" in html_of(found)
 
 
 def test_reports_have_the_same_tables(made, tmp_path):
-    made.save(tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for suffix in ("html", "md", "json"):
+        made.save(tmp_path / f"report.{suffix}")
+    page, text = ((tmp_path / f"report.{suffix}").read_text(encoding="utf-8") for suffix in ("html", "md"))
     number = f"{made.contrasts[1].looks[-1].estimate:.3f}"
-    for shown in (page, str(made)):
+    for shown in (page, text, str(made)):
         assert number in shown
         assert "No difference between b and a is shown: " in shown
         assert f"c is better than a: {number} (95 % interval" in shown
         assert "at the look after decision 500." in shown
+        assert "Covariate balance" in shown
         assert "only anytime intervals use them" in shown
     assert made._repr_html_() == page
+    assert "<svg" in page
     assert "http" not in page
+    with pytest.raises(ValueError, match=r"\.html, \.md or \.json"):
+        made.save(tmp_path / "report.pdf")
+
+
+@pytest.mark.parametrize("blocks", [None, ArmBlocks.fit([[0.0], [1.0]], arms=2)])
+def test_balance_is_judged_where_both_arms_were_available(blocks):
+    """The second arm is for positive numbers alone, and drawn at random there: nothing is out of balance."""
+    policy = LinTS(seed=0, **{"dim": 1} if blocks is None else blocks.settings)
+    study = study_of(policy, **TRIAL | {"arms": ["a", "b"], "blocks": blocks})
+    numbers = np.random.default_rng(3).normal(size=400)
+    asked = [([x] if blocks else [[x], [x]], f"{i}", ["a", "b"] if x > 0 else ["b"]) for i, x in enumerate(numbers)]
+    study.ask_many(asked)
+    made = study.analysis()
+    assert {row.covariate for row in made.balance} == ({"x0"} if blocks else {"x0 of a", "x0 of b"})
+    assert all(abs(row.weighted) < row.chance for row in made.balance)
+    assert not any("differ between arms" in note for note in made.notes)
 
 
 @pytest.mark.parametrize("rewards", [0, 1])

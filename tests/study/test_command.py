@@ -34,7 +34,9 @@ def test_the_commands_of_a_study(storage, tmp_path):
     assert "version 1 decides" in call("update", storage, "--actor", "nightly")
     status = json.loads(call("status", storage))
     assert (status["decisions"], status["version"], status["rewards"]["used"]) == (111, 1, 110)
+    (tmp_path / "heads.jsonl").write_text(call("status", storage))
     assert "whole" in call("verify", storage, "--head", status["head"], "--seq", status["events"])
+    assert "whole" in call("verify", storage, "--heads", tmp_path / "heads.jsonl")
     assert "cut off" in call("verify", storage, "--head", "0" * 64, code=1)
     assert "equal" in call("replay", storage)
     call("export", storage, tmp_path / "log.csv")
@@ -76,8 +78,11 @@ def test_a_study_from_a_file_with_stages(tmp_path):
     assert "drug − placebo" in said
     assert "without a plan of analysis" in said
     assert "by ann: version 0 replaced version 1 by a rollback" in said
-    call("analysis", storage, "--out", tmp_path / "a.html")
-    assert "drug − placebo" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    for suffix in ("html", "md", "json"):
+        call("analysis", storage, "--out", tmp_path / f"a.{suffix}")
+    found = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert found["contrasts"][0]["looks"] == []  # all rewards are 1, which tells no variance
+    assert "drug − placebo" in (tmp_path / "a.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

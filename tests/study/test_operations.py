@@ -1,6 +1,8 @@
-"""What an operator relies on: leases that end, clocks that leap, backups, exports and hashes noted elsewhere."""
+"""What an operator relies on: leases that end, clocks that leap, backups, exports and published heads."""
 
 import csv
+import json
+import os
 import sqlite3
 import threading
 import time
@@ -9,6 +11,7 @@ import pytest
 
 from rarely.logs import read_log
 from rarely.study import (
+    BrokenStudy,
     ClockAhead,
     InvalidStorage,
     InvalidStudy,
@@ -169,11 +172,11 @@ def test_a_study_led_astray_is_repaired_by_an_event(make, monkeypatch):
     assert again.replay().equal
 
 
-# --- backups, exports and noted hashes
+# --- backups, exports and heads
 
 
 @pytest.mark.parametrize("storage", ["sqlite", "postgresql"], indirect=True)
-def test_decisions_go_on_during_a_backup_from_which_the_study_continues(make, tmp_path, monkeypatch):
+def test_decisions_go_on_during_a_backup_which_is_restored_elsewhere(make, tmp_path, monkeypatch, request):
     monkeypatch.setattr("rarely.study.storage.sqlite.BACKUP_PAGES", 1)
     monkeypatch.setattr("rarely.study.storage.sqlite.BACKUP_PAUSE", 0.01)
     study = make()
@@ -187,10 +190,28 @@ def test_decisions_go_on_during_a_backup_from_which_the_study_continues(make, tm
     assert made == [None]
     with Study.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
         assert copy.verify(status.head, status.events).whole
-        assert copy.replay().equal
-        copy.ask(contexts_of(99), id="goes on")
-    with pytest.raises(InvalidStorage, match="exists already"):
-        study.backup(tmp_path / "copy.db")
+        head = copy.status().head
+    target = request.getfixturevalue("postgresql").new_schema(f"restored_{os.urandom(4).hex()}")
+    assert Study.restore(tmp_path / "copy.db", target) == ["trial"]
+    with Study.open(target) as restored:
+        assert restored.status().head == head
+        assert restored.replay().equal
+        restored.ask(contexts_of(99), id="goes on")
+    with pytest.raises(InvalidStorage, match="empty database"):
+        Study.restore(tmp_path / "copy.db", target)
+
+
+def test_a_damaged_backup_is_not_restored(make, tmp_path):
+    study = make()
+    play(study, 0, 3)
+    study.backup(tmp_path / "copy.db")
+    with sqlite3.connect(tmp_path / "copy.db") as connection:
+        connection.execute("DROP TRIGGER rarely_events_no_update")
+        connection.execute("UPDATE rarely_events SET actor = 'eve' WHERE seq = 3")
+    target = f"sqlite:///{tmp_path / 'new.db'}"
+    with pytest.raises(BrokenStudy, match="event 3"):
+        Study.restore(tmp_path / "copy.db", target)
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_an_export_carries_id_time_stage_and_actor(make, tmp_path):
@@ -205,17 +226,50 @@ def test_an_export_carries_id_time_stage_and_actor(make, tmp_path):
     assert (read_log(tmp_path / "log.csv").propensities == log.propensities).all()
 
 
-def test_a_noted_hash_shows_that_the_end_was_cut_off(make, tmp_path):
+def test_published_heads_show_that_the_end_was_cut_off(make, tmp_path):
     study = make()
-    play(study, 0, 3)
-    earlier = study.status()
-    play(study, 3, 3)
-    noted = study.status()
+    heads = tmp_path / "heads.jsonl"
+    for first in range(0, 6, 3):
+        play(study, first, 3)
+        with open(heads, "a") as file:
+            file.write(json.dumps(study.status().describe()) + "\n")
+    assert study.verify(heads=heads).whole
+    with open(heads, "a") as file:
+        file.write('{"name": "trial", "ev')  # cut off by a crash
+    assert study.verify(heads=heads).whole
+    last = study.status().events
     study.backup(tmp_path / "copy.db")
     with sqlite3.connect(tmp_path / "copy.db") as connection:
         connection.execute("DROP TRIGGER rarely_events_no_delete")
-        connection.execute("DELETE FROM rarely_events WHERE seq >= ?", (noted.events - 1,))
+        connection.execute("DELETE FROM rarely_events WHERE seq >= ?", (last - 1,))
     with Study.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
         assert copy.verify().whole
-        assert "cut off" in copy.verify(noted.head, noted.events).flaw
-        assert copy.verify(earlier.head, earlier.events).whole
+        assert "cut off" in copy.verify(heads=heads).flaw
+    heads.write_text("not a head\n")
+    with pytest.raises(InvalidStudy, match="line 1"):
+        study.verify(heads=heads)
+
+
+def test_read_only_media_are_verified_exported_and_replayed(make, tmp_path, monkeypatch):
+    study = make()
+    play(study, 0, 5)
+    study.update()
+    folder = tmp_path / "disc"
+    folder.mkdir()
+    study.backup(folder / "trial.db")
+    files = sorted(os.listdir(folder))
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+    with Study.open(f"sqlite:///{folder / 'trial.db'}", lazy=True) as copy:
+        assert copy.verify().whole
+        assert len(copy.log()) == 5
+        monkeypatch.undo()
+        with pytest.raises(InvalidStorage, match="written"):
+            copy.ask(contexts_of(7))
+    assert sorted(os.listdir(folder)) == files
+    (folder / "trial.db-wal").write_bytes(b"x")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+    with pytest.raises(InvalidStorage, match="not closed"):
+        Study.open(f"sqlite:///{folder / 'trial.db'}", lazy=True)
+    with pytest.raises(InvalidStorage, match="cannot be written"):
+        Study.open(f"sqlite:///{folder / 'trial.db'}")

@@ -101,7 +101,7 @@ def update_command(
     console.print(escape(f"study {status.name!r}: {messages[outcome]}"))
 
 
-@command("status", "sqlite:///trial.db")
+@command("status", "sqlite:///trial.db", "sqlite:///trial.db >> heads.jsonl — verify --heads compares")
 def status_command(storage: Storage, name: Name = None) -> None:
     """Show the state of a study as JSON, in a pipe as one line."""
     with opened(storage, name) as study:
@@ -113,16 +113,18 @@ def status_command(storage: Storage, name: Name = None) -> None:
     "verify",
     "sqlite:///trial.db",
     "sqlite:///trial.db --head 5f2c… --seq 1200 — was anything cut off since?",
+    "sqlite:///trial.db --heads heads.jsonl — the same for all lines that status wrote there",
 )
 def verify_command(
     storage: Storage,
     head: Annotated[str | None, typer.Option(help="A last hash that status printed earlier.")] = None,
     seq: Annotated[int | None, typer.Option(help="The number of events at that time.")] = None,
+    heads: Annotated[Path | None, typer.Option(help="A file of lines that status printed.")] = None,
     name: Name = None,
 ) -> None:
     """Check the chain of all events, and the rows and snapshots that they name. Exit with code 1 if one is wrong."""
     with opened(storage, name, lazy=True) as study:
-        found = study.verify(head, seq)
+        found = study.verify(head, seq, heads=heads)
     if found.flaw:
         error_console.print(f"[red]broken:[/red] {escape(found.flaw)}")
         raise typer.Exit(1)
@@ -166,6 +168,16 @@ def backup_command(storage: Storage, out: NewFile, name: Name = None) -> None:
     console.print(escape(f"{out}: use it as sqlite:///{out}"))
 
 
+@command("restore", "trial-monday.db postgresql://user@host/trials — into an empty database")
+def restore_command(
+    backup: Annotated[Path, typer.Argument(help="A file that backup wrote.")], storage: Storage
+) -> None:
+    """Copy all studies of a backup into an empty database, after checking them."""
+    from rarely.study import Study
+
+    console.print(escape(f"restored: {', '.join(Study.restore(backup, storage))}"))
+
+
 @command("repair-clock", 'sqlite:///trial.db --actor ann --reason "the clock was five years ahead on Monday"')
 def repair_clock_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
     """Let the record's time pass again after a run whose clock was wrong, or confirm the clock after a long pause."""
@@ -207,13 +219,13 @@ def rollback_command(
     console.print(f"version {version} decides from now on")
 
 
-@command("analysis", "sqlite:///trial.db", "sqlite:///trial.db --out analysis.html")
+@command("analysis", "sqlite:///trial.db", "sqlite:///trial.db --out analysis.html — or analysis.md, analysis.json")
 def analysis_command(
     storage: Storage,
-    out: Annotated[Path | None, typer.Option(help="An HTML file for the report.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A file for the report: .html, .md or .json.")] = None,
     name: Name = None,
 ) -> None:
-    """Analyse a trial: means, contrasts with the control arm, missing rewards and deviations."""
+    """Analyse a trial: means, contrasts with the control arm, missing rewards, balance and deviations."""
     with opened(storage, name, lazy=True) as study:
         found = study.analysis()
     if out is not None:

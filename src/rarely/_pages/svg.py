@@ -99,6 +99,8 @@ class Chart:
     y: tuple[float, float]
     x_label: str = ""
     marks: list[str] = field(default_factory=list)
+    ticks: Sequence[tuple[float, str]] | None = None
+    """Places and names on the x axis; numbers by default."""
 
     def __post_init__(self) -> None:
         self.x, self.y = _nonempty(*self.x), _nonempty(*self.y)
@@ -109,14 +111,17 @@ class Chart:
     def py(self, y: float) -> float:
         return HEIGHT - BOTTOM - (y - self.y[0]) / (self.y[1] - self.y[0]) * (HEIGHT - TOP - BOTTOM)
 
-    def line(self, xs: Array | Sequence[float], ys: Array | Sequence[float], series: int = 0) -> None:
+    def line(
+        self, xs: Array | Sequence[float], ys: Array | Sequence[float], series: int = 0, *, dashed: bool = False
+    ) -> None:
         """Draw a line through the finite points."""
         xs, ys = np.asarray(xs, float), np.asarray(ys, float)
         keep = np.flatnonzero(np.isfinite(xs) & np.isfinite(ys))
         if len(keep) > MAX_POINTS:
             keep = keep[np.linspace(0, len(keep) - 1, MAX_POINTS).astype(int)]
         points = " ".join(f"{self.px(xs[i]):.1f},{self.py(ys[i]):.1f}" for i in keep)
-        self.marks.append(f'<polyline points="{points}" class="line" style="stroke:{_colour(series)}"/>')
+        dash = ";stroke-dasharray:5 4" if dashed else ""
+        self.marks.append(f'<polyline points="{points}" class="line" style="stroke:{_colour(series)}{dash}"/>')
 
     def point(self, x: float, y: float, series: int = 0) -> None:
         """Draw a dot."""
@@ -126,6 +131,10 @@ class Chart:
     def mark(self, x: float) -> None:
         """Draw a thin vertical line."""
         self.marks.append(f'<path d="M{self.px(x):.1f} {TOP}V{HEIGHT - BOTTOM}" class="mark"/>')
+
+    def level(self, y: float) -> None:
+        """Draw a thin horizontal line."""
+        self.marks.append(f'<path d="M{LEFT} {self.py(y):.1f}H{WIDTH - RIGHT}" class="mark"/>')
 
     def svg(self) -> Markup:
         title = escape(self.title)
@@ -139,7 +148,8 @@ class Chart:
             at = self.py(value)
             parts.append(f'<path d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}" class="rule"/>')
             parts.append(f'<text x="{LEFT - 5}" y="{at + 4:.1f}" text-anchor="end">{short(value)}</text>')
-        below = [(self.px(x), HEIGHT - BOTTOM + 15, short(x)) for x in round_ticks(*self.x, 5)]
+        ticks = self.ticks or [(value, short(value)) for value in round_ticks(*self.x, 5)]
+        below = [(self.px(x), HEIGHT - BOTTOM + 15, name) for x, name in ticks]
         below.append(((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 4, self.x_label))
         parts += [f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{escape(text)}</text>' for x, y, text in below]
         return "".join(parts)

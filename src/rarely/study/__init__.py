@@ -1,6 +1,6 @@
 """Studies: every decision, reward and version is on record before it is answered."""
 
-from rarely.study.analysis import Analysis, Effect
+from rarely.study.analysis import Analysis, Effect, Imbalance
 from rarely.study.audit import Replay, Status, Training, Verification
 from rarely.study.client import Client
 from rarely.study.decisions import Answer, Record, Request
@@ -41,7 +41,7 @@ from rarely.study.versions import Job, Trained, train
 
 __all__ = [
     "Accounts", "Analysis", "AnalysisPlan", "Answer", "ApprovalNeeded", "BrokenStudy",
-    "CheckpointWarning", "Client", "ClockAhead", "Effect", "Event", "FallbackWarning", "InvalidId",
+    "CheckpointWarning", "Client", "ClockAhead", "Effect", "Event", "FallbackWarning", "Imbalance", "InvalidId",
     "InvalidStorage", "InvalidStudy", "Job", "Look", "NewerSchema", "NotDelivered", "Receipt", "Record", "Replay",
     "Request", "RequestRefused", "RewardRule", "ServiceUnavailable", "Stage", "StaleTrainer",
     "Status", "Study", "StudyBusy", "StudyClosed", "StudyConflict", "StudyError", "StudyExists", "StudyFailed",

@@ -1,4 +1,4 @@
-"""The analysis of a trial: arm means and contrasts, missing rewards, and what deviated from the plan.
+"""The analysis of a trial: arm means and contrasts, missing rewards, balance, and what deviated from the plan.
 
 It reads the record and writes nothing. `effects` has the statistics, `report` the tables and pages.
 """
@@ -9,14 +9,14 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rarely._core.errors import shown
-from rarely._core.saving.files import replacing
 from rarely._core.types import Array
-from rarely.offpolicy.intervals import Range, cut
+from rarely.offpolicy.intervals import Range, cut, deviations, effective
 from rarely.study import report
 from rarely.study.audit import records
 from rarely.study.effects import Look, Outcomes, anytime, planned_looks, predict_rewards, scores_of
@@ -31,6 +31,8 @@ MAX_PAIRED = 10
 """Arms up to which every pair is compared; of more, each with the control arm only."""
 FEW = 30
 """Rounds that a variance must rest on before a normal approximation is trusted without a note."""
+IMBALANCE = 0.1
+"""Standardised difference that counts as an imbalance, if chance does not explain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,25 @@ class Effect:
         return any(not look.low <= value <= look.high for look in self.looks)
 
 
+class Imbalance(NamedTuple):
+    """The difference of a covariate between two arms, in standard deviations.
+
+    Examples
+    --------
+    >>> Imbalance("x0", "drug − placebo", raw=0.4, weighted=0.02, chance=0.1).covariate
+    'x0'
+    """
+
+    covariate: str
+    arms: str
+    raw: float
+    """As the arms were given, which an adaptive trial does by covariates."""
+    weighted: float
+    """Weighted by inverse probabilities, which is near 0 if these are right."""
+    chance: float
+    """How large the weighted one may be by chance, with probability 0.95."""
+
+
 @dataclass(frozen=True, slots=True)
 class Analysis:
     """The analysis of a trial, as `Study.analysis` returns it; `print` shows its tables.
@@ -98,11 +119,18 @@ class Analysis:
     rewards: int
     means: tuple[Effect, ...]
     contrasts: tuple[Effect, ...]
+    balance: tuple[Imbalance, ...]
+    """The largest imbalances after weighting first."""
     protocol: dict[str, str]
     """What the first event of the record fixed."""
     deviations: tuple[str, ...]
     notes: tuple[str, ...]
     """What the intervals rest on."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the analysis as JSON; what is unknown or infinite is None."""
+        described: dict[str, Any] = _finite(asdict(replace(self, plan=None)))  # type: ignore[arg-type]
+        return described | {"plan": self.plan.describe()}
 
     def __str__(self) -> str:
         return report.text_of(self)
@@ -111,9 +139,16 @@ class Analysis:
         return report.html_of(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a report as one HTML file that loads nothing else."""
-        with replacing(path) as file:
-            file.write(report.html_of(self).encode())
+        """Write a report: .html (one file that loads nothing else), .md or .json, by the name of the file."""
+        report.write(self, path)
+
+
+def _finite(value: Any) -> Any:
+    if hasattr(value, "_asdict") or isinstance(value, dict):
+        return {name: _finite(each) for name, each in (value if isinstance(value, dict) else value._asdict()).items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
@@ -144,6 +179,7 @@ def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str 
         rewards=int((~np.isnan(outcomes.rewards)).sum()),
         means=tuple(effect for effect in effects if not effect.against),
         contrasts=tuple(effect for effect in effects if effect.against),
+        balance=tuple(_balance(outcomes, names, settings)),
         protocol=_protocol(events[0], session.row.budget),
         deviations=tuple(_deviations(events, settings, used, control, count)),
         notes=(),
@@ -240,6 +276,43 @@ def _bound(outcomes: Outcomes, q: Array, plan: AnalysisPlan, target: tuple[int, 
     return ends[0][0], ends[1][1]
 
 
+# --- balance of covariates
+
+
+def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) -> list[Imbalance]:
+    columns, found = _columns(outcomes, names, shared=settings.blocks is not None), []
+    n = len(outcomes.arms)
+    inverse = 1 / outcomes.chances[np.arange(n), outcomes.arms]
+    for arm, other in _targets(names, settings.control):
+        if other is None:
+            continue
+        both = outcomes.present[:, [arm, other]].all(axis=1)
+        pair = [np.flatnonzero(both & (outcomes.arms == each)) for each in (arm, other)]
+        if min(map(len, pair)) < 2:
+            continue
+        chance = deviations(0.95) * math.sqrt(sum(1 / effective(inverse[each]) for each in pair))
+        for name, x in columns.items():
+            spread = float(x.std())
+            raw = float(x[pair[0]].mean() - x[pair[1]].mean()) / spread
+            means = [float(np.average(x[each], weights=inverse[each])) for each in pair]
+            found.append(Imbalance(name, f"{names[arm]} − {names[other]}", raw, (means[0] - means[1]) / spread, chance))
+    return sorted(found, key=lambda row: -abs(row.weighted))
+
+
+def _columns(outcomes: Outcomes, names: Sequence[str], *, shared: bool) -> dict[str, Array]:
+    """Return the covariates that vary and differ from one another, by name: a column that arms share counts once."""
+    found: dict[bytes, tuple[str, Array]] = {}
+    n, count, width = outcomes.covariates.shape
+    for column in range(width):
+        for arm in range(1 if shared else count):
+            x = outcomes.covariates[:, arm, column]
+            if n and x.std() > 1e-12 * (1 + np.abs(x).max()):
+                same = shared or (outcomes.covariates[:, :, column] == x[:, None]).all()
+                name = f"x{column}" if same else f"x{column} of {names[arm]}"
+                found.setdefault(np.ascontiguousarray(x).tobytes(), (name, x))
+    return dict(found.values())
+
+
 # --- what was registered, and what deviated
 
 
@@ -304,3 +377,10 @@ def _notes(made: Analysis, settings: StudySettings, names: Sequence[str]) -> Ite
         yield f"Fewer than {FEW} rounds tell the variance, and intervals are wide or rough, of: {', '.join(few)}."
     if len(names) > MAX_PAIRED:
         yield f"With more than {MAX_PAIRED} arms each is compared with the control arm only, control=."
+    wrong = [row for row in made.balance if abs(row.weighted) > max(IMBALANCE, 1.5 * row.chance)]
+    if wrong:
+        worst = wrong[0]
+        yield (
+            f"{len(wrong)} covariates differ between arms by more than chance explains, most {worst.covariate} of "
+            f"{worst.arms} by {worst.weighted:.2f} standard deviations: check that answers were followed."
+        )

@@ -6,6 +6,7 @@ Nothing here writes to the record of an open study.
 from __future__ import annotations
 
 import copy
+import json
 import os
 import warnings
 from collections import Counter
@@ -21,10 +22,12 @@ from rarely._core.policies.replay import content_at
 from rarely._core.types import Described
 from rarely.logs import DecisionLog, write_log
 from rarely.study.decisions import Record, block_of, record_of
-from rarely.study.errors import BrokenStudy, InvalidStorage, StudyError
+from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
 from rarely.study.events import GENESIS, SETTERS, Event, flaw_of
 from rarely.study.session import LivePolicy, Session, foreign_to
 from rarely.study.storage import VersionRow, open_storage
+from rarely.study.storage.schema import TABLES
+from rarely.study.storage.sqlite import SqliteStorage
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, settled
 from rarely.study.trial import stage_at
 from rarely.study.versions import OUTCOMES, Job, environment, same_environment, train, version_row
@@ -126,13 +129,16 @@ class Verification:
         return not self.flaw
 
 
-def verify(session: Session, head: str | None = None, seq: int | None = None) -> Verification:
-    """Check every row; with `head`, also that event `seq`, by default the last one, has this hash."""
+def verify(
+    session: Session, head: str | None = None, seq: int | None = None, heads: str | os.PathLike[str] | None = None
+) -> Verification:
+    """Check every row; with `head` or a file of `heads`, also that events with these hashes are still on record."""
     study = session.row.study
     with session.reading() as tables:
         last, rows = tables.last_seq(study), tables.versions(study)
-    noted = None if head is None else (last if seq is None else seq, head)
-    previous, checked = GENESIS, 0
+    noted = {} if heads is None else read_heads(session, heads)
+    noted |= {} if head is None else {last if seq is None else seq: head}
+    previous, checked, lost = GENESIS, 0, False
     published: list[tuple[int, dict[str, Any]]] = []
     for event in session.events(0, last):
         flaw = flaw_of(session.name, event, checked + 1, previous)
@@ -149,14 +155,28 @@ def verify(session: Session, head: str | None = None, seq: int | None = None) ->
         if event.kind in ("create", "version"):
             published.append((event.seq, event.content))
         previous, checked = event.hash, event.seq
-        if (checked, previous) == noted:
-            noted = None
+        lost |= noted.pop(event.seq, event.hash) != event.hash
     if checked < last or not checked:
         return Verification(checked, previous, checked + 1, f"event {checked + 1} is missing")
     flaw = _version_flaw([row for row in rows if row.seq <= last], published)
-    if not flaw and noted is not None:
-        flaw = "the noted hash is not on record any more: the end of the record was cut off or rewritten"
+    if not flaw and (lost or noted):
+        flaw = "a noted hash is not on record any more: the end of the record was cut off or rewritten"
     return Verification(checked, previous, checked + 1 if flaw else None, flaw)
+
+
+def read_heads(session: Session, path: str | os.PathLike[str]) -> dict[int, str]:
+    """Return the hashes of a study in lines of `Status` by event; a last line that was cut off is left out."""
+    found: dict[int, str] = {}
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                fields = json.loads(line)
+                if fields["name"] == session.name:
+                    found[int(fields["events"])] = str(fields["head"])
+            except (ValueError, KeyError, TypeError) as error:
+                if line.endswith("\n"):
+                    raise InvalidStudy(f"line {number} of {path} is not a status of a study ({error!r}).") from None
+    return found
 
 
 def _version_flaw(rows: list[VersionRow], published: list[tuple[int, dict[str, Any]]]) -> str:
@@ -403,3 +423,34 @@ def back_up(session: Session, path: str) -> None:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
+
+
+def restore(backup: str, storage: str) -> list[str]:
+    """Check all studies of a backup, copy them into an empty database, and return their names."""
+    source = open_storage(f"sqlite:///{backup}", reading=True)
+    try:
+        assert isinstance(source, SqliteStorage)
+        source.check()
+        with source.reading() as kept:
+            names = [row.name for row in kept.studies()]
+        for name in names:
+            found = verify(Session(source, name))
+            if not found.whole:
+                raise BrokenStudy(f"study {name!r} of {backup} is damaged: {found.flaw}. Use another backup.")
+        target = open_storage(storage, new=True)
+        try:
+            target.create()
+            with source.reading() as kept, target.writing("") as tables:
+                if tables.studies():
+                    raise InvalidStorage(f"{target.url} holds studies already; restore into an empty database.")
+                rows = {name: order for name, order in TABLES.items() if name != "rarely_schema"}
+                tables.take(source.connection.stream, rows)
+                for row in kept.studies():
+                    last = kept.last_seq(row.study)
+                    if tables.event(row.study, last) != kept.event(row.study, last):
+                        raise StudyError(f"{target.url} lacks events of study {row.name!r}; nothing was restored.")
+        finally:
+            target.close()
+    finally:
+        source.close()
+    return names

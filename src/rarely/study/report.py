@@ -1,19 +1,29 @@
-"""The analysis of a trial as text and HTML: the same tables in both."""
+"""The analysis of a trial as text, Markdown and HTML: the same tables in all three."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rarely._core.errors import InvalidInput
+from rarely._core.saving.files import replacing
 from rarely._pages.grid import Grid
 
 if TYPE_CHECKING:
     from rarely.study.analysis import Analysis, Effect
 
+SHOWN = 12
+"""Covariates in the table of balance."""
 EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime"]
 EFFECTS += ["rewards", "missing", "bound for missing"]
-PROTOCOL = "Protocol"
+PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
+CAPTION = (
+    "Difference of mean rewards to the control arm: the interval of each look, and the anytime interval last (dashed); "
+    "the dotted line is no difference."
+)
 
 
 def tables_of(analysis: Analysis) -> dict[str, Grid]:
@@ -27,6 +37,7 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
         for effect in analysis.contrasts
         for look in effect.looks
     ]
+    balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
     heads: dict[str, tuple[Any, Any, int]] = {
         "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
         "Arm means": (EFFECTS, [_row(effect) for effect in analysis.means], 1),
@@ -35,6 +46,7 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
             looks,
             1,
         ),
+        BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
         PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
     }
     return {title: Grid(*parts) for title, parts in heads.items() if parts[1]}
@@ -88,7 +100,23 @@ def text_of(analysis: Analysis) -> str:
 
 def html_of(analysis: Analysis | None, *, study: str = "", refused: str = "", live: bool = False) -> str:
     """Return the analysis as one HTML page; or, of a study that has none, why it was refused."""
-    return _rendered("analysis.html", analysis, study=study, refused=refused, live=live)
+    chart = "" if analysis is None else _chart(analysis)
+    return _rendered("analysis.html", analysis, chart=chart, study=study, refused=refused, live=live, caption=CAPTION)
+
+
+def write(analysis: Analysis, path: str | os.PathLike[str]) -> None:
+    """Write the report that the name of the file asks for."""
+    suffix = Path(path).suffix
+    if suffix == ".json":
+        text = json.dumps(analysis.describe(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    elif suffix == ".html":
+        text = html_of(analysis)
+    elif suffix == ".md":
+        text = _rendered("analysis.md", analysis)
+    else:
+        raise InvalidInput(f"a report is .html, .md or .json; got {os.fspath(path)}.")
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
@@ -104,3 +132,23 @@ def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
     return render(
         "rarely.study", template, contents=contents, analysis=analysis, answers=answers, tables=titled, **context
     )
+
+
+def _chart(analysis: Analysis) -> Any:
+    """Draw the intervals of all contrasts with the control arm, or of all contrasts if there is none."""
+    from rarely._pages.svg import Chart
+
+    effects = [effect for effect in analysis.contrasts if effect.registered] or analysis.contrasts
+    bars = [[*(look[2:5] for look in each.looks), (each.estimate, each.low, each.high)] for each in effects]
+    ends = [end for each in bars for bar in each for end in bar if math.isfinite(end)]
+    if not ends:
+        return ""
+    chart = Chart("intervals of contrasts over looks", (-0.6, len(effects) - 0.4), (min(0, *ends), max(0, *ends)))
+    chart.ticks = [(place, effect.name) for place, effect in enumerate(effects)]
+    chart.level(0.0)
+    for place, each in enumerate(bars):
+        for i, (estimate, low, high) in enumerate(each):
+            x = place + 0.8 * ((i + 0.5) / len(each) - 0.5)
+            chart.line([x, x], [low, high], place, dashed=i == len(each) - 1)
+            chart.point(x, estimate, place)
+    return chart.svg()

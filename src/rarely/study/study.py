@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from rarely import ArmBlocks, InvalidInput, Policy, RarelyError
 from rarely._core.errors import check_choice, is_whole, shown
+from rarely._core.policies.policy import facts_table
 from rarely._core.progress import Progress
 from rarely.logs import DecisionLog
 from rarely.study import audit, versions
@@ -141,11 +142,11 @@ class Study:
             The arguments of `create`; the name may be omitted if the database holds only one study.
         lazy
             By default the policy is built from the record now, so that damage is detected here. With `lazy` the first
-            call that needs the policy builds it; `verify` and `log` do not need it.
+            call that needs the policy builds it; `verify` and `log` do not need it, and work on read-only media.
         clock
             A function that returns the time in seconds since 1970.
         """
-        database = open_storage(storage)
+        database = open_storage(storage, reading=lazy)
         try:
             database.check()
             if name is None:
@@ -184,6 +185,17 @@ class Study:
     def __repr__(self) -> str:
         position = self._session.position
         return f"<Study {self.name!r}: {position.rounds} decisions, version {position.version}, event {position.seq}>"
+
+    def _repr_html_(self) -> str | None:
+        try:
+            status = self.status()
+        except RarelyError:
+            return None  # and `repr` is shown
+        facts = [(name, str(getattr(status, name))) for name in ("version", "budget", "decisions", "stage", "due")]
+        facts.append(("arms", ", ".join(self.settings.arms or ("those of each request",))))
+        kinds = ("received", "used", "pending", "late", "quarantined")
+        facts.append(("rewards", ", ".join(f"{getattr(status.rewards, kind)} {kind}" for kind in kinds)))
+        return facts_table(f"study {self.name}", facts, self._session.live.policy.updates)
 
     def plot(self, figure: Any = None) -> Any:
         """Draw rewards, arms, calibration and the updates behind the version in use, as `Policy.plot` does."""
@@ -511,7 +523,7 @@ class Study:
         return audit.export(self._session, path)
 
     def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
-        """Analyse a trial: arm means and contrasts with intervals, missing rewards and deviations.
+        """Analyse a trial: arm means and contrasts with intervals, missing rewards, balance and deviations.
 
         Raises `InvalidStudy` if arms have no names, or an available arm had the probability 0 in some decision.
 
@@ -525,15 +537,17 @@ class Study:
 
     # --- audits
 
-    def verify(self, head: str | None = None, seq: int | None = None) -> Verification:
+    def verify(
+        self, head: str | None = None, seq: int | None = None, *, heads: str | os.PathLike[str] | None = None
+    ) -> Verification:
         """Check the chain of all events, and the rows and snapshots that they name.
 
-        With a hash that `status` returned earlier, `head`, and the number of events at that time, `seq`, it also
-        detects whether the record was cut off or rewritten since: a hash vouches for everything before it. With the
-        hash of the first event and seq=1 it shows that nothing that was fixed at the beginning has changed. Of what it
-        returns, `bad` is the first wrong event, and `flaw` says what is wrong.
+        With a hash that `status` returned earlier, `head`, and the number of events at that time, `seq`, or with a file
+        of lines that `rarely study status` printed, `heads`, it also detects whether the record was cut off or
+        rewritten since. With the hash of the first event and seq=1 it shows that nothing that was fixed at the
+        beginning has changed. Of what it returns, `bad` is the first wrong event, and `flaw` says what is wrong.
         """
-        return audit.verify(self._session, head, seq)
+        return audit.verify(self._session, head, seq, heads)
 
     def replay(self) -> Replay:
         """Train every version and make every decision again from the record, without writing anything.
@@ -544,8 +558,13 @@ class Study:
         return audit.replay(self._session)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy the whole database to a new SQLite file while others decide, and check the copy."""
+        """Copy the whole database to a new SQLite file while others decide, and check the copy; see `restore`."""
         audit.back_up(self._session, os.fspath(path))
+
+    @staticmethod
+    def restore(backup: str | os.PathLike[str], storage: str) -> list[str]:
+        """Copy all studies of a backup into an empty database, check them there, and return their names."""
+        return audit.restore(os.fspath(backup), storage)
 
 
 def _signed_by_person(actor: str, reason: str) -> dict[str, str]:

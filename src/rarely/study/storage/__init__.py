@@ -31,10 +31,10 @@ for which nobody waits. `url` names the database without a password, and `time` 
 """
 
 
-def open_storage(url: Any, *, new: bool = False) -> Storage:
+def open_storage(url: Any, *, new: bool = False, reading: bool = False) -> Storage:
     """Open the database that a storage string names.
 
-    `new` allows one that does not exist yet.
+    `new` allows one that does not exist yet, and `reading` a file that cannot be written to, as on read-only media.
 
     >>> open_storage("trial.db")
     Traceback (most recent call last):
@@ -49,7 +49,7 @@ postgresql://user@host/name or memory://; got 'trial.db'.
         path, _, query = rest[1:].partition("?")
         options = dict(parse_qsl(query, keep_blank_values=True))
         if path and set(options) <= {"shared"} and options.get("shared", "0") in ("0", "1"):
-            return SqliteStorage(path, shared=options.get("shared") == "1", new=new)
+            return SqliteStorage(path, shared=options.get("shared") == "1", new=new, reading=reading)
     if separator and scheme in ("postgresql", "postgres"):
         return PostgresqlStorage(url)
     raise InvalidStorage(

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from rarely.study.storage.schema import (
     checkpoint_statement,
     table_statements,
 )
-from rarely.study.storage.tables import CHUNK, Tables
+from rarely.study.storage.tables import Tables
 
 BUSY_TIMEOUT = 10.0
 """Seconds that a connection waits for another one."""
@@ -69,19 +69,21 @@ def file_system(path: str) -> str:
 class SqliteConnection:
     """A connection to a file or to a database in memory, shared by all studies of the process."""
 
-    def __init__(self, path: str, *, shared: bool = False) -> None:
-        self.path, self.shared = path, shared
+    def __init__(self, path: str, *, shared: bool = False, read_only: bool = False) -> None:
+        self.path, self.shared, self.read_only = path, shared, read_only
         self.exclusive = path != ":memory:" and not shared and loses_writes(sqlite3.sqlite_version_info)
         self.lock = threading.RLock()
         self.users, self.process = 0, os.getpid()
         self.failed = ""
         self._beside: SqliteConnection | None = None
         self._beside_lock = threading.RLock()  # opening the file may take long, and nobody must wait for it
+        place = f"{Path(path).as_uri()}?mode=ro&immutable=1" if read_only else path
         options: dict[str, Any] = {"timeout": BUSY_TIMEOUT, "isolation_level": None, "check_same_thread": False}
         with _translated(path):
-            self._raw: sqlite3.Connection = sqlite3.connect(path, **options)
+            self._raw: sqlite3.Connection = sqlite3.connect(place, uri=read_only, **options)
             try:
-                self._prepare()
+                if not read_only:
+                    self._prepare()
             except BaseException:
                 self._raw.close()
                 raise
@@ -150,6 +152,10 @@ class SqliteConnection:
         if self.failed:
             raise StudyFailed(f"{self.path} failed earlier ({self.failed}). Check the disk, and open the study again.")
 
+    def stream(self, sql: str) -> Iterable[tuple[Any, ...]]:
+        """Yield the rows of a statement, reading some at a time."""
+        return self._raw.execute(sql)
+
     def backup(self, path: str) -> None:
         """Copy the database in steps between which others may write: SQLite adds to the copy what they write."""
 
@@ -171,7 +177,7 @@ class SqliteConnection:
         """Return the connection to the file of checkpoints, which nobody waits for and a transaction never needs."""
         with self._beside_lock:
             if self._beside is None:
-                path = ":memory:" if self.path == ":memory:" else f"{self.path}-checkpoints"
+                path = ":memory:" if self.read_only or self.path == ":memory:" else f"{self.path}-checkpoints"
                 self._beside = SqliteConnection(path, shared=self.shared)
             return self._beside
 
@@ -190,19 +196,19 @@ class SqliteConnection:
             self._raw.close()
 
 
-_CONNECTIONS: dict[tuple[str, bool], SqliteConnection] = {}
+_CONNECTIONS: dict[tuple[str, bool, bool], SqliteConnection] = {}
 """The connections of this process by file: two to the same file could trigger the bug described above."""
 _REGISTRY = threading.Lock()
 
 
-def _connection(path: str, shared: bool) -> SqliteConnection:
-    key = (path, shared)
+def _connection(*key: Any) -> SqliteConnection:
+    path, shared, read_only = key
     with _REGISTRY:
         found = _CONNECTIONS.get(key)
         if found is not None and found.failed:
             found.close()
         if found is None or found.failed or found.process != os.getpid():
-            found = _CONNECTIONS[key] = SqliteConnection(path, shared=shared)
+            found = _CONNECTIONS[key] = SqliteConnection(path, shared=shared, read_only=read_only)
         found.users += 1
         return found
 
@@ -212,7 +218,7 @@ def _release(connection: SqliteConnection) -> None:
         connection.users -= 1
         if connection.users:
             return
-        key = (connection.path, connection.shared)
+        key = (connection.path, connection.shared, connection.read_only)
         if _CONNECTIONS.get(key) is connection:
             del _CONNECTIONS[key]
     connection.close()
@@ -224,11 +230,10 @@ class SqliteStorage:
     time: float | None = None
     """A file has no clock."""
 
-    def __init__(self, path: str, *, shared: bool = False, new: bool = False) -> None:
+    def __init__(self, path: str, *, shared: bool = False, new: bool = False, reading: bool = False) -> None:
         where = os.path.realpath(path)
         self.url = f"sqlite:///{path}" + ("?shared=1" if shared else "")
-        _check_file(path, where, new)
-        self.connection = _connection(where, shared)
+        self.connection = _connection(where, shared, _check_file(path, where, new, reading))
         self._closed = False
 
     def writing(self, name: str) -> AbstractContextManager[Tables]:
@@ -256,7 +261,7 @@ class SqliteStorage:
         self.check()
 
     def check(self) -> None:
-        with self.connection.transaction("BEGIN IMMEDIATE"):
+        with self.connection.transaction("BEGIN" if self.connection.read_only else "BEGIN IMMEDIATE"):
             if "rarely_schema" not in self._names():
                 what = "is empty" if not self._names() else "holds tables of another program"
                 raise InvalidStorage(
@@ -315,18 +320,18 @@ def copy_tables(stream: Callable[[str], Iterable[tuple[Any, ...]]], path: str) -
     """Copy every row of another database, given by a function from SQL to rows, to a new SQLite file."""
     target = SqliteConnection(path, shared=True)
     try:
-        with target.transaction("BEGIN IMMEDIATE"):
+        with target.transaction("BEGIN IMMEDIATE") as tables:
             create_tables(target, empty=True)
-            for table, order in TABLES.items():
-                rows = iter(stream(f"SELECT * FROM {table} ORDER BY {order}"))
-                while part := list(islice(rows, CHUNK)):
-                    target.insert(f"INSERT INTO {table} VALUES ({', '.join('?' * len(part[0]))})", part)
+            tables.take(stream, TABLES)
     finally:
         target.close()
 
 
-def _check_file(path: str, where: str, new: bool) -> None:
-    """Refuse an unusable path with a reason, where SQLite would only say 'unable to open'."""
+def _check_file(path: str, where: str, new: bool, reading: bool) -> bool:
+    """Refuse an unusable path with a reason, where SQLite would only say 'unable to open'.
+
+    Returns whether the file can only be read, which is refused unless `reading`.
+    """
     folder = os.path.dirname(where)
     if os.path.isdir(where):
         raise InvalidStorage(f"{path} is a folder; name the file of the database, as in sqlite:///{path}/trial.db.")
@@ -334,17 +339,22 @@ def _check_file(path: str, where: str, new: bool) -> None:
         raise InvalidStorage(f"the folder of {path} does not exist. Create it first: {folder}.")
     if not os.path.exists(where) and not new:
         raise InvalidStorage(f"{path} does not exist. Check the path, or create a study: rarely study create.")
-    kind = file_system(where)
+    kind, writable = file_system(where), os.access(folder, os.W_OK)
+    if reading and not (writable and os.access(where, os.W_OK)):
+        if os.path.exists(f"{where}-wal") and os.path.getsize(f"{where}-wal"):
+            raise InvalidStorage(f"{path} was not closed: copy it and {path}-wal to a writable folder first.")
+        return True
     if kind in NETWORK:
         raise InvalidStorage(
             f"{path} lies on a network file system ({kind}), where SQLite's locks do not hold. Use a local disk or "
             "PostgreSQL."
         )
-    if not os.access(folder, os.W_OK) or (os.path.exists(where) and not os.access(where, os.W_OK)):
+    if not writable or (os.path.exists(where) and not os.access(where, os.W_OK)):
         raise InvalidStorage(
             f"{path} cannot be written to, and a study writes before it answers. Change the permissions of the file "
             "and its folder, or copy the database to a writable folder."
         )
+    return False
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -91,6 +92,16 @@ class Tables:
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._run = connection, connection.execute
+
+    def take(self, stream: Callable[[str], Iterable[tuple[Any, ...]]], tables: Mapping[str, str]) -> None:
+        """Add all rows of another database of the same schema, given by a function from SQL to rows.
+
+        `tables` are the tables, each with the columns that order its rows.
+        """
+        for table, order in tables.items():
+            rows = iter(stream(f"SELECT * FROM {table} ORDER BY {order}"))
+            while part := list(islice(rows, CHUNK)):
+                self._connection.insert(f"INSERT INTO {table} VALUES ({', '.join('?' * len(part[0]))})", part)
 
     def _events(self, where: str, *parameters: Any) -> list[Event]:
         """Return the events of a study that fulfil a condition; the first parameter is the study."""
