@@ -3,7 +3,7 @@
     python benchmarks/checkpoints.py --decisions 1000000            # SQLite in a temporary folder
     python benchmarks/checkpoints.py --storage postgresql://…       # an empty database
 
-The study has K = 4 arms, d = 10 and a version 1.
+The study has K = 4 arms, d = 10 and a version 1, so that the version before it is kept ready for a rollback.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ from rarely.study.effects import (
     Outcomes,
     Scores,
     anytime,
+    exact_interval,
     planned_looks,
     predict_rewards,
     scores_of,
@@ -109,24 +110,6 @@ def judged(scores: Scores, truth: float, limit: float, spending: tuple[str, ...]
     exact = [exact_interval(scores.values[:moment], 1.0, limit, 0.05) for moment in (*MOMENTS[::20], PATIENTS)]
     found["exact"] = verdict(exact, truth)
     return found
-
-
-def exact_interval(values: Array, span: float, limit: float, alpha: float) -> tuple[float, float]:
-    """The interval of the mean score that holds at all times and for any number of patients.
-
-    It is the empirical-Bernstein bound of Howard, Ramdas, McAuliffe and Sekhon (2021, theorem 4) with their stitched
-    boundary (eq. 10): epochs grow by η = 2, and the k-th gets a share of α that falls as (k + 1)^−1.4.
-    """
-    if not len(values):
-        return -math.inf, math.inf
-    x, eta, power, zeta = values / span, 2.0, 1.4, 3.105473  # ζ(1.4), rounded up
-    before = np.concatenate([[0.0], np.cumsum(x)[:-1] / np.arange(1, len(x))])
-    v = max(float(np.square(x - before).sum()), 1.0)
-    k1, k2 = (eta**0.25 + eta**-0.25) / math.sqrt(2), (math.sqrt(eta) + 1) / 2
-    share = power * math.log(1 + math.log(v, eta)) + math.log(2 * zeta / alpha)
-    spread = k2 * 2 / limit * share
-    half = (math.sqrt(k1**2 * v * share + spread**2) + spread) / len(x)
-    return float(x.mean() - half) * span, float(x.mean() + half) * span
 
 
 def verdict(intervals: list[tuple[float, float]], truth: float) -> list[float]:

@@ -1,6 +1,7 @@
 """The client: the verbs of a study over HTTP, repeated until they are answered, and rewards that wait in a file."""
 
 import asyncio
+import inspect
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from rarely._core.errors import InvalidContexts, InvalidInput, InvalidReward
 from rarely.study import (
+    AsyncClient,
     Client,
     FallbackWarning,
     NotDelivered,
@@ -338,15 +340,21 @@ def test_ask_has_a_deadline(tmp_path):
             assert 0.1 < time.monotonic() - begun < 30
 
 
-def test_an_event_loop_goes_on_while_threads_make_the_calls(client):
+def test_the_asynchronous_client_does_the_same_while_the_loop_goes_on(served, tmp_path):
     async def visits():
-        asked = (asyncio.to_thread(client.ask, contexts_of(n), id=f"visit-{n}") for n in range(20))
-        answers = await asyncio.gather(*asked)
-        return answers, await asyncio.gather(*(asyncio.to_thread(client.tell, each.id, 1.0) for each in answers))
+        async with AsyncClient(served.url, "trial", threads=4, spool=tmp_path / "s", backoff=0.01) as client:
+            answers = await asyncio.gather(*(client.ask(contexts_of(n), id=f"visit-{n}") for n in range(20)))
+            receipts = await asyncio.gather(*(client.tell(each.id, 1.0) for each in answers))
+            with pytest.raises(StudyConflict):
+                await client.ask(contexts_of(7), id="visit-1")
+            assert (await client.status())["decisions"] == 20
+            assert await client.flush() == []
+            return answers, receipts
 
     answers, receipts = asyncio.run(visits())
     assert [answer.id for answer in answers] == [f"visit-{n}" for n in range(20)]
     assert {receipt.status for receipt in receipts} == {"accepted"}
+    assert inspect.signature(AsyncClient.ask) == inspect.signature(Client.ask)
 
 
 def test_without_a_spool_a_reward_that_cannot_be_delivered_is_an_error():

@@ -17,6 +17,7 @@ from rarely.study.effects import (
     Outcomes,
     Summary,
     anytime,
+    exact_interval,
     planned_looks,
     predict_rewards,
     scores_of,
@@ -193,17 +194,19 @@ def adaptive_trial(seed, rounds, limit, truth):
 
 @pytest.mark.parametrize(("truth", "limit"), [((0.5, 0.5), 0.1), ((0.2, 0.9), 0.05)])
 def test_intervals_hold_at_all_looks_of_an_adaptive_trial(truth, limit):
-    """Of 60 trials a 95 % interval may miss 3, and hardly ever 8."""
-    misses, difference = np.zeros(2, int), truth[1] - truth[0]
+    """Of 60 trials a 95 % interval may miss 3, and hardly ever 8; the exact one misses none."""
+    misses, difference = np.zeros(3, int), truth[1] - truth[0]
     for seed in range(60):
         outcomes = adaptive_trial(seed, 600, limit, truth)
         scores = scores_of(outcomes, predict_rewards(outcomes), 1, 0)
         looks = [(look.low, look.high) for look in planned_looks(scores, AnalysisPlan(600, 4, "pocock"), 600)]
         always = [anytime(scores.until(n), 600, 0.05) for n in range(50, 601, 50)]
-        for place, intervals in enumerate((looks, always)):
+        exact = [exact_interval(scores.values[:n], 1.0, limit, 0.05) for n in range(50, 601, 50)]
+        for place, intervals in enumerate((looks, always, exact)):
             misses[place] += any(not low <= difference <= high for low, high in intervals)
     assert misses[0] <= 7
     assert misses[1] <= 4
+    assert misses[2] == 0
 
 
 def test_intervals_narrow_and_the_planned_one_is_the_narrowest():
@@ -211,7 +214,8 @@ def test_intervals_narrow_and_the_planned_one_is_the_narrowest():
     scores = scores_of(outcomes, predict_rewards(outcomes), 1, 0)
     (look,) = planned_looks(scores, AnalysisPlan(8000, 1), 8000)
     low, high = anytime(scores.until(8000), 8000, 0.05)
-    assert 0.5 < low < look.low < 0.6 < look.high < high < 0.7
+    least, most = exact_interval(scores.values, 1.0, 0.2, 0.05)
+    assert 0.5 < least < low < look.low < 0.6 < look.high < high < most < 0.7
     assert high - low < 1.6 * (look.high - look.low)
 
 
@@ -270,12 +274,16 @@ def test_effects_are_made_of_the_record(made):
     assert not b.excludes(0.0)
     for effect, truth in ((made.means[0], 0.2), (made.means[2], 0.9), (b, 0.0), (c, 0.7)):
         assert effect.looks[-1].low < truth < effect.looks[-1].high
-        assert effect.low < truth < effect.high
+        assert effect.exact_low <= effect.low < truth < effect.high <= effect.exact_high
         assert effect.bound_low < effect.looks[-1].low < effect.looks[-1].high < effect.bound_high
         assert effect.bound_high - effect.bound_low < 0.7
 
 
-def test_balance_is_made_of_the_record(made):
+def test_stages_and_balance_are_made_of_the_record(made):
+    rows = {(row.stage, row.name): row for row in made.stages}
+    assert rows["burn-in", "c − a"].rounds + rows["adaptive", "c − a"].rounds == 540
+    assert rows["burn-in", "c − a"].low < 0.7 < rows["burn-in", "c − a"].high
+    assert ("adaptive", "c − b") not in rows
     assert {row.arms for row in made.balance} == {"b − a", "c − a", "c − b"}
     assert {row.covariate for row in made.balance} == {f"x{j} of {arm}" for j in (0, 1) for arm in "abc"}
     assert all(abs(row.weighted) < 3 * row.chance for row in made.balance)
@@ -325,7 +333,7 @@ def test_a_policy_without_exploration_is_refused_with_the_remedy():
         study.analysis()
     explored = study_of(LinUCB(dim=2, exploration=Mixture(0.3), seed=0), **TRIAL | {"stages": [Stage("main")]})
     found = played(explored, 300).analysis()
-    assert all(effect.rounds for effect in found.contrasts)
+    assert all(math.isfinite(effect.exact_low) for effect in found.contrasts)  # the mixture is a limit, too
     with pytest.raises(InvalidStudy, match="arms with names"):
         study_of(arms=None, stages=[Stage("main", least=0.2)]).analysis()
     with pytest.raises(InvalidStudy, match="control arm"):
@@ -334,12 +342,12 @@ def test_a_policy_without_exploration_is_refused_with_the_remedy():
         explored.analysis(plan=5)
 
 
-def test_without_a_range_there_are_no_bounds():
+def test_without_a_range_there_are_no_exact_intervals_and_no_bounds():
     found = played(study_of(stages=[Stage("main", least=0.2)]), 300, truth=(0.2, 0.5, 0.9)).analysis()
-    assert all(math.isinf(effect.bound_high) for effect in found.contrasts)
+    assert all(math.isinf(effect.exact_low) and math.isinf(effect.bound_high) for effect in found.contrasts)
     assert not any(effect.registered for effect in found.contrasts)
     assert any("RewardRule" in note for note in found.notes)
-    assert found.describe()["contrasts"][0]["bound_low"] is None
+    assert found.describe()["contrasts"][0]["exact_low"] is None
     assert "–" in str(found)
 
 
@@ -410,5 +418,5 @@ def test_next_to_no_rewards_leave_the_whole_range(rewards):
     made = study.analysis()
     for effect in (*made.means, *made.contrasts):
         ends = (-1.0, 1.0) if effect.against else (0.0, 1.0)
-        assert (effect.low, effect.high) == ends
-    assert not any("Bounds for missing rewards need" in note for note in made.notes)
+        assert (effect.low, effect.high) == (effect.exact_low, effect.exact_high) == ends
+    assert not any("Exact intervals and bounds need" in note for note in made.notes)

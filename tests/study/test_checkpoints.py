@@ -249,7 +249,7 @@ def test_a_forged_checkpoint_is_found_by_the_replay(make, often):
 
 
 @every_storage
-def test_a_rollback_keeps_nobody_waiting_and_continues_from_a_checkpoint(make, often, monkeypatch):
+def test_a_rollback_keeps_nobody_waiting_and_repeats_little(make, often, monkeypatch):
     study = make(LinUCB(dim=2, schedule=FixedGrid(1000, 5), seed=1))
     play(study, 0, 20)
     study.update()
@@ -265,11 +265,36 @@ def test_a_rollback_keeps_nobody_waiting_and_continues_from_a_checkpoint(make, o
 
     monkeypatch.setattr(session.Session, "install", counted)
     study.rollback(0, actor="ann", reason="complaints")
-    assert count[0] < 70  # the 60 since, and not the 20 before
+    assert count[0] < 20  # of the 60 since: the version before is kept warm
     assert inside[-1] <= 8  # in the transaction
     play(study, 80, 3)
     assert study.replay().equal
     assert fingerprint(make.open())[0] == fingerprint(study)[0]
+
+
+def test_the_version_that_is_kept_ready_does_not_make_checkpoints_rarer(make, monkeypatch):
+    study = make(linear())
+    play(study, 0, 8)
+    study.update()
+    kept, now, follow = study._session, [0.0], session.LivePolicy.follow_records
+
+    def costly(self, block, **options):
+        now[0] += 100.0
+        return follow(self, block, **options)
+
+    monkeypatch.setattr(session, "GROUP", 4)
+    monkeypatch.setattr(session.time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(session.LivePolicy, "follow_records", costly)
+    play(study, 8, 40)
+    with kept.writing():
+        taken = (kept.live, kept.live.state, kept.position)
+    kept._write_checkpoint(*taken)
+    assert now[0] >= 1000  # it was brought up to date
+    assert kept._patience == session.CHECKPOINT_WORK
+    play(study, 48, 40)
+    count, kept._work = repeated(monkeypatch), kept._patience + 1  # a checkpoint of the version in use is due
+    kept._follow_standby(kept.position)
+    assert 0 < count[0] <= 8
 
 
 def test_decisions_go_on_while_a_version_catches_up(make, often, monkeypatch):
@@ -279,6 +304,7 @@ def test_decisions_go_on_while_a_version_catches_up(make, often, monkeypatch):
     study.update()
     play(study, 8, 40)
     forget(study)
+    study._session._standby = None
     held, gate, follow = threading.Event(), threading.Event(), session.LivePolicy.follow_records
 
     def slow(self, block, **options):

@@ -1,8 +1,8 @@
 """Studies: every decision, reward and version is on record before it is answered."""
 
-from rarely.study.analysis import Analysis, Effect, Imbalance
+from rarely.study.analysis import Analysis, Effect, Imbalance, StageEffect
 from rarely.study.audit import Replay, Status, Training, Verification
-from rarely.study.client import Client
+from rarely.study.client import AsyncClient, Client
 from rarely.study.decisions import Answer, Record, Request
 from rarely.study.effects import Look
 from rarely.study.errors import (
@@ -40,10 +40,10 @@ from rarely.study.trial import Stage
 from rarely.study.versions import Job, Trained, train
 
 __all__ = [
-    "Accounts", "Analysis", "AnalysisPlan", "Answer", "ApprovalNeeded", "BrokenStudy",
+    "Accounts", "Analysis", "AnalysisPlan", "Answer", "ApprovalNeeded", "AsyncClient", "BrokenStudy",
     "CheckpointWarning", "Client", "ClockAhead", "Effect", "Event", "FallbackWarning", "Imbalance", "InvalidId",
     "InvalidStorage", "InvalidStudy", "Job", "Look", "NewerSchema", "NotDelivered", "Receipt", "Record", "Replay",
-    "Request", "RequestRefused", "RewardRule", "ServiceUnavailable", "Stage", "StaleTrainer",
+    "Request", "RequestRefused", "RewardRule", "ServiceUnavailable", "Stage", "StageEffect", "StaleTrainer",
     "Status", "Study", "StudyBusy", "StudyClosed", "StudyConflict", "StudyError", "StudyExists", "StudyFailed",
     "StudyFull", "StudyPinned", "StudySettings", "Tell", "Trained", "Training", "UnknownDecision", "UnknownStudy",
     "Verification", "VersionRow", "train",

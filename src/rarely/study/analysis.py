@@ -1,4 +1,4 @@
-"""The analysis of a trial: arm means and contrasts, missing rewards, balance, and what deviated from the plan.
+"""The analysis of a trial: arm means and contrasts, stages, missing rewards, balance, and what deviated from the plan.
 
 It reads the record and writes nothing. `effects` has the statistics, `report` the tables and pages.
 """
@@ -17,9 +17,10 @@ import numpy as np
 from rarely._core.errors import shown
 from rarely._core.types import Array
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
+from rarely.study import effects as statistics
 from rarely.study import report
 from rarely.study.audit import records
-from rarely.study.effects import Look, Outcomes, anytime, planned_looks, predict_rewards, scores_of
+from rarely.study.effects import Look, Outcomes, Scores, planned_looks, scores_of
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import Event
 from rarely.study.looks import AnalysisPlan
@@ -41,7 +42,7 @@ class Effect:
 
     Examples
     --------
-    >>> effect = Effect("drug", "placebo", True, (), 0.2, 90, 0.1, 0.3, 0, 0.2, 0.2, 40.0)
+    >>> effect = Effect("drug", "placebo", True, (), 0.2, 90, 0.1, 0.3, -0.1, 0.5, 0, 0.2, 0.2, 40.0)
     >>> effect.name, effect.excludes(0.0)
     ('drug − placebo', False)
     """
@@ -60,6 +61,9 @@ class Effect:
     low: float
     high: float
     """The anytime interval: asymptotic, and valid however often it is looked at."""
+    exact_low: float
+    exact_high: float
+    """An anytime interval that is valid for any number of rounds; infinite without a range of rewards or a limit."""
     missing: int
     """Decisions without a reward so far."""
     bound_low: float
@@ -76,6 +80,24 @@ class Effect:
     def excludes(self, value: float) -> bool:
         """Return whether a look that has come excludes a value."""
         return any(not look.low <= value <= look.high for look in self.looks)
+
+
+class StageEffect(NamedTuple):
+    """An effect within one stage, with an interval for this stage alone that makes no allowance for looks.
+
+    Examples
+    --------
+    >>> StageEffect("burn-in", "drug − placebo", rounds=231, missing=9, estimate=0.1, low=-0.1, high=0.3).stage
+    'burn-in'
+    """
+
+    stage: str
+    name: str
+    rounds: int
+    missing: int
+    estimate: float
+    low: float
+    high: float
 
 
 class Imbalance(NamedTuple):
@@ -119,6 +141,7 @@ class Analysis:
     rewards: int
     means: tuple[Effect, ...]
     contrasts: tuple[Effect, ...]
+    stages: tuple[StageEffect, ...]
     balance: tuple[Imbalance, ...]
     """The largest imbalances after weighting first."""
     protocol: dict[str, str]
@@ -162,16 +185,22 @@ def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str 
         )
     if plan is not None and not isinstance(plan, AnalysisPlan):
         raise InvalidStudy(f"plan must be an AnalysisPlan, such as AnalysisPlan(1200); got {shown(plan)}.")
-    outcomes = outcomes_of(session, last)
+    outcomes, stages = outcomes_of(session, last)
     count = len(outcomes.arms)
     _check_chances(outcomes, names)
     used = plan or settings.plan or AnalysisPlan(max(count, 2), looks=1)
     with session.reading() as tables:
         events = tables.specials(session.row.study)
-    q, effects = predict_rewards(outcomes), []
+    q, policy_settings = statistics.predict_rewards(outcomes), events[0].content["settings"]
+    epsilon = float((policy_settings.get("exploration") or {}).get("epsilon", 0.0))
+    effects: list[Effect] = []
+    parts: list[StageEffect] = []
     for arm, base in _targets(names, chosen):
+        scores, limit = scores_of(outcomes, q, arm, base), limit_of(settings, epsilon, arm, base)
         registered = base is None or (settings.control is not None and names[base] == settings.control)
-        effects.append(_effect(outcomes, q, used, (arm, base), names, registered))
+        effects.append(_effect(outcomes, q, scores, used, (arm, base), names, limit, registered))
+        if base is None or names[base] == chosen:
+            parts += _by_stage(outcomes, scores, stages, effects[-1], (arm, base), used.level)
     made = Analysis(
         study=session.name,
         plan=used,
@@ -179,6 +208,7 @@ def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str 
         rewards=int((~np.isnan(outcomes.rewards)).sum()),
         means=tuple(effect for effect in effects if not effect.against),
         contrasts=tuple(effect for effect in effects if effect.against),
+        stages=tuple(parts),
         balance=tuple(_balance(outcomes, names, settings)),
         protocol=_protocol(events[0], session.row.budget),
         deviations=tuple(_deviations(events, settings, used, control, count)),
@@ -187,8 +217,8 @@ def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str 
     return replace(made, notes=tuple(_notes(made, settings, names)))
 
 
-def outcomes_of(session: Session, last: int) -> Outcomes:
-    """Return the decisions up to an event as columns."""
+def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
+    """Return the decisions up to an event as columns, and (n,) the stage of each."""
     settings, rows = session.settings, list(records(session, last))
     rewards, names = dict(settled(session, 0, last)), settings.arms or ()
     width = settings.blocks.rows.dim if settings.blocks is not None else session.dim
@@ -202,7 +232,7 @@ def outcomes_of(session: Session, last: int) -> Outcomes:
     rule = settings.rewards
     bounded = rule.least is not None and rule.most is not None and rule.aggregation != "sum"
     bounded = bounded and (rule.default is None or rule.contains(rule.default))
-    return Outcomes(
+    found = Outcomes(
         covariates,
         present,
         np.array([row.answer.index for row in rows], np.int64),
@@ -210,6 +240,7 @@ def outcomes_of(session: Session, last: int) -> Outcomes:
         chances,
         (float(rule.least or 0.0), float(rule.most or 0.0)) if bounded else None,
     )
+    return found, np.array([row.answer.stage for row in rows], object)
 
 
 def _check_chances(outcomes: Outcomes, names: Sequence[str]) -> None:
@@ -236,15 +267,29 @@ def _targets(names: Sequence[str], control: str | None) -> list[tuple[int, int |
     return [*((arm, None) for arm in arms), *pairs]
 
 
+def limit_of(settings: StudySettings, epsilon: float, arm: int, base: int | None) -> float:
+    """Return the minimal probability of both arms that stages and exploration guarantee; 0 if none."""
+    names, least = settings.arms or (), 1.0
+    for stage in settings.stages:
+        limits = stage.limits(names)
+        each = [limits] * len(names) if isinstance(limits, float) else list(limits)
+        share = (1 - min(sum(each), 1.0)) * epsilon / len(names)
+        own = [each[k] + share for k in (arm, base) if k is not None]
+        least = min(least, 1 / len(names) if stage.burn_in else min(own))
+    return least
+
+
 def _effect(
     outcomes: Outcomes,
     q: Array,
+    scores: Scores,
     plan: AnalysisPlan,
     target: tuple[int, int | None],
     names: Sequence[str],
+    limit: float,
     registered: bool,
 ) -> Effect:
-    count, scores = len(outcomes.arms), scores_of(outcomes, q, *target)
+    count, alpha = len(outcomes.arms), 1 - plan.level
     summary, arms = scores.until(count), [arm for arm in target if arm is not None]
     span = math.inf if outcomes.within is None else outcomes.within[1] - outcomes.within[0]
     within = (-span, span) if len(arms) > 1 or outcomes.within is None else outcomes.within
@@ -254,12 +299,16 @@ def _effect(
         Look(at, rounds, float(np.clip(estimate, *within)), *cut((low, high), within), c)
         for at, rounds, estimate, low, high, c in planned_looks(scores, plan, count)
     )
+    exact, shift = (-math.inf, math.inf), 0.0 if len(arms) > 1 else within[0]
+    if limit > 0 and math.isfinite(span):
+        low, high = statistics.exact_interval(scores.values - shift, span, limit, alpha)
+        exact = cut((low + shift, high + shift), within)
     lacking = outcomes.present[:, arms].all(axis=1) & np.isnan(outcomes.rewards)
     now = (float(np.clip(summary.estimate, *within)), summary.rounds)
-    always = cut(anytime(summary, plan.rounds, 1 - plan.level), within)
+    always = cut(statistics.anytime(summary, plan.rounds, alpha), within)
     bound = cut(_bound(outcomes, q, plan, target, looks[-1].round if looks else count), within)
     title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", registered)
-    return Effect(*title, looks, *now, *always, int(lacking.sum()), *bound, summary.effective)
+    return Effect(*title, looks, *now, *always, *exact, int(lacking.sum()), *bound, summary.effective)
 
 
 def _bound(outcomes: Outcomes, q: Array, plan: AnalysisPlan, target: tuple[int, int | None], until: int) -> Range:
@@ -274,6 +323,19 @@ def _bound(outcomes: Outcomes, q: Array, plan: AnalysisPlan, target: tuple[int, 
         looks = planned_looks(scores, plan, until)
         ends.append((looks[-1].low, looks[-1].high) if looks else (-math.inf, math.inf))
     return ends[0][0], ends[1][1]
+
+
+def _by_stage(
+    outcomes: Outcomes, scores: Scores, stages: Array, effect: Effect, target: tuple[int, int | None], level: float
+) -> Iterator[StageEffect]:
+    there = outcomes.present[:, [arm for arm in target if arm is not None]].all(axis=1)
+    z = deviations(level)
+    for stage in dict.fromkeys(stages.tolist()):
+        inside = stages == stage
+        kept = inside[scores.rounds]
+        part = scores._replace(**{name: getattr(scores, name)[kept] for name in scores._fields[:-1]}).until(len(stages))
+        lacking = int((inside & there & np.isnan(outcomes.rewards)).sum())
+        yield StageEffect(stage, effect.name, part.rounds, lacking, part.estimate, *part.interval(z))
 
 
 # --- balance of covariates
@@ -365,13 +427,14 @@ def _deviation(event: Event, planned: Sequence[int] | None) -> str:
 def _notes(made: Analysis, settings: StudySettings, names: Sequence[str]) -> Iterator[str]:
     yield (
         f"Each interval has the level {made.plan.level:g} by itself: the looks of one effect hold together, different "
-        "effects do not. All are asymptotic, and suppose that later rounds are like earlier ones, and that rewards are "
-        "not missing for a reason that depends on the arm; the bound does not."
+        "effects do not. Intervals of looks and anytime intervals are asymptotic; exact ones hold for any number of "
+        "rounds. All suppose that later rounds are like earlier ones, and that rewards are not missing for a reason "
+        "that depends on the arm; the bound does not."
     )
     if made.plan is not settings.plan and settings.plan is None and len(made.plan.at) == 1:
         yield "Without a plan the interval of the look holds only if this is the only time that the trial is looked at."
-    if any(math.isinf(effect.bound_low) for effect in made.means):
-        yield "Bounds for missing rewards need RewardRule(least=…, most=…)."
+    if any(math.isinf(effect.exact_low) for effect in made.means):
+        yield "Exact intervals and bounds need RewardRule(least=…, most=…), and a limit: Stage(least=…) or Mixture."
     few = [effect.name for effect in (*made.means, *made.contrasts) if effect.effective < FEW]
     if few:
         yield f"Fewer than {FEW} rounds tell the variance, and intervals are wide or rough, of: {', '.join(few)}."

@@ -10,6 +10,7 @@ is not delivered, since the study would credit the arm that it would have chosen
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -17,8 +18,10 @@ import random
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
 from rarely._core import errors as core_errors
@@ -80,10 +83,7 @@ class Spool:
 
 @named_arguments
 class Client:
-    """A study that `rarely serve` serves; any number of threads may use one client.
-
-    With asyncio, await `asyncio.to_thread(client.ask, contexts)`. A cancelled call may still reach the service; it is
-    safe to repeat it with the same id.
+    """A study that `rarely serve` serves.
 
     Parameters
     ----------
@@ -328,6 +328,59 @@ class Client:
             raise
         self._idle.append(connection)
         return found
+
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+Method = Callable[Concatenate[Client, Given], Found]
+
+
+def _in_thread(method: Method[Given, Found]) -> Callable[Concatenate[AsyncClient, Given], Awaitable[Found]]:
+    """Return a method of `Client` that is awaited while a thread makes the call."""
+
+    @wraps(method)
+    async def call(self: AsyncClient, /, *given: Given.args, **options: Given.kwargs) -> Found:
+        work = partial(method, self._client, *given, **options)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    return call
+
+
+@named_arguments
+class AsyncClient:
+    """A `Client` for asyncio: the same methods, awaited, while threads make the calls.
+
+    A cancelled call may still reach the service; it is safe to repeat it with the same id.
+
+    Parameters
+    ----------
+    url, study, **options
+        The arguments of `Client`.
+    threads
+        Calls at a time, each on a connection of its own; further ones wait.
+
+    Examples
+    --------
+    >>> async def visit(contexts):
+    ...     async with AsyncClient("http://127.0.0.1:8000", "colours", deadline=0.5) as client:
+    ...         return await client.ask(contexts)
+    """
+
+    def __init__(self, url: str, study: str, *, threads: int = 16, **options: Any) -> None:
+        check_whole("threads", threads, 1)
+        self._client, self._threads = Client(url, study, **options), ThreadPoolExecutor(threads, "rarely-client")
+
+    ask, ask_many = _in_thread(Client.ask), _in_thread(Client.ask_many)
+    tell, tell_many, flush = _in_thread(Client.tell), _in_thread(Client.tell_many), _in_thread(Client.flush)
+    status, versions = _in_thread(Client.status), _in_thread(Client.versions)
+    activate = _in_thread(Client.activate)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self._threads.shutdown)
+        self._client.close()
 
 
 def _request_body(request: Request) -> dict[str, Any]:

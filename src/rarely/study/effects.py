@@ -11,7 +11,9 @@
            most common one. Intervals use t quantiles with m degrees of freedom
 
 Rounds are taken to be exchangeable: patients of later rounds are like those of earlier ones. Intervals at planned looks
-and asymptotic confidence sequences (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, 2021) hold for large m.
+and asymptotic confidence sequences (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, 2021) hold for large m. The exact
+sequence holds for every m, because the rewards have a known range and p a lower limit: the empirical-Bernstein bound of
+Howard, Ramdas, McAuliffe and Sekhon (2021, theorem 4) with their stitched boundary (eq. 10).
 """
 
 from __future__ import annotations
@@ -32,6 +34,10 @@ MEMORY = 50
 """Rounds over which the running mean of 1/p forgets."""
 MODEL = Ridge(strength=5.0)
 """Predicts the rewards of an arm from its earlier rounds."""
+ETA, POWER = 2.0, 1.4
+"""η and s of the stitched boundary: epochs grow by η, and the k-th gets a share of α that falls as (k + 1)⁻ˢ."""
+ZETA = 3.105473
+"""ζ(1.4), rounded up: the shares sum to less than α."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +208,31 @@ def anytime(summary: Summary, horizon: int, alpha: float) -> Range:
     log = -2 * math.log(alpha)
     grown = summary.rounds * (log + math.log(log + 1)) / horizon
     return summary.interval(math.sqrt((1 + 1 / grown) * (math.log(grown + 1) + log)))
+
+
+def exact_interval(values: Array, span: float, limit: float, alpha: float) -> Range:
+    """Return the interval of the mean score that holds at all times, given the span of rewards and the limit on p."""
+    if not len(values):
+        return -math.inf, math.inf
+    x = values / span
+    half = stitched(_variation(x), alpha / 2, 2 / limit) / len(x)
+    return float(x.mean() - half) * span, float(x.mean() + half) * span
+
+
+def _variation(x: Array) -> float:
+    """Return Σ (x_t − x̄_{t−1})²: the mean of the earlier values predicts the next."""
+    before = np.concatenate([[0.0], np.cumsum(x)[:-1] / np.arange(1, len(x))])
+    return float(np.square(x - before).sum())
+
+
+def stitched(variation: float, alpha: float, scale: float) -> float:
+    """Return how far the sum may be from its mean at any time, except with probability α; `scale` is a range's length.
+
+    >>> round(stitched(100.0, 0.025, 1.0), 1)
+    50.1
+    """
+    v = max(variation, 1.0)
+    k1, k2 = (ETA**0.25 + ETA**-0.25) / math.sqrt(2), (math.sqrt(ETA) + 1) / 2
+    share = POWER * math.log(1 + math.log(v, ETA)) + math.log(ZETA / alpha)
+    spread = k2 * scale * share
+    return math.sqrt(k1**2 * v * share + spread**2) + spread

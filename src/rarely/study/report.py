@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 """Covariates in the table of balance."""
-EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime"]
+EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
 EFFECTS += ["rewards", "missing", "bound for missing"]
 PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
 CAPTION = (
@@ -37,6 +37,10 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
         for effect in analysis.contrasts
         for look in effect.looks
     ]
+    stages = [
+        [row.stage, row.name, str(row.rounds), str(row.missing), _number(row.estimate), _range(row.low, row.high)]
+        for row in analysis.stages
+    ]
     balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
     heads: dict[str, tuple[Any, Any, int]] = {
         "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
@@ -46,6 +50,7 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
             looks,
             1,
         ),
+        "Stages": (("stage", "", "rewards", "missing", "estimate", f"{level}, this stage alone"), stages, 2),
         BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
         PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
     }
@@ -55,7 +60,7 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
 def _row(effect: Effect) -> list[str]:
     look = effect.looks[-1] if effect.looks else None
     last = ["–", "–"] if look is None else [_number(look.estimate), _range(look.low, look.high)]
-    now = [_number(effect.estimate), _range(effect.low, effect.high)]
+    now = [_number(effect.estimate), _range(effect.low, effect.high), _range(effect.exact_low, effect.exact_high)]
     counts = [str(effect.rounds), str(effect.missing), _range(effect.bound_low, effect.bound_high)]
     return [effect.name + ("" if effect.registered else " (exploratory)"), *last, *now, *counts]
 

@@ -209,6 +209,7 @@ class Session:
         self._checkpoint: threading.Thread | None = None
         self.saved = 0
         """The last event of the latest checkpoint; what came later is repeated when the study is opened again."""
+        self._standby: tuple[LivePolicy, Position] | None = None
         self._overtaken = False
         """Whether another process has changed the version in use."""
         self.used: tuple[int, int] | None = None
@@ -469,10 +470,10 @@ class Session:
         live, position = self.read_checkpoint(base) or self.at_cut(base, cut, specials)
         return live, self.approach(live, position).seq
 
-    def approach(self, live: LivePolicy, position: Position) -> Position:
+    def approach(self, live: LivePolicy, position: Position, pause: Callable[[], bool] = lambda: False) -> Position:
         """Let a policy that is not in use follow whole groups while others decide, and return its position.
 
-        `install` takes in what is missing in the end.
+        `install` takes in what is missing in the end. It ends early if `pause` says so.
         """
         for _ in range(MAX_CATCH_UPS):
             with self.reading() as tables:
@@ -484,6 +485,8 @@ class Session:
                 for event in events:
                     if event.kind != "decide" or event.seq == decided:  # of decisions the last one says all
                         position = position.after(event)
+                if pause():
+                    return position
             if last - position.seq <= FEW_EVENTS or position.seq == before:
                 break
         return position
@@ -508,13 +511,26 @@ class Session:
             self._checkpoint = threading.Thread(target=self._write_checkpoint, args=taken, daemon=True)
             self._checkpoint.start()
 
-    def _drop_old_checkpoints(self) -> None:
-        """Keep the checkpoints of the snapshot in use, and of the one before, to which a rollback is most likely."""
+    def _follow_standby(self, position: Position) -> None:
+        """Keep a checkpoint of the version that was in use before this one, to which a rollback is most likely."""
         with self.reading() as tables:
-            setters = [event for event in tables.specials(self.row.study) if event.kind in SETTERS]
-        used = dict.fromkeys(event.content["snapshot"] for event in reversed(setters))
-        with self.storage.checkpoints() as tables:  # a network's take 19 MB, and a study may have 1000 versions
-            tables.drop_checkpoints(self.row.study, *list(used)[:2], which="NOT IN")
+            specials, rows = tables.specials(self.row.study), tables.versions(self.row.study)
+        numbers = [event.content["number"] for event in specials if event.kind in ("create", "version", "rollback")]
+        others = [number for number in numbers if number != position.version]
+        if not others:
+            return
+        base, cut = rows[others[-1]].snapshot, rows[others[-1]].cut
+        if self._standby is None or self._standby[0].base != base:
+            used = [event.content["snapshot"] for event in specials if event.kind in SETTERS]
+            with self.storage.checkpoints() as tables:  # a network's take 19 MB, and a study may have 1000 versions
+                tables.drop_checkpoints(self.row.study, used[-1], base, which="NOT IN")
+            self._standby = self.read_checkpoint(base) or self.at_cut(base, cut, specials)
+        live, known = self._standby
+        self._standby = None  # unless it gets through
+        # The version in use comes first: the next checkpoint of it must not wait.
+        known = self.approach(live, known, lambda: self._stopping or self._work > self._patience)
+        checkpoints.write(self, live, live.state, known)
+        self._standby = (live, known)
 
     def _write_checkpoint(self, live: LivePolicy, state: Any, position: Position) -> None:
         began = time.thread_time()
@@ -522,7 +538,7 @@ class Session:
             checkpoints.write(self, live, state, position)
             self._patience = max(CHECKPOINT_WORK, CHECKPOINT_SHARE * (time.thread_time() - began))
             self.saved = position.seq
-            self._drop_old_checkpoints()
+            self._follow_standby(position)
         except Exception as error:  # the record is whole without it
             self._patience *= 2  # so that the log is not full of it
             if not self._stopping:

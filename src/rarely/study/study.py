@@ -523,7 +523,7 @@ class Study:
         return audit.export(self._session, path)
 
     def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
-        """Analyse a trial: arm means and contrasts with intervals, missing rewards, balance and deviations.
+        """Analyse a trial: arm means and contrasts with intervals, stages, missing rewards, balance and deviations.
 
         Raises `InvalidStudy` if arms have no names, or an available arm had the probability 0 in some decision.
 
