@@ -148,14 +148,6 @@ def test_without_rows_the_arms_contexts_stand_side_by_side():
     np.testing.assert_array_equal(context, expected)
 
 
-def test_expected_rewards_are_those_of_the_same_rounds():
-    log = made(3, rounds=20)
-    known = np.arange(60.0).reshape(20, 3)
-    np.testing.assert_array_equal(bandit_feedback(log, known)["expected_reward"], known[log.observed])
-    with pytest.raises(InvalidLog, match="shape"):
-        bandit_feedback(log, known[:5])
-
-
 @given(log=logs)
 def test_parquet_gives_back_every_bit(log, tmp_path_factory):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rarely[parquet]'")

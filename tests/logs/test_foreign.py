@@ -125,12 +125,15 @@ DATASET = """,timestamp,item_id,position,click,propensity_score,user_feature_0,u
 """
 
 
+OPEN_BANDIT = {"arm": "item_id", "reward": "click", "probability": "propensity_score", "time": "timestamp"}
+
+
 @pytest.mark.filterwarnings("ignore::rarely.ContextsWarning")
 def test_the_open_bandit_dataset_is_sorted_and_its_texts_become_columns(tmp_path):
-    log = read_log(written(tmp_path / "all.csv", DATASET))
-    assert log.names == ("position=1", "position=3", "user_feature_0=ab", "user_feature_0=cd")
+    log = read_log(written(tmp_path / "all.csv", DATASET), **OPEN_BANDIT, ignore=[""], encoder="auto")
+    assert log.names[:3] == ("position", "user_feature_0=ab", "user_feature_0=cd")
     assert log.arm_names == ("3", "14")
-    assert log.rows.tolist() == [[0, 1, 0, 1], [1, 0, 1, 0], [1, 0, 1, 0]]
+    assert log.rows[:, :3].tolist() == [[3, 0, 1], [1, 1, 0], [1, 1, 0]]
     assert (log.arms.tolist(), log.rewards.tolist()) == ([0, 1, 1], [1.0, 0.0, 0.0])
     assert [remark.kind for remark in log.remarks] == ["order"]
 

@@ -274,13 +274,14 @@ def csv_of(path, log, chosen, rewards):
 def test_the_command_goes_from_a_csv_to_advice(tmp_path):
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(80, 3))
-    arms = [*generator.integers(2, size=79), "01"]
+    arms = [*generator.integers(2, size=79), 1]
     path = csv_of(tmp_path / "log.csv", rows, arms, rows[:, 0].round(3))
+    path.write_text("P".join(path.read_text().rsplit("p", 1)))
     options = ["--arm", "page", "--reward", "minutes", "--horizon", 60, "--runs", 2, "--batches", "2,4", "--jobs", 1]
     code, said = call(path, *options, "--hidden", 8, "--steps", 10, "--out", tmp_path / "plan")
     assert code == 0
     assert "log.csv: 80 rounds, 3 arms, 80 rewards, 3 features: x, y, user_id" in said
-    assert said.count("'p01' (1; 'p1'?), and each counts as one of the 3 arms") == 2  # when it is read, and in the plan
+    assert said.count("'p1' and 'P1' in column page are two arms") == 2  # when it is read, and in the plan
     assert "Column user_id is taken for a part of the context, though its name suggests something else" in said
     assert "simulation: 100 %" in said
     assert f"files: {tmp_path / 'plan' / 'plan.json'}" in said

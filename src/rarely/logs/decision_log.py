@@ -229,7 +229,7 @@ class DecisionLog:
         -----
         ContextsWarning
             For each of `remarks` but the missing rewards, with the rows that it is about: columns that look like
-            something else than a context, arms that look like a misspelling, repeated rows, rows out of order.
+            something else than a context, arms in two spellings, repeated rows, rows out of order.
 
         Examples
         --------

@@ -24,7 +24,7 @@ import numpy as np
 from rarely._core.errors import check_names
 from rarely._core.inputs.contexts import read_real, read_whole
 from rarely._core.saving.files import path_of
-from rarely._core.types import Array, Arrays, Decision
+from rarely._core.types import Arrays, Decision
 from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
 from rarely.logs.tables import InvalidLog, NamedRows, import_pyarrow, is_missing, lines_of, open_table
 from rarely.logs.vowpal_wabbit import read_vowpal_wabbit
@@ -33,13 +33,6 @@ WHOLE = ("round", "version", "arm")
 """The columns of whole numbers."""
 NOTES = ("id", "time", "stage", "actor")
 """Columns of a table that say more about a decision than a log holds."""
-OPEN_BANDIT: dict[str, Any] = {
-    "arm": "item_id",
-    "reward": "click",
-    "probability": "propensity_score",
-    "time": "timestamp",
-}
-"""The columns of the Open Bandit Dataset by role."""
 LARGEST_WHOLE = np.iinfo(np.int64).max
 
 
@@ -87,8 +80,8 @@ def write_log(log: DecisionLog, path: str | os.PathLike[str], notes: Mapping[str
 def read_log(source: Any, **columns: Any) -> DecisionLog:
     """Read a log in whichever form it is.
 
-    Known are what `write_log` wrote, files of Vowpal Wabbit (--cb, --cb_adf, --dsjson), the `bandit_feedback` of Open
-    Bandit Pipeline and tables of the Open Bandit Dataset. Any other table is read by `DecisionLog.from_frame`.
+    Known are what `write_log` wrote, files of Vowpal Wabbit (--cb, --cb_adf, --dsjson) and the `bandit_feedback` of
+    Open Bandit Pipeline. Any other table is read by `DecisionLog.from_frame`.
 
     Parameters
     ----------
@@ -118,21 +111,15 @@ def read_log(source: Any, **columns: Any) -> DecisionLog:
     if {*WHOLE, "propensity"} <= {*table.header}:
         check_names("a log that write_log wrote", given, ())
         return _log_of(table)
-    known = {"encoder": UserFeatures(), **OPEN_BANDIT} if {*OPEN_BANDIT.values()} <= {*table.header} else {}
-    return DecisionLog.from_frame(source, **known | given)
+    return DecisionLog.from_frame(source, **given)
 
 
-def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, Any]:
+def bandit_feedback(log: DecisionLog) -> dict[str, Any]:
     """Return the rounds whose rewards are in, as Open Bandit Pipeline's `bandit_feedback`.
 
     Its rounds are those of `log.observed`; make an `action_dist` on the same rounds. Its `context` has (n, r) recorded
     rows or, without them, the arms' contexts side by side, (n, K·d), 0 where an arm is absent. `action_context` is
     one-hot, (K, K), and `position` 0. `pi_b` is None if the probabilities of some arms are unknown.
-
-    Parameters
-    ----------
-    log, expected_reward
-        The decisions and their rewards; (n, K) for each round of the log, if it is known.
 
     Examples
     --------
@@ -151,11 +138,6 @@ def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, 
     n, arms = probabilities.shape
     if rows is None:
         rows = np.where(log.present[..., None], log.contexts, 0.0).reshape(len(log), -1)
-    if expected_reward is not None:
-        expected_reward = read_real(expected_reward, "expected_reward", InvalidLog)
-        if expected_reward.shape != log.present.shape:
-            raise InvalidLog(f"expected_reward must have shape {log.present.shape}; got {expected_reward.shape}.")
-        expected_reward = expected_reward[places]
     return {
         "n_rounds": n,
         "n_actions": arms,
@@ -164,7 +146,7 @@ def bandit_feedback(log: DecisionLog, expected_reward: Any = None) -> dict[str, 
         "action": log.arms[places],
         "position": np.zeros(n, int),
         "reward": log.rewards[places],
-        "expected_reward": expected_reward,
+        "expected_reward": None,
         "pscore": log.propensities[places],
         "pi_b": None if np.isnan(probabilities).any() else probabilities[:, :, None],
     }
@@ -187,19 +169,6 @@ def _of_feedback(feedback: Mapping[str, Any]) -> DecisionLog:
     rows = np.hstack([rows, np.eye(places.max() + 1)[places]]) if places.any() else rows
     count = int(feedback.get("n_actions") or arms.max() + 1)
     return DecisionLog.from_arrays(None, arms, feedback["reward"], rows=rows, arm_count=count, **known)
-
-
-class UserFeatures:
-    """Encode the Open Bandit Dataset: a column of 0 and 1 for each value of a user's feature, and each position."""
-
-    names: tuple[str, ...] = ()
-
-    def transform(self, frame: Mapping[str, Any]) -> Array:
-        """Return (n, r): 0 and 1."""
-        wanted = [name for name in frame if name == "position" or name.startswith("user_feature")]
-        values = {(name, value): None for name in wanted for value in frame[name]}
-        self.names = tuple(f"{name}={str(value).removesuffix('.0')}" for name, value in values)
-        return np.array([[each == value for each in frame[name]] for name, value in values], np.float64).T
 
 
 def _columns_of(log: DecisionLog) -> Arrays:

@@ -12,7 +12,6 @@ name the table, and the line (of a file) or the row (of a frame, from 0 on) that
 from __future__ import annotations
 
 import csv
-import difflib
 import json
 import math
 import os
@@ -41,10 +40,8 @@ SUSPICIOUS = {"reward", "rewards", "arm", "action", "propensity", "pscore", "pro
     *("propensities", "probs", "probabilities", "id", "uuid", "index", "time", "timestamp", "date", "label")
 }
 """Words in a column's name that seldom describe a context."""
-FEW_ROWS, MANY_TIMES = 3, 10
-"""The most rows of an arm that may be a misspelling, and how many times as many the median arm then has at least."""
 MAX_NAMED = 5
-"""Arms or rows that a sentence names."""
+"""Rows that a sentence names."""
 
 Faults = dict[str, dict[str, list[tuple[Any, int]]]]  # fields that cannot be used, by kind and column, with their rows
 Role = Literal["arm", "reward", "probability", "round", "id", "time"]
@@ -270,45 +267,27 @@ class Coded:
 
 
 def remarks_on_arms(column: str, arms: Coded, rows: IntArray, unit: str) -> Iterator[Remark]:
-    """Say which arms may be a missing entry, another arm in another spelling, or a misspelling, and in which rows.
+    """Say which arms may be a missing entry, or another arm in another spelling, and in which rows.
 
-    >>> arms = Coded(("news", "nwes"), np.array([0] * 30 + [1]))
-    >>> str(next(remarks_on_arms("page", arms, np.arange(31), "row")))[:60]
-    "Few rows have these arms of column page, 'nwes' (1; 'news'?)"
+    >>> arms = Coded(("news", "News "), np.array([0] * 30 + [1]))
+    >>> str(next(remarks_on_arms("page", arms, np.arange(31), "row")))[:47]
+    "'news' and 'News ' in column page are two arms;"
     """
     counts = np.bincount(arms.codes, minlength=len(arms.values))
 
-    def remark(text: str, names: Iterable[str]) -> Remark:
-        mine = np.isin(arms.codes, [arms.values.index(name) for name in names])
-        return Remark(text, "arm", tuple(rows[mine].tolist()), unit)
+    def remark(text: str, name: str) -> Remark:
+        return Remark(text, "arm", tuple(rows[arms.codes == arms.values.index(name)].tolist()), unit)
 
     for name in filter(is_name_like, arms.values):
         said = f"{name!r} in column {column} is taken for an arm; drop its rows if it means that no arm is known"
-        yield remark(said, [name])
+        yield remark(said, name)
     spelled: dict[Any, str] = {}
-    alike = set()
     for name in sorted(arms.values, key=lambda name: -counts[arms.values.index(name)]):
         number, words = finite_number(name), " ".join(re.split(r"[\s_-]+", name.strip().lower()))
         first = spelled.setdefault(words if number is None else number, name)
         if first != name:
-            alike |= {first, name}
             said = f"{first!r} and {name!r} in column {column} are two arms; correct the rows if they should be one"
-            yield remark(said, [name])
-    rare = np.flatnonzero((counts <= FEW_ROWS) & (MANY_TIMES * counts <= np.median(counts)))
-    rare = rare[[arms.values[i] not in alike for i in rare]]
-    if len(rare):
-        common = [arms.values[i] for i in np.flatnonzero(MANY_TIMES * counts > np.median(counts))]
-        close = [difflib.get_close_matches(arms.values[i], common, 1) for i in rare[:MAX_NAMED]]
-        named = ", ".join(
-            f"{arms.values[i]!r} ({counts[i]}{f'; {match[0]!r}?' if match else ''})"
-            for i, match in zip(rare, close, strict=False)
-        )
-        more = f" and {len(rare) - MAX_NAMED} more" if len(rare) > MAX_NAMED else ""
-        said = (
-            f"Few rows have these arms of column {column}, {named}{more}, and each counts as one of the "
-            f"{len(counts)} arms; correct or drop the rows if it is misspelt"
-        )
-        yield remark(said, [arms.values[i] for i in rare])
+            yield remark(said, name)
 
 
 @dataclass(frozen=True)
