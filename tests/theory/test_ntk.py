@@ -141,12 +141,3 @@ def test_bad_input_says_what_is_wanted():
 def test_no_contexts_have_no_kernel():
     assert NTK().matrix(np.empty((0, 3))).shape == (0, 0)
     assert NTK().cross(np.empty((0, 3)), np.ones((2, 3))).shape == (0, 2)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_close_pairs_are_the_same_gathered_or_in_columns(monkeypatch, share):
-    x = np.random.default_rng(0).normal(size=(20, 4))
-    x = np.concatenate([x, 2 * x, -x, x + 1e-7])
-    plain = NTK(3, "network").matrix(x)
-    monkeypatch.setattr(ntk, "MAX_GATHERED", share)
-    np.testing.assert_allclose(NTK(3, "network").matrix(x), plain, rtol=1e-14, atol=1e-14)

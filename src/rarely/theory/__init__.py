@@ -18,7 +18,6 @@ A bound above the rounds, as this one, promises nothing: theory speaks of large 
 """
 
 from rarely.theory.bounds import (
-    AdaptivePlan,
     adaptive_plan,
     adaptive_regret,
     fixed_batches,
@@ -32,6 +31,6 @@ from rarely.theory.kernel_ucb import KernelUCB
 from rarely.theory.ntk import NTK
 
 __all__ = [
-    "NTK", "AdaptivePlan", "Dimension", "KernelUCB", "adaptive_plan", "adaptive_regret", "effective_dimension",
+    "NTK", "Dimension", "KernelUCB", "adaptive_plan", "adaptive_regret", "effective_dimension",
     "fixed_batches", "fixed_regret", "log_det_bound", "reward_norm", "step_size", "steps",
 ]  # fmt: skip

@@ -17,9 +17,9 @@ lines of the proofs, for networks wide enough that the terms in m vanish. d̃ is
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from rarely._core.errors import check_not_negative, check_positive, check_whole
+from rarely._core.schedules import DeterminantTrigger
 from rarely.theory.dimension import Dimension
 
 
@@ -134,26 +134,10 @@ def fixed_batches(rounds: int) -> int:
     return math.isqrt(rounds - 1) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class AdaptivePlan:
-    """B and log q of the determinant rule.
-
-    Examples
-    --------
-    >>> from rarely.theory import adaptive_plan
-    >>> plan = adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0, batches=4)
-    >>> plan.batches, round(plan.log_ratio, 3)
-    (4, 5.303)
-    """
-
-    batches: int
-    log_ratio: float
-
-
 def adaptive_plan(
     dimension: float | Dimension, *, rounds: int, arms: int, ridge: float, batches: int | None = None
-) -> AdaptivePlan:
-    """Return B = d̃ log(1 + TK/λ), or a given B, and the q = (1 + TK/λ)^{d̃/B} that spends just these (Remark 7).
+) -> DeterminantTrigger:
+    """Return the schedule of B = d̃ log(1 + TK/λ), or a given B, and q = (1 + TK/λ)^{d̃/B}, which spends it (Remark 7).
 
     d̃ is that of the network's own kernel for our networks. At a small λ this B may well exceed T: then it promises
     nothing, and simulation (`rarely plan`) has to say how many updates are enough.
@@ -170,7 +154,7 @@ def adaptive_plan(
     Examples
     --------
     >>> adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0)
-    AdaptivePlan(batches=22, log_ratio=0.964...)
+    DeterminantTrigger(horizon=100, batches=22, log_ratio=0.964...)
     >>> round(adaptive_plan(4.0, rounds=100, arms=2, ridge=1.0, batches=4).log_ratio, 3)
     5.303
     """
@@ -178,7 +162,7 @@ def adaptive_plan(
     if batches is None:
         batches = max(1, math.ceil(growth))
     _check(batches=batches)
-    return AdaptivePlan(batches, growth / batches)
+    return DeterminantTrigger(rounds, batches, log_ratio=growth / batches)
 
 
 def _check(**given: float) -> None:

@@ -31,8 +31,6 @@ from rarely._core.types import Array, BoolArray
 KernelKind = Literal["definition", "network"]
 TILE = 2**14
 """Numbers in a tile, so that what is computed of it stays in the second-level cache."""
-MAX_GATHERED = 0.05
-"""Part of a tile's pairs up to which they are better gathered one by one."""
 CLOSE = 1e-4
 """1 − |c| below which the angle is taken from differences; above it arccos keeps fourteen digits."""
 
@@ -192,17 +190,9 @@ def _tiles(rows: int, columns: int, *, upper: bool = False) -> Iterator[tuple[sl
 
 def _squared_gaps(a: Array, b: Array, c: Array, close: BoolArray) -> Array:
     """Return ‖a ∓ b‖² of the close pairs, with the sign that makes it small."""
-    if close.mean() < MAX_GATHERED:
-        i, j = np.nonzero(close)
-        gap = a[i] - np.sign(c[close])[:, None] * b[j]
-        return np.asarray(np.einsum("ij,ij->i", gap, gap))
-    sign, total, gap = np.sign(c), np.zeros_like(c), np.empty_like(c)
-    for column, other in zip(a.T, b.T, strict=True):
-        np.multiply(sign, other, out=gap)
-        np.subtract(column[:, None], gap, out=gap)
-        gap *= gap
-        total += gap
-    return np.asarray(total[close])
+    i, j = np.nonzero(close)
+    gap = a[i] - np.sign(c[close])[:, None] * b[j]
+    return np.asarray(np.einsum("ij,ij->i", gap, gap))
 
 
 def _bend(angle: Array) -> Array:
