@@ -1,19 +1,16 @@
 """A plan as files in one folder: plan.json, plan.svg and plan.html.
 
-The figure shows what fewer batches cost, and below it how each schedule cuts the rounds into batches; of a trial, power
-and width over patients.
+The figure shows what fewer batches cost; of a trial, power and width over patients.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rarely._pages.figures import COLOURS, MARKERS, NAMES, drawn, plain_numbers
@@ -32,13 +29,7 @@ PASTE = "To paste: "
 HEAD = ["schedule", "B", "versions used", "regret", "over the reference", "within 10 %", "batch lengths"]
 MAX_LENGTHS = 12
 """Batch lengths that a table has room for."""
-MAX_BATCHES = 64
-"""Batches that can still be seen in a strip."""
-CAPTION = (
-    "Above, regret against the number of batches, in units of the regret with an update after every round. Below, the "
-    "batches of each schedule."
-)
-
+CAPTION = "Regret against the number of batches, in units of the regret with an update after every round."
 TRIAL_CAPTION = "Power and width over patients; dashed: what is wanted, dotted: the power of anytime intervals."
 
 
@@ -126,17 +117,9 @@ def _interval(estimate: IntervalEstimate, digits: int = 1) -> str:
 
 
 def draw_plan(plan: Plan) -> Figure:
-    """Draw the frontier, and the batches of each schedule below it."""
-    strips = [point for point in plan.frontier.points if point.batches <= MAX_BATCHES]
-    figure = Figure(figsize=(5.4, 3.7 + 0.16 * len(strips)))
-    above, below = figure.subplots(2, 1, height_ratios=[3.2, 0.3 + 0.16 * len(strips)])
-    _draw_frontier(above, plan)
-    _draw_strips(below, plan, strips)
-    return figure
-
-
-def _draw_frontier(axes: Axes, plan: Plan) -> None:
-    frontier = plan.frontier
+    """Draw regret against the number of batches."""
+    figure, frontier = Figure(figsize=(5.4, 3.7)), plan.frontier
+    axes = figure.subplots()
     counts = sorted({point.batches for point in frontier.points})
     for tolerance, shade in zip(sorted(TOLERANCES, reverse=True), (0.08, 0.1), strict=True):
         label = f"within {100 * tolerance:.0f} %"
@@ -182,24 +165,4 @@ def _draw_frontier(axes: Axes, plan: Plan) -> None:
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, fontsize=7.5, columnspacing=0.8, handletextpad=0.4
     )
-
-
-def _draw_strips(axes: Axes, plan: Plan, points: list[Point]) -> None:
-    most = TOLERANCES[-1]
-    chosen = None if plan.withheld else plan.frontier.enough(most, surely=True) or plan.frontier.enough(most)
-    bold = ""
-    if chosen is not None:
-        sure = "surely" if plan.frontier.verdict(chosen, most) == "within" else "perhaps"
-        bold = f"; in bold the fewest {sure} within {100 * most:.0f} %"
-    for row, point in enumerate(points):
-        starts = [0, *accumulate(point.pattern)][:-1]
-        for shade, first in ((0.85, 0), (0.35, 1)):
-            spans = list(zip(starts, point.pattern, strict=True))[first::2]
-            axes.broken_barh(spans, (row - 0.36, 0.72), facecolor=COLOURS[point.kind], alpha=shade, lw=0)
-    axes.set_yticks(range(len(points)), [f"{point.kind} {point.batches}" for point in points], fontsize=7.5)
-    for label, point in zip(axes.get_yticklabels(), points, strict=True):
-        label.set_fontweight("bold" if point is chosen else "normal")
-    axes.set_xlim(0, plan.frontier.rounds)
-    axes.set_ylim(len(points) - 0.4, -0.6)
-    axes.grid(visible=False)
-    axes.set_xlabel(f"round (each shade a batch{bold})")
+    return figure
