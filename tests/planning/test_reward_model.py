@@ -8,7 +8,7 @@ from rarely import InvalidInput
 from rarely.logs import InvalidLog
 from rarely.planning import simulate
 from rarely.planning.planner import notes_on_fit
-from rarely.planning.simulate import ImaginedRewards, LoggedRounds, LogWorld, SimulatedRewards, _trained, fit_rewards
+from rarely.planning.simulate import LoggedRounds, LogWorld, SimulatedRewards, _trained, fit_rewards
 
 
 def played(*arguments, **settings):
@@ -89,19 +89,6 @@ def test_a_world_of_a_log_has_the_noise_it_is_said_to_have_and_an_order_for_each
     settled = world.settle([1])
     np.testing.assert_array_equal(settled.rounds(1, 50, 11).rewards, one.rewards[10:60])
     np.testing.assert_array_equal(settled.rounds(2, 400).rewards, other.rewards)
-
-
-def test_imagined_rewards_are_standardised_differ_by_run_and_bend():
-    log, _ = linear_log(200)
-    rewards, rounds = ImaginedRewards(log), np.arange(200)
-    one, same, other = (rewards.means(rounds, np.random.default_rng(seed)) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, same)
-    assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.9
-    assert one.mean() == pytest.approx(0, abs=1e-12)
-    assert one.std() == pytest.approx(1)
-    x = log.contexts(rounds).reshape(600, -1)
-    left = one.ravel() - x @ np.linalg.lstsq(x, one.ravel(), rcond=None)[0]
-    assert left.std() > 0.1
 
 
 def test_a_simulator_gets_features_as_they_are_in_the_log():

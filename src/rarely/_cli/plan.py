@@ -85,17 +85,15 @@ def plan_command(
 ) -> None:
     """Plan, before the first round, how many updates you need, when, and what fewer of them cost.
 
-    Simulates fixed, geometric and adaptive schedules on rewards fitted to the log; on imagined ones where it has none.
-    Says where it extrapolates.
+    Simulates fixed, geometric and adaptive schedules on rewards fitted to the log. Says where it extrapolates.
 
     **Examples**
 
-    - `rarely plan log.csv --arms 4 --horizon 5000` — contexts alone, rewards imagined
     - `rarely plan log.csv --arm page --reward minutes --horizon 5000 --out plan` — with rewards
     - `rarely plan log.csv --features age,hour,score --arm page --reward minutes` — some columns
     - `rarely plan log.csv --ignore id,time --arm page --reward minutes` — all columns but some
     - `rarely plan offers.csv --round visit --reward paid` — each arm with its own row
-    - `rarely plan decisions.dsjson` — a log of Vowpal Wabbit, or of Open Bandit
+    - `rarely plan decisions.dsjson` — a log of Vowpal Wabbit
     - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of the laboratory
     - `rarely plan --trial 0.35,0.5 --power 0.8 --looks 2,5` — patients and looks of a trial, the control arm first
     """

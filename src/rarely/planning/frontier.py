@@ -71,13 +71,6 @@ class Point:
     """Mean regret over that of an update after every round, paired by run."""
     pattern: tuple[int, ...]
     """Batch lengths; of an adaptive one those of the run with the median number of batches."""
-    idle: int = 0
-    """Runs without a single update."""
-
-    @property
-    def spare(self) -> bool:
-        """Whether runs left clearly more than a quarter of the budget."""
-        return self.used < 0.75 * self.batches
 
 
 @dataclass(frozen=True)
@@ -197,12 +190,10 @@ def measure_frontier(
         trials.append(Trial("sequential", reference, seed))
         trials += [Trial(kind, schedules[kind][count], seed) for count in reversed(batches) for kind in KINDS]
     outcomes: dict[Trial, Outcome] = {}
-    whole, done = sum(trial.work(rounds) for trial in trials), 0
-    progress("simulation", done, whole)
+    progress("simulation", 0, len(trials))
     for trial, outcome in _played(partial(play_trial, world, maker, rounds), trials, jobs):
         outcomes[trial] = outcome
-        done += trial.work(rounds)
-        progress("simulation", done, whole)
+        progress("simulation", len(outcomes), len(trials))
     sequential = [outcomes[Trial("sequential", reference, seed)].regret for seed in seeds]
     points = [
         _point(kind, count, schedule, [outcomes[Trial(kind, schedule, seed)] for seed in seeds], sequential)
@@ -231,8 +222,8 @@ def _point(kind: Kind, batches: int, schedule: Schedule, runs: Sequence[Outcome]
     counts, regrets = [len(run.ends) for run in runs], [run.regret for run in runs]
     median = runs[int(np.argsort(counts, kind="stable")[(len(runs) - 1) // 2])]
     log_ratio = schedule.log_ratio if isinstance(schedule, DeterminantTrigger) else None
-    ratio, idle = ratio_of_means(regrets, sequential, CONFIDENCE), sum(run.updates == 0 for run in runs)
-    return Point(kind, batches, log_ratio, float(np.mean(counts)), mean(regrets), ratio, median.pattern, idle)
+    ratio = ratio_of_means(regrets, sequential, CONFIDENCE)
+    return Point(kind, batches, log_ratio, float(np.mean(counts)), mean(regrets), ratio, median.pattern)
 
 
 # --- log q of adaptive schedules

@@ -14,12 +14,11 @@ from rarely.planning.frontier import CONFIDENCE, MIN_RUNS, Frontier, Point
 from rarely.planning.gain import Present, Share, shares_of
 from rarely.planning.simulate import KINDS, Fit, Kind
 
-Origin = Literal["world", "fitted", "imagined", "simulated"]
+Origin = Literal["world", "fitted", "simulated"]
 """Where the simulation's rewards are from."""
 REWARDS: dict[Origin, str] = {
     "world": "the world's own rewards",
     "fitted": "rewards fitted to the log",
-    "imagined": "imagined rewards",
     "simulated": "the simulator's rewards",
 }
 TOLERANCES = (0.05, 0.10)
@@ -42,7 +41,7 @@ class Plan:
     >>> from rarely.logs import DecisionLog
     >>> from rarely.planning import plan
     >>> log = DecisionLog.from_arrays(rows=np.random.default_rng(0).random((60, 2)), arm_count=2)
-    >>> found = plan(log, horizon=60, runs=1, policy="linear", batches=[2, 4])
+    >>> found = plan(log, horizon=60, runs=1, simulator=np.copy, policy="linear", batches=[2, 4])
     >>> found.horizon, found.schedule(tolerance=10.0).batches
     (60, 2)
     """

@@ -1,6 +1,6 @@
 """How many updates, where, and what it costs to have fewer: asked before the first round.
 
-rewards, fitted, imagined, simulated or a world's  →  simulation  →  regret against B, and the batches of each schedule
+rewards, fitted, simulated or a world's  →  simulation  →  regret against B, and the batches of each schedule
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rarely._core.errors import InvalidInput, check_not_negative, check_whole, s
 from rarely._core.progress import Progress, read_progress
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
-from rarely.planning.frontier import PILOTS, Frontier, default_batches, measure_frontier
+from rarely.planning.frontier import PILOTS, default_batches, measure_frontier
 from rarely.planning.gain import measure_present
 from rarely.planning.plan import Origin, Plan
 from rarely.planning.simulate import (
@@ -23,7 +23,6 @@ from rarely.planning.simulate import (
     MAX_DEFAULT_BATCHES,
     RARE_REWARDS,
     Fit,
-    ImaginedRewards,
     LoggedRounds,
     LogWorld,
     Maker,
@@ -66,11 +65,10 @@ def plan(
     horizon
         The rounds to plan for.
     simulator
-        A function from a log's features to mean rewards (m, K). Without one the plan fits the log's rewards or, where
-        the log has none, invents some and says so.
+        A function from a log's features to mean rewards (m, K). Without one the plan fits the log's rewards.
     noise
-        Standard deviation of a reward around its mean. The default is what the fit leaves over or, with a simulator or
-        invented rewards, half the spread of the means.
+        Standard deviation of a reward around its mean. The default is what the fit leaves over or, with a simulator,
+        half the spread of the means.
     policy, settings
         "neural" is a plain network of 64 units and 100 steps; "default" is BatchNeuralUCB with nothing set, which tunes
         itself and is slower; "linear" is LinUCB. `settings` are the policy's own arguments, such as hidden and ridge.
@@ -86,7 +84,7 @@ def plan(
     Examples
     --------
     >>> log = DecisionLog.from_arrays(rows=np.random.default_rng(0).random((60, 2)), arm_count=2)
-    >>> made = plan(log, horizon=60, policy="linear", batches=[2, 4], runs=2)
+    >>> made = plan(log, horizon=60, simulator=np.copy, policy="linear", batches=[2, 4], runs=2)
     >>> [(point.kind, point.batches) for point in made.frontier.points][:3]
     [('fixed', 2), ('fixed', 4), ('geometric', 2)]
     """
@@ -120,7 +118,6 @@ def plan(
             *notes_on_rounds(played, horizon, rounds),
             *case.notes,
             *(str(x) for x in (played.log.remarks if isinstance(played, LoggedRounds) else ()) if x.kind != "gap"),
-            *notes_on_frontier(frontier),
             note_on_policy(maker),
         ),
         present=present,
@@ -167,14 +164,6 @@ def _case(
         around = f"{DEFAULT_NOISE:g} times the spread of its means" if noise is None else f"{noise:g}"
         note = f"Rewards are those of the simulator given, with normal noise of {around} around them."
         return _Case(LogWorld(source, simulated, rounds), "simulated", (note,))
-    if not len(source.log.known_rewards()[2]):
-        imagined = ImaginedRewards(source, DEFAULT_NOISE if noise is None else noise)
-        note = (
-            "REWARDS ARE IMAGINED: the log has none, so each run draws a random function of the contexts, as a wide "
-            f"network could learn it, with noise of {imagined.deviation:g} times its spread. Yours may be simpler, or "
-            "harder."
-        )
-        return _Case(LogWorld(source, imagined, rounds), "imagined", (note,))
     progress("reward model", 0, 1)
     fitted = fit_rewards(source, seed, noise=noise)
     progress("reward model", 1, 1)
@@ -231,18 +220,6 @@ def notes_on_fit(fit: Fit, log: DecisionLog) -> tuple[str, ...]:
             "these pay is EXTRAPOLATED from others."
         )
     return tuple(notes)
-
-
-def notes_on_frontier(frontier: Frontier) -> list[str]:
-    """Say which adaptive schedules did not spend their budgets."""
-    notes = []
-    if spare := [point for point in frontier.of_kind("adaptive") if point.spare]:
-        named = ", ".join(f"{point.used:.3g} of {point.batches}" for point in spare)
-        notes.append(f"Adaptive schedules used clearly fewer versions than their budgets: {named}.")
-    if idle := [point for point in frontier.of_kind("adaptive") if point.idle]:
-        named = ", ".join(f"B = {point.batches} in {point.idle} of {frontier.runs}" for point in idle)
-        notes.append(f"Some runs of adaptive schedules were not updated at all: {named}.")
-    return notes
 
 
 def note_on_policy(maker: Maker) -> str:

@@ -3,11 +3,9 @@
     B    batches   versions of a budget
     T    rounds    of each run
 
-Rewards for the rounds of a log are one of three kinds:
+Rewards for the rounds of a log are one of two kinds:
 
     fitted      the network that the default policy would train on the log, judged by a fifth that it did not see
-    imagined    a draw from the Gaussian process with the neural tangent kernel, anew in every run: what a wide network
-                could learn, and nothing that anyone measured
     simulated   the user's own function
 
 All schedules of a run see the same rounds and the same noise, and start from the same weights.
@@ -59,10 +57,8 @@ RARE_REWARDS = 10
 """Rewards of an arm below which next to nothing is known of it."""
 TRAININGS = 4
 """Trainings, each of which tunes one more path on one more fold."""
-IMAGINED_UNITS = 512
-"""Of the imagined network: wide, so that its draws are near those of the limit."""
 DEFAULT_NOISE = 0.5
-"""Noise of imagined and simulated rewards, in units of their spread, where it is not given."""
+"""Noise of simulated rewards, in units of their spread, where it is not given."""
 
 Simulator = Callable[[Array], Any]
 _Secret = tuple[IntArray, Array, float]
@@ -158,27 +154,6 @@ class FittedRewards:
 
 
 @dataclass(frozen=True, eq=False)
-class ImaginedRewards:
-    """Standardised draws of Σ_j [a_j·1(w_j·x > 0)·v_j·x + u_j·σ(w_j·x)], a, u, v, w ~ N(0, 1): in the limit NTK's."""
-
-    log: LoggedRounds
-    deviation: float = DEFAULT_NOISE
-
-    def means(self, rounds: IntArray, generator: np.random.Generator) -> Array:
-        w, v = generator.normal(size=(2, IMAGINED_UNITS, self.log.dim))
-        a, u = generator.normal(size=(2, IMAGINED_UNITS))
-        drawn = np.empty((len(rounds), self.log.arms))
-        for part in _parts(len(rounds), 8 * self.log.arms * (self.log.dim + 2 * IMAGINED_UNITS)):
-            x = self.log.contexts(rounds[part])
-            units = x @ w.T
-            drawn[part] = ((x @ v.T) * (units > 0)) @ a + np.maximum(units, 0.0) @ u
-        return np.asarray((drawn - drawn.mean()) / (drawn.std() or 1.0))
-
-    def noise(self, means: Array) -> float:
-        return self.deviation
-
-
-@dataclass(frozen=True, eq=False)
 class SimulatedRewards:
     """The user's function of features, (m, r) or (m, K, f) as the log has them, to means (m, K)."""
 
@@ -213,7 +188,7 @@ class SimulatedRewards:
         return DEFAULT_NOISE * float(means.std()) if self.deviation is None else self.deviation
 
 
-Rewards = FittedRewards | ImaginedRewards | SimulatedRewards
+Rewards = FittedRewards | SimulatedRewards
 """What arms pay on average, `means` (m, K) of rounds of the log, and how far rewards scatter around it, `noise`."""
 
 
@@ -222,14 +197,11 @@ def fit_rewards(log: LoggedRounds, seed: int, *, noise: float | None = None) -> 
     rounds, arms, rewards = log.log.known_rewards()
     if len(rewards) < MIN_REWARDS:
         raise InvalidLog(
-            f"a reward model needs at least {MIN_REWARDS} rewards; the log has {len(rewards)}. Leave the rewards out, "
-            "and they are imagined, or give a simulator."
+            f"a reward model needs at least {MIN_REWARDS} rewards; the log has {len(rewards)}. Name their column "
+            "(reward=…, --reward), log more of them, or give a simulator."
         )
     if not np.ptp(rewards) > 0:
-        raise InvalidLog(
-            f"rewards must differ for a model of them; all {len(rewards)} are {rewards[0]:g}. Leave them out, and "
-            "others are imagined, or give a simulator."
-        )
+        raise InvalidLog(f"rewards must differ for a model of them; all are {rewards[0]:g}. Give a simulator.")
     counts = np.bincount(arms, minlength=log.arms)
     few = np.flatnonzero(counts < RARE_REWARDS) if log.features.ndim == 2 else ()
     rare = tuple((int(i), int(counts[i])) for i in few)
@@ -367,13 +339,6 @@ class Trial:
     kind: Kind | Literal["sequential"]
     schedule: Schedule
     seed: int
-
-    def work(self, rounds: int) -> int:
-        """Predict how long it takes, in samples trained on: for its share of a progress bar."""
-        if isinstance(self.schedule, EveryRound):
-            return rounds * rounds // 2
-        points = getattr(self.schedule, "points", None)
-        return 20 * rounds + (sum(points) if points is not None else rounds * (self.schedule.batches or 1) // 4)
 
 
 @dataclass(frozen=True)
