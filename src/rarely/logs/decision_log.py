@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -38,15 +38,7 @@ from rarely._core.growable_array import GrowableArray
 from rarely._core.inputs.contexts import OpenContexts, read_array, read_real, read_rounds, read_whole
 from rarely._core.inputs.history import LOGGED, new_values, read_rewards
 from rarely._core.types import Array, BoolArray, Decision, IntArray
-from rarely.logs.tables import (
-    Columns,
-    InvalidLog,
-    Remark,
-    Role,
-    open_table,
-    read_columns,
-    remarks_on_arms,
-)
+from rarely.logs.tables import Columns, InvalidLog, Remark, Role, open_table, read_columns
 
 UNKNOWN = -1
 """The place of a round that is not in the log, and the arm of a round whose arm is not known."""
@@ -246,7 +238,7 @@ class DecisionLog:
         read = read_columns(table, context, ignore, roles, encoder, frame)
         log = cls._of_arm_rows(table.name, read, arm_count) if round else cls._of_rows(table.name, read, arm_count)
         check_whole("arms", log.arm_count, 2)
-        log.names, log.remarks = read.names, (*_remarks(read, roles, table.unit), *read.remarks)
+        log.names, log.remarks = read.names, read.remarks
         for remark in (remark for remark in log.remarks if remark.kind != "gap"):
             warnings.warn(str(remark), ContextsWarning, stacklevel=2)
         return log
@@ -489,19 +481,6 @@ class DecisionLog:
         if len(self) and (rows is None) != (wanted is None):
             raise InvalidLog("rows must come with every decision of a log, or with none.")
         return None if rows is None else _read_rows(rows, count, wanted)
-
-
-def _remarks(read: Columns, roles: dict[Role, str], unit: str) -> Iterator[Remark]:
-    """Say what looks odd in a table."""
-    for name in read.suspicious:
-        yield Remark(
-            f"Column {name} is taken for a part of the context, though its name suggests something else; ignore it "
-            f"(--ignore {name}) if a policy could not know it before it decides",
-            "column",
-        )
-    arms = None if "round" in roles else read.coded.get("arm")
-    if arms is not None:
-        yield from remarks_on_arms(roles["arm"], arms, read.rows, unit)
 
 
 def probabilities_of(log: DecisionLog, places: IntArray) -> Array:

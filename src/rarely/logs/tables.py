@@ -302,12 +302,10 @@ class Columns:
     """Rewards, NaN where unknown, probabilities and times."""
     coded: dict[Role, Coded]
     """Arms, rounds and ids."""
-    suspicious: tuple[str, ...]
-    """Context columns that the caller did not name, and whose names do not sound like one."""
     rows: IntArray
     """The number of each row: the line of a file, or the row of a frame."""
     remarks: tuple[Remark, ...] = ()
-    """What was put right while reading, and which rewards are missing."""
+    """What looks odd, what was put right while reading, and which rewards are missing."""
 
 
 def read_columns(
@@ -353,15 +351,25 @@ def read_columns(
         names = []
     columns, numbers, coded, rows = _read(table, names, roles)
     words = {name: {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)} for name in names}
-    odd = tuple(name for name in names if context is None and SUSPICIOUS & words[name])
+    odd = [
+        Remark(
+            f"Column {name} is taken for a part of the context, though its name suggests something else; ignore it "
+            f"(--ignore {name}) if a policy could not know it before it decides",
+            "column",
+        )
+        for name in names
+        if context is None and SUSPICIOUS & words[name]
+    ]
     if encoded is not None:
         names = [str(name) for name in getattr(encoder, "names", range(encoded.shape[1]))]
     made = np.column_stack(columns) if encoded is None else encoded
-    read = Columns(tuple(names), made, numbers, coded, odd, rows)
+    read = Columns(tuple(names), made, numbers, coded, rows)
     kept, remarks = _tidied(table, roles, read)
     numbers = {role: column[kept] for role, column in numbers.items()}
     coded = {role: Coded(each.values, each.codes[kept]) for role, each in coded.items()}
-    return replace(read, context=made[kept], numbers=numbers, coded=coded, rows=rows[kept], remarks=tuple(remarks))
+    if "arm" in coded and "round" not in coded:
+        odd += remarks_on_arms(roles["arm"], coded["arm"], rows[kept], table.unit)
+    return replace(read, context=made[kept], numbers=numbers, coded=coded, rows=rows[kept], remarks=(*odd, *remarks))
 
 
 def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[IntArray, list[Remark]]:
