@@ -121,6 +121,11 @@ def bandit_feedback(log: DecisionLog) -> dict[str, Any]:
     rows or, without them, the arms' contexts side by side, (n, K·d), 0 where an arm is absent. `action_context` is
     one-hot, (K, K), and `position` 0. `pi_b` is None if the probabilities of some arms are unknown.
 
+    Parameters
+    ----------
+    log
+        The decisions and their rewards.
+
     Examples
     --------
     >>> from rarely import Uniform
