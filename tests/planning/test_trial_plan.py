@@ -78,7 +78,7 @@ def test_a_simulated_trial_follows_its_stages(kind):
         ([0.3, 0.5], {"runs": 0}, "runs"),
         ([0.3, 0.5], {"power": "high"}, "must be wanted"),
         ([0.3, 0.5], {"power": float("nan"), "patients": None}, "must be wanted"),
-        ([0.3, 0.5], {"level": 2, "patients": None}, "level must be between 0 and 1"),
+        ([0.3, 0.5], {"level": 2, "patients": None}, "level must be a number between 0 and 1"),
         ([0.3, 0.5], {"patients": [2.7]}, "patients must be a whole number"),
         ([0.3, 0.5], {"patients": ["many"]}, "patients must be a whole number"),
         ([0.3, 0.5], {"patients": []}, "patients must be a whole number"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rarely import ArmBlocks, AtRounds, LinTS, LinUCB, Mixture
+from rarely import ArmBlocks, AtRounds, InvalidInput, LinTS, LinUCB, Mixture
 from rarely._runs.statistics import t_quantile as exact_t
 from rarely.study import AnalysisPlan, InvalidStudy, RewardRule, Stage, Study
 from rarely.study.effects import (
@@ -95,11 +95,12 @@ def test_plans_that_make_no_sense_are_refused():
         {"looks": [10, 5, 100]},
         {"looks": [10]},
         {"looks": "5"},
-        {"level": 1.0},
         {"looks": 101},
     ):
         with pytest.raises(InvalidStudy):
             AnalysisPlan(100, **given_)
+    with pytest.raises(InvalidInput, match="level"):
+        AnalysisPlan(100, level=1.0)
     with pytest.raises(InvalidStudy, match="AnalysisPlan"):
         study_of(plan=5)
     plan = AnalysisPlan(90, np.array([30, 90]), "pocock", 0.9)

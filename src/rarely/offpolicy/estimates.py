@@ -44,7 +44,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, as_number, check_choice, shown
+from rarely._core.errors import InvalidInput, check_choice, shown
 from rarely._core.inputs.contexts import read_real
 from rarely._core.types import Array
 from rarely.logs.decision_log import DecisionLog
@@ -224,7 +224,6 @@ def difference(
     (1.6, 1.8)
     """
     check_choice("estimator", estimator, Estimator)
-    _check_level(level)
     if model is not None and estimator != "dr":
         raise InvalidInput(f"model must be None with {estimator!r}, because only dr has one; got {shown(model)}.")
     samples = [Sample.of(log, a), Sample.of(log, b)]
@@ -276,7 +275,6 @@ def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
     >>> gain.rounds, gain.low < 0.5 < gain.high
     (400, True)
     """
-    _check_level(level)
     known = ~np.isnan(log.rewards)
     marked, rewards = np.isin(log.rounds[known], list(log.held_out)), log.rewards[known]
     own, lot = rewards[~marked], rewards[marked]
@@ -295,7 +293,6 @@ def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
 def _one_target(
     estimator: Estimator, log: DecisionLog, target: Target, model: Any, level: float, reward_range: Any
 ) -> Estimate:
-    _check_level(level)
     sample = Sample.of(log, target)
     within = read_range(reward_range, sample.rewards)
     (terms,) = terms_of(estimator, log, [sample], model)
@@ -345,11 +342,6 @@ def _span_of(estimator: Estimator, weights: Array, within: Range) -> Span | None
 def _error_of(influence: Array) -> float:
     n = len(influence)
     return math.sqrt(float(np.square(influence).sum()) / (n * (n - 1))) if n > 1 else math.inf
-
-
-def _check_level(level: Any) -> None:
-    if not 0 < as_number(level) < 1:
-        raise InvalidInput(f"level must be a number between 0 and 1, such as 0.95; got {shown(level)}.")
 
 
 # --- what each round adds to an estimate

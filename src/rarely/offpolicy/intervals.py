@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput
+from rarely._core.errors import InvalidInput, as_number, shown
 from rarely._core.inputs.contexts import read_real
 from rarely._core.types import Array
 
@@ -65,8 +65,15 @@ def read_range(reward_range: Any, rewards: Array) -> Range | None:
     return low, high
 
 
+def check_level(level: Any) -> None:
+    """Refuse a level that is not between 0 and 1."""
+    if not 0 < as_number(level) < 1:
+        raise InvalidInput(f"level must be a number between 0 and 1, such as 0.95; got {shown(level)}.")
+
+
 def deviations(level: float) -> float:
     """Return z, the standard deviations of a level."""
+    check_level(level)
     return NormalDist().inv_cdf((1 + level) / 2)
 
 

@@ -22,10 +22,10 @@ from rarely._core.progress import Progress, read_progress
 from rarely._core.types import Array
 from rarely._pages.grid import Grid
 from rarely._runs.sealed_json import plain_json
-from rarely.offpolicy.intervals import Span, deviations, score
+from rarely.offpolicy.intervals import Span, check_level, deviations, score
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.effects import Outcomes, anytime, planned_looks, predict_rewards, scores_of
-from rarely.study.looks import Spending, check_level
+from rarely.study.looks import Spending
 from rarely.study.trial import rule_of_stage, stage_at
 
 Kind = Literal["LinTS", "LinUCB", "default"]

@@ -20,8 +20,9 @@ from typing import Any, Literal
 import numpy as np
 
 from rarely._core.choice.gaussian_argmax import distribution
-from rarely._core.errors import as_number, check_choice, check_whole, is_whole, named_arguments, shown
+from rarely._core.errors import check_choice, check_whole, is_whole, named_arguments, shown
 from rarely._core.types import Array
+from rarely.offpolicy.intervals import check_level
 from rarely.study.errors import InvalidStudy
 
 Spending = Literal["obrien-fleming", "pocock"]
@@ -93,12 +94,6 @@ class AnalysisPlan:
             "spending": self.spending,
             "level": float(self.level),
         }
-
-
-def check_level(level: Any) -> None:
-    """Refuse a level that is not between 0 and 1."""
-    if not 0 < as_number(level) < 1:
-        raise InvalidStudy(f"level must be between 0 and 1; got {shown(level)}.")
 
 
 def spent(spending: Spending, fraction: float, alpha: float) -> float:
