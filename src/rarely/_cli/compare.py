@@ -184,7 +184,7 @@ def _play(asked: Comparison, out: Path, jobs: int, replace: bool) -> bool:
     """Play the comparison, show how far it is, and return whether any cell failed."""
     from rarely.compare import compare
 
-    with show_progress(jobs, "one policy on one run with one budget") as shown:
+    with show_progress("one policy on one run with one budget") as shown:
 
         def planned(
             cells: Sequence[Cell], todo: Sequence[Cell], skipped: Sequence[str], refused: Sequence[Refusal]

@@ -11,64 +11,75 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from rarely._cli.console import console, error_console, say_refused, span, telling
 from rarely._runs.cell import Cell, Result
-from rarely._runs.progress import Pace
 from rarely._runs.record import Refusal
 
 
 class ShownProgress:
-    """What a run of cells tells; its methods are the callbacks of `run_cells`."""
+    """What a run of cells tells; its methods are the callbacks of `run_cells`.
 
-    def __init__(self, bars: Progress, jobs: int | None, what: str) -> None:
-        self._bars, self._bar = bars, bars.add_task("", total=0.0, done=0, all=0)
-        self._jobs, self._what = jobs, what
-        self._costs: dict[str, float] = {}
-        self.pace = Pace(())
+    The time left is the predicted work that is left, at the pace of the cells that are done on this machine.
+    """
+
+    def __init__(self, bars: Progress, what: str) -> None:
+        self._bars, self._bar, self._what = bars, bars.add_task("", total=0.0, done=0, all=0), what
+        self._works = dict[str, float]()
+        self._work = self._worked = self._seen = 0.0
+        self._start = time.perf_counter()
+        self.all = self.done = 0
+
+    @property
+    def elapsed(self) -> float:
+        return time.perf_counter() - self._start
 
     def refused(self, files: Sequence[Refusal]) -> None:
         say_refused(files, "cells asked for are played again, and their old files renamed")
 
     def started(self, todo: Sequence[Cell], kept: int) -> None:
-        self.pace = Pace(todo, self._jobs)
-        self._costs = {cell.id: cell.work() for cell in todo}
+        self._works = {cell.id: cell.work() for cell in todo}
+        self._work, self._start, self.all = sum(self._works.values()), time.perf_counter(), len(todo)
         recorded = f", {kept} on record already" if kept else ""
         console.print(f"{len(todo)} cells to play (a cell is {self._what}){recorded}")
-        self._bars.update(self._bar, total=sum(self._costs.values()), all=len(todo))
+        self._bars.update(self._bar, total=self._work, all=self.all)
 
     def finished(self, result: Result) -> None:
-        self.pace.finished(result)
-        self._bars.update(self._bar, advance=self._costs[result.id], done=self.pace.done, description=_left(self.pace))
+        self.done += 1
+        if result.record is None:  # a failure tells nothing
+            self._work -= self._works[result.id]
+        else:
+            self._worked, self._seen = self._worked + self._works[result.id], self.elapsed
+        left = self.left()
+        self._bars.update(self._bar, total=self._work, completed=self._worked, done=self.done, description=left)
+
+    def left(self) -> str:
+        if not self._worked:
+            return "the time left is known when the first are done"
+        return f"about {span(max(0.0, self._seen * self._work / self._worked - self.elapsed))} left"
 
     def say_failures(self, failures: Sequence[Result]) -> None:
         """Name the cells that failed, if any, and say that the same command tries them again."""
         for failure in failures:
             error_console.print(f"[red]failed:[/red] {escape(f'{failure.id}: {failure.error}')}")
         if failures:
-            error_console.print(f"{len(failures)} of {self.pace.all} cells failed; the same command tries them again.")
+            error_console.print(f"{len(failures)} of {self.all} cells failed; the same command tries them again.")
 
     def line(self) -> str:
         """Return how far it is; nothing before the cells are counted."""
-        pace = self.pace
-        return f"{pace.done} of {pace.all} cells after {span(pace.elapsed)}; {_left(pace)}" if pace.all else ""
+        return f"{self.done} of {self.all} cells after {span(self.elapsed)}; {self.left()}" if self.all else ""
 
 
 @contextmanager
-def show_progress(jobs: int | None, what: str) -> Iterator[ShownProgress]:
+def show_progress(what: str) -> Iterator[ShownProgress]:
     """Show a bar, or print a line every ten seconds where there is no terminal, while the block lasts."""
     cells = TextColumn("{task.fields[done]} of {task.fields[all]} cells")
     columns = (SpinnerColumn(), cells, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        shown = ShownProgress(bars, jobs, what)
+        shown = ShownProgress(bars, what)
         try:
             with telling(shown.line):
                 yield shown
         finally:
-            if shown.pace.done and not console.is_terminal:
-                console.print(f"{shown.pace.done} of {shown.pace.all} cells in {span(shown.pace.elapsed)}")
-
-
-def _left(pace: Pace) -> str:
-    seconds = pace.seconds_left()
-    return "the time left is known when the first are done" if seconds is None else f"about {span(seconds)} left"
+            if shown.done and not console.is_terminal:
+                console.print(f"{shown.done} of {shown.all} cells in {span(shown.elapsed)}")
 
 
 class Stages:

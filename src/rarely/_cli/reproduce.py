@@ -89,19 +89,18 @@ def reproduce_command(
         raise InvalidInput("--quick plays a fixed selection; leave out problems, --preset, --only and --from.")
     check_own_table(problems, label, ignore)
     check_folder(out)
-    count = jobs if engine == "ray" else jobs or cores()
-    executor: Executor = LokyExecutor(count or cores())
+    executor: Executor = LokyExecutor(jobs or cores())
     if engine == "ray":
         from rarely._runs.ray_executor import RayExecutor
 
-        executor = RayExecutor(count, address)
+        executor = RayExecutor(jobs, address)
     if engine == "gpu":
         from rarely.gpu.executor import GpuExecutor
 
-        executor = GpuExecutor(count or cores(), say=console.print)
+        executor = GpuExecutor(jobs or cores(), say=console.print)
     if quick:
         say_loops()
-        _play(quick_cells(), out, executor, count, replace, report=make_quick_page)
+        _play(quick_cells(), out, executor, replace, report=make_quick_page)
         return
     wanted = _problems(problems, label, tuple(ignore or ()), data)
     cells = _cells(wanted, preset, runs, rounds, only)
@@ -111,7 +110,7 @@ def reproduce_command(
     if source is not None:
         console.print(f"{unpack(source, out)} records of {escape(str(source))} are new in {escape(str(out))}")
     _check_engine(cells, out, gpu=engine == "gpu")
-    _play(cells, out, executor, count, replace, report=make_report)
+    _play(cells, out, executor, replace, report=make_report)
 
 
 def _problems(names: list[str] | None, label: str | None, ignore: tuple[str, ...], data: Path | None) -> list[Problem]:
@@ -170,12 +169,11 @@ def _play(
     cells: Sequence[Cell],
     out: Path,
     executor: Executor,
-    jobs: int | None,
     replace: bool,
     *,
     report: Callable[[Path], object],
 ) -> None:
-    with show_progress(jobs, "one configuration on one run") as shown:
+    with show_progress("one configuration on one run") as shown:
         failures = run_cells(
             cells,
             Store(out),

@@ -1,0 +1,36 @@
+"""Time estimates come from the cells that are done on this machine."""
+
+import pytest
+from rich.progress import Progress
+
+from rarely._cli import progress
+from rarely._reproduce.catalogue import PROBLEMS, plan_cells
+from rarely._reproduce.records import Record
+from rarely._runs.cell import Result
+
+CELLS = plan_cells([PROBLEMS["cosine"], PROBLEMS["magic"]], ["practical", "code"], runs=2, rounds=500)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(progress, "span", lambda seconds: f"{seconds:.6g} s")
+    return now
+
+
+def test_the_time_left_follows_from_the_work_that_is_done(clock):
+    shown = progress.ShownProgress(Progress(disable=True), "a run")
+    assert shown.line() == ""
+    shown.started(CELLS, kept=0)
+    shown.finished(Result(CELLS[0].id, None, "it rained"))
+    assert "known when the first are done" in shown.line()  # a failure tells nothing
+    for cell in CELLS[1:5]:
+        clock[0] += 3.0 * cell.work()
+        shown.finished(Result(cell.id, Record({})))
+    left = 3.0 * sum(cell.work() for cell in CELLS[5:])
+    assert shown.line() == f"5 of {len(CELLS)} cells after {clock[0]:.6g} s; about {left:.6g} s left"
+    clock[0] += 1.0  # the time since the last cell counts
+    assert shown.left() == f"about {left - 1:.6g} s left"
+    clock[0] += 2 * left
+    assert shown.left() == "about 0 s left"
