@@ -236,7 +236,7 @@ def test_reproduce_plays_reports_and_resumes(played, records):
 
 def test_report_redraws_from_records_alone(records):
     before = (records / "report.html").read_bytes()
-    for path in (records / "report.html", records / "claims.json", records / "summary.csv"):
+    for path in (records / "report.html", records / "claims.json"):
         path.unlink()
     result = call("report", records, "--markdown", records / "results.md")
     assert result.exit_code == 0
@@ -339,10 +339,10 @@ def test_a_full_disk_is_one_sentence_with_the_path_and_the_run_goes_on_later(tmp
 
 def test_a_report_that_cannot_be_written_is_told_with_the_path(tmp_path, unreported):
     call(*QUICK, "--runs", "1", "--only", "linucb-r1-b1", "--out", tmp_path)
-    (tmp_path / "summary.csv").mkdir()
+    (tmp_path / "claims.json").mkdir()
     result = call("report", tmp_path)
     assert result.exit_code == 1
-    assert f"{tmp_path / 'summary.csv'} cannot be written" in told(result)
+    assert f"{tmp_path / 'claims.json'} cannot be written" in told(result)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")

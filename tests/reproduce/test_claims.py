@@ -265,14 +265,11 @@ def test_an_inconclusive_claim_says_what_would_decide_it():
 def test_second_readings_have_a_headline_of_their_own():
     found = compare(paper("magic"))
     again = [replace(one, problem="magic-m400") for one in found]
-    for comparisons, said in (
-        (found, "Played: magic in "),
-        (again, "Played: the second reading magic-m400 in "),
-        ([*found, *again], "; the second reading magic-m400 in "),
-    ):
-        first, tallies = sentences(comparisons, judge(comparisons))[:2]
-        assert said in first
-        assert "Of the paper's claims" in tallies
+    (first,), (alone,), (both,) = (sentences(judge(of))[:1] for of in (found, again, [*found, *again]))
+    assert first.startswith(f"Preset {found[0].preset}: of ")
+    assert alone.startswith(f"Preset {found[0].preset}: of ")
+    assert "second" not in alone
+    assert "; on second readings of " in both
 
 
 def test_second_readings_are_counted_apart():

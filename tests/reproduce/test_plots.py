@@ -91,12 +91,6 @@ def test_ticks_stand_at_the_updates_of_one_run():
     assert [tuple(line.get_xdata()) for line in often.axes[1].lines] == [(1, 899)]
 
 
-def test_dots_stand_at_the_ends_of_batches():
-    figure = plots.log_det(comparison())
-    dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
-    assert [list(line.get_xdata()) for line in dots] == [record(kind="fixed", batches=40).updates]
-
-
 def test_the_frontier_shows_every_series_even_one_that_never_updated():
     records = runs([10, 12], kind="adaptive", batches=40, log_ratio=20.0, updates=0)
     records += runs([10, 12], problem="quadratic", kind="fixed", batches=40)

@@ -1,4 +1,3 @@
-import csv
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -14,7 +13,8 @@ from rarely._reproduce.records import Store
 from rarely._reproduce.report import page
 from rarely._reproduce.report.page import NothingToReport, write_report
 from rarely._reproduce.report.paper_claims import judge
-from rarely._reproduce.report.results import compare, rows
+from rarely._reproduce.report.results import compare
+from rarely._reproduce.report.tables import results
 
 
 def fill(out, problems, presets, only=lambda c: True):
@@ -45,14 +45,14 @@ def folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "drawn", once)
         write_report(out, lambda done, of: progress.append((done, of)))
-    assert progress[-1] == (18, 18)
+    assert progress[-1] == (14, 14)
     return out
 
 
 def test_outputs_have_fixed_names(folder):
     names = {path.name for path in folder.iterdir()}
-    assert names >= {"report.html", "claims.json", "summary.csv", "figures", "records"}
-    kinds = ("box", "scatter", "curves", "logdet")
+    assert names >= {"report.html", "claims.json", "figures", "records"}
+    kinds = ("box", "scatter", "curves")
     assert {path.name for path in (folder / "figures").iterdir()} == {
         "frontier-practical.svg",
         "frontier-code.svg",
@@ -68,8 +68,8 @@ def test_figures_are_whole(folder):
 def test_a_report_made_again_is_the_same(tmp_path, sketched_figures):
     fill(tmp_path, ["cosine"], ["code"], only=lambda c: c.id in ("neuralucb", "fixed-B40"))
     write_report(tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.suffix in (".html", ".json", ".csv")}
-    assert len(before) == 3
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.suffix in (".html", ".json")}
+    assert len(before) == 2
     stale = tmp_path / "figures" / "gone-practical-box.svg"
     stale.write_text("<svg/>")
     write_report(tmp_path)
@@ -107,22 +107,22 @@ def test_the_page_tells_what_the_claims_file_tells(folder):
         assert said in text[at : at + 400]
 
 
-def test_the_page_begins_with_five_sentences(folder):
+def test_the_page_begins_with_the_counts_of_each_preset_and_what_they_have_in_common(folder):
     text = (folder / "report.html").read_text()
     summary = text[text.index('id="summary"') :]
     summary = summary[: summary.index("</ul>")]
-    assert summary.count("<li>") == 5
-    assert "Of the paper" in summary
-    assert "practical" in summary
+    assert summary.count("<li>") == 4
+    assert "Preset practical: of 15 claims" in summary
+    assert "in every reading" in summary
     assert text.index('id="summary"') < text.index('id="claims"')
 
 
-def test_a_page_of_84_figures_weighs_less_than_3_mb(folder):
+def test_a_page_of_63_figures_weighs_less_than_3_mb(folder):
     """Seven problems in three presets; a figure may weigh so much, and the rest of a page as much as here."""
     text = (folder / "report.html").read_text()
     figures = [figure.encode() for figure in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
     rest = len(text.encode()) - sum(map(len, figures))
-    assert sum(map(len, figures)) / len(figures) * 88 + rest / 4 * 21 < 3e6
+    assert sum(map(len, figures)) / len(figures) * 66 + rest / 4 * 21 < 3e6
 
 
 def test_verdicts_of_other_lengths_are_marked_in_the_table(folder):
@@ -148,16 +148,12 @@ def test_the_page_says_which_adaptive_runs_are_the_same(tmp_path, sketched_figur
     assert "are the same runs" in (tmp_path / "report.html").read_text()
 
 
-def test_the_summary_has_a_line_for_every_series(folder):
-    with open(folder / "summary.csv", newline="") as file:
-        lines = list(csv.DictReader(file))
+def test_the_table_has_a_line_for_every_series(folder):
+    comparisons = compare(Store(folder).read())
+    lines = [line for one in comparisons for line in results(one).body]
     assert len(lines) == 2 * 2 * (4 + 1 + 3 + 9) + 2 * 2
-    fixed = next(line for line in lines if line["configuration"] == "fixed-B40" and line["problem"] == "cosine")
-    assert float(fixed["regret_mean"]) == pytest.approx(103.5 + 40 / 9, rel=1e-4)
-    assert float(fixed["updates"]) == 39
-    assert float(fixed["seconds_selecting"]) + float(fixed["seconds_training"]) == pytest.approx(
-        float(fixed["seconds"])
-    )
+    fixed = next(line for line in lines if line[0] == "fixed B=40")
+    assert fixed == ["fixed B=40", "2", "108 ± 5", "50 %", "39", "0.25", "0.75", "1×", "60", "64"]
 
 
 def test_an_empty_folder_is_told(tmp_path):
@@ -182,7 +178,7 @@ def test_a_real_browser_shows_the_page(folder, tmp_path, width):
     assert max(seen["wide"], seen["widest"]) <= width  # nothing sticks out sideways
     assert bool(seen["cut"]) == (width == 390)  # at a desk no table needs to be moved; on a phone tables scroll
     assert not seen["moved"]  # but never the verdicts
-    assert seen["figures"] == seen["all"] == 18
+    assert seen["figures"] == seen["all"] == 14
     assert seen["rows"] == 1 + 6 + 8
     assert seen["asked"] == 0  # nothing was asked of a network
     # The contents stay in sight at a desk, and are folded above the page on a phone.
@@ -204,15 +200,15 @@ def test_shares_of_a_lockstep_are_no_times_but_those_of_timed_runs_are(tmp_path)
         one.data["near_ties"] = 3
     (alone,) = compare(lockstep)
     assert alone.paired("seconds", *alone.series.values()) == ([], [])
-    assert [row["seconds"] for row in rows(alone)] == [None, None]
+    assert [row[5:8] for row in results(alone).body] == [["—", "—", "—"]] * 2
     timed = [
         record("cosine-timed", kind=kind, seconds=took, regret=1.0, **c)
         for (kind, c), took in zip(kinds.items(), (8.0, 2.0), strict=True)
     ]
     (both,) = compare([*lockstep, *timed])
     assert both.paired("seconds", *both.series.values()) == ([8.0], [2.0])
-    assert [row["seconds"] for row in rows(both)] == [8.0, 2.0]
-    assert [row["regret_mean"] for row in rows(both)] == [100.0, 100.0]
+    assert [row[2:8:5] for row in results(both).body] == [["100 ± 0", "1×"], ["100 ± 0", "4×"]]
+    assert [row[5:7] for row in results(both).body] == [["2.00", "6.00"], ["0.50", "1.50"]]
     for some, scatter in ((lockstep, 0), (timed, 1)):
         for one in some:
             Store(tmp_path).write(one)

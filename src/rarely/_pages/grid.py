@@ -34,13 +34,3 @@ class Grid(NamedTuple):
         lines = [self.head, *self.body]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as part of a sentence.
-
-    >>> listed(["cosine"]), listed(["a", "b", "c"])
-    ('cosine', 'a, b and c')
-    """
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

@@ -3,9 +3,8 @@
     records.json.gz    {"format", "code", "worlds", "environments", "records", "digest"}
 
 A regret curve is thinned to the points that figures show, with the digest of the whole curve, so that equal runs are
-still known to be equal. log det Z is thinned likewise, and kept only at its end for LinUCB and for all but the first
-run of a network's configuration, which is the one that figures show. A report from the file is the report from the
-folder, letter by letter.
+still known to be equal. log det Z is kept at its end alone. A report from the file is the report from the folder,
+letter by letter.
 """
 
 from __future__ import annotations
@@ -35,18 +34,10 @@ def publish(records: Sequence[Record], path: Path) -> int:
     if not records:
         raise InvalidInput("there are no records to publish.")
     worlds, environments = list[Any](), list[Any]()
-    first: dict[str, int] = {}
-    for record in records:
-        name = record.id.rpartition("/")[0]
-        first[name] = min(record.seed, first.get(name, record.seed))
-
-    def drawn(record: Record) -> bool:
-        return not record.configuration.linear and record.seed == first[record.id.rpartition("/")[0]]
-
     content = {
         "format": FORMAT,
         "code": records[0].data["code"],
-        "records": [_compact(r, worlds, environments, drawn(r)) for r in records],
+        "records": [_compact(r, worlds, environments) for r in records],
         "worlds": worlds,
         "environments": environments,
     }
@@ -95,7 +86,7 @@ def _place(value: Any, among: list[Any]) -> int:
     return among.index(value)
 
 
-def _compact(record: Record, worlds: list[Any], environments: list[Any], drawn: bool) -> dict[str, Any]:
+def _compact(record: Record, worlds: list[Any], environments: list[Any]) -> dict[str, Any]:
     data, updates = record.data, record.data["updates"]
     asked = data["asked"]
     world = {name: asked[name] for name in ("problem", "world", "reading", "rounds")}
@@ -109,8 +100,8 @@ def _compact(record: Record, worlds: list[Any], environments: list[Any], drawn: 
         "original": data.get("original", data[DIGEST]),
         "curve": record.curve_points[1].tolist(),
         "curve_digest": record.curve_digest,
-        "updates": updates | {"rounds": len(at) if every else at, "log_det": updates["log_det"] if drawn else []},
-        "log_det": record.log_det_points.tolist() if drawn else [data["log_det"][0], data["log_det"][-1]],
+        "updates": updates | {"rounds": len(at) if every else at, "log_det": []},
+        "log_det": [data["log_det"][0], data["log_det"][-1]],
     }
 
 

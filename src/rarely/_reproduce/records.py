@@ -17,8 +17,8 @@ from rarely._runs.play import Played
 from rarely._runs.provenance import describe, peak_memory
 from rarely._runs.record import MixedRecords, PolicyRecord, Stored
 
-CURVE_POINTS, LOG_DET_POINTS = 40, 60
-"""Of curves, and of log det Z, that figures show."""
+CURVE_POINTS = 40
+"""Of a curve that figures show."""
 PER_VIEW = ("dim", "view", "constant", "context_scale")
 """What differs between the views of one world."""
 Found = store.Found["Record"]
@@ -101,15 +101,9 @@ class Record(PolicyRecord):
         return len(self.updates) + 1
 
     @property
-    def log_dets(self) -> Array:
-        """(round, log det Z − log det λI) in rows."""
-        return np.array(self.data["log_det"], np.float64)
-
-    @property
-    def log_det_points(self) -> Array:
-        """The same, thinned to about LOG_DET_POINTS rows, with the last."""
-        every = self.log_dets
-        return np.concatenate([every[:-1][:: max(1, len(every) // LOG_DET_POINTS)], every[-1:]])
+    def log_det(self) -> float:
+        """log det Z − log det λI after the last round."""
+        return float(self.data["log_det"][-1][1])
 
 
 def check_engines(played: Iterable[tuple[str, str]]) -> None:

@@ -6,7 +6,6 @@ box        total regret of every configuration: solid line median, dashed line m
            most (log for cosine); the runs themselves where there are few
 scatter    regret against processor time, 5 runs picked at random
 curves     mean regret against rounds, 95 % bands, a tick under the axis at every update of one run
-logdet     growth of log det Z in one run, a dot at every batch's end
 frontier   regret against the number of updates, a figure for each preset with all problems
 growth     regret and versions of each scheme against T
 """
@@ -34,8 +33,6 @@ MIN_RUNS_FOR_BOX = 5
 """Fewer runs are shown one by one: quartiles and intervals of so few say little."""
 MAX_TICKS = 400
 """Ticks that can still be distinguished; more updates are drawn as one line."""
-MAX_DOTS = 60
-"""Ends of batches shown of a run; of more, every second, third and so on."""
 
 
 def figures(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]]:
@@ -44,7 +41,7 @@ def figures(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]
     out: dict[str, Callable[[], Figure]] = {}
     for c in plain:
         timed = any(c.timed(series) for series in c.series.values())
-        for name, draw in (("box", box), ("scatter", scatter), ("curves", curves), ("logdet", log_det)):
+        for name, draw in (("box", box), ("scatter", scatter), ("curves", curves)):
             if name != "scatter" or timed:
                 out[f"{c.problem}-{c.preset}-{name}"] = partial(draw, c)
     for preset in dict.fromkeys(c.preset for c in plain):
@@ -168,35 +165,6 @@ def update_ticks(rug: Axes, updates: Sequence[int], row: int, colour: str) -> No
         at, ends = np.repeat(np.array(updates, float), 3), np.tile([row - 0.35, row + 0.35, np.nan], len(updates))
         at[2::3] = np.nan
         rug.plot(at, ends, color=colour, lw=0.5)
-
-
-def log_det(comparison: Comparison) -> Figure:
-    """Draw log det Z of one run with a dot at every batch's end, and its growth in each batch."""
-    figure = Figure(figsize=(WIDTH, 4.0))
-    whole, each = figure.subplots(1, 2)
-    for series, dash in _representative(comparison):
-        if series.kind in ("linucb", "linucb-intercept"):
-            continue
-        record = next(iter(series.runs.values()))
-        colour = COLOURS[series.kind]
-        whole.plot(*record.log_det_points.T, lw=1.0, color=colour, linestyle=dash)
-        ends = np.array([[0, 0.0], *zip(record.updates, record.data["updates"]["log_det"], strict=True)])
-        label = f"{series.label}: {len(record.updates)} updates"
-        grown = np.stack([ends[1:, 0], np.diff(ends[:, 1])])[:, :: max(1, len(ends) // MAX_DOTS)]
-        each.plot(*grown, lw=0.8, color=colour, linestyle=dash, label=label)
-        if series.kind != "neuralucb":
-            whole.plot(*ends[1 :: max(1, len(ends) // MAX_DOTS)].T, ".", color=colour, ms=3.5)
-    for axes in (whole, each):
-        axes.set_xlabel("round", fontsize=8)
-        axes.tick_params(labelsize=7)
-    each.set_yscale("log")
-    plain_numbers(each.yaxis)
-    whole.set_title("log det Z − log det λI", fontsize=8)
-    each.set_title("its growth in each batch, first run", fontsize=8)
-    figure.suptitle(_title(comparison), fontsize=9.5)
-    if each.lines:
-        figure.legend(loc="outside lower center", ncols=2, fontsize=7)
-    return figure
 
 
 def frontier(comparisons: Sequence[Comparison]) -> Figure:

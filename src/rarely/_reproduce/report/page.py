@@ -1,6 +1,6 @@
 """The report: everything that can be said from the records, as files in one folder.
 
-DIR/report.html  DIR/claims.json  DIR/summary.csv  DIR/figures/*.svg
+DIR/report.html  DIR/claims.json  DIR/figures/*.svg
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rarely._reproduce.report import tables
 from rarely._reproduce.report.claims import PRINTED_ROUNDS, Judged
 from rarely._reproduce.report.figures import figures
 from rarely._reproduce.report.paper_claims import judge
-from rarely._reproduce.report.results import NEURAL, Comparison, as_csv, compare, overhead
+from rarely._reproduce.report.results import NEURAL, Comparison, compare, overhead
 from rarely._runs.record import Refusal, describe_records
 from rarely._runs.writing import make_folder, write_text
 
@@ -32,7 +32,6 @@ CAPTIONS = {
     "box": "Total regret of every configuration.",
     "scatter": "Regret against processor time.",
     "curves": "Mean regret so far; ticks show when one run updated.",
-    "logdet": "How log det Z grew, and how much in each batch.",
     "frontier": "Regret against the number of updates, every configuration, with intervals over runs; "
     "single runs as dots where there are few.",
     "growth": "Regret and versions of each scheme against the length T, with the exponents a of regret ∝ Tᵃ.",
@@ -77,7 +76,6 @@ def write_report(
         "refused": {file.path.relative_to(out).as_posix(): file.reason for file in found.refused},
     }
     write_text(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False))
-    write_text(out / "summary.csv", as_csv(comparisons))
     pictures: dict[str, str] = {}
     to_draw = figures(comparisons)
     for name, draw in to_draw.items():
@@ -131,7 +129,7 @@ def render_page(
         "report.html",
         contents=contents,
         paper=any(c.base for c in comparisons),
-        sentences=tables.sentences(comparisons, judged) if judged else [],
+        sentences=tables.sentences(judged) if judged else [],
         warnings=[*_shortfalls(plain), *warnings],
         overview=[_figure(pictures, name) for name in pictures if name.startswith(("frontier-", "growth-"))],
         what_was_run=tables.what_was_run(comparisons),
@@ -141,13 +139,12 @@ def render_page(
         judged=judged,
         rows=rows,
         presets=presets,
-        tallies=[f"{p}: {tables.tally([j for j in judged if j.preset == p])}" for p in presets],
         problems=problems,
         growth=tables.growing(comparisons),
         notes=_notes,
         figures=lambda c: [
             _figure(pictures, name)
-            for kind in list(CAPTIONS)[:4]
+            for kind in list(CAPTIONS)[:3]
             if (name := f"{c.problem}-{c.preset}-{kind}") in pictures
         ],
         tables=tables,

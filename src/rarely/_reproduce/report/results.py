@@ -9,13 +9,10 @@ growth       how the regret and the versions of each scheme grow with T: exponen
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +21,7 @@ from rarely._core.types import Array
 from rarely._reproduce.catalogue import FAIR, PROBLEMS, TIMED, growing
 from rarely._reproduce.config import PRESETS, VIEWS, Configuration, Kind
 from rarely._reproduce.records import Record
-from rarely._runs.statistics import IntervalEstimate, Sample, mean, ratios
+from rarely._runs.statistics import IntervalEstimate, Sample, mean
 
 BEST_LINEAR, NEURAL = "linucb-best", "neuralucb"
 BATCHED: tuple[Kind, ...] = ("fixed", "adaptive", "default")
@@ -236,54 +233,3 @@ def _growth(label: str, series: dict[int, Series]) -> Growth:
     exponent = slopes(lambda run: math.log(run.regret) if run.regret > 0 else math.nan, exact=False)
     versions = slopes(lambda run: math.log(run.versions)), slopes(lambda run: float(run.versions))
     return Growth(label, kind, series, exponent, *versions)
-
-
-def rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return one row for each configuration of a problem in one preset."""
-    return [_row(comparison, series) for series in comparison.series.values()]
-
-
-def as_csv(comparisons: Iterable[Comparison]) -> str:
-    """Return all rows as CSV; a number that does not exist is left empty."""
-    every = [row for comparison in comparisons for row in rows(comparison)]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(every[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in every)
-    return text.getvalue()
-
-
-def _row(comparison: Comparison, series: Series) -> dict[str, Any]:
-    regret = series.regret
-    sequential = comparison.series.get(NEURAL)
-    speed = ratios(*comparison.paired("seconds", sequential, series)).interval().value if sequential else None
-    clock = comparison.timed(series)
-    return {
-        "problem": comparison.problem,
-        "preset": comparison.preset,
-        "configuration": series.name,
-        "label": series.label,
-        "ridge": series.configuration.ridge,
-        "beta": series.configuration.beta,
-        "runs": len(series.runs),
-        "rounds": comparison.rounds,
-        "regret_mean": regret.value,
-        "regret_sd": series.deviation,
-        "regret_low": regret.low,
-        "regret_high": regret.high,
-        "best_arm_share": series.mean_of(lambda record: record.data["right"]),
-        "updates": series.updates,
-        "rejected_updates": series.rejected,
-        "seconds": clock.seconds if clock else None,
-        "seconds_selecting": clock.mean_of(lambda record: record.data["seconds"]["selecting"]) if clock else None,
-        "seconds_training": clock.mean_of(lambda record: record.data["seconds"]["training"]) if clock else None,
-        "times_faster_than_neuralucb": speed,
-        "log_det": series.mean_of(lambda record: record.log_dets[-1, 1]),
-        "peak_memory_bytes": max(int(run.data["peak_memory"]) for run in clock.runs.values()) if clock else None,
-    }
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else ""
-    return "" if value is None else value

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rarely._core.policies.options import PresetName
-from rarely._pages.grid import Grid, listed
-from rarely._reproduce.catalogue import GROWTH, SECOND_READINGS
+from rarely._pages.grid import Grid
+from rarely._reproduce.catalogue import GROWTH
 from rarely._reproduce.config import PRESETS
 from rarely._reproduce.report.claims import HELD, Decided, Judged, Verdict
-from rarely._reproduce.report.results import NEURAL, Comparison, growth, rows
-from rarely._runs.statistics import CONFIDENCE, IntervalEstimate
+from rarely._reproduce.report.results import NEURAL, Comparison, Series, growth
+from rarely._runs.statistics import CONFIDENCE, IntervalEstimate, ratios
 
 WITH_INTERCEPT = "LinUCB + 1, best"
 MARKS: dict[Verdict, str] = {
@@ -24,46 +24,15 @@ MARKS: dict[Verdict, str] = {
 }
 
 
-def sentences(comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> list[str]:
-    """Return the headline: what was run, how many claims hold, which do in every preset, and what was unexpected."""
+def sentences(judged: Sequence[Judged]) -> list[str]:
+    """Return the headline: how many claims hold in each preset, and which do, or do not, in all of them."""
     own = [j for j in judged if not j.second_reading] or judged
     presets = list(dict.fromkeys(j.preset for j in own))
     return [
-        _played(comparisons, presets),
-        _tallies(own, presets),
+        *(f"Preset {preset}: {tally([j for j in judged if j.preset == preset])}." for preset in presets),
         _common(own, presets, HELD, "hold"),
         _common(own, presets, ("does not hold",), "do not hold"),
-        _surprise(own),
     ]
-
-
-def _played(comparisons: Sequence[Comparison], presets: Sequence[str]) -> str:
-    lengths = sorted(c.rounds for c in comparisons if c.problem in GROWTH)
-    problems = [c.problem for c in comparisons if c.problem not in (*GROWTH, *SECOND_READINGS)]
-    problems = list(dict.fromkeys(problems))
-    again = [c for c in comparisons if c.problem in SECOND_READINGS]
-    if lengths:
-        problems.append(f"quadratic at lengths from {lengths[0]} to {lengths[-1]}")
-    runs = sorted({len(c.series[NEURAL].runs) for c in comparisons if NEURAL in c.series}) or [0]
-    many = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-    played = [f"{listed(problems)} in {listed(presets)}"] if problems else []
-    if again:
-        others, where = (list(dict.fromkeys(getattr(c, name) for c in again)) for name in ("problem", "preset"))
-        played.append(f"the second reading{'s' if len(others) > 1 else ''} {listed(others)} in {listed(where)}")
-    return f"Played: {'; '.join(played)}; {many} runs of NeuralUCB."
-
-
-def _tallies(judged: Sequence[Judged], presets: Sequence[str]) -> str:
-    parts = []
-    for preset in presets:
-        mine = [j for j in judged if j.preset == preset and j.claim.kind == "claim"]
-        held, failed = sum(j.verdict in HELD for j in mine), sum(j.verdict == "does not hold" for j in mine)
-        undecided = len(mine) - held - failed
-        ties = sum(j.tie for j in mine)
-        because = f" ({ties} of them because of a tie)" if ties else ""
-        counts = f"{held} of {len(mine)} hold, {failed} do not, and {undecided} are inconclusive"
-        parts.append(f"with preset {preset} {counts}{because}")
-    return f"Of the paper's claims, {'; '.join(parts)}."
 
 
 def _common(judged: Sequence[Judged], presets: Sequence[str], verdicts: Sequence[Verdict], verb: str) -> str:
@@ -77,24 +46,6 @@ def _common(judged: Sequence[Judged], presets: Sequence[str], verdicts: Sequence
     if not found:
         return f"No claim is shown to {verb.replace('do not', 'not')} {every}."
     return f"These {verb} {every}: {'; '.join(f'{claim.short} ({claim.id})' for claim in found)}."
-
-
-def _surprise(judged: Sequence[Judged]) -> str:
-    """Say what an intercept does to LinUCB on cosine; elsewhere which sizes are larger than claimed."""
-    parts = []
-    for j in judged:
-        estimate = j.checks[0].estimate if j.checks else None
-        if j.claim.kind == "finding" and j.verdict != "inconclusive" and estimate is not None:
-            interval = f"[{estimate.low:.2g}, {estimate.high:.2g}]"
-            parts.append(f"{estimate.value:.2g} times NeuralUCB's {interval} in {j.preset}")
-    if parts:
-        return (
-            "Unexpected: with a constant in its contexts, LinUCB's regret on cosine is "
-            f"{listed(parts)}, so that “almost 10 times worse” is about the missing intercept."
-        )
-    if larger := [j for j in judged if any(each.verdict == HELD[1] for each in j.counted)]:
-        return f"Unexpected: {listed(list(dict.fromkeys(j.claim.short for j in larger)))}: larger than claimed."
-    return "Unexpected: nothing that these runs can show."
 
 
 def what_was_run(comparisons: Sequence[Comparison]) -> Grid:
@@ -127,17 +78,20 @@ def _short(e: IntervalEstimate) -> str:
 
 def results(c: Comparison) -> Grid:
     """Return the table of every configuration of a problem in one preset."""
-    body = []
-    for row in rows(c):
-        pair = f" (λ {row['ridge']:g}, β {row['beta']:g})" if row["configuration"].endswith("-best") else ""
-        sd = "" if math.isnan(row["regret_sd"]) else f" ± {row['regret_sd']:.0f}"
-        faster = row["times_faster_than_neuralucb"]
-        earned = [str(row["runs"]), f"{row['regret_mean']:.0f}{sd}", f"{100 * row['best_arm_share']:.0f} %"]
-        took = [f"{row['updates']:.0f}", seconds(row["seconds_selecting"]), seconds(row["seconds_training"])]
+    body, sequential = [], c.series.get(NEURAL)
+    for s in c.series.values():
+        pair = f" (λ {s.configuration.ridge:g}, β {s.configuration.beta:g})" if s.name.endswith("-best") else ""
+        sd = "" if math.isnan(s.deviation) else f" ± {s.deviation:.0f}"
+        right = s.mean_of(lambda record: record.data["right"])
+        clock, faster = c.timed(s), math.nan
+        if sequential is not None:
+            faster = ratios(*c.paired("seconds", sequential, s)).interval().value
+        memory = max(int(record.data["peak_memory"]) for record in clock.runs.values()) if clock else 0
+        earned = [str(len(s.runs)), f"{s.regret.value:.0f}{sd}", f"{100 * right:.0f} %"]
+        took = [f"{s.updates:.0f}", seconds(clock, "selecting"), seconds(clock, "training")]
         took.append(f"{faster:.3g}×" if faster and math.isfinite(faster) else "—")
-        held = row["peak_memory_bytes"]
-        size = [f"{row['log_det']:.0f}", "—" if held is None else f"{held / 2**20:.0f}"]
-        body.append([row["label"] + pair, *earned, *took, *size])
+        size = [f"{s.mean_of(lambda record: record.log_det):.0f}", f"{memory / 2**20:.0f}" if memory else "—"]
+        body.append([s.label + pair, *earned, *took, *size])
     head = ["configuration", "runs", "regret ± sd", "best arm", "updates", "selecting, s", "training, s"]
     return Grid([*head, "faster than NeuralUCB", "log det", "MiB"], body, numbers=1)
 
@@ -238,8 +192,9 @@ def percent(confidence: float) -> str:
     return f"{100 * confidence:.{digits}f}".rstrip("0").rstrip(".") + " %"
 
 
-def seconds(value: float | None) -> str:
-    """Return seconds with two digits after the point where they are few, and a dash where none were measured."""
-    if value is None:
+def seconds(series: Series | None, part: str) -> str:
+    """Return mean seconds, with two digits after the point where they are few; a dash where none were measured."""
+    if series is None:
         return "—"
+    value = series.mean_of(lambda record: record.data["seconds"][part])
     return f"{value:.2f}" if value < 10 else f"{value:.0f}"
