@@ -112,7 +112,7 @@ def test_the_page_begins_with_the_counts_of_each_preset_and_what_they_have_in_co
     summary = text[text.index('id="summary"') :]
     summary = summary[: summary.index("</ul>")]
     assert summary.count("<li>") == 4
-    assert "Preset practical: of 15 claims" in summary
+    assert "Preset practical: of 13 claims" in summary
     assert "in every reading" in summary
     assert text.index('id="summary"') < text.index('id="claims"')
 
