@@ -37,7 +37,7 @@ from rarely import (
     Schedule,
     ScheduleWarning,
 )
-from rarely._reproduce.catalogue import find_problem
+from rarely.compare import find_problem
 from rarely.worlds import World
 from rarely.worlds.gallery import GALLERY
 from suite.studies import play_all, play_batches
@@ -51,10 +51,7 @@ TASK = ("world", "way", "batches", "seed")
 
 def world_of(name: str) -> World:
     """A world of the gallery, a problem of the paper, or a table."""
-    if name in GALLERY:
-        return GALLERY[name]
-    problem = find_problem(name)
-    return problem.world(problem.view("practical"), constant=True)
+    return find_problem(name.removeprefix("sklearn:")).world
 
 
 def schedule_of(way: str, horizon: int, batches: int) -> Schedule:

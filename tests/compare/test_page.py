@@ -104,7 +104,7 @@ def test_the_command_plays_reports_and_resumes(tmp_path):
     merged = call("compare", "--merge", tmp_path / "all.gz", "--out", tmp_path / "merged")
     assert merged.exit_code == 0, merged.output
     assert "16 records in" in merged.output
-    report = call("report", tmp_path / "merged")
+    report = call("compare", "--merge", tmp_path / "merged", "--out", tmp_path / "merged")
     assert report.exit_code == 0
     assert "leaderboard" in report.output
 
@@ -112,7 +112,7 @@ def test_the_command_plays_reports_and_resumes(tmp_path):
 def test_a_refused_record_is_named_and_the_exit_code_is_1(folder):
     broken = next(folder.rglob("*.gz"))
     broken.write_bytes(b"nonsense")
-    result = call("report", folder)
+    result = call("compare", "--merge", folder, "--out", folder)
     assert result.exit_code == 1
     assert broken.name in result.output
     assert "1 file was refused" in (folder / "leaderboard.html").read_text(encoding="utf-8")
@@ -177,18 +177,10 @@ def test_one_problem_gives_json_without_infinities(tmp_path):
     assert described["rows"][0]["area"]["low"] is None
 
 
-@pytest.mark.parametrize("option", ["--publish", "--out"])
-def test_options_of_the_other_report_are_refused(folder, option):
-    result = call("report", folder, option, folder / "elsewhere")
+def test_a_folder_of_a_comparison_is_refused_by_the_report_of_the_paper(folder):
+    result = call("report", folder)
     assert result.exit_code == 1
-    assert "rarely compare" in result.output
-    assert not (folder / "elsewhere").exists()
-
-
-def test_a_packed_file_is_no_folder_to_report(tmp_path):
-    result = call("report", tmp_path / "all.jsonl.gz")
-    assert result.exit_code == 1
-    assert "rarely compare --merge" in " ".join(result.output.split())
+    assert "its kind is 'comparison'" in result.output
 
 
 def test_columns_that_are_no_features_are_left_out(tmp_path, monkeypatch):
@@ -208,11 +200,11 @@ def test_columns_that_are_no_features_are_left_out(tmp_path, monkeypatch):
         (["needle", "--policy", "nothing"], "no policy is called 'nothing'"),
         (["needle", "--budgets", "5;20"], "separated by commas"),
         (["needle", "--budgets", ","], "at least one problem, one policy and one budget"),
-        (["needle", "--label", "x"], "--label is for a table of your own"),
+        (["needle", "--label", "x"], "are for a table of your own"),
         (["needle", "--merge", "x"], "plays nothing"),
         (["--merge", "nowhere"], "has no records"),
         (["needle", "--rounds", "2", "--budgets", "5"], "nothing is left to play. B = 5 is left out on needle"),
-        (["needle", "--ignore", "x"], "--ignore is for a table of your own"),
+        (["needle", "--ignore", "x"], "are for a table of your own"),
     ],
 )
 def test_misuse_is_one_sentence(arguments, says, tmp_path, monkeypatch):

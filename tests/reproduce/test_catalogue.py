@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from rarely import BatchNeuralUCB, InvalidInput, LinUCB, NeuralUCB
+from rarely import BatchNeuralUCB, LinUCB, NeuralUCB
 from rarely._core.schedules import DeterminantTrigger, FixedGrid, Paced
-from rarely._reproduce.catalogue import FAIR, PAPER, PROBLEMS, configurations, find_problem, plan_cells
+from rarely._reproduce.catalogue import FAIR, PROBLEMS, configurations, plan_cells
 from rarely._reproduce.cells import Cell, policy_of, world_of
 from rarely._reproduce.config import PRESETS, Configuration, Problem
 from rarely._runs.record import identity
@@ -159,33 +159,6 @@ def test_what_matters_is_in_the_identity():
     ):
         told.add(identity(other.describe()))
     assert len(told) == 7
-
-
-@pytest.mark.parametrize("name", PAPER)
-def test_problems_are_found_by_name(name):
-    assert find_problem(name) is PROBLEMS[name]
-
-
-def test_a_csv_file_is_a_problem(tmp_path):
-    path = tmp_path / "patients.csv"
-    path.write_text("age,outcome\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(6)))
-    problem = find_problem(str(path), "outcome")
-    assert problem.name == "patients"
-    assert problem.horizon == 6
-    assert find_problem(str(path), "1").source.classes == ("a", "b")
-
-
-def test_a_dataset_of_scikit_learn_is_a_problem():
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed: its datasets are not tried")
-    assert find_problem("sklearn:wine").horizon == 178
-    with pytest.raises(InvalidInput, match="load_nothing"):
-        find_problem("sklearn:nothing")
-
-
-@pytest.mark.parametrize("name", ["nothing", "missing.csv", ""])
-def test_a_problem_that_is_not_there_is_refused(name):
-    with pytest.raises(InvalidInput):
-        find_problem(name)
 
 
 def test_tables_with_the_same_numbers_are_equal():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from rarely._cli.console import Ignored, Jobs, Label, check_own_table, console, guarded, say_loops, say_refused
+from rarely._cli.console import Jobs, console, guarded, say_loops, say_refused
 from rarely._cli.progress import show_progress
 from rarely._core.errors import InvalidInput
 from rarely._runs.writing import check_folder
@@ -56,9 +55,8 @@ def compare_command(
     jobs: Jobs = None,
     board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, budgets, seeds and T.")] = None,
     quick: Quick = False,
-    label: Label = None,
-    ignore: Ignored = None,
-    data: Annotated[Path | None, typer.Option(help="The folder that holds the data files.")] = None,
+    label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="A column of a CSV to leave out; may be repeated.")] = None,
     merge: Merged = None,
     replace: Annotated[bool, typer.Option("--replace", help="Play again what other code has played.")] = False,
     markdown: Annotated[Path | None, typer.Option(help="Also write the leaderboard to this file.")] = None,
@@ -77,6 +75,7 @@ def compare_command(
     - `rarely compare cosine+drift mine.csv --policy neuralucb --policy mine=my_module:make` — a policy of your own
     - `rarely compare --board v1 --policy mine=my_module:make --pack mine.jsonl.gz` — enter a policy of your own
     - `rarely compare --merge theirs --merge ours --out both` — one leaderboard from several folders
+    - `rarely compare --merge board --out board` — write its page again
     """
     if list_them:
         _list()
@@ -86,10 +85,9 @@ def compare_command(
             raise InvalidInput("--merge copies records and plays nothing; leave out problems, policies and budgets.")
         _merge(merge, out, markdown, pack)
         return
-    check_own_table(problems, label, ignore)
+    if (label or ignore) and not any(".csv" in name for name in problems or ()):
+        raise InvalidInput("--label and --ignore are for a table of your own; name a file.csv.")
     check_folder(out)
-    if data is not None:
-        os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
     say_loops()
     from rarely._runs.provenance import cores
     from rarely.compare.cells import Comparison
@@ -109,7 +107,7 @@ def compare_command(
             tuple(ignore or ()),
         )
     failed = _play(asked, out, jobs or cores(), replace)
-    if make_leaderboard(out, markdown, pack) or failed:
+    if _show(out, markdown, pack) or failed:
         raise typer.Exit(1)
 
 
@@ -139,11 +137,11 @@ def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | N
     console.print(f"{len(found.records)} records in {escape(str(out))}")
     if found.refused:
         say_refused(found.refused, f"{len(found.records)} records were merged" if found.records else "none is left")
-    if make_leaderboard(out, markdown, pack) or found.refused:
+    if _show(out, markdown, pack) or found.refused:
         raise typer.Exit(1)
 
 
-def make_leaderboard(out: Path, markdown: Path | None = None, pack: Path | None = None) -> bool:
+def _show(out: Path, markdown: Path | None, pack: Path | None) -> bool:
     """Write the page of a folder, say what it shows, and return whether files were refused."""
     from rarely.compare.page import write_leaderboard
     from rarely.compare.records import pack as packed

@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Annotated, ParamSpec
@@ -31,16 +31,7 @@ console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 error_console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 Parameters = ParamSpec("Parameters")
-Label = Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")]
-Ignored = Annotated[list[str] | None, typer.Option(help="A column of a CSV to leave out; may be repeated.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")]
-
-
-def check_own_table(problems: Iterable[str] | None, label: str | None, ignore: Sequence[str] | None) -> None:
-    """Refuse options of a table of one's own where no problem is one."""
-    for option, given in (("--label", label), ("--ignore", ignore)):
-        if given is not None and not any(".csv" in name for name in problems or ()):
-            raise InvalidInput(f"{option} is for a table of your own; name a file.csv.")
 
 
 def guarded_by(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[Parameters, None]]:

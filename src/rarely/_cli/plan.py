@@ -24,7 +24,6 @@ from rarely._cli.log_file import (
 )
 from rarely._cli.progress import show_stages
 from rarely._core.errors import InvalidInput
-from rarely._reproduce.catalogue import find_problem
 from rarely._runs.provenance import cores
 from rarely._runs.writing import check_folder
 from rarely.logs import DecisionLog
@@ -33,7 +32,7 @@ from rarely.planning.planner import MAX_ROUNDS
 from rarely.planning.simulate import Maker, PolicyName
 from rarely.worlds import World
 
-WorldOption = Annotated[str | None, typer.Option(help="A world instead: cosine, magic, sklearn:digits, …")]
+WorldOption = Annotated[str | None, typer.Option(help="A world of rarely compare instead: cosine, digits, …")]
 NoiseOption = Annotated[float | None, typer.Option(min=0.0, help="Deviation of a reward; else as the log suggests.")]
 PolicyOption = Annotated[
     PolicyName,
@@ -167,4 +166,9 @@ def _source(log: Path | None, world: str | None, columns: dict[str, Any]) -> Dec
             "--arms, --features, --ignore, --arm, --reward, --probability, --round, --id and --time are for a log; a "
             "world has none."
         )
-    return find_problem(world).world("standard", constant=True)
+    from rarely.compare import find_problem
+
+    problem = find_problem(world)
+    if problem.variant:
+        raise InvalidInput(f"a plan is for a world that stays as it is; name {world.partition('+')[0]} itself.")
+    return problem.world

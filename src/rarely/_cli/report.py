@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from rarely._cli.compare import make_leaderboard
 from rarely._cli.console import console, guarded, say_refused
 from rarely._cli.progress import show_stages
 from rarely._core.errors import InvalidInput
@@ -17,22 +16,17 @@ from rarely._reproduce.quick import holds_quick_runs, summarise
 from rarely._reproduce.records import Store
 from rarely._reproduce.report.claims import PRINTED_ROUNDS
 from rarely._reproduce.report.tables import tally
-from rarely._runs.store import SUFFIX, kind_of
+from rarely._runs.store import SUFFIX
 from rarely._runs.writing import check_folder
 
 if TYPE_CHECKING:
     from rarely._reproduce.report.page import Report
 
 
-PACKED = ".jsonl.gz"
-COMPARISON = "comparison"
-"""The kind of records that compare leaves."""
-
-
 @guarded
 def report_command(
     folder: Annotated[
-        Path, typer.Argument(help="A folder that reproduce or compare wrote, or published records, .json.gz.")
+        Path, typer.Argument(help="A folder that reproduce wrote, or published records, .json.gz.")
     ] = Path("out"),
     markdown: Annotated[Path | None, typer.Option(help="Also write claims and tables to this file.")] = None,
     publish: Annotated[
@@ -53,17 +47,6 @@ def report_command(
     - `rarely report out --publish records.json.gz` — all records in one file of a few MB
     - `rarely report records.json.gz --out published` — the report from that file
     """
-    if folder.name.endswith(PACKED):
-        raise InvalidInput(f"{folder} is of rarely compare; rarely compare --merge {folder} --out DIR makes its page.")
-    if kind_of(folder) == COMPARISON:
-        if publish is not None or out is not None:
-            raise InvalidInput(
-                f"--publish and --out are for records of reproduce, and {folder} is of rarely compare, whose page is "
-                f"written into it; rarely compare --merge {folder} --out DIR --pack FILE packs its records."
-            )
-        if make_leaderboard(folder, markdown):
-            raise typer.Exit(1)
-        return
     if holds_quick_runs(folder):
         make_quick_page(folder)
         return

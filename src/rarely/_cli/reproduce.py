@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,12 +9,12 @@ from typing import Annotated, Literal
 import typer
 from rich.markup import escape
 
-from rarely._cli.console import Ignored, Jobs, Label, check_own_table, console, error_console, guarded, say_loops
+from rarely._cli.console import Jobs, console, guarded, say_loops
 from rarely._cli.progress import show_progress
 from rarely._cli.report import make_quick_page, make_report
 from rarely._core.errors import InvalidInput, check_choice
 from rarely._core.policies.options import PresetName
-from rarely._reproduce.catalogue import GROWTH, PAPER, TIMED, configurations, doubts_about, find_problem, plan_cells
+from rarely._reproduce.catalogue import GROWTH, PAPER, PROBLEMS, TIMED, configurations, plan_cells
 from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import PRESETS, Problem
 from rarely._reproduce.published import unpack
@@ -25,15 +24,13 @@ from rarely._runs.executor import Executor, LokyExecutor
 from rarely._runs.provenance import cores
 from rarely._runs.runner import run_cells
 from rarely._runs.writing import check_folder
-from rarely.worlds import Table
-from rarely.worlds.datasets import Dataset, located
 
 Problems = Annotated[
     list[str] | None,
     typer.Argument(
         help="cosine, quadratic, mushroom, magic (all four where none is named); second readings cosine-sd, "
         "quadratic-sd, magic-m400; growth, one problem at five lengths; timed, the four for their processor times, "
-        "beside runs of a GPU; a table of your own as file.csv, or sklearn:digits."
+        "beside runs of a GPU."
     ),
 ]
 Presets = Annotated[
@@ -58,9 +55,6 @@ def reproduce_command(
         typer.Option(help="Where runs are played; gpu plays hundreds at once, and the rest on processors."),
     ] = "local",
     address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
-    label: Label = None,
-    ignore: Ignored = None,
-    data: Annotated[Path | None, typer.Option(help="The folder that holds the UCI files.")] = None,
     source: Annotated[
         Path | None, typer.Option("--from", help="Published records, .json.gz, to continue from, by the same code.")
     ] = None,
@@ -78,7 +72,6 @@ def reproduce_command(
     - `rarely reproduce` — everything: four problems, 10 runs, all presets; hours
     - `rarely reproduce cosine --runs 3 --rounds 1000 --preset practical` — a quick look
     - `rarely reproduce magic --only 'adaptive-*' --only neuralucb --out magic` — some configurations
-    - `rarely reproduce patients.csv --label outcome --ignore id --rounds 500` — a table of your own, as a bandit
     - `rarely reproduce --from records.json.gz --runs 100` — continue from published records
     - `rarely reproduce --engine ray --address auto` — on a Ray cluster
     - `rarely reproduce --engine gpu --runs 100 --preset paper --preset practical` — a hundred runs in minutes
@@ -87,7 +80,6 @@ def reproduce_command(
         raise InvalidInput("--address is for --engine ray; the local engine has none.")
     if quick and (problems or preset or only or source):
         raise InvalidInput("--quick plays a fixed selection; leave out problems, --preset, --only and --from.")
-    check_own_table(problems, label, ignore)
     check_folder(out)
     executor: Executor = LokyExecutor(jobs or cores())
     if engine == "ray":
@@ -102,28 +94,24 @@ def reproduce_command(
         say_loops()
         _play(quick_cells(), out, executor, replace, report=make_quick_page)
         return
-    wanted = _problems(problems, label, tuple(ignore or ()), data)
-    cells = _cells(wanted, preset, runs, rounds, only)
+    cells = _cells(_problems(problems), preset, runs, rounds, only)
     say_loops()
-    for problem in wanted:
-        _introduce(problem, rounds)
     if source is not None:
         console.print(f"{unpack(source, out)} records of {escape(str(source))} are new in {escape(str(out))}")
     _check_engine(cells, out, gpu=engine == "gpu")
     _play(cells, out, executor, replace, report=make_report)
 
 
-def _problems(names: list[str] | None, label: str | None, ignore: tuple[str, ...], data: Path | None) -> list[Problem]:
-    """Return the problems asked for, and let processes that play cells find the data."""
+def _problems(names: list[str] | None) -> list[Problem]:
     groups = {"growth": GROWTH, "timed": TIMED}
     asked = [name for given in names or PAPER for name in groups.get(given, (given,))]
-    wanted = [find_problem(name, label, ignore) for name in dict.fromkeys(asked)]
-    if data is not None:
-        for problem in wanted:
-            if isinstance(problem.source, Dataset):
-                located(problem.source, data)  # given by hand, it must be there
-        os.environ["RARELY_DATA"] = str(data)  # processes that play cells inherit it
-    return wanted
+    for name in asked:
+        if name not in PROBLEMS:
+            raise InvalidInput(
+                f"no problem is called {name!r}; there are {', '.join([*PROBLEMS, *groups])}. A table of your own is "
+                "played by rarely compare."
+            )
+    return [PROBLEMS[name] for name in dict.fromkeys(asked)]
 
 
 def _cells(
@@ -149,20 +137,6 @@ def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
     planned = {(f"{c.problem.name}/{c.reading}", "gpu" if gpu and c.reading != "code" else "cpu") for c in networks}
     found = [record for record in Store(out).find().records if not record.configuration.same_everywhere]
     check_engines([*((record.series, record.engine) for record in found), *sorted(planned)])
-
-
-def _introduce(problem: Problem, rounds: int) -> None:
-    if isinstance(problem.source, Table):
-        rows, columns = problem.source.rows.shape
-        classes = ", ".join(problem.source.classes)
-        played = min(rounds, rows)
-        fewer = f"; {played} rounds, because each row is played once" if played < rounds else ""
-        console.print(
-            f"{problem.name}: {rows} rows of {columns} columns (text coded as numbers in sorted order), "
-            f"{len(problem.source.classes)} classes to choose between: {escape(classes)}{fewer}"
-        )
-        for doubt in doubts_about(problem.source):
-            error_console.print(f"[yellow]warning:[/yellow] {escape(f'{problem.name}: {doubt}')}")
 
 
 def _play(

@@ -1,4 +1,4 @@
-"""Every problem and configuration of the paper, as data; problems by name, and the cells to play."""
+"""Every problem and configuration of the paper, as data, and the cells to play."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
-from rarely._core.errors import InvalidInput
 from rarely._core.policies.options import PresetName
 from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import PRESETS, Configuration, Kind, Problem
-from rarely.logs.tables import finite_number, is_name_like
-from rarely.worlds import DATASETS, Cosine, Quadratic, Table
+from rarely.worlds import DATASETS, Cosine, Quadratic
 from rarely.worlds.synthetic import DEVIATION_READING
-from rarely.worlds.table import own_table, sklearn_table
 
 
 def growing(rounds: int) -> tuple[int, int]:
@@ -76,8 +72,6 @@ PAPER = ("cosine", "quadratic", "mushroom", "magic")
 TIMED = tuple(f"{name}-timed" for name in PAPER)
 SECOND_READINGS = ("cosine-sd", "quadratic-sd", "magic-m400")
 GROWTH = tuple(f"quadratic-T{length}" for length in _LENGTHS)
-MOST_CLASSES = 20
-"""More classes than this, if all are numbers, are rather a quantity."""
 
 
 def configurations(problem: Problem) -> Iterator[Configuration]:
@@ -110,10 +104,7 @@ def plan_cells(
 
     `patterns` picks configurations by name: `fixed-*`, say. A table has no more rounds than rows.
     """
-    problems, cells = list(problems), dict[str, Cell]()
-    for problem in problems:
-        if any(other.name == problem.name and other != problem for other in problems):
-            raise InvalidInput(f"two problems are called {problem.name}; rename one, or play them in two folders.")
+    cells = dict[str, Cell]()
     for problem, seed, preset in itertools.product(problems, range(runs), presets):
         for configuration in configurations(problem):
             if configuration.part_of(preset) and any(fnmatchcase(configuration.id, pattern) for pattern in patterns):
@@ -122,43 +113,3 @@ def plan_cells(
                 cell = Cell(problem, reading, configuration, seed, count)
                 cells.setdefault(cell.id, cell)
     return sorted(cells.values(), key=lambda cell: (cell.seed, -cell.work()))
-
-
-def find_problem(name: str, label: str | None = None, ignore: tuple[str, ...] = ()) -> Problem:
-    """Return a problem by name: the paper's, a CSV file, or `sklearn:digits` and its like.
-
-    >>> find_problem("magic-m400").hidden
-    400
-    """
-    if name in PROBLEMS:
-        return PROBLEMS[name]
-    if name.startswith("sklearn:"):
-        return Problem(name.replace(":", "-"), sklearn_table(name.removeprefix("sklearn:")))
-    if name.endswith(".csv"):
-        return Problem(Path(name).stem, own_table(name, label, ignore))
-    raise InvalidInput(
-        f"no problem is called {name!r}; there are {', '.join(PROBLEMS)}, any file.csv, and sklearn:NAME for a dataset "
-        "that comes with scikit-learn."
-    )
-
-
-def doubts_about(table: Table) -> list[str]:
-    """Return sentences on what looks like a mistake about the classes of a table.
-
-    >>> doubts_about(Table.of([[1.0], [2.0], [3.0]], ["none", "some", "none"]))
-    ["'none' is taken for a class; if it stands for an unknown class, drop its rows."]
-    """
-    doubts = []
-    if words := [name for name in table.classes if is_name_like(name)]:
-        doubts.append(f"{words[0]!r} is taken for a class; if it stands for an unknown class, drop its rows.")
-    numbers = [finite_number(name) for name in table.classes]
-    known = [number for number in numbers if number is not None]
-    if len(known) == len(numbers):
-        fraction = next((name for name, value in zip(table.classes, known, strict=True) if value % 1), None)
-        if fraction is not None or len(known) > MOST_CLASSES:
-            example = fraction or table.classes[0]
-            doubts.append(
-                f"the classes are {len(known)} numbers, such as {example}, and each is an arm; if they "
-                "are a quantity, name another column with --label."
-            )
-    return doubts

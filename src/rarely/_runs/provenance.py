@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 import sys
 from functools import cache
@@ -53,34 +52,15 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process held since the reset, or since its start if there was none."""
+    """Return the most bytes that this process held since the reset, or else its start; 0 on Windows."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     if sys.platform == "win32":
-        return _windows_peak_memory()
+        return 0
     import resource  # not there on Windows
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-class _MemoryCounters(ctypes.Structure):
-    """PROCESS_MEMORY_COUNTERS of the Windows API, up to the field that is read."""
-
-    _fields_ = (
-        *(("size", ctypes.c_uint32), ("page_faults", ctypes.c_uint32), ("peak_working_set", ctypes.c_size_t)),
-        ("others", ctypes.c_size_t * 7),
-    )
-
-
-def _windows_peak_memory() -> int:
-    kernel = ctypes.CDLL("kernel32")
-    kernel.GetCurrentProcess.restype = ctypes.c_void_p
-    kernel.K32GetProcessMemoryInfo.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]
-    counters = _MemoryCounters(size=ctypes.sizeof(_MemoryCounters))
-    if not kernel.K32GetProcessMemoryInfo(kernel.GetCurrentProcess(), ctypes.byref(counters), counters.size):
-        raise OSError("Windows does not say how much memory this process uses")
-    return int(counters.peak_working_set)

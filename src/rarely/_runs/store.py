@@ -158,16 +158,6 @@ class Store(Generic[AnyRecord]):
         return record
 
 
-def kind_of(folder: Path) -> str | None:
-    """Return the kind of the records in a folder, as the first that can be read tells it; None without any."""
-    for path in sorted((folder / "records").rglob(f"*{SUFFIX}")):
-        try:
-            return str(read_json(path).get("kind"))
-        except Malformed:
-            continue
-    return None
-
-
 def _put_aside(path: Path) -> None:
     """Rename a refused file to a free name: somebody may still want it."""
     number, aside = 1, path.with_name(f"{path.name}{ASIDE}")

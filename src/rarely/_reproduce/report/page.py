@@ -102,7 +102,7 @@ def _found(out: Path, published: Path | None) -> Found:
         return Found(read_published(published), [])
     found = Store(out).examine()
     if not compare(found.records):
-        refused = "".join(f"\n{file}" for file in found.refused)
+        refused = "".join(f"\n{file}" for file in found.refused[:3])
         raise NothingToReport(
             f"{out / 'records'} holds no records to report; run rarely reproduce --out {out}.{refused}"
         )
@@ -128,7 +128,6 @@ def render_page(
         "rarely._reproduce.report",
         "report.html",
         contents=contents,
-        paper=any(c.base for c in comparisons),
         sentences=tables.sentences(judged) if judged else [],
         warnings=[*_shortfalls(plain), *warnings],
         overview=[_figure(pictures, name) for name in pictures if name.startswith(("frontier-", "growth-"))],
