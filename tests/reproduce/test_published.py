@@ -54,7 +54,7 @@ def test_the_report_of_the_file_is_that_of_the_folder(folder, published, tmp_pat
 
 
 def test_the_file_has_the_digest_of_every_original(folder, published):
-    original = {record.id: record.data["digest"] for record in Store(folder).read()}
+    original = {record.id: record.data["digest"] for record in Store(folder).examine().records}
     assert {record.id: record.data["digest"] for record in read_published(published)} == original
 
 
@@ -112,7 +112,7 @@ def test_a_run_continues_from_published_records(published, folder, tmp_path):
     first = CliRunner().invoke(app, command)
     assert first.exit_code == 0, first.output
     assert "12 records of" in first.output
-    before, after = ({r.id: r for r in Store(place).read()} for place in (folder, tmp_path / "out"))
+    before, after = ({r.id: r for r in Store(place).examine().records} for place in (folder, tmp_path / "out"))
     assert after.keys() - before.keys() == {"cosine/code/fixed-B40/seed2"}
     publish(list(after.values()), tmp_path / "again.json.gz")
     again = {record.id: record for record in read_published(tmp_path / "again.json.gz")}
@@ -130,15 +130,15 @@ def test_records_of_other_code_are_not_continued(published, tmp_path, monkeypatc
 
 def test_an_engine_does_not_continue_what_another_began(folder, tmp_path):
     out = tmp_path / "out"
-    for record in Store(folder).read():
+    for record in Store(folder).examine().records:
         Store(out).write(record)
     with pytest.raises(MixedRecords, match="cosine/code would be of two engines, cpu and gpu"):
-        check_engines([*((r.series, r.engine) for r in Store(out).read()), ("cosine/code", "gpu")])
-    one = next(r for r in Store(out).read() if r.configuration.kind == "fixed")
+        check_engines([*((r.series, r.engine) for r in Store(out).examine().records), ("cosine/code", "gpu")])
+    one = next(r for r in Store(out).examine().records if r.configuration.kind == "fixed")
     data = {name: value for name, value in one.data.items() if name != "digest"}
     Store(out).write(Record(data | {"environment": one.data["environment"] | {"engine": "gpu"}}))
     with pytest.raises(MixedRecords, match="two engines"):
-        Store(out).read()
+        Store(out).examine()
     series = compare([r for r in Store(out).find().records if not r.configuration.linear])[0].series
     fixed, other = (series[name] for name in ("fixed-B40", "fixed-B100"))
     assert len(compare(Store(out).find().records)[0].paired("regret", fixed, other)[0]) == 1

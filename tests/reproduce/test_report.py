@@ -149,7 +149,7 @@ def test_the_page_says_which_adaptive_runs_are_the_same(tmp_path, sketched_figur
 
 
 def test_the_table_has_a_line_for_every_series(folder):
-    comparisons = compare(Store(folder).read())
+    comparisons = compare(Store(folder).examine().records)
     lines = [line for one in comparisons for line in results(one).body]
     assert len(lines) == 2 * 2 * (4 + 1 + 3 + 9) + 2 * 2
     fixed = next(line for line in lines if line[0] == "fixed B=40")

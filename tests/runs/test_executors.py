@@ -29,7 +29,7 @@ def test_a_killed_process_is_told_the_others_go_on_and_each_has_one_blas_thread(
     assert errors.keys() == {"deadly/seed0", "fails/seed0"}
     assert errors["fails/seed0"].startswith("ValueError: it rained (toy_cells.py, line ")
     assert "killed" in errors["deadly/seed0"]
-    records = store_at(tmp_path).read()
+    records = store_at(tmp_path).examine().records
     assert [record.data["value"] for record in records] == [0, 1, 2, 3]
     assert {record.data["threads"] for record in records} == {"1"}
 
@@ -75,7 +75,7 @@ def test_kill_9_loses_nothing_and_leaves_nobody_behind(started, tmp_path):
         time.sleep(0.1)
     assert workers
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
-    before = {record.id for record in store_at(tmp_path).read()}
+    before = {record.id for record in store_at(tmp_path).examine().records}
     assert 2 <= len(before) < 40
     todo = []
     run_cells(toys(40, "sleeps"), store_at(tmp_path), lambda cells: iter(()), started=todo.extend)
@@ -89,5 +89,5 @@ def test_ctrl_c_leaves_a_folder_that_can_be_resumed(started, tmp_path):
     assert started.returncode == 130
     assert "run the same command to resume" in complaint
     assert "Traceback" not in complaint
-    assert store_at(tmp_path).read()
+    assert store_at(tmp_path).examine().records
     assert not list(tmp_path.rglob("*.part"))

@@ -95,8 +95,8 @@ def run(ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_records_are_those_of_this_process_with_one_thread_each(run: Run, tmp_path: Path) -> None:
     assert run_cells(HEALTHY, store_at(tmp_path), SerialExecutor()) == []
-    theirs = {record.id: record for record in store_at(run.out).read()}
-    for ours in store_at(tmp_path).read():
+    theirs = {record.id: record for record in store_at(run.out).examine().records}
+    for ours in store_at(tmp_path).examine().records:
         for part in ("asked", "identity", "code", "value"):
             assert theirs[ours.id].data[part] == ours.data[part], part
         assert theirs[ours.id].data["threads"] == "1"
@@ -104,7 +104,7 @@ def test_records_are_those_of_this_process_with_one_thread_each(run: Run, tmp_pa
 
 def test_every_cell_is_told_of_once(run: Run) -> None:
     assert sorted(run.finished) == sorted(run.cells)
-    assert sorted([record.id for record in store_at(run.out).read()] + list(run.failed)) == sorted(run.cells)
+    assert sorted([record.id for record in store_at(run.out).examine().records] + list(run.failed)) == sorted(run.cells)
 
 
 def test_a_killed_process_is_survived(run: Run) -> None:

@@ -53,30 +53,28 @@ def doctor_command(
     - `RARELY_COMPILED=1 rarely doctor` — fail if the compiled loops are missing
     """
     info = build_info()
-    if not json:
-        say_findings(examine(info))
-        return
-    findings = [finding._asdict() for finding in examine(info)]
-    fine = all(finding["status"] != "problem" for finding in findings)
-    typer.echo(json_format.dumps({"ok": fine, "findings": findings, "build": info.describe()}, indent=2))
-    if not fine:
+    findings = [*examine(info)]
+    counts = Counter(finding.status for finding in findings)
+    if json:
+        told = {"ok": not counts["problem"], "findings": [finding._asdict() for finding in findings]}
+        typer.echo(json_format.dumps(told | {"build": info.describe()}, indent=2))
+    else:
+        say_findings(findings)
+        console.print(f"problems: {counts['problem']}, notes: {counts['note']}")
+    if counts["problem"]:
         raise typer.Exit(1)
 
 
 def say_findings(findings: Iterable[Finding]) -> None:
-    """Print findings one by one, with their advice, and their counts; exit with code 1 if there is a problem."""
-    indent, counts = 23 * " ", Counter[str]()
+    """Print findings one by one, with their advice."""
+    indent = 23 * " "
     width = max(30, console.width - len(indent)) if console.is_terminal else 10_000
     for finding in findings:
-        counts[finding.status] += 1
         texts, colour = (finding.says, finding.advice), MARKS[finding.status]
         first, *others = [line for text in texts for line in textwrap.wrap(text, width, break_on_hyphens=False)]
         console.print(f"[{colour}]{finding.status:<7}[/{colour}]  {finding.topic:<12}  {escape(first)}")
         for line in others:
             console.print(indent + escape(line))
-    console.print(f"problems: {counts['problem']}, notes: {counts['note']}")
-    if counts["problem"]:
-        raise typer.Exit(1)
 
 
 def examine(info: BuildInfo) -> Iterator[Finding]:

@@ -8,20 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from rarely._cli import log_file
 from rarely._cli.console import Jobs, console, guarded_by, say_loops, whole_numbers
-from rarely._cli.log_file import (
-    Arm,
-    Encode,
-    Features,
-    Id,
-    Ignore,
-    LogFile,
-    Probability,
-    Reward,
-    Round,
-    Time,
-    read_log_file,
-)
 from rarely._cli.progress import show_stages
 from rarely._core.errors import InvalidInput
 from rarely._runs.provenance import cores
@@ -50,19 +38,19 @@ TrialOption = Annotated[
 @guarded_by("Interrupted. The plan is not finished, and nothing was written.")
 def plan_command(
     context: typer.Context,
-    log: Annotated[Path | None, LogFile] = None,
+    log: Annotated[Path | None, log_file.LogFile] = None,
     world: WorldOption = None,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds T to plan for.")] = MAX_ROUNDS,
     arms: Annotated[int | None, typer.Option(min=1, help="Arms K, where the log does not tell.")] = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    encode: Encode = False,
-    arm: Arm = None,
-    reward: Reward = None,
-    probability: Probability = None,
-    round_column: Round = None,
-    id_column: Id = None,
-    time_column: Time = None,
+    features: log_file.Features = None,
+    ignore: log_file.Ignore = None,
+    encode: log_file.Encode = False,
+    arm: log_file.Arm = None,
+    reward: log_file.Reward = None,
+    probability: log_file.Probability = None,
+    round_column: log_file.Round = None,
+    id_column: log_file.Id = None,
+    time_column: log_file.Time = None,
     noise: NoiseOption = None,
     policy: PolicyOption = "neural",
     hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units (neural 64, default 200).")] = None,
@@ -159,7 +147,7 @@ def _source(log: Path | None, world: str | None, columns: dict[str, Any]) -> Dec
     if (log is None) == (world is None):
         raise InvalidInput("a plan needs one thing to plan from: a file, rarely plan log.csv, or --world cosine.")
     if log is not None:
-        return read_log_file(log, columns)
+        return log_file.read_log_file(log, columns)
     assert world is not None
     if set(columns.values()) != {None}:
         raise InvalidInput(

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rarely._cli.console import console, guarded, say_refused
 from rarely._cli.progress import show_stages
 from rarely._core.errors import InvalidInput
-from rarely._reproduce.quick import holds_quick_runs, summarise
+from rarely._reproduce.quick import summarise
 from rarely._reproduce.records import Store
 from rarely._reproduce.report.claims import PRINTED_ROUNDS
 from rarely._reproduce.report.tables import tally
@@ -47,33 +47,28 @@ def report_command(
     - `rarely report out --publish records.json.gz` — all records in one file of a few MB
     - `rarely report records.json.gz --out published` — the report from that file
     """
-    if holds_quick_runs(folder):
-        make_quick_page(folder)
-        return
     published = folder if folder.name.endswith(SUFFIX) else None
     if published is None and out is not None:
         raise InvalidInput("--out is for a file of published records; the report of a folder is written into it.")
     if published is not None:
         folder = out or published.with_name(published.name.removesuffix(SUFFIX))
         check_folder(folder)
-    written = make_report(folder, published, publish)
-    if markdown is not None:
-        from rarely._reproduce.report.page import write_markdown
-
-        write_markdown(folder, markdown, published)
+    written = make_report(folder, published, publish, markdown)
     if publish is not None:
         console.print(f"records: {escape(str(publish))}, {publish.stat().st_size / 1e6:.2f} MB")
     if written.refused:
         raise typer.Exit(1)
 
 
-def make_report(out: Path, published: Path | None = None, publish_to: Path | None = None) -> Report:
+def make_report(
+    out: Path, published: Path | None = None, publish_to: Path | None = None, markdown: Path | None = None
+) -> Report:
     """Write the report of a folder, or of published records into one, and say what it has found."""
     console.print(f"making the report of {escape(str(published or out))}")
     from rarely._reproduce.report.page import write_report
 
     with show_stages("reading records") as stages:
-        written = write_report(out, partial(stages, "drawing figures"), published, publish_to)
+        written = write_report(out, partial(stages, "drawing figures"), published, publish_to, markdown)
     path, judged = written.path, written.judged
     if written.refused:
         say_refused(written.refused, "the report leaves them out and says so")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from rarely._reproduce.catalogue import FAIR, PROBLEMS
 from rarely._reproduce.cells import Cell
@@ -53,9 +52,3 @@ def summarise(records: Iterable[Record]) -> list[Series]:
         if runs := {record.seed: record for record in mine if record.configuration == c}:
             rows.append(Series(c.id, label, c.kind, c, runs))
     return rows
-
-
-def holds_quick_runs(folder: Path) -> bool:
-    """Return whether a folder has records of the quick runs, and of nothing else."""
-    records = folder / "records"
-    return records.is_dir() and [path.name for path in records.iterdir()] == [PROBLEM.name]

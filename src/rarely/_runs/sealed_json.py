@@ -18,8 +18,6 @@ from typing import Any
 DIGEST = "digest"
 LARGEST_FILE = 2**28
 """Bytes that a file may unpack to: about a thousand times those of a run of 2000 rounds."""
-DEEPEST = 20
-"""Levels of lists and objects within each other."""
 _DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)
 """Errors of the readers for a damaged or missing file."""
 
@@ -92,18 +90,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise Malformed(f"it cannot be read ({reason_of(error)})") from error
     if not isinstance(content, dict):
         raise Malformed(f"it holds a {type(content).__name__} where a JSON object is expected")
-    if _depth_exceeds(content, DEEPEST):
-        raise Malformed(f"it is nested more than {DEEPEST} times")
     return content
-
-
-def _depth_exceeds(content: Any, depth: int) -> bool:
-    """Return whether lists and objects are nested deeper than that; without recursion, which has limits."""
-    level = [content]
-    for _ in range(depth):
-        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]
-        level = [inner for inner in level if isinstance(inner, dict | list)]
-    return bool(level)
 
 
 def reason_of(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from rarely._core.saving.files import replacing
 from rarely._runs.cell import Cell
-from rarely._runs.record import BrokenRecord, MixedRecords, Record, Refusal, check_id, identity
+from rarely._runs.record import MixedRecords, Record, Refusal, check_id, identity
 from rarely._runs.sealed_json import Malformed, read_json, reason_of, sealed_text
 from rarely._runs.writing import writing
 
@@ -82,13 +82,6 @@ class Store(Generic[AnyRecord]):
         found = self.find()
         self._check_together(found.records, [])
         return found
-
-    def read(self) -> list[AnyRecord]:
-        """Return all records, or raise BrokenRecord if one is refused."""
-        found = self.examine()
-        if found.refused:
-            raise BrokenRecord(str(found.refused[0]))
-        return found.records
 
     def missing(
         self,

@@ -50,7 +50,6 @@ class Report(NamedTuple):
     judged: list[Judged]
     refused: list[Refusal]
     """Files that are not records, or were changed; the report leaves them out."""
-    records: int
 
 
 def write_report(
@@ -58,10 +57,12 @@ def write_report(
     progress: Callable[[int, int], None] = lambda done, of: None,
     published: Path | None = None,
     publish_to: Path | None = None,
+    markdown: Path | None = None,
 ) -> Report:
     """Draw and write everything from the records in `out`, or from a file of published ones.
 
-    `progress` receives how many figures of how many are drawn. `publish_to` is a file for the records in compact form.
+    `progress` receives how many figures of how many are drawn. `publish_to` is a file for the records in compact form,
+    `markdown` one for claims and tables.
     """
     found = _found(out, published)
     make_folder(out / "figures")
@@ -85,16 +86,11 @@ def write_report(
     for stale in (out / "figures").glob("*.svg"):
         if stale.stem not in pictures:
             stale.unlink()
-    page = render_page(found.records, comparisons, judged, pictures, found.warnings(out, "report"))
-    write_text(out / "report.html", page)
-    return Report(out / "report.html", judged, found.refused, len(found.records))
-
-
-def write_markdown(out: Path, path: Path, published: Path | None = None) -> None:
-    """Write claims and tables as Markdown, from the records in `out` or in a file of published ones."""
-    found = _found(out, published)
-    comparisons = compare(found.records)
-    write_text(path, render_markdown(found.records, comparisons, judge(comparisons), found.warnings(out, "report")))
+    warnings = found.warnings(out, "report")
+    write_text(out / "report.html", render_page(found.records, comparisons, judged, pictures, warnings))
+    if markdown is not None:
+        write_text(markdown, render_markdown(found.records, comparisons, judged, warnings))
+    return Report(out / "report.html", judged, found.refused)
 
 
 def _found(out: Path, published: Path | None) -> Found:
