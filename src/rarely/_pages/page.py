@@ -15,10 +15,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from rarely._core.version import __version__
-from rarely._pages.svg import share_styles, short
-
-FIGURE_STYLES = "/* figures */"
-"""Where the classes of inlined figures go in the style sheet."""
+from rarely._pages.svg import short
 
 
 def render(package: str, template: str, *, contents: Sequence[tuple[str, str]] = (), **context: Any) -> str:
@@ -26,9 +23,7 @@ def render(package: str, template: str, *, contents: Sequence[tuple[str, str]] =
 
     `contents` is the table of contents: the id of a heading, and its text.
     """
-    page = environment(package).get_template(template).render(contents=contents, **context)
-    page, styles = share_styles(page)
-    return page.replace(FIGURE_STYLES, styles, 1)
+    return environment(package).get_template(template).render(contents=contents, **context)
 
 
 @cache

@@ -41,7 +41,6 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 _COORDINATES = re.compile(r' (?:d|x|y|x1|x2|y1|y2|width|height|points|transform)="[^"]*"')
-_FIGURE = re.compile(r"<svg role=.*?</svg>", re.DOTALL)
 _STYLE = re.compile(r' style="([^"]*)"')
 
 
@@ -67,22 +66,6 @@ def inline(svg: str, label: str) -> Markup:
     rest = re.sub(r"\s*\n\s*", " ", rest).replace("xlink:href", "href").replace(" />", "/>").replace(' "', '"')
     rest = re.sub(r"> <", "><", rest)
     return Markup(f'<svg role="img" aria-label="{escape(label)}" {view.group() if view else ""}>{rest}')
-
-
-def share_styles(page: str) -> tuple[str, str]:
-    """Return the page with the styles inside its figures as classes, and the rules of these classes.
-
-    >>> share_styles('<p style="x: y"></p><svg role="img"><g style="fill: red"/><g style="fill: red"/></svg>')
-    ('<p style="x: y"></p><svg role="img"><g class="a0"/><g class="a0"/></svg>', '.a0{fill:red}')
-    """
-    names: dict[str, str] = {}
-
-    def named(found: re.Match[str]) -> str:
-        name = names.setdefault(found[1].strip().replace(": ", ":").replace("; ", ";"), f"a{len(names):x}")
-        return f' class="{name}"'
-
-    page = _FIGURE.sub(lambda figure: _STYLE.sub(named, figure.group()), page)
-    return page, "\n".join(f".{name}{{{style}}}" for style, name in names.items())
 
 
 def _rounded(found: re.Match[str]) -> str:
