@@ -75,8 +75,6 @@ def read_published(path: Path) -> list[Record]:
         return [_expanded(record, content) for record in content["records"]]
     except Malformed as error:
         raise InvalidInput(f"{path} is refused: {error}. Publish the records again, with rarely report.") from error
-    except (KeyError, IndexError, TypeError) as error:
-        raise InvalidInput(f"{path} is refused: it is not a file of published records ({error!r}).") from error
 
 
 def _place(value: Any, among: list[Any]) -> int:
