@@ -40,9 +40,8 @@ def figures(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]
     plain = [c for c in comparisons if c.problem not in GROWTH]
     out: dict[str, Callable[[], Figure]] = {}
     for c in plain:
-        timed = any(c.timed(series) for series in c.series.values())
         for name, draw in (("box", box), ("scatter", scatter), ("curves", curves)):
-            if name != "scatter" or timed:
+            if name != "scatter" or c.has_times:
                 out[f"{c.problem}-{c.preset}-{name}"] = partial(draw, c)
     for preset in dict.fromkeys(c.preset for c in plain):
         out[f"frontier-{preset}"] = partial(frontier, [c for c in plain if c.preset == preset])

@@ -101,6 +101,12 @@ class Comparison:
         lockstep = any(record.engine == "gpu" for record in series.runs.values())
         return self.clock.get(series.name.replace("-fair", "-best"), None if lockstep else series)
 
+    @property
+    def has_times(self) -> bool:
+        """Return whether the times of the sequential policy, or without it of some series, are known."""
+        known = self.series.get(NEURAL, next(iter(self.series.values())))
+        return self.timed(known) is not None
+
     def paired(self, name: str, a: Series, b: Series) -> tuple[list[float], list[float]]:
         """Return a number of every run that both have, of one engine where that matters.
 
