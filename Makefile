@@ -112,11 +112,7 @@ wheel-test:                        ## the wheel of this machine in an empty envi
 $(VENV)/extras/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)/extras
 	$(VENV)/extras/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev,torch,ray,parquet]' \
-<<<<<<< HEAD
-	    polars lightgbm vowpalwabbit
-=======
-	    polars lightgbm vowpalwabbit bayesianbandits gymnasium mlflow-skinny
->>>>>>> 85d9d26 (compare: enter contestants of others with their authors' settings)
+	    polars lightgbm vowpalwabbit bayesianbandits
 	$(VENV)/extras/bin/python -c 'import importlib; [importlib.import_module(name) for name in "$(EXTRA_PACKAGES)".split()]'
 	touch $@
 
