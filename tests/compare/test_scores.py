@@ -9,7 +9,7 @@ from comparison_records import record
 from rarely._runs.statistics import mean
 from rarely.compare import leaderboard
 from rarely.compare.page import render_markdown
-from rarely.compare.scores import Results, area_under, win_share
+from rarely.compare.scores import Results, area_under
 
 
 def frontier(problem, policy, regrets, *, seeds=2, **others):
@@ -91,20 +91,6 @@ def test_schedules_of_a_model_share_its_sequential_runs():
     results = Results([*SUITE, *frontier("p", "a@fixed", {5: 70, 20: 50})])
     assert results.runs("p", "a@fixed", None) == results.runs("p", "a", None)
     assert results.runs("p", "a@fixed", 5) != results.runs("p", "a", 5)
-
-
-def test_wins_are_counted_on_the_same_runs_and_ties_are_half():
-    results = Results(
-        [
-            *(record("p", "a", 5, seed, regret) for seed, regret in enumerate((1, 5, 7))),
-            *(record("p", "b", 5, seed, regret) for seed, regret in enumerate((2, 5, 3, 0))),
-        ]
-    )
-    assert win_share(results, "p", "a") == 0.5
-    assert win_share(results, "p", "b") == 0.5
-    results = Results([*frontier("p", "a", {5: 1}), *frontier("p", "b", {5: 9}), *frontier("p", "c", {5: 1})])
-    assert win_share(results, "p", "a") == 0.75
-    assert win_share(Results(frontier("p", "a", {5: 1})), "p", "a") is None
 
 
 def test_a_win_needs_an_interval_below_zero():

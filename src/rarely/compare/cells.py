@@ -23,9 +23,9 @@ from rarely._runs.record import Refusal
 from rarely._runs.runner import run_cells
 from rarely.compare.contestant import play
 from rarely.compare.policies import NAME, POLICIES, Entry, UnavailablePolicy, find_policy
-from rarely.compare.problems import Problem, doubts_about, expand, find_problem
+from rarely.compare.problems import Problem, expand, find_problem
 from rarely.compare.records import Record, Store, content_of
-from rarely.worlds import DataUnavailable, Rounds, TableWorld
+from rarely.worlds import DataUnavailable, Rounds
 
 SELECTING, TRAINING = 1.5e-3, 4e-5
 """Seconds a round, and seconds an update and a round, of a neural policy on some machine: only ratios matter."""
@@ -138,7 +138,7 @@ class Comparison:
             raise InvalidInput("a comparison needs at least one problem, one policy and one budget.")
 
     def plan(self) -> tuple[list[Cell], list[str]]:
-        """Return every cell, run by run, so that an interruption leaves whole runs; and what is skipped or doubtful."""
+        """Return every cell, run by run, so that an interruption leaves whole runs; and what is skipped."""
         skipped: list[str] = []
         problems = self._problems(skipped)
         policies = self._policies(skipped)
@@ -175,8 +175,6 @@ class Comparison:
                 raise InvalidInput(f"two problems are called {problem.name}; rename one of the files.")
             if not NAME.fullmatch(problem.name.partition("+")[0]):
                 raise InvalidInput(f"a file's name must be letters, digits, '.', '_' or '-'; got {problem.name!r}.")
-            if problem.set == "own" and isinstance(problem.world, TableWorld):
-                skipped += [f"{problem.name}: {doubt}" for doubt in doubts_about(problem.world.table)]
             found[name] = problem
         return found
 

@@ -30,7 +30,7 @@ import numpy as np
 from rarely._core.errors import InvalidInput
 from rarely._core.types import Array, IntArray
 from rarely.compare.contestant import Task
-from rarely.logs.tables import finite_number, is_name_like
+from rarely.logs.tables import finite_number
 from rarely.worlds import DATASETS, GALLERY, PLAIN_ARMS, Cosine, Quadratic, Rounds, Table, TableWorld, World
 from rarely.worlds.gallery import Wheel
 from rarely.worlds.table import own_table, sklearn_table
@@ -50,8 +50,6 @@ Variant = Literal["", "drift", "delay"]
 VARIANTS: tuple[Variant, ...] = ("", "drift", "delay")
 OTHER = 2**31
 """Added to a seed for another run of the same world: no run that is compared has such a seed."""
-MOST_CLASSES = 20
-"""More classes than this, if all are numbers, are rather a quantity."""
 MEAN_DELAY = 1 / 20
 """In horizons."""
 
@@ -203,25 +201,3 @@ def _plain(name: str, label: str | None, ignore: tuple[str, ...]) -> Problem:
 
 def _played(table: Table) -> World:
     return TableWorld(table, "standard", constant=True)
-
-
-def doubts_about(table: Table) -> list[str]:
-    """Return sentences on what looks like a mistake about the classes of a table.
-
-    >>> doubts_about(Table.of([[1.0], [2.0], [3.0]], ["none", "some", "none"]))
-    ["'none' is taken for a class; if it stands for an unknown class, drop its rows."]
-    """
-    doubts = []
-    if words := [name for name in table.classes if is_name_like(name)]:
-        doubts.append(f"{words[0]!r} is taken for a class; if it stands for an unknown class, drop its rows.")
-    numbers = [finite_number(name) for name in table.classes]
-    known = [number for number in numbers if number is not None]
-    if len(known) == len(numbers):
-        fraction = next((name for name, value in zip(table.classes, known, strict=True) if value % 1), None)
-        if fraction is not None or len(known) > MOST_CLASSES:
-            example = fraction or table.classes[0]
-            doubts.append(
-                f"the classes are {len(known)} numbers, such as {example}, and each is an arm; if they "
-                "are a quantity, name another column with --label."
-            )
-    return doubts

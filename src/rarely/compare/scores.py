@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class Row:
     Examples
     --------
     >>> one = IntervalEstimate(0.25, 0.2, 0.3, runs=5)
-    >>> Row("linucb", one, {5: one}, one, wins=2, ties=1, losses=0, seconds=0.1, coverage=None, problems=3).area.low
+    >>> Row("linucb", one, {5: one}, wins=2, ties=1, losses=0, seconds=0.1, coverage=None, problems=3).area.low
     0.2
     """
 
@@ -74,8 +75,6 @@ class Row:
     """Mean normalised regret over log B."""
     scores: dict[int | None, IntervalEstimate]
     """Normalised regret with each budget."""
-    beats: IntervalEstimate
-    """How often it has less regret than another policy on the same run with the same budget; ties are half."""
     wins: int
     """Comparisons (problem, budget, other policy) in which the interval of the paired difference lies below 0."""
     ties: int
@@ -251,36 +250,18 @@ def _row(results: Results, policy: str) -> Row | None:
     finite = [record for runs in played for record in runs.values()]
     inside, asked = (sum(record.covered[i] for record in finite) for i in (0, 1))
     coverage = inside / asked if asked else None
-    beats = mean([share for problem in problems if (share := win_share(results, problem, policy)) is not None])
     seconds = float(np.mean([1000 * record.seconds / record.rounds for record in finite]))
-    return Row(policy, mean(areas), scores, beats, wins, ties, losses, seconds, coverage, len(problems))
-
-
-def _paired(results: Results, problem: str, policy: str) -> Iterator[tuple[list[float], list[float]]]:
-    """Yield regrets on the same runs with the same budget: of the policy, and of each other one."""
-    for batches in results.finite(problem):
-        own = results.runs(problem, policy, batches)
-        for other in results.policies:
-            theirs = results.runs(problem, other, batches)
-            seeds = sorted(own.keys() & theirs.keys())
-            if other != policy and seeds:
-                yield [own[seed].regret for seed in seeds], [theirs[seed].regret for seed in seeds]
-
-
-def win_share(results: Results, problem: str, policy: str) -> float | None:
-    """Return how often a policy has less regret than another on the same run; ties are half. None without others."""
-    shares = [
-        np.mean([0.5 if a == b else float(a < b) for a, b in zip(own, theirs, strict=True)])
-        for own, theirs in _paired(results, problem, policy)
-    ]
-    return float(np.mean(shares)) if shares else None
+    return Row(policy, mean(areas), scores, wins, ties, losses, seconds, coverage, len(problems))
 
 
 def _counts(results: Results, policy: str, problems: Sequence[str]) -> tuple[int, int, int]:
     wins = ties = losses = 0
-    for problem in problems:
-        for own, theirs in _paired(results, problem, policy):
-            gap = differences(own, theirs).interval()
+    every = ((problem, batches) for problem in problems for batches in results.finite(problem))
+    for (problem, batches), other in product(every, results.policies):
+        own, theirs = (results.runs(problem, name, batches) for name in (policy, other))
+        seeds = sorted(own.keys() & theirs.keys())
+        if other != policy and seeds:
+            gap = differences(*([runs[seed].regret for seed in seeds] for runs in (own, theirs))).interval()
             wins, losses = wins + (gap.high < 0), losses + (gap.low > 0)
-            ties += not (gap.high < 0 or gap.low > 0)
+            ties += gap.low <= 0 <= gap.high
     return wins, ties, losses

@@ -6,21 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from rarely._pages.grid import Grid
 from rarely._runs.record import describe_records
 from rarely._runs.statistics import IntervalEstimate
-from rarely.compare.problems import FAMILIES
 from rarely.compare.records import Record
-from rarely.compare.scores import BOARDS, Leaderboard, Results, Row
+from rarely.compare.scores import BOARDS, Leaderboard, Results
 
 NONE = "—"
-NOMINAL = 0.95
-"""The share of rewards that a policy's own intervals should cover."""
 PARTS = {"made": "yes", "unseen": "no"}
-FAMILY_NAMES = {family: family for family in FAMILIES if family != "plain"} | {"sklearn": "tables", "own": "own tables"}
-"""Families of problems, as the page calls them."""
 
 
 def budget(batches: int | None) -> str:
@@ -50,14 +43,12 @@ def _signed(value: float, digits: int) -> str:
 def ranking(board: Leaderboard) -> Grid:
     """Return the leaderboard."""
     budgets = board.results.budgets()
-    head = ["policy", "area [95 %]", *map(budget, budgets), "beats others [95 %]", "won / tied / lost"]
+    head = ["policy", "area [95 %]", *map(budget, budgets), "won / tied / lost"]
     head += ["s / 1000 rounds", "covered", "problems"]
     body = []
     for place, row in enumerate(board.rows, 1):
-        beats = row.beats
-        shown = IntervalEstimate(100 * beats.value, max(0.0, 100 * beats.low), min(100.0, 100 * beats.high), beats.runs)
         scores = [_signed(score.value, 2) if (score := row.scores.get(b)) else NONE for b in budgets]
-        won = [interval(shown, 0), f"{row.wins} / {row.ties} / {row.losses}", f"{row.seconds:.2g}"]
+        won = [f"{row.wins} / {row.ties} / {row.losses}", f"{row.seconds:.2g}"]
         covered = NONE if row.coverage is None else f"{100 * row.coverage:.0f} %"
         body.append([f"{place}. {row.policy}", interval(row.area), *scores, *won, covered, str(row.problems)])
     return Grid(head, body, 1)
@@ -100,36 +91,3 @@ def scales(board: Leaderboard) -> Grid:
 def provenance(records: Sequence[Record]) -> str:
     """Say how much was played, where and by which versions."""
     return describe_records(records, "one policy on one run with one budget each")
-
-
-def profile(board: Leaderboard, row: Row) -> list[tuple[str, float | None]]:
-    """Return a policy's strengths from 0 to 1: 1 is as good as the best sequential one, the fastest, 95 % covered."""
-    results = board.results
-    shown: list[tuple[str, float | None]] = []
-    for family, name in FAMILY_NAMES.items():
-        mine = [problem for problem in results.scaled if results.family[problem] == family]
-        areas = [area for problem in mine if (area := results.area(problem, row.policy)) is not None]
-        if mine:
-            shown.append((name, _goodness(float(np.mean(areas))) if areas else None))
-    finite = results.finite()
-    for batches in dict.fromkeys((finite[0], finite[-1])):
-        score = row.scores.get(batches)
-        shown.append((f"B = {batches}", None if score is None else _goodness(score.value)))
-    shown.append(("speed", _speed(board, row)))
-    if any(one.coverage is not None for one in board.rows):
-        off = None if row.coverage is None else min(1.0, abs(row.coverage - NOMINAL) / 0.45)
-        shown.append(("calibration", None if off is None else 1 - off))
-    return shown
-
-
-def _goodness(normalised: float) -> float:
-    return 1 - min(max(normalised, 0.0), 1.0)
-
-
-def _speed(board: Leaderboard, row: Row) -> float:
-    """Return 1 for the fastest that learns and 0 for the slowest, by the logarithm of seconds."""
-    others = [one.seconds for one in board.rows if one.policy != "uniform" and one.seconds > 0]
-    if not others or row.seconds <= 0 or max(others) <= min(others):
-        return 1.0
-    share = math.log(max(others) / row.seconds) / math.log(max(others) / min(others))
-    return min(max(share, 0.0), 1.0)
