@@ -18,7 +18,6 @@ def record(
     code="c",
     text="",
     digest="d",
-    covered=(0, 0),
     seconds=1.0,
     machine="a machine",
 ):
@@ -39,7 +38,6 @@ def record(
         "reward": 0.0,
         "curve": [[1, 0.0], [rounds, float(regret)]],
         "updates": [1, 2],
-        "covered": list(covered),
         "seconds": {"selecting": float(seconds), "training": 0.0},
         "wall": 1.0,
         "environment": ENVIRONMENT | {"machine": machine},

@@ -100,9 +100,6 @@ class Task:
 class Contestant(Protocol):
     """A policy for one task.
 
-    It may also have `interval(contexts, arm)`, called after `select`: the ends of a 95 % interval for the reward of
-    that arm, or None. Then its calibration is on the page.
-
     Examples
     --------
     >>> class Fixed:  # plays the first arm and never learns
@@ -164,8 +161,6 @@ class Played:
     reward: float
     updates: list[int]
     """The rounds after which it was updated."""
-    covered: tuple[int, int]
-    """Rewards within the 95 % intervals that it gave, and how many intervals there were."""
     selecting: Stopwatch
     training: Stopwatch
 
@@ -181,8 +176,6 @@ def play(contestant: Contestant, rounds: Rounds, batches: int, delays: IntArray 
     hidden = np.ones(count, bool)
     selecting, training = Stopwatch(), Stopwatch()
     updates: list[int] = []
-    inside = asked = 0
-    interval = getattr(contestant, "interval", None)
     # The library's own policies decide the rounds up to an update in one call, which is the same and sooner done.
     until_due = getattr(contestant, "_select_until_due", None)
     ahead: list[int] = []
@@ -192,11 +185,7 @@ def play(contestant: Contestant, rounds: Rounds, batches: int, delays: IntArray 
             if until_due is not None:
                 ahead = ahead or until_due(rounds.contexts[t - 1 :])
             chosen = ahead.pop(0) if ahead else contestant.select(contexts)
-        arm = arms[t - 1] = _checked(chosen, len(contexts), t)
-        if interval is not None and (ends := interval(contexts, int(arm))) is not None:
-            low, high = _ends(ends, t)
-            inside += low <= float(rounds.rewards[t - 1, arm]) <= high
-            asked += 1
+        arms[t - 1] = _checked(chosen, len(contexts), t)
         if t == count or ahead or len(updates) >= batches - 1 or not contestant.due(t):
             continue
         arrived = np.flatnonzero(hidden[:t] & (arrival[:t] <= t))
@@ -207,18 +196,7 @@ def play(contestant: Contestant, rounds: Rounds, batches: int, delays: IntArray 
                 contestant.update()
             hidden[arrived] = False
             updates.append(t)
-    reward = float(rounds.paid(arms).sum())
-    return Played(rounds.regrets(arms), reward, updates, (inside, asked), selecting, training)
-
-
-def _ends(given: Any, t: int) -> tuple[float, float]:
-    try:
-        low, high = map(float, given)
-    except (TypeError, ValueError) as error:
-        raise WrongContestant(f"interval must give two numbers, low and high; got {given!r} in round {t}.") from error
-    if not low <= high:
-        raise WrongContestant(f"interval must give low ≤ high; got {low} and {high} in round {t}.")
-    return low, high
+    return Played(rounds.regrets(arms), float(rounds.paid(arms).sum()), updates, selecting, training)
 
 
 def _checked(chosen: Any, arms: int, t: int) -> int:

@@ -46,8 +46,6 @@ from rarely.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
 from rarely.ensembles import EnsemblePolicy
 from rarely.theory.kernel_ucb import KernelUCB
 
-DEVIATIONS = 1.96
-"""Of a normal distribution, that hold 95 % of it."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
 """A name that is a folder on every system."""
 EPSILON = 0.1
@@ -58,10 +56,11 @@ class UnavailablePolicy(RarelyError):
     """A policy needs a package that is not installed."""
 
 
-class UniformContestant:
+class UniformContestant(AtEnds):
     """Any arm with the same probability, and never an update."""
 
     def __init__(self, task: Task) -> None:
+        super().__init__(task, ())
         self._generator = np.random.default_rng((task.seed, 0, 5))
 
     def select(self, contexts: Array) -> int:
@@ -69,12 +68,6 @@ class UniformContestant:
 
     def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
         """Ignore the reward."""
-
-    def due(self, round: int) -> bool:
-        return False
-
-    def update(self) -> None:
-        """Learn nothing."""
 
 
 class LibraryContestant:
@@ -84,8 +77,6 @@ class LibraryContestant:
         self.policy = policy
         self._rounds: list[int] = []
         self._rewards: list[float] = []
-        self._noise: float | None = None
-        self._ahead: list[tuple[Array, Array]] = []
         self._block = 1
 
     def select(self, contexts: Array) -> int:
@@ -95,9 +86,8 @@ class LibraryContestant:
         """Decide some of the next rounds, (n, K, d), at most up to the one that ends the batch."""
         open_batch = not self.policy.due
         decision = self.policy.select(contexts[: self._block if open_batch else 1], until_due=open_batch)
-        self._ahead = [*zip(decision.means, decision.bonuses, strict=True)]
         # All rounds that are given are checked, so no more of them than may be decided.
-        self._block = 2 * len(self._ahead)
+        self._block = 2 * np.size(decision.arm)
         return [int(arm) for arm in np.ravel(decision.arm)]
 
     def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
@@ -111,17 +101,7 @@ class LibraryContestant:
     def update(self) -> None:
         self.policy.observe(rounds=self._rounds, rewards=self._rewards)
         self._rounds, self._rewards = [], []
-        record = self.policy.update()
-        if record.accepted:
-            self._noise = record.noise
-
-    def interval(self, contexts: Array, arm: int) -> tuple[float, float] | None:
-        """Return mean ± 1.96·√(noise² + bonus²), once the policy has estimated the noise."""
-        means, bonuses = self._ahead.pop(0)
-        if self._noise is None:
-            return None
-        half = DEVIATIONS * math.hypot(self._noise, float(bonuses[arm]))
-        return float(means[arm]) - half, float(means[arm]) + half
+        self.policy.update()
 
 
 def _of(kind: Callable[..., Policy], **settings: Any) -> MakePolicy:

@@ -90,8 +90,6 @@ class Record(PolicyRecord):
     policy = Stored(str, "asked", "policy", "name")
     uniform = Stored(float, "uniform")
     """The expected regret of uniform play on the same rounds."""
-    covered = Stored(tuple[int, int], "covered")
-    """Rewards within the policy's own 95 % intervals, and how many intervals it gave."""
 
     @property
     def batches(self) -> int | None:
@@ -118,7 +116,6 @@ def content_of(family: str, rounds: Rounds, played: Played, wall: float) -> dict
         "reward": played.reward,
         "curve": [[int(t), round(float(curve[t - 1]), 4)] for t in at],
         "updates": played.updates,
-        "covered": list(played.covered),
         "seconds": {"selecting": played.selecting.seconds, "training": played.training.seconds},
         "wall": wall,
         "environment": describe(),

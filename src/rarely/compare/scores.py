@@ -66,7 +66,7 @@ class Row:
     Examples
     --------
     >>> one = IntervalEstimate(0.25, 0.2, 0.3, runs=5)
-    >>> Row("linucb", one, {5: one}, wins=2, ties=1, losses=0, seconds=0.1, coverage=None, problems=3).area.low
+    >>> Row("linucb", one, {5: one}, wins=2, ties=1, losses=0, seconds=0.1, problems=3).area.low
     0.2
     """
 
@@ -81,8 +81,6 @@ class Row:
     losses: int
     seconds: float
     """Processor seconds for 1000 rounds, in the mean over problems and finite budgets."""
-    coverage: float | None
-    """Share of rewards within the policy's own 95 % intervals."""
     problems: int
     """Problems on which it was played with every budget."""
 
@@ -248,10 +246,8 @@ def _row(results: Results, policy: str) -> Row | None:
     wins, ties, losses = _counts(results, policy, problems)
     played = (results.runs(problem, policy, batches) for problem in problems for batches in results.finite(problem))
     finite = [record for runs in played for record in runs.values()]
-    inside, asked = (sum(record.covered[i] for record in finite) for i in (0, 1))
-    coverage = inside / asked if asked else None
     seconds = float(np.mean([1000 * record.seconds / record.rounds for record in finite]))
-    return Row(policy, mean(areas), scores, wins, ties, losses, seconds, coverage, len(problems))
+    return Row(policy, mean(areas), scores, wins, ties, losses, seconds, len(problems))
 
 
 def _counts(results: Results, policy: str, problems: Sequence[str]) -> tuple[int, int, int]:

@@ -43,14 +43,12 @@ def _signed(value: float, digits: int) -> str:
 def ranking(board: Leaderboard) -> Grid:
     """Return the leaderboard."""
     budgets = board.results.budgets()
-    head = ["policy", "area [95 %]", *map(budget, budgets), "won / tied / lost"]
-    head += ["s / 1000 rounds", "covered", "problems"]
+    head = ["policy", "area [95 %]", *map(budget, budgets), "won / tied / lost", "s / 1000 rounds", "problems"]
     body = []
     for place, row in enumerate(board.rows, 1):
         scores = [_signed(score.value, 2) if (score := row.scores.get(b)) else NONE for b in budgets]
         won = [f"{row.wins} / {row.ties} / {row.losses}", f"{row.seconds:.2g}"]
-        covered = NONE if row.coverage is None else f"{100 * row.coverage:.0f} %"
-        body.append([f"{place}. {row.policy}", interval(row.area), *scores, *won, covered, str(row.problems)])
+        body.append([f"{place}. {row.policy}", interval(row.area), *scores, *won, str(row.problems)])
     return Grid(head, body, 1)
 
 
