@@ -54,7 +54,7 @@ def test_a_fleet() -> None:
     with Decider("store", "logs/a") as decider:
         for i in range(10):
             decider.decide(f"{i}", np.ones((2, 3)))
-    assert "other_arms=()" in call("audit", "store", "logs")
+    assert "Every decision is the same." in call("audit", "store", "logs")
     wave = call("join", "logs", "waves").strip()
     write_rewards(Path("r.parquet"), ["3"], [1.0])
     call("update", "policy", wave, "--rewards", "r.parquet", "--publish", "store")

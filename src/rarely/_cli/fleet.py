@@ -27,7 +27,6 @@ Store = Annotated[str, typer.Argument(help="The store: a folder or a URL such as
 Logs = Annotated[Path, typer.Argument(help="The folder of the deciders' logs.")]
 Decisions = Annotated[list[str], typer.Argument(help="Folders of decisions, in the order in which they were decided.")]
 Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, as ray://head:10001; by default a Ray here.")]
-Id = Annotated[str, typer.Option("--id", help="The column of ids.")]
 BOTH_SIDES = 1.96
 
 
@@ -37,7 +36,6 @@ def decide(
     policy: SavedPolicy,
     contexts: Annotated[str, typer.Argument(help="Parquet with the columns id and contexts: K·d numbers a row.")],
     out: Annotated[str, typer.Argument(help="The folder of decisions.")],
-    id_column: Id = "id",
     jobs: Jobs = None,
     address: Address = None,
 ) -> None:
@@ -48,7 +46,7 @@ def decide(
     - `rarely fleet decide policy.rarely people/ night1/`
     - `rarely fleet decide policy.rarely s3://bucket/people s3://bucket/night1 --address ray://head:10001`
     """
-    done = cluster.decide(load(policy), contexts, out, id=id_column, jobs=jobs, address=address)
+    done = cluster.decide(load(policy), contexts, out, jobs=jobs, address=address)
     console.print(f"{done.rounds} rounds decided by version {done.version}, in {done.blocks} blocks: {out}")
 
 
@@ -66,16 +64,14 @@ def publish(policy: SavedPolicy, store: Store) -> None:
 
 @fleet_app.command()
 @guarded
-def rollback(
-    store: Store, to: Annotated[str | None, typer.Option(help="The file to return to; by default the last.")] = None
-) -> None:
+def rollback(store: Store) -> None:
     """Return to the version that was in use before.
 
     **Examples**
 
     - `rarely fleet rollback store/`
     """
-    console.print(cluster.rollback(store, to), markup=False)
+    console.print(cluster.rollback(store), markup=False)
 
 
 @fleet_app.command()
@@ -99,8 +95,6 @@ def update(
     policy: SavedPolicy,
     decisions: Decisions,
     rewards: Annotated[str, typer.Option(help="Parquet with the columns id and reward, a file or a folder.")],
-    id_column: Id = "id",
-    reward_column: Annotated[str, typer.Option("--reward", help="The column of rewards.")] = "reward",
     store: Annotated[str | None, typer.Option("--publish", help="A store to publish the next version to.")] = None,
     jobs: Jobs = None,
     address: Address = None,
@@ -112,8 +106,7 @@ def update(
     - `rarely fleet update policy.rarely night1/ night2/ --rewards rewards/ --publish store/`
     """
     learned = load(policy)
-    columns = {"id": id_column, "reward": reward_column}
-    cluster.update(learned, decisions, rewards, **columns, jobs=jobs, address=address)
+    cluster.update(learned, decisions, rewards, jobs=jobs, address=address)
     learned.save(policy)
     report(decisions)
     if store is not None:
@@ -123,15 +116,16 @@ def update(
 @fleet_app.command()
 @guarded
 def audit(store: Store, logs: Logs) -> None:
-    """Make every logged decision again and say what differs; exit with 1 if an arm, or a digit, does.
+    """Make every logged decision again; name those that differ, and exit with 1, if an arm or a digit does.
 
     **Examples**
 
     - `rarely fleet audit store/ logs/`
     """
     found = cluster.audit(store, logs)
-    console.print(found, markup=False)
-    raise typer.Exit(not found.equal)
+    differing = (f"{id}: {'another arm' if math.isinf(by) else by}" for id, by in found.items())
+    console.print("\n".join(differing) or "Every decision is the same.", markup=False)
+    raise typer.Exit(bool(found))
 
 
 @fleet_app.command()

@@ -1,11 +1,10 @@
 """Beyond one machine, on Ray and Parquet: campaigns that decide for millions, and fleets of deciders."""
 
 from rarely.cluster.campaign import Campaign, decide
-from rarely.cluster.fleet import Audit, Decider, StaleVersionWarning, audit, join, publish, rollback
+from rarely.cluster.fleet import Decider, StaleVersionWarning, audit, join, publish, rollback
 from rarely.cluster.learning import UpdateReport, update
 
 __all__ = [
-    "Audit",
     "Campaign",
     "Decider",
     "StaleVersionWarning",

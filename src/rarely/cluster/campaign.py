@@ -189,29 +189,26 @@ Commit = Callable[[Folder, Callable[..., str], Iterable[tuple[str, Sequence[Any]
 
 @contextmanager
 def committing(jobs: int | None, address: str | None) -> Iterator[Commit]:
-    """Yield how the missing files of a folder are made on Ray: by a task, called for each of them."""
+    """Yield how the missing files of a folder are made on Ray: a task writes each, and the driver names it."""
     with connected(jobs, address, share=True) as ray:
-        yield partial(_commit, ray, jobs)
+        # One BLAS thread each, in a Ray that somebody else started as well.
+        run = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_THREAD})(called)
 
+        def commit(folder: Folder, task: Callable[..., str], calls: Iterable[tuple[str, Sequence[Any]]]) -> None:
+            shared, done = ray.put(task), set(folder.names())
+            missing = ((name, partial(run.remote, shared, *args)) for name, args in calls if name not in done)
+            for name, ref in ended(ray, missing, jobs):
+                try:
+                    folder.commit(ray.get(ref), name)
+                except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+                    raise RarelyError(
+                        f"every process that made {name} was killed; is there enough memory? What is done is kept, and "
+                        "the same call resumes."
+                    ) from error
+                except ray.exceptions.RayTaskError as error:
+                    raise (error.cause if isinstance(error.cause, RarelyError) else error) from None
 
-def _commit(
-    ray: Any, jobs: int | None, folder: Folder, task: Callable[..., str], calls: Iterable[tuple[str, Sequence[Any]]]
-) -> None:
-    """Call the task for each file that is missing; it returns a temporary name, and the driver names the file."""
-    shared, done = ray.put(task), set(folder.names())
-    # One BLAS thread each, in a Ray that somebody else started as well.
-    run = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_THREAD})(called)
-    missing = ((name, partial(run.remote, shared, *args)) for name, args in calls if name not in done)
-    for name, ref in ended(ray, missing, jobs):
-        try:
-            folder.commit(ray.get(ref), name)
-        except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
-            raise RarelyError(
-                f"every process that made {name} was killed; is there enough memory? What is done is kept, and "
-                "the same call resumes."
-            ) from error
-        except ray.exceptions.RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, RarelyError) else error) from None
+        yield commit
 
 
 def called(task: Callable[..., str], *args: Any) -> str:

@@ -97,15 +97,8 @@ def as_parquet(table: Any, rows: int | None = None) -> Callable[[Any], None]:
     return partial(pyarrow("parquet").write_table, table, row_group_size=rows, use_dictionary=False)
 
 
-def packed(arrays: dict[str, Array]) -> Callable[[Any], None]:
-    """Return how arrays are written, for `Folder.started`."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    return lambda stream: stream.write(buffer.getvalue())
-
-
 def unpacked(content: bytes) -> dict[str, Array]:
-    """Return the arrays of a file that `packed` wrote."""
+    """Return the arrays of a file that `np.savez` wrote."""
     with np.load(io.BytesIO(content)) as arrays:
         return dict(arrays)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 import threading
@@ -21,7 +22,7 @@ import warnings
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from rarely._core.policies.replay import put_back, state_of
 from rarely._core.policies.saving import load
 from rarely._core.policies.select import decide as decide_rounds
 from rarely._core.policies.state import ArmStats, PolicyState
-from rarely._core.types import Array, Decision, Described
+from rarely._core.types import Array, Decision
 from rarely.cluster.campaign import BLOCK, MANIFEST, Campaign, decision_table, facts_of, key_of, uniforms
 from rarely.cluster.files import Folder, as_parquet, pyarrow
 
@@ -78,13 +79,13 @@ def publish(policy: Policy, url: str | os.PathLike[str]) -> str:
     return name
 
 
-def rollback(url: str | os.PathLike[str], to: str | None = None) -> str:
-    """Let a store's deciders return to the file that was in use before, or to another, and return its name.
+def rollback(url: str | os.PathLike[str]) -> str:
+    """Let a store's deciders return to the file that was in use before, and return its name.
 
     Parameters
     ----------
-    url, to
-        The store; the name of a file in it, or None for the one before.
+    url
+        The store.
 
     Examples
     --------
@@ -96,12 +97,9 @@ def rollback(url: str | os.PathLike[str], to: str | None = None) -> str:
     True
     """
     store = Folder.at(url)
-    used = _used(store)
-    if to is None and len(used) < 2:
+    *used, _ = _used(store)
+    if not used:
         raise InvalidInput(f"{store.path} has had one version in use, so there is none to return to.")
-    used = used[:-1] if to is None else [*used, to]
-    if used[-1] not in store.names():
-        raise InvalidInput(f"{store.path} must have the file {used[-1]}; it has {', '.join(store.names('policy-'))}.")
     store.write(USED, json.dumps(used).encode())
     return used[-1]
 
@@ -283,30 +281,11 @@ class Decider:
             self._log.close()
 
 
-@dataclass(frozen=True)
-class Audit(Described):
-    """What `audit` found.
-
-    Examples
-    --------
-    >>> Audit(decisions=20, other_arms=("visit 7",), largest_difference=0.5).equal
-    False
-    """
-
-    decisions: int
-    other_arms: tuple[str, ...]
-    """Ids for which another arm is chosen now."""
-    largest_difference: float
-    """Between a probability, mean or bonus on record and that made again; in another environment digits differ."""
-
-    @property
-    def equal(self) -> bool:
-        """Whether every decision is the same."""
-        return not self.other_arms and self.largest_difference == 0
-
-
-def audit(url: str | os.PathLike[str], logs: str | os.PathLike[str]) -> Audit:
+def audit(url: str | os.PathLike[str], logs: str | os.PathLike[str]) -> dict[str, float]:
     """Make every logged decision of a fleet again, from its version in the store, its id and its contexts.
+
+    Returns the ids whose decision differs, and by how much its probability, mean or bonus does; ∞ is another arm. In
+    another environment last digits differ. Raises `InvalidInput` if there is no decision, or one is missing.
 
     Parameters
     ----------
@@ -321,10 +300,10 @@ def audit(url: str | os.PathLike[str], logs: str | os.PathLike[str]) -> Audit:
     >>> _ = publish(LinUCB(dim=1, schedule=OnDemand(), seed=0), store)
     >>> with Decider(store, log=f"{logs}/1.log") as decider:
     ...     _ = decider.decide("visit 7", [[1.0], [2.0]])
-    >>> audit(store, logs).equal
-    True
+    >>> audit(store, logs)
+    {}
     """
-    store, version, decisions, other, largest = Folder.at(url), None, 0, list[str](), 0.0
+    store, version, found = Folder.at(url), None, dict[str, float]()
     for path in sorted(Path(logs).iterdir()):
         for _, record in records_of(path):
             if record["before"] == 0:
@@ -334,14 +313,15 @@ def audit(url: str | os.PathLike[str], logs: str | os.PathLike[str]) -> Audit:
                     f"{path} must have all decisions since a decider opened its version; the one before "
                     f"{record['id']!r} is missing."
                 )
-            same, difference = _made_again(version, record)
-            decisions, largest = decisions + 1, max(largest, difference)
-            other += [] if same else [record["id"]]
-    return Audit(decisions, tuple(other), largest)
+            if difference := _made_again(version, record):
+                found[record["id"]] = difference
+    if version is None:
+        raise InvalidInput(f"{os.fspath(logs)} must have a log with decisions; there is none.")
+    return found
 
 
-def _made_again(version: Version, record: dict[str, Any]) -> tuple[bool, float]:
-    """Return whether the arm on record is chosen again, and by how much its numbers differ; continue with that arm."""
+def _made_again(version: Version, record: dict[str, Any]) -> float:
+    """Return by how much a decision differs from that on record, and continue with the arm on record."""
     rows, present, reader = record["contexts"], record["present"], state_of(version.policy).reader
     offered = RoundContexts(rows[None], np.array([present]), len(present), True, all(present), True)
     with np.errstate(all="ignore"):
@@ -351,10 +331,10 @@ def _made_again(version: Version, record: dict[str, Any]) -> tuple[bool, float]:
             alone = RoundContexts(rows[[record["row"]]][None], np.ones((1, 1), np.bool_), 1, True, True, True)
             after, _ = version.next(record["id"], alone, reader)
     version.take(after)
-    return same, max(abs(value - record[name]) for name, value in known.items())
+    return max(abs(value - record[name]) for name, value in known.items()) if same else math.inf
 
 
-def join(logs: str | os.PathLike[str], out: str | os.PathLike[str], *, block: int = BLOCK) -> list[str]:
+def join(logs: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[str]:
     """Gather what the logs of deciders hold beyond earlier calls into a folder of decisions, for `update`.
 
     Returns the paths of all folders so far. A call that is repeated after a crash makes the same folder again.
@@ -363,8 +343,6 @@ def join(logs: str | os.PathLike[str], out: str | os.PathLike[str], *, block: in
     ----------
     logs, out
         A local folder of logs; the folder in which each call makes at most one more, wave-000001 and so on.
-    block
-        Decisions in a block.
 
     Examples
     --------
@@ -383,7 +361,7 @@ def join(logs: str | os.PathLike[str], out: str | os.PathLike[str], *, block: in
         waves.append(wave.path)
     new, rounds, newest = _new_records(Path(logs), ends), 0, 0
     for b in count():
-        table = _wave_block(islice(new, block), b, rounds)
+        table = _wave_block(islice(new, BLOCK), b, rounds)
         if table is None:
             break
         wave.commit(wave.started(as_parquet(table)), f"block-{b:08d}.parquet")
@@ -391,7 +369,7 @@ def join(logs: str | os.PathLike[str], out: str | os.PathLike[str], *, block: in
         newest = max(newest, *table.column("version").to_pylist())
     if rounds:
         wave.write("_read.json", json.dumps(ends).encode())
-        wave.write(MANIFEST, json.dumps(asdict(Campaign(newest, rounds, block, dim, ""))).encode())
+        wave.write(MANIFEST, json.dumps(asdict(Campaign(newest, rounds, BLOCK, dim, ""))).encode())
         waves.append(wave.path)
     return waves
 

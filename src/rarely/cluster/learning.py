@@ -48,7 +48,7 @@ from rarely._core.policies.update import UpdateResult
 from rarely._core.training.tuning import split_mix, training_rows
 from rarely._core.types import Array, Arrays, Described, IntArray
 from rarely.cluster.campaign import Campaign, Commit, Url, committing, contexts_of, moments_of, read_block
-from rarely.cluster.files import Folder, Rows, as_parquet, packed, pyarrow, unpacked
+from rarely.cluster.files import Folder, Rows, as_parquet, pyarrow, unpacked
 
 SUBTREE = 16
 """Leaves that one task sums."""
@@ -423,7 +423,7 @@ def _sums(work: Work, scale: Scale, most: int, logged: int, night: Night, first:
         parts.append((contexts[some], *(table.column(name).to_numpy()[some] for name in KEPT)))
     arrays = {"sum": tree_sum(leaves), "rows": logged + places, "rewards": values, "kept": kept}
     arrays |= zip(("context", *KEPT), map(np.concatenate, zip(*parts, strict=True)), strict=True)
-    return work.folder.started(packed(arrays))
+    return work.folder.started(partial(np.savez, **arrays))
 
 
 def _features(
@@ -442,7 +442,7 @@ def _features(
             parts.append(z.contribution(factors.weighted(weights)))
             parts = [parts[0] + parts[1]] if len(parts) > 1 else parts
         leaves.append(parts[0])
-    return work.folder.started(packed({"sum": tree_sum(leaves), "rounds": np.array(remembered)}))
+    return work.folder.started(partial(np.savez, sum=tree_sum(leaves), rounds=remembered))
 
 
 class _Update:
