@@ -34,12 +34,8 @@ def record(
         "rounds_digest": digest,
         "regret": float(regret),
         "uniform": float(uniform),
-        "worst": float(max(2 * uniform, regret)),
-        "reward": 0.0,
-        "curve": [[1, 0.0], [rounds, float(regret)]],
         "updates": [1, 2],
         "seconds": {"selecting": float(seconds), "training": 0.0},
-        "wall": 1.0,
         "environment": ENVIRONMENT | {"machine": machine},
     }
     made = Record.of(f"{problem}/{policy}/B{batches or 'T'}/seed{seed}", asked, content)

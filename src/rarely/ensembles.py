@@ -18,15 +18,15 @@ import sys
 import warnings
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from rarely._core.choice.confidence_radius import Beta
 from rarely._core.choice.random_stream import Seed, seeded
-from rarely._core.choice.rules import Mixture, Thompson, UpperConfidence, with_exploration
+from rarely._core.choice.rules import Mixture, Thompson, with_exploration
 from rarely._core.covariance import Widths
-from rarely._core.errors import InvalidInput, InvalidSchedule, SnapshotWarning, check_choice, check_flag, check_whole
+from rarely._core.errors import InvalidInput, InvalidSchedule, SnapshotWarning, check_flag, check_whole
 from rarely._core.inputs.forgetting import Discount, Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import Affine, ContextScale
@@ -41,7 +41,6 @@ from rarely._core.schedules import DeterminantTrigger, EveryRound, Schedule
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array
 
-Choice = Literal["thompson", "ucb"]
 OFFERED = 512
 """Contexts that artificial rows are drawn from, the latest ones of all arms."""
 MOST = 10_000
@@ -196,9 +195,8 @@ class EnsemblePolicy(Policy):
     members
         M models trained on resamples. 1 is one model of all rows. None is one that has `predict(x, return_std=True)`,
         such as a Gaussian process or `BayesianRidge`; its deviation may include the noise.
-    choice, beta
-        "thompson", or "ucb" for the highest mean + bonus, with ties drawn; β, the factor of the deviations. 0 is
-        greedy, and with `exploration=Mixture(0.1)` ε-greedy.
+    beta
+        β, the factor of the deviations. 0 is greedy, and with `exploration=Mixture(0.1)` ε-greedy.
     prior
         Artificial rows of each member, by which it explores arms that are hardly known.
     missing
@@ -224,7 +222,6 @@ class EnsemblePolicy(Policy):
         schedule: Schedule | None = None,
         *,
         members: int | None = 10,
-        choice: Choice = "thompson",
         beta: Beta = 1.0,
         prior: int = 10,
         missing: bool | None = None,
@@ -238,7 +235,6 @@ class EnsemblePolicy(Policy):
         exploration, forgetting, beta = decoded(exploration=exploration, forgetting=forgetting, beta=beta)
         limits = limits_from(limits).settled(history=DEFAULT_HISTORY)
         limits.check_unset(type(self).__name__, "operations", "arms")
-        check_choice("choice", choice, Choice)
         check_whole("dim", dim, 1)
         check_whole("members", members, 1, besides=(None,))
         check_whole("prior", prior, 0)
@@ -258,18 +254,17 @@ class EnsemblePolicy(Policy):
             missing = hasattr(model, "__sklearn_tags__") and bool(model.__sklearn_tags__().input_tags.allow_nan)
         check_flag("missing", missing)
         scale = ContextScale.start(dim, context_scale, constant=False, fitted=False).affine
-        self._given = {"estimator": model, "dim": dim, "schedule": schedule, "members": members, "choice": choice}
+        self._given = {"estimator": model, "dim": dim, "schedule": schedule, "members": members}
         self._given |= {"prior": prior, "missing": missing, "context_scale": context_scale, "exploration": exploration}
         seeds, table, column = seeded(seed), np.empty((0, dim)), np.empty(0)
         parts = (model, scale, members, prior, int(seeds.generator.integers(2**63)), *(table,) * 3, *(column,) * 3)
-        sampled = Thompson(lowest=False) if members is None else MemberVotes()
         super().__init__(
             EnsembleLearner(*parts, missing, dim=dim, widths=((1, members or 1),)),
             schedule=schedule,
             covariance="exact",
             ridge=1.0,
             beta=beta,
-            chooser=with_exploration(UpperConfidence(draws=True) if choice == "ucb" else sampled, exploration),
+            chooser=with_exploration(Thompson(lowest=False) if members is None else MemberVotes(), exploration),
             seed=seeds,
             limits=limits,
             forgetting=forgetting,

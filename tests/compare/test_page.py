@@ -199,10 +199,3 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     assert result.exit_code == 1
     assert str(tmp_path / "file") in result.output
     assert isinstance(result.exception, SystemExit)
-
-
-def test_the_list_names_problems_and_policies():
-    result = call("compare", "--list")
-    assert result.exit_code == 0
-    for name in ("covertype", "one-in-fifty", "neuralucb@trigger", "vowpal (needs vowpalwabbit)"):
-        assert name in result.output

@@ -22,7 +22,7 @@ class Mine:
     def observe(self, round, contexts, arm, reward):
         pass
     def due(self, round):
-        return round in self.task.grid
+        return round in self.task.squares
     def update(self):
         pass
 
@@ -95,7 +95,7 @@ def test_a_policy_without_its_package_is_refused_by_name_and_skipped_among_all(m
 def test_a_policy_of_ones_own_is_found_in_the_folder_and_named():
     assert find_policy("mine=my_policies:Mine").name == "mine"
     assert find_policy("my_policies:Mine").name == "my_policies.Mine"
-    assert plays("my_policies:Mine").data["updates"] == [4, 8, 12]
+    assert plays("my_policies:Mine").data["updates"] == [1, 4, 9]
     assert len(find_policy("my_policies:Mine").text) == 16
 
 

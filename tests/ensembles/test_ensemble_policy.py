@@ -62,8 +62,8 @@ MAKERS = {
     "greedy": lambda schedule, **s: EnsemblePolicy(
         make_pipeline(StandardScaler(), Ridge()), 2, schedule, members=1, exploration=Mixture(0.2), seed=0, **s
     ),
-    "ucb": lambda schedule, **s: EnsemblePolicy(
-        TREE, 2, schedule, members=3, choice="ucb", forgetting=Discount(0.9), seed=0, **s
+    "discount": lambda schedule, **s: EnsemblePolicy(
+        TREE, 2, schedule, members=3, beta=2.0, forgetting=Discount(0.9), seed=0, **s
     ),
 }
 WITHOUT_Z = {"log_det_grows_with_every_round": "there is no Z", "the_budget_is_kept": "it asks for det Z"}
@@ -376,7 +376,6 @@ def test_categories_are_columns_of_codes():
         ({"members": 0}, "members must be a whole number of at least 1"),
         ({"members": None}, r"a single DecisionTreeRegressor must have predict\(…, return_std=…\)"),
         ({"estimator": KNeighborsRegressor(), "members": 1, "forgetting": Discount(0.9)}, "sample_weight"),
-        ({"choice": "greedy"}, "choice must be one of 'thompson', 'ucb'"),
         ({"beta": -1.0}, "beta must be, or return, a finite number"),
         ({"prior": -1}, "prior must be a whole number"),
         ({"context_scale": SparseRows.of(columns=9, nonzeros=1)}, "needs dense contexts"),

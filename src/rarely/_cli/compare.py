@@ -29,7 +29,7 @@ Problems = Annotated[
     list[str] | None,
     typer.Argument(
         help="cosine, needle, wheel-0.95, shuttle, mine.csv, …; the sets paper, gallery, plain, sklearn, showdown, "
-        "all; each with +drift or +delay too. See --list."
+        "all; each with +drift or +delay too."
     ),
 ]
 Policies = Annotated[
@@ -61,7 +61,6 @@ def compare_command(
     replace: Annotated[bool, typer.Option("--replace", help="Play again what other code has played.")] = False,
     markdown: Annotated[Path | None, typer.Option(help="Also write the leaderboard to this file.")] = None,
     pack: Packed = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Name problems and policies, and play nothing.")] = False,
     out: Annotated[Path, typer.Option(help="The folder for records and the page.")] = Path("compare"),
 ) -> None:
     """Compare policies under budgets of updates, and write a leaderboard.
@@ -77,9 +76,6 @@ def compare_command(
     - `rarely compare --merge theirs --merge ours --out both` — one leaderboard from several folders
     - `rarely compare --merge board --out board` — write its page again
     """
-    if list_them:
-        _list()
-        return
     if merge:
         if problems or policy or budgets or quick:
             raise InvalidInput("--merge copies records and plays nothing; leave out problems, policies and budgets.")
@@ -165,17 +161,6 @@ def _budgets(text: str) -> list[int | None]:
             raise InvalidInput(f"--budgets must be whole numbers and T, separated by commas; got {part!r}.")
         found.append(None if part == "T" else int(part))
     return found
-
-
-def _list() -> None:
-    from rarely.compare.policies import POLICIES
-    from rarely.compare.problems import PROBLEM_SETS
-
-    for name, members in PROBLEM_SETS.items():
-        console.print(f"[bold]{name}[/bold]: {', '.join(members)}")
-    console.print("each also with +drift and +delay; wheel-δ; any file.csv")
-    for entry in POLICIES.values():
-        console.print(entry.name + (f" (needs {entry.package})" if entry.package else ""), markup=False)
 
 
 def _play(asked: Comparison, out: Path, jobs: int, replace: bool) -> bool:

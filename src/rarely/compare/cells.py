@@ -7,7 +7,6 @@ cell         one policy on one run of one problem with one budget: what is playe
 from __future__ import annotations
 
 import itertools
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,14 +69,13 @@ class Cell(runs.Cell):
         return {"problem": self.found_problem().describe(), "policy": policy, **numbers}
 
     def play(self) -> dict[str, Any]:
-        start = time.perf_counter()
         problem, batches = self.found_problem(), self.batches or self.rounds
         rounds = _rounds(self.path or self.problem, self.label, self.ignore, self.seed, self.rounds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # budgets that end early and the like; the record has the updates
             contestant = self.found_policy().make(problem.task(self.rounds, batches, self.seed))
             played = play(contestant, rounds, batches, problem.delays(self.seed, self.rounds))
-        return content_of(problem.family, rounds, played, time.perf_counter() - start)
+        return content_of(problem.family, rounds, played)
 
     def work(self) -> float:
         if self.policy.startswith(("uniform", "lin", "blce", "bayes", "vowpal", "elimination")):

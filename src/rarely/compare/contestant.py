@@ -22,7 +22,6 @@ import numpy as np
 
 from rarely._core.errors import RarelyError
 from rarely._core.inputs.scaling import Affine
-from rarely._core.schedules import FixedGrid
 from rarely._core.types import Array, IntArray
 from rarely._runs.play import Stopwatch
 from rarely.worlds.protocol import Rounds
@@ -52,8 +51,8 @@ class Task:
     Examples
     --------
     >>> task = Task(arms=2, dim=6, horizon=100, batches=5, seed=0, block=3)
-    >>> task.grid, task.squares
-    ((20, 40, 60, 80), (4, 16, 36, 64))
+    >>> task.squares
+    (4, 16, 36, 64)
     """
 
     arms: int
@@ -69,11 +68,6 @@ class Task:
     def sequential(self) -> bool:
         """Whether there may be an update after every round."""
         return self.batches >= self.horizon
-
-    @cached_property
-    def grid(self) -> tuple[int, ...]:
-        """The rounds after which B equal batches end."""
-        return FixedGrid(self.horizon, self.batches).points
 
     @cached_property
     def squares(self) -> tuple[int, ...]:
@@ -158,7 +152,6 @@ class Played:
 
     regrets: Array
     """Pseudo-regret of every round, (T,)."""
-    reward: float
     updates: list[int]
     """The rounds after which it was updated."""
     selecting: Stopwatch
@@ -196,7 +189,7 @@ def play(contestant: Contestant, rounds: Rounds, batches: int, delays: IntArray 
                 contestant.update()
             hidden[arrived] = False
             updates.append(t)
-    return Played(rounds.regrets(arms), float(rounds.paid(arms).sum()), updates, selecting, training)
+    return Played(rounds.regrets(arms), updates, selecting, training)
 
 
 def _checked(chosen: Any, arms: int, t: int) -> int:

@@ -29,8 +29,6 @@ from rarely._runs.writing import writing
 from rarely.compare.contestant import Played
 from rarely.worlds import Rounds
 
-CURVE_POINTS = 20
-"""About as many points of a regret curve are on record."""
 Found = store.Found["Record"]
 
 
@@ -102,22 +100,15 @@ Store = partial(store.Store[Record], record_type=Record)
 """The records of one folder of a comparison."""
 
 
-def content_of(family: str, rounds: Rounds, played: Played, wall: float) -> dict[str, Any]:
-    """Return the content of the record of a run; `wall` is the cell's seconds."""
-    best = rounds.means.max(axis=1)
-    curve = np.cumsum(played.regrets)
-    at = np.unique(np.linspace(1, len(curve), min(CURVE_POINTS, len(curve))).round().astype(int))
+def content_of(family: str, rounds: Rounds, played: Played) -> dict[str, Any]:
+    """Return the content of the record of a run."""
     return {
         "family": family,
         "rounds_digest": _digest_of_rounds(rounds),
-        "regret": float(curve[-1]),
-        "uniform": float((best - rounds.means.mean(axis=1)).sum()),
-        "worst": float((best - rounds.means.min(axis=1)).sum()),
-        "reward": played.reward,
-        "curve": [[int(t), round(float(curve[t - 1]), 4)] for t in at],
+        "regret": float(np.cumsum(played.regrets)[-1]),
+        "uniform": float((rounds.means.max(axis=1) - rounds.means.mean(axis=1)).sum()),
         "updates": played.updates,
         "seconds": {"selecting": played.selecting.seconds, "training": played.training.seconds},
-        "wall": wall,
         "environment": describe(),
     }
 
