@@ -252,10 +252,9 @@ def own_table(tmp_path, text, *arguments):
     return call("compare", tmp_path / "own.csv", *arguments, *short, "--out", tmp_path / "out")
 
 
-def test_a_class_called_none_is_played_with_a_warning(tmp_path):
+def test_a_class_called_none_is_played(tmp_path):
     result = own_table(tmp_path, "x,kind\n" + "".join(f"{i % 2},{('none', 'some')[i % 2]}\n" for i in range(90)))
     assert result.exit_code == 0, told(result)
-    assert "own: 'none' is taken for a class" in told(result)
 
 
 def test_columns_can_be_left_out_by_name_and_number(tmp_path):
@@ -264,16 +263,6 @@ def test_columns_can_be_left_out_by_name_and_number(tmp_path):
     refused = own_table(tmp_path, text, "--ignore", "nowhere")
     assert refused.exit_code == 1
     assert "has no column 'nowhere'; its columns are id, x, y, kind" in told(refused)
-
-
-@pytest.mark.parametrize(
-    ("labels", "warned"), [(["0.5", "1.5"], True), (["1", "2"], False), ([str(n) for n in range(25)], True)]
-)
-def test_a_label_that_is_a_quantity_is_played_with_a_warning(labels, warned, tmp_path):
-    text = "x,amount\n" + "".join(f"{i},{labels[i % len(labels)]}\n" for i in range(50))
-    result = own_table(tmp_path, text)
-    assert "2 cells to play" in told(result)
-    assert ("numbers, such as" in told(result)) is warned
 
 
 @pytest.mark.parametrize("command", [["reproduce", "cosine", "--only", "fixed-B40"], ["plan", "--world", "cosine"]])
