@@ -41,8 +41,8 @@ def test_records_are_those_of_the_core_and_say_what_made_them(cells, tmp_path):
     mine, theirs = Store(tmp_path / "gpu"), Store(tmp_path / "cpu")
     assert not run_cells(cells, mine, engine.GpuExecutor(1, device="cpu"))
     assert not run_cells(cells, theirs, SerialExecutor())
-    ours = {record.id: record for record in mine.read()}
-    for record in theirs.read():
+    ours = {record.id: record for record in mine.find().records}
+    for record in theirs.find().records:
         other = ours[record.id]
         assert other.data["curve"] == record.data["curve"], record.id
         assert other.updates == record.updates
