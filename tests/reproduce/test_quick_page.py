@@ -2,13 +2,20 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from browser import needs_browser, probe
 from lab_records import record
 from rarely._reproduce.quick import CONFIGURATIONS
 from rarely._reproduce.report.page import NothingToReport
-from rarely._reproduce.report.quick_page import numbers, render_quick_page, write_quick_page
+from rarely._reproduce.report.quick_page import (
+    numbers,
+    regret_against_updates,
+    regret_over_rounds,
+    render_quick_page,
+    write_quick_page,
+)
 from rarely._reproduce.report.results import Series
 
 REGRETS = {"linucb": 522, "linucb-intercept": 522, "neuralucb": 28, "fixed": 66, "adaptive": 67, "default": 24}
@@ -55,6 +62,26 @@ def test_nothing_is_judged_and_the_next_step_is_linked(page):
     assert "claims are about T = 2000: <code>make reproduce</code>" in page
     assert '<a href="#next">What next: your own data</a>' in page
     assert '<h2 id="next">' in page
+
+
+def test_ticks_stand_where_each_policy_was_trained(rows):
+    curves, rug = regret_over_rounds(rows).axes
+    for line, row in zip(rug.lines, rows, strict=True):
+        np.testing.assert_array_equal(line.get_xdata()[::3], row.runs[0].updates)
+    for line, row in zip(curves.lines, rows, strict=True):
+        np.testing.assert_allclose(line.get_ydata(), np.mean([one.curve for one in row.runs.values()], axis=0))
+
+
+def test_one_policy_that_is_far_worse_leaves_room_for_the_others(rows):
+    top = regret_over_rounds(rows).axes[0].get_ylim()[1]
+    assert 70 < top < 522
+
+
+def test_the_second_panel_has_a_mean_and_all_runs_of_each_policy(rows):
+    lines = regret_against_updates(rows).axes[0].lines
+    assert [len(line.get_xdata()) for line in lines] == [3, 1] * len(CONFIGURATIONS)
+    assert lines[-1].get_xdata()[0] == 19
+    assert lines[-1].get_ydata()[0] == pytest.approx(27)
 
 
 def test_a_folder_without_quick_runs_is_refused(tmp_path):

@@ -141,7 +141,7 @@ def curves(comparison: Comparison) -> Figure:
             ends = np.array([(e.low, e.high) for e in map(mean, every.T)]).T
             band = np.where(np.isfinite(ends), ends, centre)  # equal runs have no band
             axes.fill_between(rounds, *band, color=COLOURS[series.kind], alpha=0.08, lw=0)
-        _draw_ticks(rug, next(iter(series.runs.values())).updates, row, COLOURS[series.kind])
+        update_ticks(rug, next(iter(series.runs.values())).updates, row, COLOURS[series.kind])
     axes.set_yscale("symlog", linthresh=max(1.0, 0.02 * axes.get_ylim()[1]))
     axes.set_ylim(bottom=0)
     plain_numbers(axes.yaxis)
@@ -155,7 +155,7 @@ def curves(comparison: Comparison) -> Figure:
     return figure
 
 
-def _draw_ticks(rug: Axes, updates: Sequence[int], row: int, colour: str) -> None:
+def update_ticks(rug: Axes, updates: Sequence[int], row: int, colour: str) -> None:
     """Draw a tick at every update, in one row."""
     if len(updates) > MAX_TICKS:
         rug.plot([updates[0], updates[-1]], [row, row], color=colour, lw=4, solid_capstyle="butt", alpha=0.6)

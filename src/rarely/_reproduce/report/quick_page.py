@@ -7,23 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from rarely._pages.figures import drawn
+import numpy as np
+from matplotlib.figure import Figure
+
+from rarely._pages.figures import COLOURS, DASHES, MARKERS, drawn, plain_numbers
 from rarely._pages.grid import Grid
 from rarely._pages.page import render
 from rarely._pages.svg import inline
 from rarely._reproduce.quick import summarise
 from rarely._reproduce.records import Store
 from rarely._reproduce.report.claims import PRINTED_ROUNDS
-from rarely._reproduce.report.figures import curves, frontier
+from rarely._reproduce.report.figures import update_ticks
 from rarely._reproduce.report.page import NothingToReport
-from rarely._reproduce.report.results import Comparison, Series
+from rarely._reproduce.report.results import Series
 from rarely._runs.writing import write_text
 
 CAPTIONS = (
     "Regret: the reward missed so far, compared with always choosing the best arm. Below, a tick for every training, "
     "in the first run.",
-    "Total regret against the number of versions, one more than there were trainings; small dots are single runs.",
+    "Total regret against the number of updates; small dots are single runs.",
 )
 
 
@@ -38,16 +42,14 @@ def write_quick_page(out: Path) -> Path:
 
 
 def render_quick_page(rows: Sequence[Series]) -> str:
-    rounds = next(iter(rows[0].runs.values())).rounds
-    shown = Comparison("cosine", "", "practical", rounds, {row.name: row for row in rows})
-    pictures = [drawn(curves, shown), drawn(frontier, [shown])]
+    pictures = [drawn(draw, rows) for draw in (regret_over_rounds, regret_against_updates)]
     return render(
         "rarely._reproduce.report",
         "quick.html",
         figures=[(inline(svg, text), text) for svg, text in zip(pictures, CAPTIONS, strict=True)],
         policies={row.kind: row for row in rows},
         numbers=numbers(rows),
-        rounds=rounds,
+        rounds=_rounds(rows),
         runs=max(len(row.runs) for row in rows),
         printed_rounds=PRINTED_ROUNDS,
     )
@@ -59,3 +61,56 @@ def numbers(rows: Sequence[Series]) -> Grid:
         spread = f" ± {row.deviation:.0f}" if len(row.runs) > 1 else ""
         body.append([row.label, f"{row.regret.value:.0f}{spread}", f"{row.updates:.0f}", f"{row.seconds:.1f}"])
     return Grid(["policy", "regret", "updates", "seconds"], body, numbers=1)
+
+
+def regret_over_rounds(rows: Sequence[Series]) -> Figure:
+    """Draw mean regret against rounds, and below when each policy was trained in the first run."""
+    figure = Figure(figsize=(5.4, 3.9))
+    axes, rug = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
+    rounds = _rounds(rows)
+    for place, row in enumerate(rows):
+        colour, marker, dash = COLOURS[row.kind], MARKERS[row.kind], DASHES[place % len(DASHES)]
+        curve = np.mean([record.curve for record in row.runs.values()], axis=0)
+        look: Any = {"color": colour, "linestyle": dash, "marker": marker, "markevery": [-1], "ms": 6}
+        axes.plot(np.arange(1, rounds + 1), curve, label=f"{row.label}: {row.regret.value:.0f}", **look)
+        update_ticks(rug, next(iter(row.runs.values())).updates, place, colour)
+    axes.set_ylabel("regret so far")
+    axes.set_xlim(0, 1.02 * rounds)
+    axes.set_ylim(0, _top([row.regret.value for row in rows]))
+    figure.legend(loc="outside upper center", ncols=3, fontsize=7.5, columnspacing=1.0, handlelength=2.4)
+    rug.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
+    for label, row in zip(rug.get_yticklabels(), rows, strict=True):
+        label.set_color(COLOURS[row.kind])
+    rug.set_ylim(len(rows) - 0.4, -0.6)
+    rug.grid(visible=False)
+    rug.set_xlabel("round")
+    return figure
+
+
+def regret_against_updates(rows: Sequence[Series]) -> Figure:
+    """Draw total regret against the number of updates: means, and single runs."""
+    figure = Figure(figsize=(3.9, 3.9))
+    axes = figure.add_subplot()
+    for row in rows:
+        colour = COLOURS[row.kind]
+        at = [max(len(record.updates), 1) for record in row.runs.values()]
+        axes.plot(at, row.regrets, ".", color=colour, ms=3.5, alpha=0.7)
+        axes.plot([max(row.updates, 1)], [row.regret.value], MARKERS[row.kind], color=colour, ms=8, label=row.label)
+    axes.set_xscale("log")
+    axes.set_yscale("log" if min(regret for row in rows for regret in row.regrets) > 0 else "linear")
+    plain_numbers(axes.xaxis, axes.yaxis)
+    axes.margins(0.15)
+    axes.set_xlabel("updates")
+    axes.set_ylabel("total regret")
+    axes.legend(loc="best", fontsize=8)
+    return figure
+
+
+def _top(regrets: list[float]) -> float:
+    """Return where the axis of regrets ends: one policy that is far worse must not make the others too small to see."""
+    *others, worst = sorted(regrets)
+    return 1.1 * min(worst, 3 * others[-1]) if others and others[-1] > 0 else max(1.0, 1.1 * worst)
+
+
+def _rounds(rows: Sequence[Series]) -> int:
+    return next(iter(rows[0].runs.values())).rounds
