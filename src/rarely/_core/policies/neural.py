@@ -167,14 +167,9 @@ class BatchNeuralUCB(Policy):
         if model is not None:
             del self._settings["hidden"], self._settings["depth"]
             self._settings["model"], self._packed = model, model.contexts
-        sparse = isinstance(scale.affine, SparseRows)
-        if sparse:
+        if isinstance(scale.affine, SparseRows):
             self._check_sparse(depth, preset, training)
-        settled = limits_from(limits).settled(
-            history=DEFAULT_HISTORY if tuned else None,
-            operations=DEFAULT_OPERATIONS if preset.scale_contexts else None,
-            arms=scale.affine.arms,
-        )
+        settled = _settled_limits(limits_from(limits), preset, scale.affine.arms, tuned=tuned)
         given: Any = None if is_automatic(forgetting) else forgetting
         source = seeded(seed)
         super().__init__(
@@ -188,9 +183,7 @@ class BatchNeuralUCB(Policy):
             limits=settled,
             forgetting=given,
             within_batch=self._settings["within_batch"],
-            factory=partial(DualFactory, inner=sparse_gram, columns=scale.affine.scaled_dim)
-            if sparse
-            else getattr(model, "factory", CovarianceFactory),
+            factory=_factory_of(model, scale),
         )
 
     def _dim_of(self, model: Any, dim: int | None, preset: Preset, **others: Any) -> int:
@@ -394,6 +387,19 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
         return {name: value for name, value in super().settings().items() if name not in fixed} | {
             "epsilon": self._epsilon
         }
+
+
+def _settled_limits(limits: Limits, preset: Preset, arms: int | None, *, tuned: bool) -> Limits:
+    """Return the limits, those that are not given chosen."""
+    history, operations = DEFAULT_HISTORY if tuned else None, DEFAULT_OPERATIONS if preset.scale_contexts else None
+    return limits.settled(history=history, operations=operations, arms=arms)
+
+
+def _factory_of(model: Any, scale: ContextScale) -> Any:
+    """Return what makes Z: of sparse contexts by their products, of a model of the user's as it says."""
+    if isinstance(scale.affine, SparseRows):
+        return partial(DualFactory, inner=sparse_gram, columns=scale.affine.scaled_dim)
+    return getattr(model, "factory", CovarianceFactory)
 
 
 def _check_together(ties: Ties, forgetting: Forgetting | Literal["auto"] | None, preset: Preset) -> None:
