@@ -25,12 +25,13 @@ def cell(regrets: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", nargs="?", type=Path, default=Path(__file__).parents[1] / "docs" / "records.json.gz")
-    parser.add_argument("--first-seed", type=int, default=30)
+    parser.add_argument("--seeds", type=int, nargs=2, metavar=("FIRST", "LAST"), default=(30, 99))
     asked = parser.parse_args()
     runs: dict[tuple[str, Configuration], list[float]] = {}
     for record in read_published(asked.records):
         views = ("practical", PROBLEMS[record.problem].view("practical"))
-        if record.seed >= asked.first_seed and record.problem in PAPER and record.reading in views:
+        fresh = asked.seeds[0] <= record.seed <= asked.seeds[1]
+        if fresh and record.problem in PAPER and record.reading in views:
             runs.setdefault((record.problem, record.configuration), []).append(record.regret)
     print(
         "| problem | LinUCB, λ = β = 1 | LinUCB, best of 16 | NeuralUCB | default, B = 40 | default, B = 100 | runs |"

@@ -14,7 +14,7 @@ from rarely._cli import app
 from rarely._cli.reproduce import _check_engine
 from rarely._reproduce.catalogue import PROBLEMS, plan_cells
 from rarely._reproduce.cells import Cell
-from rarely._reproduce.published import publish, read_published, unpack
+from rarely._reproduce.published import SHORT, publish, read_published, unpack
 from rarely._reproduce.records import Record, Store, check_engines
 from rarely._reproduce.report.page import write_report
 from rarely._reproduce.report.results import compare
@@ -54,7 +54,7 @@ def test_the_report_of_the_file_is_that_of_the_folder(folder, published, tmp_pat
 
 
 def test_the_file_has_the_digest_of_every_original(folder, published):
-    original = {record.id: record.data["digest"] for record in Store(folder).examine().records}
+    original = {record.id: record.data["digest"][:SHORT] for record in Store(folder).examine().records}
     assert {record.id: record.data["digest"] for record in read_published(published)} == original
 
 
@@ -116,7 +116,8 @@ def test_a_run_continues_from_published_records(published, folder, tmp_path):
     assert after.keys() - before.keys() == {"cosine/code/fixed-B40/seed2"}
     publish(list(after.values()), tmp_path / "again.json.gz")
     again = {record.id: record for record in read_published(tmp_path / "again.json.gz")}
-    assert {name: again[name].data["digest"] for name in before} == {n: r.data["digest"] for n, r in before.items()}
+    for name, record in before.items():
+        assert again[name].data["digest"] == record.data["digest"][:SHORT]
     assert [again[name].regret for name in before] == [record.regret for record in before.values()]
     assert "0 records of" in CliRunner().invoke(app, command).output
 

@@ -72,7 +72,7 @@ def make_report(
     path, judged = written.path, written.judged
     if written.refused:
         say_refused(written.refused, "the report leaves them out and says so")
-    lengths = sorted({j.rounds for j in judged} - {PRINTED_ROUNDS})
+    lengths = sorted({j.rounds for j in judged if not j.of_paper_length})
     if lengths:
         console.print(f"T = {', '.join(map(str, lengths))} here; the paper's claims are about T = {PRINTED_ROUNDS}")
     for preset in dict.fromkeys(j.preset for j in judged):

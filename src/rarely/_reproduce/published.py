@@ -19,14 +19,16 @@ from rarely._core.errors import InvalidInput
 from rarely._core.saving.files import replacing
 from rarely._reproduce.records import Record, Store
 from rarely._runs.record import FORMAT as RECORD_FORMAT
-from rarely._runs.record import MixedRecords
+from rarely._runs.record import MixedRecords, identity
 from rarely._runs.sealed_json import DIGEST, Malformed, check_digest, read_json, sealed
 from rarely._runs.writing import writing
 
 FORMAT = "rarely records 1"
 OPTIONAL = {"near_ties"}
-PLAIN = ("id", "identity", "regret", "reward", "right", "seconds", "wall", "peak_memory")
+PLAIN = ("id", "regret", "reward", "right", "seconds", "wall", "peak_memory")
 """Fields that are kept as they are, the optional ones where they are there."""
+SHORT = 16
+"""Digits of a digest that are kept: enough to know a record again."""
 
 
 def publish(records: Sequence[Record], path: Path) -> int:
@@ -95,7 +97,7 @@ def _compact(record: Record, worlds: list[Any], environments: list[Any]) -> dict
         "environment": _place(data["environment"], environments),
         "configuration": asked["configuration"],
         "seed": asked["seed"],
-        "original": data.get("original", data[DIGEST]),
+        "original": data.get("original", data[DIGEST])[:SHORT],
         "curve": record.curve_points[1].tolist(),
         "curve_digest": record.curve_digest,
         "updates": updates | {"rounds": len(at) if every else at, "log_det": []},
@@ -108,6 +110,7 @@ def _expanded(kept: dict[str, Any], content: dict[str, Any]) -> Record:
     rounds = kept["updates"]["rounds"]
     updates = kept["updates"] | {"rounds": list(range(1, rounds + 1)) if isinstance(rounds, int) else rounds}
     data = {name: kept[name] for name in (*PLAIN, *(OPTIONAL & kept.keys()))} | {
+        "identity": identity(asked),
         "code": content["code"],
         "asked": asked,
         "environment": content["environments"][kept["environment"]],

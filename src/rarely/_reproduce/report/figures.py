@@ -92,8 +92,8 @@ def _draw_boxes(axes: Axes, series: Sequence[Series]) -> None:
 
 def scatter(comparison: Comparison) -> Figure:
     """Draw the paper's scatter plot: 5 runs picked at random, or all if there are fewer; B and log q at the side."""
-    clocks = filter(None, map(comparison.timed, comparison.series.values()))
-    seeds = sorted(set.union(set(), *(clock.runs for clock in clocks)))
+    clocks = [set(clock.runs) for clock in map(comparison.timed, comparison.series.values()) if clock]
+    seeds = sorted(set.intersection(*clocks) or set.union(*clocks)) if clocks else []
     chosen = set(np.random.default_rng(5).permutation(seeds)[:5].tolist())
     figure = Figure(figsize=(WIDTH, 4.6))
     axes = figure.add_subplot()
