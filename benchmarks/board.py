@@ -1,10 +1,11 @@
 """The zeros of a board, from records of all that was played on it: the best mean regret known on each problem.
 
 python benchmarks/board.py FOLDER              # the lines of [v1.zeros] in src/rarely/compare/boards.toml
-python benchmarks/board.py FOLDER --board v1
+python benchmarks/board.py FOLDER --seeds 5    # from as many whole seeds, where the board has not all of them yet
 
-FOLDER is one of `rarely compare --board v1`, or a file of packed records. A mean counts if its policy has all seeds of
-the board; of every budget, for the best known may have few updates. Written once, when a board is released.
+FOLDER is one of `rarely compare --board v1`, or a file of packed records. A mean counts if its policy has that many
+seeds, by default all of the board; of every budget, for the best known may have few updates. Written once, when a board
+is released.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from rarely.compare import read_records
 from rarely.compare.scores import BOARDS, HINDSIGHT, Results
 
 
-def zeros(results: Results, board: dict) -> dict[str, float]:
+def zeros(results: Results, board: dict, seeds: int) -> dict[str, float]:
     """Return the smallest mean regret on each problem that was played as the board says."""
     out = {}
     for problem in (*board["made"], *board["unseen"]):
         if results.rounds.get(problem) == board["rounds"]:
             policies = [policy for policy in results.policies if policy != HINDSIGHT]
             cells = ((policy, batches) for policy in policies for batches in results.budgets(problem))
-            whole = [cell for cell in cells if len(results.runs(problem, *cell)) >= board["seeds"]]
+            whole = [cell for cell in cells if len(results.runs(problem, *cell)) >= seeds]
             if whole:
                 out[problem] = min(results.regret(problem, *cell).value for cell in whole)
     return out
@@ -32,9 +33,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--board", default="v1", choices=list(BOARDS))
+    parser.add_argument("--seeds", type=int)
     asked = parser.parse_args()
+    board = BOARDS[asked.board]
+    found = zeros(Results(read_records(asked.folder).records), board, asked.seeds or board["seeds"])
     print(f"[{asked.board}.zeros]")
-    for problem, zero in zeros(Results(read_records(asked.folder).records), BOARDS[asked.board]).items():
+    for problem, zero in found.items():
         print(f'"{problem}" = {zero:.6g}')
 
 

@@ -31,18 +31,21 @@ def test_v1_is_what_was_released():
 def test_a_board_asks_for_all_of_it_and_for_a_policy_of_ones_own():
     asked = compare._board("v1", ["linucb"])
     assert (asked.problems, asked.policies) == (V1["made"] + V1["unseen"], ["linucb"])
-    assert asked.budgets == [5, 10, 20, 40, 100, None]
+    assert asked.budgets == [5, 10, 20, 40, 100]
+    assert compare._board("v1", ["linucb"], "20,T").budgets == [20, None]
     assert (asked.rounds, asked.seeds, asked.first_seed) == (2000, 20, V1["first_seed"])
     assert "neuralucb" in compare._board("v1", None).policies
     with pytest.raises(InvalidInput, match="no board is called 'v0'"):
         compare._board("v0", None)
+    with pytest.raises(InvalidInput, match="has the budgets 5,10,20,40,100,T; choose among them, got 7"):
+        compare._board("v1", None, "7")
 
 
-@pytest.mark.parametrize("more", [["needle"], ["--rounds", "99"], ["--seeds", "3"], ["--budgets", "5"], ["--quick"]])
+@pytest.mark.parametrize("more", [["needle"], ["--rounds", "99"], ["--seeds", "3"], ["--quick"]])
 def test_what_a_board_fixes_cannot_be_given(more, tmp_path):
     result = CliRunner().invoke(app, ["compare", "--board", "v1", *more, "--out", str(tmp_path / "x")])
     assert result.exit_code == 1
-    assert "--board fixes problems, budgets, seeds and T" in result.output
+    assert "--board fixes problems, seeds and T" in result.output
     assert not (tmp_path / "x").exists()
 
 
@@ -82,7 +85,6 @@ def test_different_lengths_are_said():
 
 def test_the_zeros_are_the_best_means_with_all_seeds():
     zeros = runpy.run_path(str(SCRIPT))["zeros"]
-    board = V1 | {"seeds": 2}
     lucky = record("needle", "lucky", 5, 0, 1.0, rounds=2000)
-    found = zeros(Results([*played("needle", {5: 8, None: 10}), lucky, *played("wheel", {5: 9}, rounds=300)]), board)
+    found = zeros(Results([*played("needle", {5: 8, None: 10}), lucky, *played("wheel", {5: 9}, rounds=300)]), V1, 2)
     assert found == {"needle": 8.5}

@@ -53,7 +53,7 @@ def compare_command(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds T of a run.")] = 1000,
     jobs: Jobs = None,
-    board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, budgets, seeds and T.")] = None,
+    board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, seeds, T and all budgets but T.")] = None,
     quick: Quick = False,
     label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="A column of a CSV to leave out; may be repeated.")] = None,
@@ -89,9 +89,9 @@ def compare_command(
     from rarely.compare.cells import Comparison
 
     if board is not None:
-        if problems or budgets or quick or (seeds, rounds) != (10, 1000):
-            raise InvalidInput("--board fixes problems, budgets, seeds and T; leave out all of them.")
-        asked = _board(board, policy)
+        if problems or quick or (seeds, rounds) != (10, 1000):
+            raise InvalidInput("--board fixes problems, seeds and T; leave out all of them.")
+        asked = _board(board, policy, budgets)
     else:
         asked = Comparison(
             problems or list(QUICK if quick else SEVERAL),
@@ -107,8 +107,8 @@ def compare_command(
         raise typer.Exit(1)
 
 
-def _board(name: str, policies: list[str] | None) -> Comparison:
-    """Return what a board asks for; of its own policies those whose packages are installed."""
+def _board(name: str, policies: list[str] | None, budgets: str | None = None) -> Comparison:
+    """Return what a board asks for: of its policies those whose packages are installed, of its budgets all but T."""
     from rarely.compare import Comparison, UnavailablePolicy
     from rarely.compare.policies import find_policy
     from rarely.compare.scores import BOARDS
@@ -116,6 +116,10 @@ def _board(name: str, policies: list[str] | None) -> Comparison:
     if name not in BOARDS:
         raise InvalidInput(f"no board is called {name!r}; there is {', '.join(BOARDS)}.")
     fixed = BOARDS[name]
+    known = _budgets(fixed["budgets"])
+    chosen = _budgets(budgets) if budgets else [batches for batches in known if batches is not None]
+    if not set(chosen) <= set(known):
+        raise InvalidInput(f"--board {name} has the budgets {fixed['budgets']}; choose among them, got {budgets}.")
     entered = list(policies or ())
     for one in () if policies else fixed["policies"]:
         try:
@@ -123,7 +127,7 @@ def _board(name: str, policies: list[str] | None) -> Comparison:
         except UnavailablePolicy as error:
             console.print(f"skipped: {error}")
     sizes = {size: fixed[size] for size in ("seeds", "rounds", "first_seed")}
-    return Comparison(fixed["made"] + fixed["unseen"], entered, _budgets(fixed["budgets"]), **sizes)
+    return Comparison(fixed["made"] + fixed["unseen"], entered, chosen, **sizes)
 
 
 def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | None) -> None:
