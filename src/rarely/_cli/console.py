@@ -56,6 +56,26 @@ def guarded_by(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[
     return guard
 
 
+class Group(typer.Typer):
+    """The commands behind one word, as `rarely study`; after Ctrl-C each of them prints `stopped`."""
+
+    def __init__(self, name: str, help: str, stopped: str, epilog: str | None = None) -> None:
+        super().__init__(name=name, help=help, epilog=epilog, no_args_is_help=True, rich_markup_mode="markdown")
+        self._guard = guarded_by(stopped)
+
+    def add(self, name: str, *examples: str) -> Callable[[Callable[Parameters, None]], Callable[Parameters, None]]:
+        """Add a command; an example has its arguments, and after a dash a remark."""
+
+        def decorate(function: Callable[Parameters, None]) -> Callable[Parameters, None]:
+            lines = [f"{function.__doc__}\n\n**Examples**\n"]
+            for example in examples:
+                arguments, dash, remark = example.partition(" — ")
+                lines.append(f"- `rarely {self.info.name} {name} {arguments}`{dash}{remark}")
+            return self.command(name, help="\n".join(lines))(self._guard(function))
+
+        return decorate
+
+
 guarded = guarded_by("Interrupted. Finished runs are saved; run the same command to resume.")
 
 

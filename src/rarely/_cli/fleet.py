@@ -10,18 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from rarely import cluster, load
-from rarely._cli.console import Jobs, console, guarded_by
+from rarely._cli.console import Group, Jobs, console
 from rarely._core.errors import InvalidInput
 from rarely._pages.grid import Grid
 from rarely.cluster.files import Folder
 
-fleet_app = typer.Typer(
-    name="fleet",
-    help="Campaigns and fleets on Ray: decide from Parquet, publish versions, join logs, update, report, audit.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
+fleet_app = Group(
+    "fleet",
+    "Campaigns and fleets on Ray: decide from Parquet, publish versions, join logs, update, report, audit.",
+    "Interrupted. What is done is kept; run the same command to resume.",
 )
-guarded = guarded_by("Interrupted. What is done is kept; run the same command to resume.")
 SavedPolicy = Annotated[Path, typer.Argument(help="A saved policy.")]
 Store = Annotated[str, typer.Argument(help="The store: a folder or a URL such as s3://bucket/store.")]
 Logs = Annotated[Path, typer.Argument(help="The folder of the deciders' logs.")]
@@ -30,8 +28,11 @@ Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, as ray://he
 BOTH_SIDES = 1.96
 
 
-@fleet_app.command()
-@guarded
+@fleet_app.add(
+    "decide",
+    "policy.rarely people/ night1/",
+    "policy.rarely s3://bucket/people s3://bucket/night1 --address ray://head:10001",
+)
 def decide(
     policy: SavedPolicy,
     contexts: Annotated[str, typer.Argument(help="Parquet with the columns id and contexts: K·d numbers a row.")],
@@ -39,58 +40,33 @@ def decide(
     jobs: Jobs = None,
     address: Address = None,
 ) -> None:
-    """Decide every row of Parquet files; the same command resumes.
-
-    **Examples**
-
-    - `rarely fleet decide policy.rarely people/ night1/`
-    - `rarely fleet decide policy.rarely s3://bucket/people s3://bucket/night1 --address ray://head:10001`
-    """
+    """Decide every row of Parquet files; the same command resumes."""
     done = cluster.decide(load(policy), contexts, out, jobs=jobs, address=address)
     console.print(f"{done.rounds} rounds decided by version {done.version}, in {done.blocks} blocks: {out}")
 
 
-@fleet_app.command()
-@guarded
+@fleet_app.add("publish", "policy.rarely store/")
 def publish(policy: SavedPolicy, store: Store) -> None:
-    """Make a saved policy the version that deciders use.
-
-    **Examples**
-
-    - `rarely fleet publish policy.rarely store/`
-    """
+    """Make a saved policy the version that deciders use."""
     console.print(cluster.publish(load(policy), store), markup=False)
 
 
-@fleet_app.command()
-@guarded
+@fleet_app.add("rollback", "store/")
 def rollback(store: Store) -> None:
-    """Return to the version that was in use before.
-
-    **Examples**
-
-    - `rarely fleet rollback store/`
-    """
+    """Return to the version that was in use before."""
     console.print(cluster.rollback(store), markup=False)
 
 
-@fleet_app.command()
-@guarded
+@fleet_app.add("join", "logs/ waves/")
 def join(
     logs: Logs,
     out: Annotated[str, typer.Argument(help="The folder in which each wave of decisions gets its own.")],
 ) -> None:
-    """Gather what is new in the logs of deciders, for `rarely fleet update`, and print all waves so far.
-
-    **Examples**
-
-    - `rarely fleet join logs/ waves/`
-    """
+    """Gather what is new in the logs of deciders, for `rarely fleet update`, and print all waves so far."""
     console.print("\n".join(cluster.join(logs, out)), markup=False)
 
 
-@fleet_app.command()
-@guarded
+@fleet_app.add("update", "policy.rarely night1/ night2/ --rewards rewards/ --publish store/")
 def update(
     policy: SavedPolicy,
     decisions: Decisions,
@@ -99,12 +75,7 @@ def update(
     jobs: Jobs = None,
     address: Address = None,
 ) -> None:
-    """Learn from decisions and rewards, and save the next version in the place of the policy.
-
-    **Examples**
-
-    - `rarely fleet update policy.rarely night1/ night2/ --rewards rewards/ --publish store/`
-    """
+    """Learn from decisions and rewards, and save the next version in the place of the policy."""
     learned = load(policy)
     cluster.update(learned, decisions, rewards, jobs=jobs, address=address)
     learned.save(policy)
@@ -113,30 +84,18 @@ def update(
         console.print(cluster.publish(learned, store), markup=False)
 
 
-@fleet_app.command()
-@guarded
+@fleet_app.add("audit", "store/ logs/")
 def audit(store: Store, logs: Logs) -> None:
-    """Make every logged decision again; name those that differ, and exit with 1, if an arm or a digit does.
-
-    **Examples**
-
-    - `rarely fleet audit store/ logs/`
-    """
+    """Make every logged decision again; name those that differ, and exit with 1, if an arm or a digit does."""
     found = cluster.audit(store, logs)
     differing = (f"{id}: {'another arm' if math.isinf(by) else by}" for id, by in found.items())
     console.print("\n".join(differing) or "Every decision is the same.", markup=False)
     raise typer.Exit(bool(found))
 
 
-@fleet_app.command()
-@guarded
+@fleet_app.add("report", "night1/ night2/")
 def report(decisions: Decisions) -> None:
-    """Show what the updates on these decisions found and did, and whether each version paid more than the last.
-
-    **Examples**
-
-    - `rarely fleet report night1/ night2/`
-    """
+    """Show what the updates on these decisions found and did, and whether each version paid more than the last."""
     found: dict[int, dict[str, Any]] = {}
     for folder in map(Folder.at, decisions):
         for name in folder.names("_update-"):

@@ -12,17 +12,16 @@ import typer
 from rich.markup import escape
 
 from rarely import InvalidInput
-from rarely._cli.console import console, error_console
-from rarely._cli.study import Storage, command, guarded
+from rarely._cli.console import Group, console, error_console, guarded_by
+from rarely._cli.study import STOPPED, Storage
 
 if TYPE_CHECKING:
     from rarely.service import KeyFile
 
-keys_app = typer.Typer(
-    name="keys",
-    help="API keys of `rarely serve`: shown once, kept as hashes in a file that the service rereads when it changes.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
+keys_app = Group(
+    "keys",
+    "API keys of `rarely serve`: shown once, kept as hashes in a file that the service rereads when it changes.",
+    STOPPED,
 )
 DAY = 24 * 3600.0
 KeyPath = Annotated[Path, typer.Argument(help="The file of keys.")]
@@ -44,7 +43,7 @@ def key_file(path: Path) -> KeyFile:
     return KeyFile(path)
 
 
-@guarded
+@guarded_by(STOPPED)
 def serve_command(
     storage: Storage,
     host: Annotated[str, typer.Option(help="The address to listen at; other machines need --keys.")] = "127.0.0.1",
@@ -83,7 +82,7 @@ def serve_command(
         raise typer.Exit(1)
 
 
-@command("add", "keys.json shop --scope decide --scope reward --study banners --rate 100", app=keys_app)
+@keys_app.add("add", "keys.json shop --scope decide --scope reward --study banners --rate 100")
 def add_command(
     file: KeyPath,
     name: KeyName,
@@ -98,14 +97,14 @@ def add_command(
     error_console.print("This is the only time that the key is shown.")
 
 
-@command("revoke", "keys.json shop", app=keys_app)
+@keys_app.add("revoke", "keys.json shop")
 def revoke_command(file: KeyPath, name: KeyName) -> None:
     """Remove a key; a running service refuses it from now on."""
     key_file(file).revoke(name)
     console.print(escape(f"{name} was revoked"))
 
 
-@command("list", "keys.json", app=keys_app)
+@keys_app.add("list", "keys.json")
 def list_command(file: KeyPath) -> None:
     """List the keys with their scopes and validity, without secrets."""
     for key in key_file(file).all():

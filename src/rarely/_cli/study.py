@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from rarely._cli.console import console, error_console, guarded_by
+from rarely._cli.console import Group, console, error_console
 
 if TYPE_CHECKING:
     from rarely.study import Study
 
-study_app = typer.Typer(
-    name="study",
-    help="Studies: every decision, reward and version is on record before it is answered.",
+STOPPED = "Interrupted. Everything that was answered is on record."
+study_app = Group(
+    "study",
+    "Studies: every decision, reward and version is on record before it is answered.",
+    STOPPED,
     epilog="Start with: rarely study create sqlite:///trial.db --name colours --file study.json",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
 )
 NewFile = Annotated[Path, typer.Argument(help="A new file.")]
 Name = Annotated[str | None, typer.Option("--name", "-n", help="The name of the study, if there are several.")]
 Actor = Annotated[str, typer.Option(help="Who does it; recorded.")]
 Reason = Annotated[str, typer.Option(help="Why; recorded.")]
-guarded = guarded_by("Interrupted. Everything that was answered is on record.")
 
 
 def storage_string(given: str) -> str:
@@ -43,19 +41,6 @@ Storage = Annotated[
 ]
 
 
-def command(name: str, *examples: str, app: typer.Typer = study_app) -> Callable[[Callable[..., None]], Any]:
-    """Add a command to `rarely study`, or to another group; an example has its arguments, and after a dash a remark."""
-
-    def add(function: Callable[..., None]) -> Callable[..., None]:
-        lines = [f"{function.__doc__}\n\n**Examples**\n"]
-        for example in examples:
-            arguments, dash, remark = example.partition(" — ")
-            lines.append(f"- `rarely {app.info.name} {name} {arguments}`{dash}{remark}")
-        return app.command(name, help="\n".join(lines))(guarded(function))
-
-    return add
-
-
 def opened(storage: str, name: str | None, *, lazy: bool = False) -> Study:
     """Open the study of a command."""
     from rarely.study import Study
@@ -63,7 +48,7 @@ def opened(storage: str, name: str | None, *, lazy: bool = False) -> Study:
     return Study.open(storage, name, lazy=lazy)
 
 
-@command("create", "sqlite:///trial.db --name colours --file study.json")
+@study_app.add("create", "sqlite:///trial.db --name colours --file study.json")
 def create_command(
     storage: Storage,
     name: Annotated[str, typer.Option("--name", "-n", help="The name of the study.")],
@@ -81,7 +66,7 @@ def create_command(
     console.print(escape(f"study {status.name!r}: {status.decisions} decisions, at most {status.budget} versions"))
 
 
-@command("update", "sqlite:///trial.db --actor nightly")
+@study_app.add("update", "sqlite:///trial.db --actor nightly")
 def update_command(
     storage: Storage,
     force: Annotated[bool, typer.Option(help="Train even if no reward came since the last update.")] = False,
@@ -101,7 +86,7 @@ def update_command(
     console.print(escape(f"study {status.name!r}: {messages[outcome]}"))
 
 
-@command("status", "sqlite:///trial.db", "sqlite:///trial.db >> heads.jsonl — verify --heads compares")
+@study_app.add("status", "sqlite:///trial.db", "sqlite:///trial.db >> heads.jsonl — verify --heads compares")
 def status_command(storage: Storage, name: Name = None) -> None:
     """Show the state of a study as JSON, in a pipe as one line."""
     with opened(storage, name) as study:
@@ -109,7 +94,7 @@ def status_command(storage: Storage, name: Name = None) -> None:
     typer.echo(json.dumps(status, ensure_ascii=False, allow_nan=False, indent=2 if console.is_terminal else None))
 
 
-@command(
+@study_app.add(
     "verify",
     "sqlite:///trial.db",
     "sqlite:///trial.db --head 5f2c… --seq 1200 — was anything cut off since?",
@@ -131,7 +116,7 @@ def verify_command(
     console.print(f"whole: {found.events} events, last hash {found.head}")
 
 
-@command("replay", "sqlite:///trial.db")
+@study_app.add("replay", "sqlite:///trial.db")
 def replay_command(storage: Storage, name: Name = None) -> None:
     """Train every version and make every decision again from the record. Exit with code 1 if one differs."""
     with opened(storage, name, lazy=True) as study:
@@ -148,7 +133,7 @@ def replay_command(storage: Storage, name: Name = None) -> None:
         raise typer.Exit(1)
 
 
-@command("export", "sqlite:///trial.db log.csv — `rarely.logs.read_log` reads it")
+@study_app.add("export", "sqlite:///trial.db log.csv — `rarely.logs.read_log` reads it")
 def export_command(
     storage: Storage,
     out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")],
@@ -160,7 +145,7 @@ def export_command(
     console.print(escape(f"{len(log)} decisions, {log.missing} rewards missing: {out}"))
 
 
-@command("backup", "sqlite:///trial.db trial-monday.db")
+@study_app.add("backup", "sqlite:///trial.db trial-monday.db")
 def backup_command(storage: Storage, out: NewFile, name: Name = None) -> None:
     """Copy the whole database to a new SQLite file, while others decide."""
     with opened(storage, name, lazy=True) as study:
@@ -168,7 +153,7 @@ def backup_command(storage: Storage, out: NewFile, name: Name = None) -> None:
     console.print(escape(f"{out}: use it as sqlite:///{out}"))
 
 
-@command("restore", "trial-monday.db postgresql://user@host/trials — into an empty database")
+@study_app.add("restore", "trial-monday.db postgresql://user@host/trials — into an empty database")
 def restore_command(
     backup: Annotated[Path, typer.Argument(help="A file that backup wrote.")], storage: Storage
 ) -> None:
@@ -178,7 +163,7 @@ def restore_command(
     console.print(escape(f"restored: {', '.join(Study.restore(backup, storage))}"))
 
 
-@command("repair-clock", 'sqlite:///trial.db --actor ann --reason "the clock was five years ahead on Monday"')
+@study_app.add("repair-clock", 'sqlite:///trial.db --actor ann --reason "the clock was five years ahead on Monday"')
 def repair_clock_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
     """Let the record's time pass again after a run whose clock was wrong, or confirm the clock after a long pause."""
     with opened(storage, name) as study:
@@ -186,7 +171,7 @@ def repair_clock_command(storage: Storage, actor: Actor, reason: Reason = "", na
     console.print(f"times of the record are {offset / 1e6:.0f} s ahead of the clock from now on")
 
 
-@command("approve", 'sqlite:///trial.db --actor ann --reason "checked on Monday"')
+@study_app.add("approve", 'sqlite:///trial.db --actor ann --reason "checked on Monday"')
 def approve_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
     """Publish the version that awaits approval."""
     with opened(storage, name) as study:
@@ -194,7 +179,7 @@ def approve_command(storage: Storage, actor: Actor, reason: Reason = "", name: N
     console.print(f"version {number} decides from now on")
 
 
-@command("dismiss", 'sqlite:///trial.db --actor ann --reason "too few rewards"')
+@study_app.add("dismiss", 'sqlite:///trial.db --actor ann --reason "too few rewards"')
 def dismiss_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
     """Drop the version that awaits approval."""
     with opened(storage, name) as study:
@@ -202,7 +187,7 @@ def dismiss_command(storage: Storage, actor: Actor, reason: Reason = "", name: N
     console.print("the candidate was dismissed; the version in use stays")
 
 
-@command("rollback", "sqlite:///trial.db 2 --actor ann --pin — and refuse further updates")
+@study_app.add("rollback", "sqlite:///trial.db 2 --actor ann --pin — and refuse further updates")
 def rollback_command(
     storage: Storage,
     version: Annotated[int, typer.Argument(help="The number of an earlier version.")],
@@ -219,7 +204,9 @@ def rollback_command(
     console.print(f"version {version} decides from now on")
 
 
-@command("analysis", "sqlite:///trial.db", "sqlite:///trial.db --out analysis.html — or analysis.md, analysis.json")
+@study_app.add(
+    "analysis", "sqlite:///trial.db", "sqlite:///trial.db --out analysis.html — or analysis.md, analysis.json"
+)
 def analysis_command(
     storage: Storage,
     out: Annotated[Path | None, typer.Option(help="A file for the report: .html, .md or .json.")] = None,
