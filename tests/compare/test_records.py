@@ -7,7 +7,7 @@ import re
 import pytest
 
 from comparison_records import record
-from rarely._runs.sealed_json import read_json, sealed
+from rarely._runs.sealed_json import read_json, sealed_text
 from rarely.compare import Comparison, MixedRecords, compare, merge, read_records
 from rarely.compare.records import Store, pack
 
@@ -110,8 +110,8 @@ def test_records_that_do_not_compare_are_not_merged_and_nothing_is_copied(tmp_pa
 
 
 def test_a_damaged_line_of_a_packed_file_is_refused_alone(tmp_path):
-    lines = [json.dumps(sealed(record(seed=seed).data)) for seed in (0, 1)]
-    lines += [json.dumps(sealed(record(seed=2).data) | {"regret": 1.0}), "{", "[]"]
+    lines = [sealed_text(record(seed=seed).data) for seed in (0, 1)]
+    lines += [json.dumps(json.loads(sealed_text(record(seed=2).data)) | {"regret": 1.0}), "{", "[]"]
     (tmp_path / "p.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     found = merge([tmp_path / "p.gz"], tmp_path / "out")
     assert len(found.records) == 2
@@ -126,7 +126,7 @@ def test_what_is_no_folder_of_records_is_refused(tmp_path, name):
 
 
 def test_a_packed_record_cannot_lead_out_of_the_folder(tmp_path):
-    line = json.dumps(sealed(record().data | {"id": "../../x"}))
+    line = sealed_text(record().data | {"id": "../../x"})
     (tmp_path / "p.gz").write_bytes(gzip.compress(line.encode()))
     (refusal,) = merge([tmp_path / "p.gz"], tmp_path / "out").refused
     assert "its id must be names" in refusal.reason

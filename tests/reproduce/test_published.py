@@ -21,7 +21,7 @@ from rarely._reproduce.report.results import compare
 from rarely._runs.cell import play_cell
 from rarely._runs.provenance import describe
 from rarely._runs.record import MixedRecords
-from rarely._runs.sealed_json import sealed
+from rarely._runs.sealed_json import sealed_text
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "records.json.gz"
 SAMPLE = ("linucb-r1-b1", "linucb-intercept-r1-b1", "fixed-B40", "adaptive-B40-logq20")
@@ -66,7 +66,7 @@ def test_7580_records_of_2000_rounds_take_a_few_mb(tmp_path):
             kind="fixed", batches=40, seed=seed, rounds=2000, updates=39, regret=float(generator.uniform(50, 99))
         )
         one.data["curve"] = (one.regret * np.sort(generator.random(2000))).round(4).tolist()
-        records.append(Record(sealed(one.data)))
+        records.append(Record(json.loads(sealed_text(one.data))))
     assert publish(records, tmp_path / "records.json.gz") / len(records) * 7580 < 4e6
 
 

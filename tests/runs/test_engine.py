@@ -18,7 +18,7 @@ from rarely._runs.cell import Result, play_cell
 from rarely._runs.executor import SerialExecutor
 from rarely._runs.record import FORMAT, MixedRecords, identity
 from rarely._runs.runner import run_cells
-from rarely._runs.sealed_json import digest_of, sealed
+from rarely._runs.sealed_json import digest_of, sealed_text
 from rarely._runs.writing import CannotWrite, FolderBusy, lock_folder
 from toy_cells import ToyCell, ToyRecord, store_at, toys
 
@@ -220,7 +220,7 @@ def test_an_edited_record_is_refused_alone_and_its_cell_is_played_again(folder, 
 )
 def test_a_record_of_another_kind_or_format_is_refused(folder, edit, says):
     path = store_at(folder).path("plain/seed1")
-    written(path, sealed(on_file(path) | edit))
+    written(path, json.loads(sealed_text(on_file(path) | edit)))
     (refusal,) = store_at(folder).examine().refused
     assert says in refusal.reason
 

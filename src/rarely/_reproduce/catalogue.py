@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
 
 from rarely._core.policies.options import PresetName
 from rarely._reproduce.cells import Cell
@@ -25,49 +25,29 @@ GRID = (0.001, 0.01, 0.1, 1.0)
 FAIR = (1.0, 1.0)
 """LinUCB's λ and β fixed beforehand: the plain choice, made without a look at any result."""
 
-_COSINE: dict[str, Any] = {
-    "hidden": 200,
-    "ridge": 0.01,
-    "beta": 0.001,
-    "step_size": 0.01,
-    "log_ratios": (20, 40, 60),
-    "base": "cosine",
-}
-_QUADRATIC: dict[str, Any] = {
-    "hidden": 100,
-    "ridge": 0.01,
-    "beta": 0.01,
-    "step_size": 0.005,
-    "log_ratios": (20, 25, 30),
-    "base": "quadratic",
-}
 _LENGTHS = (500, 1000, 2000, 4000, 8000)
-_MUSHROOM: dict[str, Any] = {"batches": (40, 100, 250), "log_ratios": (20, 30, 40), "base": "mushroom"}
-_MAGIC: dict[str, Any] = {"log_ratios": (50, 60, 70), "base": "magic"}
+_COSINE = Problem("cosine", Cosine(), hidden=200, ridge=0.01, step_size=0.01, base="cosine")
+_QUADRATIC = Problem(
+    "quadratic", Quadratic(), ridge=0.01, beta=0.01, step_size=0.005, log_ratios=(20, 25, 30), base="quadratic"
+)
+_MUSHROOM = Problem("mushroom", DATASETS["mushroom"], batches=(40, 100, 250), log_ratios=(20, 30, 40), base="mushroom")
+_MAGIC = Problem("magic", DATASETS["magic"], log_ratios=(50, 60, 70), base="magic")
+_FOUR = (_COSINE, _QUADRATIC, _MUSHROOM, _MAGIC)
 PROBLEMS = {
     problem.name: problem
     for problem in (
-        Problem("cosine", Cosine(), **_COSINE),
-        Problem("quadratic", Quadratic(), **_QUADRATIC),
-        Problem("mushroom", DATASETS["mushroom"], **_MUSHROOM),
-        Problem("magic", DATASETS["magic"], **_MAGIC),
+        *_FOUR,
         # Where the text can be read in two ways, the other way.
-        Problem("cosine-sd", Cosine(noise=DEVIATION_READING), **_COSINE),
-        Problem("quadratic-sd", Quadratic(noise=DEVIATION_READING), **_QUADRATIC),
-        Problem("magic-m400", DATASETS["magic"], hidden=400, **_MAGIC),
+        replace(_COSINE, name="cosine-sd", source=Cosine(noise=DEVIATION_READING)),
+        replace(_QUADRATIC, name="quadratic-sd", source=Quadratic(noise=DEVIATION_READING)),
+        replace(_MAGIC, name="magic-m400", hidden=400),
         # The four once more, for their processor times where a GPU has played the runs.
-        Problem("cosine-timed", Cosine(), **_COSINE, timed=True),
-        Problem("quadratic-timed", Quadratic(), **_QUADRATIC, timed=True),
-        Problem("mushroom-timed", DATASETS["mushroom"], **_MUSHROOM, timed=True),
-        Problem("magic-timed", DATASETS["magic"], **_MAGIC, timed=True),
+        *(replace(problem, name=f"{problem.name}-timed", timed=True) for problem in _FOUR),
         # One problem at five lengths, with grids of log T and √T batches: how regret and versions grow with T.
-        *(
-            Problem(f"quadratic-T{t}", Quadratic(), **_QUADRATIC | {"base": ""}, rounds=t, batches=growing(t))
-            for t in _LENGTHS
-        ),
+        *(replace(_QUADRATIC, name=f"quadratic-T{t}", base="", rounds=t, batches=growing(t)) for t in _LENGTHS),
     )
 }
-PAPER = ("cosine", "quadratic", "mushroom", "magic")
+PAPER = tuple(problem.name for problem in _FOUR)
 """The paper's four problems; the others are second readings of them, them timed, and one problem at five lengths."""
 TIMED = tuple(f"{name}-timed" for name in PAPER)
 SECOND_READINGS = ("cosine-sd", "quadratic-sd", "magic-m400")
@@ -76,21 +56,17 @@ GROWTH = tuple(f"quadratic-T{length}" for length in _LENGTHS)
 
 def configurations(problem: Problem) -> Iterator[Configuration]:
     """Yield the paper's comparison on a problem and the library's default; with a length, without LinUCB."""
-    if problem.rounds is not None:
-        yield Configuration("neuralucb")
-        yield from (Configuration("fixed", batches=b) for b in problem.batches)
-        # Without a budget: how many versions there are is the question.
-        yield from (Configuration("adaptive", batches=problem.rounds, log_ratio=q) for q in problem.log_ratios)
-        yield Configuration("default", batches=problem.batches[-1])
-        return
-    kinds: tuple[Kind, ...] = ("linucb", "linucb-intercept")
+    own = problem.rounds
+    kinds: tuple[Kind, ...] = () if own else ("linucb", "linucb-intercept")
     for kind, (ridge, beta) in itertools.product(kinds, [FAIR] if problem.timed else itertools.product(GRID, GRID)):
         yield Configuration(kind, ridge=ridge, beta=beta)
     yield Configuration("neuralucb")
     yield from (Configuration("fixed", batches=b) for b in problem.batches)
-    yield from (Configuration("adaptive", batches=b, log_ratio=q) for b in problem.batches for q in problem.log_ratios)
+    # With a length of its own it has no budget: how many versions there are is the question.
+    budgets, defaults = ((own,), problem.batches[-1:]) if own else (problem.batches, problem.batches[:2])
+    yield from (Configuration("adaptive", batches=b, log_ratio=q) for b in budgets for q in problem.log_ratios)
     if not problem.timed:
-        yield from (Configuration("default", batches=b) for b in problem.batches[:2])
+        yield from (Configuration("default", batches=b) for b in defaults)
 
 
 def plan_cells(

@@ -10,7 +10,6 @@ letter by letter.
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from rarely._core.saving.files import replacing
 from rarely._reproduce.records import Record, Store
 from rarely._runs.record import FORMAT as RECORD_FORMAT
 from rarely._runs.record import MixedRecords, identity
-from rarely._runs.sealed_json import DIGEST, Malformed, check_digest, read_json, sealed
+from rarely._runs.sealed_json import DIGEST, Malformed, check_digest, read_json, sealed_text
 from rarely._runs.writing import writing
 
 FORMAT = "rarely records 1"
@@ -43,7 +42,7 @@ def publish(records: Sequence[Record], path: Path) -> int:
         "worlds": worlds,
         "environments": environments,
     }
-    text = gzip.compress(json.dumps(sealed(content), separators=(",", ":")).encode(), 9, mtime=0)
+    text = gzip.compress(sealed_text(content).encode(), 9, mtime=0)
     with writing(path), replacing(path) as file:
         file.write(text)
     return len(text)

@@ -35,12 +35,11 @@ CONFIGURATIONS = {
 
 def quick_cells(rounds: int = ROUNDS, runs: int = RUNS) -> list[Cell]:
     """Return the cells to play, the longest first."""
-    readings = {name: "raw" if one.linear else "practical" for name, one in CONFIGURATIONS.items()}
-    cells = [
-        Cell(PROBLEM, readings[name], configuration, seed, rounds)  # type: ignore[arg-type]
+    cells = (
+        Cell(PROBLEM, "raw" if one.linear else "practical", one, seed, rounds)
         for seed in range(runs)
-        for name, configuration in CONFIGURATIONS.items()
-    ]
+        for one in CONFIGURATIONS.values()
+    )
     return sorted(cells, key=lambda cell: (-cell.work(), cell.seed))
 
 

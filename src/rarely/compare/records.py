@@ -24,7 +24,7 @@ from rarely._core.saving.files import replacing
 from rarely._runs import store
 from rarely._runs.provenance import describe
 from rarely._runs.record import MixedRecords, PolicyRecord, Refusal, Stored, identity
-from rarely._runs.sealed_json import LARGEST_FILE, Malformed, reason_of, sealed
+from rarely._runs.sealed_json import LARGEST_FILE, Malformed, reason_of, sealed_text
 from rarely._runs.writing import writing
 from rarely.compare.contestant import Played
 from rarely.worlds import Rounds
@@ -167,7 +167,7 @@ def _unpacked(path: Path) -> Found:
 def pack(folder: Path, path: Path) -> int:
     """Write all records of a folder into one file for submission, and return how many there are."""
     records = read_records(folder).records
-    lines = "".join(json.dumps(sealed(record.data), separators=(",", ":")) + "\n" for record in records)
+    lines = "".join(sealed_text(record.data) + "\n" for record in records)
     with writing(path), replacing(path) as file:
         file.write(gzip.compress(lines.encode(), mtime=0))
     return len(records)
