@@ -20,7 +20,7 @@ from rarely._reproduce.catalogue import PROBLEMS, plan_cells
 from rarely._reproduce.records import Store
 from rarely._runs.executor import executor_of
 from rarely._runs.provenance import cores
-from rarely._runs.runner import run_cells
+from rarely._runs.store import run_cells
 from rarely.gpu.executor import GpuExecutor
 from rarely.gpu.training import Samples, Theta, _by_kernel, _by_products, _by_sparse_kernel, entries_of, samples_at_once
 

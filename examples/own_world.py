@@ -16,7 +16,7 @@ from rarely._reproduce.records import Store
 from rarely._reproduce.report.page import write_report
 from rarely._runs.executor import LokyExecutor
 from rarely._runs.provenance import cores
-from rarely._runs.runner import run_cells
+from rarely._runs.store import run_cells
 from rarely.worlds import World
 
 

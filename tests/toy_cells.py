@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 from rarely._runs.cell import Cell
 from rarely._runs.executor import LokyExecutor
 from rarely._runs.record import MixedRecords, Record
-from rarely._runs.runner import run_cells
-from rarely._runs.store import Store
+from rarely._runs.store import Store, run_cells
 
 
 class ToyRecord(Record):

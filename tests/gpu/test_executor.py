@@ -10,7 +10,7 @@ from rarely._reproduce.catalogue import plan_cells
 from rarely._reproduce.config import Problem
 from rarely._reproduce.records import Store
 from rarely._runs.executor import SerialExecutor
-from rarely._runs.runner import run_cells
+from rarely._runs.store import run_cells
 from rarely.gpu import executor as engine
 from rarely.worlds import Quadratic
 

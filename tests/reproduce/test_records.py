@@ -21,7 +21,7 @@ from rarely._runs.cell import play_cell
 from rarely._runs.executor import SerialExecutor
 from rarely._runs.play import play
 from rarely._runs.record import MixedRecords
-from rarely._runs.runner import run_cells
+from rarely._runs.store import run_cells
 from rarely.worlds import Dataset, Table, World
 
 SMALL = replace(PROBLEMS["cosine"], hidden=8, steps=5, batches=(3,), log_ratios=(2.0,))
@@ -114,7 +114,7 @@ def test_all_views_of_a_table_are_one_problem(tmp_path):
     table = Problem("own", Table.of(rows, np.arange(20) % 2), hidden=8, steps=2, batches=(3,), log_ratios=(2.0,))
     every = plan_cells([table], PRESETS, 1, 20, ["linucb-r1-b1", "linucb-intercept-r1-b1", "fixed-*"])
     assert run_cells(every, Store(tmp_path), SerialExecutor()) == []
-    assert Store(tmp_path).missing(every) == []
+    assert Store(tmp_path).missing(every) == ([], [])
     assert len(Store(tmp_path).examine().records) == 3 * 3
 
 

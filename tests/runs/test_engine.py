@@ -17,8 +17,8 @@ from rarely._runs import writing
 from rarely._runs.cell import Result, play_cell
 from rarely._runs.executor import SerialExecutor
 from rarely._runs.record import FORMAT, MixedRecords, identity
-from rarely._runs.runner import run_cells
 from rarely._runs.sealed_json import digest_of, sealed_text
+from rarely._runs.store import run_cells
 from rarely._runs.writing import CannotWrite, FolderBusy, lock_folder
 from toy_cells import ToyCell, ToyRecord, store_at, toys
 
@@ -65,7 +65,7 @@ def test_a_record_says_what_was_asked_and_which_code_made_it(folder):
 
 def test_a_second_run_plays_nothing_and_changes_nothing(folder):
     before, started = contents(folder), []
-    run_cells(toys(), store_at(folder), HERE, started=started.append)
+    run_cells(toys(), store_at(folder), HERE, started=lambda todo, refused: started.append(todo))
     assert started == [[]]
     assert contents(folder) == before
 
@@ -171,7 +171,12 @@ def test_a_mixture_is_refused_before_anything_is_played_or_touched(folder):
     path.write_bytes(b"")
     before, started = contents(folder), []
     with pytest.raises(MixedRecords, match="it would hold sizes 1 and 2"):
-        run_cells([*toys(1), ToyCell("other", size=2)], store_at(folder), HERE, started=started.append)
+        run_cells(
+            [*toys(1), ToyCell("other", size=2)],
+            store_at(folder),
+            HERE,
+            started=lambda todo, refused: started.append(todo),
+        )
     assert (contents(folder), started) == (before, [])
 
 
@@ -202,7 +207,13 @@ def test_an_edited_record_is_refused_alone_and_its_cell_is_played_again(folder, 
     damaged = written(path, on_file(path) | edit).read_bytes()
     assert "its content differs from its digest" in store_at(folder).examine().refused[0].reason
     named, played = [], []
-    run_cells(toys(), store_at(folder), HERE, refused=named.extend, finished=lambda result: played.append(result.id))
+    run_cells(
+        toys(),
+        store_at(folder),
+        HERE,
+        started=lambda todo, refused: named.extend(refused),
+        finished=lambda result: played.append(result.id),
+    )
     assert [file.path for file in named] == [path]
     assert played == ["plain/seed1"]
     assert path.read_bytes() == before
@@ -236,9 +247,10 @@ def test_a_missing_digest_is_named(folder):
 def test_a_broken_record_of_another_cell_is_named_and_not_touched(folder):
     path = store_at(folder).path("plain/seed3")
     path.write_bytes(b"")
-    named, started = [], []
-    run_cells(toys(2), store_at(folder), HERE, refused=named.extend, started=started.append)
-    assert ([file.path for file in named], started) == ([path], [[]])
+    started = []
+    run_cells(toys(2), store_at(folder), HERE, started=lambda *told: started.append(told))
+    ((todo, refused),) = started
+    assert (todo, [file.path for file in refused]) == ([], [path])
     assert path.read_bytes() == b""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import toy_cells
 from rarely._runs.executor import LokyExecutor, SerialExecutor, executor_of
-from rarely._runs.runner import run_cells
+from rarely._runs.store import run_cells
 from toy_cells import ToyCell, store_at, toys
 
 
@@ -78,7 +78,12 @@ def test_kill_9_loses_nothing_and_leaves_nobody_behind(started, tmp_path):
     before = {record.id for record in store_at(tmp_path).examine().records}
     assert 2 <= len(before) < 40
     todo = []
-    run_cells(toys(40, "sleeps"), store_at(tmp_path), lambda cells: iter(()), started=todo.extend)
+    run_cells(
+        toys(40, "sleeps"),
+        store_at(tmp_path),
+        lambda cells: iter(()),
+        started=lambda cells, refused: todo.extend(cells),
+    )
     assert {cell.id for cell in todo} == {cell.id for cell in toys(40, "sleeps")} - before
 
 

@@ -21,7 +21,7 @@ from rarely._runs import ray_executor
 from rarely._runs.cell import Result
 from rarely._runs.executor import SerialExecutor
 from rarely._runs.ray_executor import CELLS_PER_CORE, RETRIES, RayExecutor
-from rarely._runs.runner import run_cells
+from rarely._runs.store import run_cells
 from toy_cells import ToyCell, store_at, toys
 
 # Ray 2.30 leaves its own log files to the garbage collector.

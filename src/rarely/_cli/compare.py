@@ -178,9 +178,7 @@ def _play(asked: Comparison, out: Path, jobs: int, replace: bool) -> bool:
         ) -> None:
             for sentence in skipped:
                 console.print(escape(sentence))
-            if refused:
-                shown.refused(refused)
-            shown.started(todo, len(cells) - len(todo))
+            shown.started(todo, len(cells) - len(todo), refused)
 
         failures = compare(asked, out, jobs=jobs, replace=replace, planned=planned, finished=shown.finished)
     shown.say_failures(failures)  # before the page, for which there may be nothing

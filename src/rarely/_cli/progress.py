@@ -31,10 +31,9 @@ class ShownProgress:
     def elapsed(self) -> float:
         return time.perf_counter() - self._start
 
-    def refused(self, files: Sequence[Refusal]) -> None:
-        say_refused(files, "cells asked for are played again, and their old files renamed")
-
-    def started(self, todo: Sequence[Cell], kept: int) -> None:
+    def started(self, todo: Sequence[Cell], kept: int, refused: Sequence[Refusal] = ()) -> None:
+        if refused:
+            say_refused(refused, "cells asked for are played again, and their old files renamed")
         self._works = {cell.id: cell.work() for cell in todo}
         self._work, self._start, self.all = sum(self._works.values()), time.perf_counter(), len(todo)
         recorded = f", {kept} on record already" if kept else ""

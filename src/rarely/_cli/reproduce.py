@@ -22,7 +22,7 @@ from rarely._reproduce.quick import quick_cells
 from rarely._reproduce.records import Store, check_engines
 from rarely._runs.executor import Executor, LokyExecutor
 from rarely._runs.provenance import cores
-from rarely._runs.runner import run_cells
+from rarely._runs.store import run_cells
 from rarely._runs.writing import check_folder
 
 Problems = Annotated[
@@ -153,8 +153,7 @@ def _play(
             Store(out),
             executor,
             replace=replace,
-            refused=shown.refused,
-            started=lambda todo: shown.started(todo, len(cells) - len(todo)),
+            started=lambda todo, refused: shown.started(todo, len(cells) - len(todo), refused),
             finished=shown.finished,
         )
     report(out)

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from rarely._core.errors import InvalidInput
-from rarely._core.saving.files import replacing
 from rarely._reproduce.records import Record, Store
 from rarely._runs.record import FORMAT as RECORD_FORMAT
 from rarely._runs.record import MixedRecords, identity
 from rarely._runs.sealed_json import DIGEST, Malformed, check_digest, read_json, sealed_text
-from rarely._runs.writing import writing
+from rarely._runs.writing import write_file
 
 FORMAT = "rarely records 1"
 OPTIONAL = {"near_ties"}
@@ -42,10 +41,9 @@ def publish(records: Sequence[Record], path: Path) -> int:
         "worlds": worlds,
         "environments": environments,
     }
-    text = gzip.compress(sealed_text(content).encode(), 9, mtime=0)
-    with writing(path), replacing(path) as file:
-        file.write(text)
-    return len(text)
+    packed = gzip.compress(sealed_text(content).encode(), 9, mtime=0)
+    write_file(path, packed)
+    return len(packed)
 
 
 def unpack(path: Path, out: Path) -> int:

@@ -1,30 +1,35 @@
-"""The records of one folder, a file for each finished cell.
+"""The records of one folder, a file for each finished cell, and how they come there: cells in, records out.
 
     DIR/records/ID.json.gz      where ID is the cell's readable name, a/b/seed3
 
-A record is written whole or not at all. One that was changed or damaged is refused, and only its own cell is lost.
+A record is written whole or not at all. One that was changed or damaged is refused, and only its own cell is lost. A
+run can be stopped at any moment, by Ctrl-C or by a kill: the same call continues with the cells that are missing.
 """
 
 from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from rarely._core.saving.files import replacing
-from rarely._runs.cell import Cell
+from rarely._runs.cell import Cell, Result
+from rarely._runs.executor import Executor
 from rarely._runs.record import MixedRecords, Record, Refusal, check_id, identity
 from rarely._runs.sealed_json import Malformed, read_json, reason_of, sealed_text
-from rarely._runs.writing import writing
+from rarely._runs.writing import lock_folder, make_folder, write_file, writing
 
 SUFFIX = ".json.gz"
 COMPRESSION = 4
 """Of gzip: its best takes four times as long for a tenth fewer bytes."""
 ASIDE = ".refused"
 """The suffix of a refused record once its cell is played again."""
+WRITERS = 4
+"""Records that are written at a time: a GPU plays hundreds of cells at once."""
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 AnyCell = TypeVar("AnyCell", bound=Cell)
@@ -60,11 +65,9 @@ class Store(Generic[AnyRecord]):
     def write(self, record: Record) -> None:
         """Keep a record with its digest, whole or not at all."""
         path = self.path(record.id)
-        text = gzip.compress(sealed_text(record.data).encode(), COMPRESSION, mtime=0)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as file:
-                file.write(text)
+        write_file(path, gzip.compress(sealed_text(record.data).encode(), COMPRESSION, mtime=0))
 
     def find(self) -> Found[AnyRecord]:
         """Return all records in the order of their names, and the files that are refused."""
@@ -83,18 +86,12 @@ class Store(Generic[AnyRecord]):
         self._check_together(found.records, [])
         return found
 
-    def missing(
-        self,
-        cells: Iterable[AnyCell],
-        *,
-        replace: bool = False,
-        refused: Callable[[Sequence[Refusal]], None] = lambda files: None,
-    ) -> list[AnyCell]:
-        """Return the cells without a record; raise before anything is changed where records would be mixed.
+    def missing(self, cells: Iterable[AnyCell], *, replace: bool = False) -> tuple[list[AnyCell], list[Refusal]]:
+        """Return the cells without a record, and all refused files; raise MixedRecords before anything is changed.
 
         With `replace`, records of these cells that other code made or that answer another question are removed, and
         their cells are missing. A refused file of one of these cells is put aside under another name, and its cell is
-        missing. `refused` hears of all refused files; those of other cells are never touched.
+        missing; those of other cells are never touched.
         """
         asked = {cell.id: (cell, cell.describe()) for cell in cells}
         code, found = self.record_type.fingerprint(), self.find()
@@ -111,8 +108,6 @@ class Store(Generic[AnyRecord]):
                 "again."
             )
         self._check_together(fitting, [description for _, description in asked.values()])
-        if found.refused:
-            refused(found.refused)
         places = {self.path(name) for name in asked}
         for file in found.refused:
             if file.path in places:
@@ -120,7 +115,7 @@ class Store(Generic[AnyRecord]):
         for record in misfits:
             self.path(record.id).unlink()
         done = {record.id for record in fitting}
-        return [cell for name, (cell, _) in asked.items() if name not in done]
+        return [cell for name, (cell, _) in asked.items() if name not in done], found.refused
 
     def _check_together(self, records: Sequence[AnyRecord], planned: Iterable[dict[str, Any]]) -> None:
         try:
@@ -149,6 +144,58 @@ class Store(Generic[AnyRecord]):
         if path != self.path(record.id):
             raise Malformed(f"it is the record of {record.id}, which belongs at {self.path(record.id)}")
         return record
+
+
+def run_cells(
+    cells: Sequence[AnyCell],
+    store: Store[Any],
+    executor: Executor,
+    *,
+    replace: bool = False,
+    started: Callable[[Sequence[AnyCell], Sequence[Refusal]], None] = lambda todo, refused: None,
+    finished: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Play every cell that has no record in the store, and return the results of those that failed.
+
+    `replace` removes records of these cells that other code made or that answer another question; without it, mixed
+    records raise MixedRecords before anything is changed. One process at a time may write to a folder: the others get
+    FolderBusy. `started` is called with the cells to be played and the files that are not records or were changed,
+    `finished` with the result of each.
+    """
+    failures, folder = list[Result](), store.folder.parent
+    make_folder(folder)
+    with lock_folder(folder):
+        todo, refused = store.missing(cells, replace=replace)
+        started(todo, refused)
+        for result in _kept(todo, store, executor):
+            if result.record is None:
+                failures.append(result)
+            finished(result)
+    return failures
+
+
+def _kept(todo: Sequence[AnyCell], store: Store[Any], executor: Executor) -> Iterator[Result]:
+    """Yield results once their records are on disk; of an executor that plays many at once, some side by side."""
+    with ThreadPoolExecutor(WRITERS) as writers:
+        most = 2 * WRITERS if getattr(executor, "many_at_once", False) else 0
+        writing = deque[tuple[Result, Future[None] | None]]()
+        for result in executor(todo) if todo else ():
+            if result.record is not None and result.record.code != result.record.fingerprint():
+                # A machine of a cluster may have another version installed.
+                reason = "it was played by another version of the code; install the same everywhere"
+                result = Result(result.id, None, reason)
+            record = result.record
+            writing.append((result, None if record is None else writers.submit(store.write, record)))
+            while len(writing) > most:
+                yield _settled(*writing.popleft())
+        while writing:
+            yield _settled(*writing.popleft())
+
+
+def _settled(result: Result, write: Future[None] | None) -> Result:
+    if write is not None:
+        write.result()
+    return result
 
 
 def _put_aside(path: Path) -> None:

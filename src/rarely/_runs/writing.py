@@ -71,10 +71,15 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
         raise CannotWrite(f"{os.fspath(path)} cannot be written: {reason}. {advice}") from error
 
 
-def write_text(path: Path, text: str) -> None:
+def write_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     with writing(path), replacing(path) as file:
-        file.write(text.encode())
+        file.write(content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text whole or not at all."""
+    write_file(path, text.encode())
 
 
 def make_folder(folder: Path) -> None:

@@ -19,7 +19,7 @@ from rarely._runs import cell as runs
 from rarely._runs.cell import Result
 from rarely._runs.executor import executor_of
 from rarely._runs.record import Refusal
-from rarely._runs.runner import run_cells
+from rarely._runs.store import run_cells
 from rarely.compare.contestant import play
 from rarely.compare.policies import NAME, POLICIES, Entry, UnavailablePolicy, find_policy
 from rarely.compare.problems import Problem, expand, find_problem
@@ -223,13 +223,11 @@ def compare(
     []
     """
     cells, skipped = comparison.plan()
-    refused: list[Refusal] = []
     return run_cells(
         cells,
         Store(Path(out)),
         executor_of(jobs),
         replace=replace,
-        refused=refused.extend,
-        started=lambda todo: planned(cells, todo, skipped, refused),
+        started=lambda todo, refused: planned(cells, todo, skipped, refused),
         finished=finished,
     )

@@ -20,12 +20,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rarely._core.saving.files import replacing
 from rarely._runs import store
 from rarely._runs.provenance import describe
 from rarely._runs.record import MixedRecords, PolicyRecord, Refusal, Stored, identity
 from rarely._runs.sealed_json import LARGEST_FILE, Malformed, reason_of, sealed_text
-from rarely._runs.writing import writing
+from rarely._runs.writing import write_file
 from rarely.compare.contestant import Played
 from rarely.worlds import Rounds
 
@@ -168,8 +167,7 @@ def pack(folder: Path, path: Path) -> int:
     """Write all records of a folder into one file for submission, and return how many there are."""
     records = read_records(folder).records
     lines = "".join(sealed_text(record.data) + "\n" for record in records)
-    with writing(path), replacing(path) as file:
-        file.write(gzip.compress(lines.encode(), mtime=0))
+    write_file(path, gzip.compress(lines.encode(), mtime=0))
     return len(records)
 
 
