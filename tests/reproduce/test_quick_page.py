@@ -7,7 +7,7 @@ import pytest
 
 from browser import needs_browser, probe
 from lab_records import record
-from rarely._reproduce.quick import CONFIGURATIONS
+from rarely._reproduce.catalogue import QUICK_CONFIGURATIONS
 from rarely._reproduce.report.page import NothingToReport
 from rarely._reproduce.report.quick_page import (
     numbers,
@@ -24,7 +24,7 @@ REGRETS = {"linucb": 522, "linucb-intercept": 522, "neuralucb": 28, "fixed": 66,
 @pytest.fixture(scope="module")
 def rows():
     rows = []
-    for label, c in CONFIGURATIONS.items():
+    for label, c in QUICK_CONFIGURATIONS.items():
         sizes = {"updates": (c.batches or 60) - 1, "rounds": 60}
         runs = {seed: record(seed=seed, regret=REGRETS[c.kind] + 3.0 * seed, **vars(c), **sizes) for seed in range(3)}
         rows.append(Series(c.id, label, c.kind, c, runs))
@@ -53,8 +53,8 @@ def test_the_sentence_has_the_numbers_of_the_rare_and_of_the_frequent(page):
 def test_the_table_has_regret_updates_and_seconds_of_each(rows):
     grid = numbers(rows)
     assert list(grid.head) == ["policy", "regret", "updates", "seconds"]
-    assert [row[0] for row in grid.body] == list(CONFIGURATIONS)
-    assert grid.body[-1] == [list(CONFIGURATIONS)[-1], "27 ± 3", "19", "1.0"]
+    assert [row[0] for row in grid.body] == list(QUICK_CONFIGURATIONS)
+    assert grid.body[-1] == [list(QUICK_CONFIGURATIONS)[-1], "27 ± 3", "19", "1.0"]
 
 
 def test_nothing_is_judged_and_the_next_step_is_linked(page):
@@ -79,7 +79,7 @@ def test_one_policy_that_is_far_worse_leaves_room_for_the_others(rows):
 
 def test_the_second_panel_has_a_mean_and_all_runs_of_each_policy(rows):
     lines = regret_against_updates(rows).axes[0].lines
-    assert [len(line.get_xdata()) for line in lines] == [3, 1] * len(CONFIGURATIONS)
+    assert [len(line.get_xdata()) for line in lines] == [3, 1] * len(QUICK_CONFIGURATIONS)
     assert lines[-1].get_xdata()[0] == 19
     assert lines[-1].get_ydata()[0] == pytest.approx(27)
 

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from lab_records import record
 from rarely._cli import app
 from rarely._core import native
-from rarely._reproduce.catalogue import PROBLEMS, plan_cells
+from rarely._reproduce.catalogue import PROBLEMS, QUICK_CONFIGURATIONS, plan_cells, quick_cells
 from rarely._reproduce.cells import Cell, policy_of, world_of
 from rarely._reproduce.config import PRESETS, Configuration, Problem
-from rarely._reproduce.quick import CONFIGURATIONS, quick_cells, summarise
 from rarely._reproduce.records import Record, Store
 from rarely._reproduce.report.page import write_report
+from rarely._reproduce.report.quick_page import summarise
 from rarely._runs.cell import play_cell
 from rarely._runs.executor import SerialExecutor
 from rarely._runs.play import play
@@ -256,7 +256,7 @@ def test_the_quick_runs_are_five_policies_whose_numbers_are_shown_and_not_judged
     records = Store(tmp_path).examine().records
     assert {one.base for one in records} == {""}  # no claim of the paper is about them
     rows = summarise([*records, record()])
-    assert [row.label for row in rows] == list(CONFIGURATIONS)
+    assert [row.label for row in rows] == list(QUICK_CONFIGURATIONS)
     for row in rows:
         (one,) = row.runs.values()
         assert one.curve.shape == (30,)

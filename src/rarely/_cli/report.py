@@ -12,8 +12,6 @@ from rich.markup import escape
 from rarely._cli.console import console, guarded, say_refused
 from rarely._cli.progress import show_stages
 from rarely._core.errors import InvalidInput
-from rarely._reproduce.quick import summarise
-from rarely._reproduce.records import Store
 from rarely._reproduce.report.claims import PRINTED_ROUNDS
 from rarely._reproduce.report.tables import tally
 from rarely._runs.store import SUFFIX
@@ -85,8 +83,9 @@ def make_quick_page(out: Path) -> None:
     """Write the page of the quick runs and print their numbers; they judge nothing."""
     from rarely._reproduce.report.quick_page import write_quick_page
 
-    for row in summarise(Store(out).examine().records):
+    path, rows = write_quick_page(out)
+    for row in rows:
         regret = f"regret {row.regret.value:.1f} ± {row.deviation:.1f}"
         console.print(f"{row.label}: {regret}, {row.updates:.0f} updates, {row.seconds:.1f} s", markup=False)
     console.print("This short form judges nothing: the paper's claims are about T = 2000, see make reproduce.")
-    console.print(f"page: [bold]{escape(str(write_quick_page(out)))}[/bold]")
+    console.print(f"page: [bold]{escape(str(path))}[/bold]")

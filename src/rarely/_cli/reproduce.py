@@ -14,11 +14,10 @@ from rarely._cli.progress import show_progress
 from rarely._cli.report import make_quick_page, make_report
 from rarely._core.errors import InvalidInput, check_choice
 from rarely._core.policies.options import PresetName
-from rarely._reproduce.catalogue import GROWTH, PAPER, PROBLEMS, TIMED, configurations, plan_cells
+from rarely._reproduce.catalogue import GROWTH, PAPER, PROBLEMS, TIMED, configurations, plan_cells, quick_cells
 from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import PRESETS, Problem
 from rarely._reproduce.published import unpack
-from rarely._reproduce.quick import quick_cells
 from rarely._reproduce.records import Store, check_engines
 from rarely._runs.executor import Executor, LokyExecutor
 from rarely._runs.provenance import cores
