@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rarely._reproduce.catalogue import FAIR, PAPER, PROBLEMS
 from rarely._reproduce.config import Configuration
-from rarely._reproduce.published import read_published
+from rarely._reproduce.records import read_published
 
 
 def cell(regrets: list[float]) -> str:

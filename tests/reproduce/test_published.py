@@ -14,8 +14,7 @@ from rarely._cli import app
 from rarely._cli.reproduce import _check_engine
 from rarely._reproduce.catalogue import PROBLEMS, plan_cells
 from rarely._reproduce.cells import Cell
-from rarely._reproduce.published import SHORT, publish, read_published, unpack
-from rarely._reproduce.records import Record, Store, check_engines
+from rarely._reproduce.records import SHORT, Record, Store, check_engines, publish, read_published, unpack
 from rarely._reproduce.report.page import write_report
 from rarely._reproduce.report.results import compare
 from rarely._runs.cell import play_cell

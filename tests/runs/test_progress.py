@@ -1,9 +1,8 @@
 """Time estimates come from the cells that are done on this machine."""
 
 import pytest
-from rich.progress import Progress
 
-from rarely._cli import progress
+from rarely._cli import console as progress
 from rarely._reproduce.catalogue import PROBLEMS, plan_cells
 from rarely._reproduce.records import Record
 from rarely._runs.cell import Result
@@ -20,7 +19,7 @@ def clock(monkeypatch):
 
 
 def test_the_time_left_follows_from_the_work_that_is_done(clock):
-    shown = progress.ShownProgress(Progress(disable=True), "a run")
+    shown = progress.ShownProgress("a run")
     assert shown.line() == ""
     shown.started(CELLS, kept=0)
     shown.finished(Result(CELLS[0].id, None, "it rained"))

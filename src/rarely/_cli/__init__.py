@@ -18,8 +18,7 @@ from rarely._cli.doctor import doctor_command
 from rarely._cli.evaluate import evaluate_command
 from rarely._cli.fleet import fleet_app
 from rarely._cli.plan import plan_command
-from rarely._cli.report import report_command
-from rarely._cli.reproduce import reproduce_command
+from rarely._cli.reproduce import report_command, reproduce_command
 from rarely._cli.serve import keys_app, serve_command
 from rarely._cli.study import study_app
 

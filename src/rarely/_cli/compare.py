@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from rarely._cli.console import Jobs, console, guarded, say_loops, say_refused
-from rarely._cli.progress import show_progress
+from rarely._cli.console import Jobs, ShownProgress, console, guarded, say_loops, say_refused
 from rarely._core.errors import InvalidInput
 from rarely._runs.writing import check_folder
 
@@ -171,7 +170,7 @@ def _play(asked: Comparison, out: Path, jobs: int, replace: bool) -> bool:
     """Play the comparison, show how far it is, and return whether any cell failed."""
     from rarely.compare import compare
 
-    with show_progress("one policy on one run with one budget") as shown:
+    with ShownProgress("one policy on one run with one budget") as shown:
 
         def planned(
             cells: Sequence[Cell], todo: Sequence[Cell], skipped: Sequence[str], refused: Sequence[Refusal]

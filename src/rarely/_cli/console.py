@@ -1,23 +1,27 @@
-"""Consoles, error handling and the messages that several commands share."""
+"""Consoles, error handling, and the messages and bars that several commands share."""
 
 from __future__ import annotations
 
 import math
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
-from typing import Annotated, ParamSpec
+from typing import Annotated, ParamSpec, Self
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from rarely import build_info
 from rarely._core import native
 from rarely._core.errors import InvalidInput, RarelyError
+from rarely._runs.cell import Cell, Result
+from rarely._runs.record import Refusal
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended."""
@@ -146,3 +150,109 @@ def whole_numbers(name: str, given: str, least: int = 1, most: float = math.inf)
     if min(numbers) < least or max(numbers) > most:
         raise InvalidInput(f"{name} must lie between {least} and {most:g}; got {given!r}.")
     return numbers
+
+
+# --- how far a command is
+
+
+class _Shown:
+    """How far a command is: bars on a terminal, lines every ten seconds elsewhere, while its `with` block lasts."""
+
+    def __init__(self, *columns: ProgressColumn) -> None:
+        self._bars = Progress(SpinnerColumn(), *columns, console=console, disable=not console.is_terminal)
+        self._around, self._start = ExitStack(), time.perf_counter()
+
+    def __enter__(self) -> Self:
+        self._around.enter_context(self._bars)
+        self._around.enter_context(telling(self.line))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._around.close()
+
+    @property
+    def elapsed(self) -> float:
+        return time.perf_counter() - self._start
+
+    def line(self) -> str:
+        """Return how far it is; nothing before that is known."""
+        raise NotImplementedError
+
+
+class ShownProgress(_Shown):
+    """What a run of cells tells; its methods are the callbacks of `run_cells`. `what` says what a cell is.
+
+    The time left is the predicted work that is left, at the pace of the cells that are done on this machine.
+    """
+
+    def __init__(self, what: str) -> None:
+        cells = TextColumn("{task.fields[done]} of {task.fields[all]} cells")
+        super().__init__(cells, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        self._bar, self._what = self._bars.add_task("", total=0.0, done=0, all=0), what
+        self._works = dict[str, float]()
+        self._work = self._worked = self._seen = 0.0
+        self.all = self.done = 0
+
+    def started(self, todo: Sequence[Cell], kept: int, refused: Sequence[Refusal] = ()) -> None:
+        if refused:
+            say_refused(refused, "cells asked for are played again, and their old files renamed")
+        self._works = {cell.id: cell.work() for cell in todo}
+        self._work, self._start, self.all = sum(self._works.values()), time.perf_counter(), len(todo)
+        recorded = f", {kept} on record already" if kept else ""
+        console.print(f"{len(todo)} cells to play (a cell is {self._what}){recorded}")
+        self._bars.update(self._bar, total=self._work, all=self.all)
+
+    def finished(self, result: Result) -> None:
+        self.done += 1
+        if result.record is None:  # a failure tells nothing
+            self._work -= self._works[result.id]
+        else:
+            self._worked, self._seen = self._worked + self._works[result.id], self.elapsed
+        left = self.left()
+        self._bars.update(self._bar, total=self._work, completed=self._worked, done=self.done, description=left)
+
+    def left(self) -> str:
+        if not self._worked:
+            return "the time left is known when the first are done"
+        return f"about {span(max(0.0, self._seen * self._work / self._worked - self.elapsed))} left"
+
+    def say_failures(self, failures: Sequence[Result]) -> None:
+        """Name the cells that failed, if any, and say that the same command tries them again."""
+        for failure in failures:
+            error_console.print(f"[red]failed:[/red] {escape(f'{failure.id}: {failure.error}')}")
+        if failures:
+            error_console.print(f"{len(failures)} of {self.all} cells failed; the same command tries them again.")
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        if self.done and not console.is_terminal:
+            console.print(f"{self.done} of {self.all} cells in {span(self.elapsed)}")
+
+    def line(self) -> str:
+        return f"{self.done} of {self.all} cells after {span(self.elapsed)}; {self.left()}" if self.all else ""
+
+
+class Stages(_Shown):
+    """A bar for each stage on a terminal; elsewhere a line for each that ends. `stage` is what comes before them."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(TextColumn("{task.description:<19}"), BarColumn(), TimeElapsedColumn())
+        self._tasks = dict[str, TaskID]()
+        self.stage, self.done, self.of = stage, 0, 0
+
+    def __call__(self, stage: str, done: int, of: int) -> None:
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(stage)
+            self._start = time.perf_counter()
+        self.stage, self.done, self.of = stage, done, of
+        self._bars.update(self._tasks[stage], completed=done, total=of)
+        if not console.is_terminal and done == of:
+            console.print(self.line())
+
+    def line(self) -> str:
+        if not self.of:
+            return self.stage
+        left = (
+            f", about {span(self.elapsed * (self.of - self.done) / self.done)} left" if 0 < self.done < self.of else ""
+        )
+        return f"{self.stage}: {100 * self.done // self.of} %{left}"

@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rarely._cli.console import console, guarded
-from rarely._cli.progress import show_stages
+from rarely._cli.console import Stages, console, guarded
 from rarely._core.errors import InvalidInput
 from rarely.worlds.datasets import DATASETS, fetch, located
 
@@ -49,7 +48,7 @@ def data_command(
         dataset = DATASETS[name]
         place = located(dataset, path)
         if place is None and fetch_them:
-            with show_stages("connecting") as stages:
+            with Stages("connecting") as stages:
                 place = fetch(dataset, partial(stages, f"fetching {dataset.file}"))
         counts = ", ".join(f"{count} {label}" for label, count in dataset.counts)
         console.print(f"[bold]{name}[/bold]: {dataset.count} rows ({counts}), {dataset.source}")

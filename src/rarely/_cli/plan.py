@@ -9,8 +9,7 @@ import typer
 from rich.markup import escape
 
 from rarely._cli import log_file
-from rarely._cli.console import Jobs, console, guarded_by, say_loops, whole_numbers
-from rarely._cli.progress import show_stages
+from rarely._cli.console import Jobs, Stages, console, guarded_by, say_loops, whole_numbers
 from rarely._core.errors import InvalidInput
 from rarely._runs.provenance import cores
 from rarely._runs.writing import check_folder
@@ -101,7 +100,7 @@ def _plan_updates(horizon: int, batches: str | None, out: Path, **given: Any) ->
     columns |= {"arm_count": given["arms"], "context": given["features"], "round": given["round_column"]}
     columns |= {"id": given["id_column"], "time": given["time_column"], "encoder": "auto" if given["encode"] else None}
     source = _source(given["log"], given["world"], columns)
-    with show_stages("reading") as stages:
+    with Stages("reading") as stages:
         made = plan(
             source,
             horizon=horizon,
@@ -125,7 +124,7 @@ def _plan_trial(trial: str, power: float | None, width: float | None, out: Path,
     except ValueError:
         raise InvalidInput(f"--trial must be mean rewards, as 0.35,0.5; got {trial!r}.") from None
     kinds: dict[str, Any] = {"default": "default", "linear": "LinUCB", "neural": "LinTS"}
-    with show_stages("trials") as stages:
+    with Stages("trials") as stages:
         made = plan_trial(
             means,
             power=0.8 if power is None and width is None else power,

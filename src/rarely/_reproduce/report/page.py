@@ -16,8 +16,7 @@ from rarely._pages.figures import drawn
 from rarely._pages.page import render
 from rarely._pages.svg import inline
 from rarely._reproduce.catalogue import GROWTH
-from rarely._reproduce.published import publish, read_published
-from rarely._reproduce.records import Found, Record, Store
+from rarely._reproduce.records import Found, Record, Store, publish, read_published
 from rarely._reproduce.report import tables
 from rarely._reproduce.report.claims import PRINTED_ROUNDS, Judged
 from rarely._reproduce.report.figures import figures
