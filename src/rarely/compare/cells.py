@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from rarely._core.errors import InvalidInput, RarelyError, check_whole
 from rarely._runs import cell as runs
@@ -21,13 +21,15 @@ from rarely._runs.executor import executor_of
 from rarely._runs.record import Refusal
 from rarely._runs.store import run_cells
 from rarely.compare.contestant import play
-from rarely.compare.policies import NAME, POLICIES, Entry, UnavailablePolicy, find_policy
+from rarely.compare.policies import NAME, POLICIES, Entry, find_policy
 from rarely.compare.problems import Problem, expand, find_problem
 from rarely.compare.records import Record, Store, content_of
-from rarely.worlds import DataUnavailable, Rounds
+from rarely.worlds import Rounds
 
 SELECTING, TRAINING = 1.5e-3, 4e-5
 """Seconds a round, and seconds an update and a round, of a neural policy on some machine: only ratios matter."""
+RENAME = {"problems": "rename one of the files", "policies": "name one: NAME=module:factory"}
+Named = TypeVar("Named", Problem, Entry)
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,14 @@ class Comparison:
 
     def plan(self) -> tuple[list[Cell], list[str]]:
         """Return every cell, run by run, so that an interruption leaves whole runs; and what is skipped."""
-        skipped: list[str] = []
-        problems = self._problems(skipped)
-        policies = self._policies(skipped)
+        find = partial(find_problem, label=self.label, ignore=self.ignore)
+        problems, skipped = _found("problems", expand(self.problems), find, ())
+        for own in (problem.name for problem in problems.values()):
+            if not NAME.fullmatch(own.partition("+")[0]):
+                raise InvalidInput(f"a file's name must be letters, digits, '.', '_' or '-'; got {own!r}.")
+        asked = dict.fromkeys(one for given in self.policies for one in (POLICIES if given == "all" else [given]))
+        policies, lacking = _found("policies", asked, find_policy, self.policies)
+        skipped += lacking
         cells: dict[str, Cell] = {}
         seeds, budgets = range(self.first_seed, self.first_seed + self.seeds), dict.fromkeys(self.budgets)
         every = itertools.product(seeds, problems.items(), budgets, policies.items())
@@ -159,37 +166,25 @@ class Comparison:
             raise InvalidInput(f"nothing is left to play. {' '.join(dict.fromkeys(skipped))}".strip())
         return list(cells.values()), list(dict.fromkeys(skipped))
 
-    def _problems(self, skipped: list[str]) -> dict[str, Problem]:
-        found: dict[str, Problem] = {}
-        for name in expand(self.problems):
-            try:
-                problem = find_problem(name, self.label, self.ignore)
-            except InvalidInput:
-                raise
-            except (DataUnavailable, RarelyError) as error:
-                skipped.append(f"{name} is skipped: {error}")
-                continue
-            if any(other.name == problem.name for other in found.values()):
-                raise InvalidInput(f"two problems are called {problem.name}; rename one of the files.")
-            if not NAME.fullmatch(problem.name.partition("+")[0]):
-                raise InvalidInput(f"a file's name must be letters, digits, '.', '_' or '-'; got {problem.name!r}.")
-            found[name] = problem
-        return found
 
-    def _policies(self, skipped: list[str]) -> dict[str, Entry]:
-        found: dict[str, Entry] = {}
-        for name in dict.fromkeys(one for given in self.policies for one in (POLICIES if given == "all" else [given])):
-            try:
-                entry = find_policy(name)
-            except UnavailablePolicy as error:
-                if name in self.policies:
-                    raise
-                skipped.append(f"{name} is skipped: {error}")
-                continue
-            if any(other.name == entry.name for other in found.values()):
-                raise InvalidInput(f"two policies are called {entry.name}; name one: NAME=module:factory.")
-            found[name] = entry
-        return found
+def _found(
+    kind: str, names: Iterable[str], find: Callable[[str], Named], must: Collection[str]
+) -> tuple[dict[str, Named], list[str]]:
+    """Return problems or policies by the names asked for, and why some are skipped that not `must` be there."""
+    found: dict[str, Named] = {}
+    skipped: list[str] = []
+    for name in names:
+        try:
+            one = find(name)
+        except RarelyError as error:
+            if isinstance(error, InvalidInput) or name in must:
+                raise
+            skipped.append(f"{name} is skipped: {error}")
+            continue
+        if any(other.name == one.name for other in found.values()):
+            raise InvalidInput(f"two {kind} are called {one.name}; {RENAME[kind]}.")
+        found[name] = one
+    return found, skipped
 
 
 def compare(
