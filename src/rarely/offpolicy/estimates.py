@@ -363,10 +363,8 @@ class Terms:
 
 def terms_of(estimator: Estimator, log: DecisionLog, samples: list[Sample], model: Any) -> list[Terms]:
     """Return the terms of each target, on the same rounds."""
-    if estimator == "ips":
-        return [_ips_terms(sample) for sample in samples]
-    if estimator == "snips":
-        return [_snips_terms(sample) for sample in samples]
+    if estimator != "dr":
+        return [_weighted_terms(sample, normalised=estimator == "snips") for sample in samples]
     first = samples[0]
     if not callable(model):
         q = _read_predictions(model, log)[first.places]
@@ -375,18 +373,14 @@ def terms_of(estimator: Estimator, log: DecisionLog, samples: list[Sample], mode
     return [_dr_terms(sample.later(), q) for sample in samples]
 
 
-def _ips_terms(sample: Sample) -> Terms:
-    terms = sample.weights * sample.rewards
-    value = float(terms.mean())
-    residuals = around_mean(sample.weights, sample.rewards)
-    return Terms(value, terms - value, sample.rewards, sample.weights, 1.0, residuals)
-
-
-def _snips_terms(sample: Sample) -> Terms:
-    weights, scale = sample.weights, float(sample.weights.mean())
-    value = float((weights * sample.rewards).sum() / weights.sum())
-    residuals = sample.rewards - value
-    return Terms(value, weights * residuals / scale, sample.rewards, weights, scale, residuals)
+def _weighted_terms(sample: Sample, *, normalised: bool) -> Terms:
+    """Return the terms of ips; `normalised`, those of snips."""
+    weights, rewards, terms = sample.weights, sample.rewards, sample.weights * sample.rewards
+    if not normalised:
+        value = float(terms.mean())
+        return Terms(value, terms - value, rewards, weights, 1.0, around_mean(weights, rewards))
+    scale, value = float(weights.mean()), float(terms.sum() / weights.sum())
+    return Terms(value, weights * (rewards - value) / scale, rewards, weights, scale, rewards - value)
 
 
 def _dr_terms(sample: Sample, q: Array) -> Terms:
