@@ -132,7 +132,7 @@ def curves(comparison: Comparison) -> Figure:
     shown = _representative(comparison)
     figure = Figure(figsize=(WIDTH, 3.9 + 0.16 * len(shown)))
     axes, rug = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 0.3 + 0.16 * len(shown)])
-    for row, (series, dash) in enumerate(shown):
+    for series, dash in shown:
         rounds, every = series.curves()
         centre = every.mean(axis=0)
         style: dict[str, Any] = {"color": COLOURS[series.kind], "linestyle": dash}
@@ -141,29 +141,31 @@ def curves(comparison: Comparison) -> Figure:
             ends = np.array([(e.low, e.high) for e in map(mean, every.T)]).T
             band = np.where(np.isfinite(ends), ends, centre)  # equal runs have no band
             axes.fill_between(rounds, *band, color=COLOURS[series.kind], alpha=0.08, lw=0)
-        update_ticks(rug, next(iter(series.runs.values())).updates, row, COLOURS[series.kind])
     axes.set_yscale("symlog", linthresh=max(1.0, 0.02 * axes.get_ylim()[1]))
     axes.set_ylim(bottom=0)
     plain_numbers(axes.yaxis)
     axes.set_ylabel("mean regret so far, 95 % band")
-    rug.set_yticks(range(len(shown)), [s.label for s, _ in shown], fontsize=6.5)
-    rug.set_ylim(len(shown) - 0.5, -0.5)
-    rug.grid(visible=False)
+    draw_updates(rug, [series for series, _ in shown], fontsize=6.5)
     rug.set_xlabel("round (a tick: an update, first run)")
     axes.set_title(_title(comparison))
     figure.legend(loc="outside lower center", ncols=2, fontsize=7)
     return figure
 
 
-def update_ticks(rug: Axes, updates: Sequence[int], row: int, colour: str) -> None:
-    """Draw a tick at every update, in one row."""
-    if len(updates) > MAX_TICKS:
-        rug.plot([updates[0], updates[-1]], [row, row], color=colour, lw=4, solid_capstyle="butt", alpha=0.6)
-    else:
-        # One path with gaps: a marker for each tick would make the file ten times larger.
-        at, ends = np.repeat(np.array(updates, float), 3), np.tile([row - 0.35, row + 0.35, np.nan], len(updates))
-        at[2::3] = np.nan
-        rug.plot(at, ends, color=colour, lw=0.5)
+def draw_updates(rug: Axes, series: Sequence[Series], fontsize: float) -> None:
+    """Draw a row for each series, with a tick at every update of its first run."""
+    for row, each in enumerate(series):
+        updates, colour = next(iter(each.runs.values())).updates, COLOURS[each.kind]
+        if len(updates) > MAX_TICKS:
+            rug.plot([updates[0], updates[-1]], [row, row], color=colour, lw=4, solid_capstyle="butt", alpha=0.6)
+        else:
+            # One path with gaps: a marker for each tick would make the file ten times larger.
+            at, ends = np.repeat(np.array(updates, float), 3), np.tile([row - 0.35, row + 0.35, np.nan], len(updates))
+            at[2::3] = np.nan
+            rug.plot(at, ends, color=colour, lw=0.5)
+    rug.set_yticks(range(len(series)), [each.label for each in series], fontsize=fontsize)
+    rug.set_ylim(len(series) - 0.5, -0.5)
+    rug.grid(visible=False)
 
 
 def frontier(comparisons: Sequence[Comparison]) -> Figure:

@@ -26,7 +26,7 @@ from rarely._pages.svg import inline
 from rarely._reproduce.catalogue import QUICK, QUICK_CONFIGURATIONS
 from rarely._reproduce.records import Record, Store
 from rarely._reproduce.report.claims import PRINTED_ROUNDS
-from rarely._reproduce.report.figures import update_ticks
+from rarely._reproduce.report.figures import draw_updates
 from rarely._reproduce.report.page import NothingToReport
 from rarely._reproduce.report.results import Series
 from rarely._runs.writing import write_text
@@ -90,16 +90,13 @@ def regret_over_rounds(rows: Sequence[Series]) -> Figure:
         curve = np.mean([record.curve for record in row.runs.values()], axis=0)
         look: Any = {"color": colour, "linestyle": dash, "marker": marker, "markevery": [-1], "ms": 6}
         axes.plot(np.arange(1, rounds + 1), curve, label=f"{row.label}: {row.regret.value:.0f}", **look)
-        update_ticks(rug, next(iter(row.runs.values())).updates, place, colour)
     axes.set_ylabel("regret so far")
     axes.set_xlim(0, 1.02 * rounds)
     axes.set_ylim(0, _top([row.regret.value for row in rows]))
     figure.legend(loc="outside upper center", ncols=3, fontsize=7.5, columnspacing=1.0, handlelength=2.4)
-    rug.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
+    draw_updates(rug, rows, fontsize=8)
     for label, row in zip(rug.get_yticklabels(), rows, strict=True):
         label.set_color(COLOURS[row.kind])
-    rug.set_ylim(len(rows) - 0.4, -0.6)
-    rug.grid(visible=False)
     rug.set_xlabel("round")
     return figure
 
