@@ -13,21 +13,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from rarely._runs.cell import Cell, Result, play_cell
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
+Executor = Callable[[Sequence[Cell]], Iterator[Result]]
+"""Plays the cells, and yields a result for each as it ends."""
 ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
 """A process for each core, a thread for each process: BLAS threads that wait for each other slow down all of them."""
-
-
-class Executor(Protocol):
-    """Where cells are played."""
-
-    def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
-        """Play the cells, and yield a result for each as it ends."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from rarely._core.code_digest import code_digest
 from rarely._core.errors import InvalidInput, RarelyError
@@ -56,7 +56,7 @@ class Stored(Generic[Value]):
 
     def __get__(self, record: Record | None, owner: type[Record]) -> Value:
         if record is None:  # of the class itself
-            return self  # type: ignore[return-value]
+            return cast(Value, self)
         return self._kind(reduce(getitem, self._path, record.data))
 
 

@@ -178,23 +178,22 @@ def _kept(todo: Sequence[AnyCell], store: Store[Any], executor: Executor) -> Ite
     """Yield results once their records are on disk; of an executor that plays many at once, some side by side."""
     with ThreadPoolExecutor(WRITERS) as writers:
         most = 2 * WRITERS if getattr(executor, "many_at_once", False) else 0
-        writing = deque[tuple[Result, Future[None] | None]]()
+        writing = deque[Future[Result]]()
         for result in executor(todo) if todo else ():
             if result.record is not None and result.record.code != result.record.fingerprint():
                 # A machine of a cluster may have another version installed.
                 reason = "it was played by another version of the code; install the same everywhere"
                 result = Result(result.id, None, reason)
-            record = result.record
-            writing.append((result, None if record is None else writers.submit(store.write, record)))
+            writing.append(writers.submit(_written, result, store))
             while len(writing) > most:
-                yield _settled(*writing.popleft())
+                yield writing.popleft().result()
         while writing:
-            yield _settled(*writing.popleft())
+            yield writing.popleft().result()
 
 
-def _settled(result: Result, write: Future[None] | None) -> Result:
-    if write is not None:
-        write.result()
+def _written(result: Result, store: Store[Any]) -> Result:
+    if result.record is not None:
+        store.write(result.record)
     return result
 
 

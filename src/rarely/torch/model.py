@@ -70,7 +70,7 @@ class TorchNetwork(Network):
         return sum(w.size for w in self.model.weights)
 
     @property
-    def most_trials(self) -> int:  # type: ignore[override]
+    def most_trials(self) -> int:  # type: ignore[override]  # a constant of the class there, and here the model's
         return 2 if self.model.fit is None else 1
 
     def on_path(self, path: int | None) -> Self:
