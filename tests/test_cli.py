@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import rarely
 from rarely import __version__
 from rarely._cli import app
-from rarely._cli.console import console, telling
+from rarely._cli.console import Shown, console
 from rarely._core import native
 from rarely._runs.executor import SerialExecutor
 from rarely.worlds import datasets
@@ -317,10 +317,24 @@ def test_a_terminal_breaks_lines_between_words_and_a_pipe_not_at_all():
     assert {word for line in shown for word in line.split()} == {"updates"}
 
 
-def test_a_line_comes_every_so_many_seconds_where_there_is_no_terminal(monkeypatch):
+@pytest.fixture
+def lines(monkeypatch):
+    """Lines that are printed, every hundredth of a second."""
     lines = []
     monkeypatch.setattr(console, "print", lambda text, **how: lines.append(text))
-    with telling(lambda: f"line {len(lines)}", seconds=0.01):
+    monkeypatch.setattr(sys.modules["rarely._cli.console"], "SECONDS_BETWEEN_LINES", 0.01)
+    return lines
+
+
+def shown(line):
+    """What tells these lines."""
+    made = Shown()
+    made.line = line
+    return made
+
+
+def test_a_line_comes_every_so_many_seconds_where_there_is_no_terminal(lines):
+    with shown(lambda: f"line {len(lines)}"):
         while len(lines) < 3:
             time.sleep(0.005)
     count = len(lines)
@@ -329,10 +343,9 @@ def test_a_line_comes_every_so_many_seconds_where_there_is_no_terminal(monkeypat
     assert len(lines) == count
 
 
-def test_a_line_without_text_is_not_printed(monkeypatch):
-    lines, texts = [], iter(["", "", "one", "two"])
-    monkeypatch.setattr(console, "print", lambda text, **how: lines.append(text))
-    with telling(lambda: next(texts, ""), seconds=0.01):
+def test_a_line_without_text_is_not_printed(lines):
+    texts = iter(["", "", "one", "two"])
+    with shown(lambda: next(texts, "")):
         while len(lines) < 2:
             time.sleep(0.005)
     assert lines == ["one", "two"]

@@ -7,8 +7,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Annotated, ParamSpec, Self
 
@@ -83,32 +82,6 @@ class Group(typer.Typer):
 guarded = guarded_by("Interrupted. Finished runs are saved; run the same command to resume.")
 
 
-@contextmanager
-def telling(line: Callable[[], str], seconds: float = SECONDS_BETWEEN_LINES) -> Iterator[None]:
-    """Print `line()` soon and then every ten seconds while the block runs, unless a terminal shows a bar.
-
-    Empty lines are not printed.
-    """
-    over = threading.Event()
-
-    def tell() -> None:
-        wait = min(seconds, SECONDS_TO_FIRST_LINE)
-        while not over.wait(wait):
-            if text := line():
-                console.print(text, markup=False)
-                wait = min(2 * wait, seconds)
-
-    teller = threading.Thread(target=tell, daemon=True)
-    if not console.is_terminal:
-        teller.start()
-    try:
-        yield
-    finally:
-        over.set()
-        if teller.is_alive():
-            teller.join()
-
-
 def say_loops() -> None:
     """Print which loops are in use, as the first line of a long command, and what to do if they are NumPy's."""
     with warnings.catch_warnings():
@@ -155,20 +128,32 @@ def whole_numbers(name: str, given: str, least: int = 1, most: float = math.inf)
 # --- how far a command is
 
 
-class _Shown:
-    """How far a command is: bars on a terminal, lines every ten seconds elsewhere, while its `with` block lasts."""
+class Shown:
+    """How far a command is, while its `with` block lasts: bars on a terminal; elsewhere lines, soon and then rarer."""
 
     def __init__(self, *columns: ProgressColumn) -> None:
         self._bars = Progress(SpinnerColumn(), *columns, console=console, disable=not console.is_terminal)
-        self._around, self._start = ExitStack(), time.perf_counter()
+        self._over, self._teller = threading.Event(), threading.Thread(target=self._tell, daemon=True)
+        self._start = time.perf_counter()
 
     def __enter__(self) -> Self:
-        self._around.enter_context(self._bars)
-        self._around.enter_context(telling(self.line))
+        self._bars.start()
+        if not console.is_terminal:
+            self._teller.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._around.close()
+        self._over.set()
+        if self._teller.is_alive():
+            self._teller.join()
+        self._bars.stop()
+
+    def _tell(self) -> None:
+        wait = min(SECONDS_BETWEEN_LINES, SECONDS_TO_FIRST_LINE)
+        while not self._over.wait(wait):
+            if text := self.line():
+                console.print(text, markup=False)
+                wait = min(2 * wait, SECONDS_BETWEEN_LINES)
 
     @property
     def elapsed(self) -> float:
@@ -179,7 +164,7 @@ class _Shown:
         raise NotImplementedError
 
 
-class ShownProgress(_Shown):
+class ShownProgress(Shown):
     """What a run of cells tells; its methods are the callbacks of `run_cells`. `what` says what a cell is.
 
     The time left is the predicted work that is left, at the pace of the cells that are done on this machine.
@@ -232,7 +217,7 @@ class ShownProgress(_Shown):
         return f"{self.done} of {self.all} cells after {span(self.elapsed)}; {self.left()}" if self.all else ""
 
 
-class Stages(_Shown):
+class Stages(Shown):
     """A bar for each stage on a terminal; elsewhere a line for each that ends. `stage` is what comes before them."""
 
     def __init__(self, stage: str) -> None:
@@ -252,7 +237,5 @@ class Stages(_Shown):
     def line(self) -> str:
         if not self.of:
             return self.stage
-        left = (
-            f", about {span(self.elapsed * (self.of - self.done) / self.done)} left" if 0 < self.done < self.of else ""
-        )
-        return f"{self.stage}: {100 * self.done // self.of} %{left}"
+        left = self.elapsed * (self.of - self.done) / self.done if self.done else 0.0
+        return f"{self.stage}: {100 * self.done // self.of} %" + (f", about {span(left)} left" if left else "")
