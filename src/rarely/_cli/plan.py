@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from rarely._cli import log_file
+from rarely._cli import evaluate
 from rarely._cli.console import Jobs, Stages, console, guarded_by, say_loops, whole_numbers
 from rarely._core.errors import InvalidInput
 from rarely._runs.provenance import cores
@@ -37,19 +37,19 @@ TrialOption = Annotated[
 @guarded_by("Interrupted. The plan is not finished, and nothing was written.")
 def plan_command(
     context: typer.Context,
-    log: Annotated[Path | None, log_file.LogFile] = None,
+    log: Annotated[Path | None, evaluate.LogFile] = None,
     world: WorldOption = None,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds T to plan for.")] = MAX_ROUNDS,
     arms: Annotated[int | None, typer.Option(min=1, help="Arms K, where the log does not tell.")] = None,
-    features: log_file.Features = None,
-    ignore: log_file.Ignore = None,
-    encode: log_file.Encode = False,
-    arm: log_file.Arm = None,
-    reward: log_file.Reward = None,
-    probability: log_file.Probability = None,
-    round_column: log_file.Round = None,
-    id_column: log_file.Id = None,
-    time_column: log_file.Time = None,
+    features: evaluate.Features = None,
+    ignore: evaluate.Ignore = None,
+    encode: evaluate.Encode = False,
+    arm: evaluate.Arm = None,
+    reward: evaluate.Reward = None,
+    probability: evaluate.Probability = None,
+    round_column: evaluate.Round = None,
+    id_column: evaluate.Id = None,
+    time_column: evaluate.Time = None,
     noise: NoiseOption = None,
     policy: PolicyOption = "neural",
     hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units (neural 64, default 200).")] = None,
@@ -146,7 +146,7 @@ def _source(log: Path | None, world: str | None, columns: dict[str, Any]) -> Dec
     if (log is None) == (world is None):
         raise InvalidInput("a plan needs one thing to plan from: a file, rarely plan log.csv, or --world cosine.")
     if log is not None:
-        return log_file.read_log_file(log, columns)
+        return evaluate.read_log_file(log, columns)
     assert world is not None
     if set(columns.values()) != {None}:
         raise InvalidInput(
