@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Annotated, ParamSpec, Self
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Self, TypeVar
 
 import typer
 from rich.console import Console
@@ -33,30 +33,23 @@ NAMED_FILES = 20
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 error_console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
-Parameters = ParamSpec("Parameters")
+Command = TypeVar("Command", bound=Callable[..., None])
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")]
 
 
-def guarded_by(stopped: str) -> Callable[[Callable[Parameters, None]], Callable[Parameters, None]]:
-    """Turn errors into one sentence and exit code 1; after Ctrl-C print `stopped` and exit with 130."""
-
-    def guard(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-        @wraps(command)
-        def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-            try:
-                command(*args, **kwargs)
-            except (RarelyError, OSError) as error:
-                file = error.filename if isinstance(error, OSError) else None
-                said = str(error) if file is None else f"{file}: {getattr(error, 'strerror', '')}."
-                error_console.print(f"[red]error:[/red] {escape(said)}")
-                raise typer.Exit(1) from None
-            except KeyboardInterrupt:
-                error_console.print(stopped)
-                raise typer.Exit(INTERRUPTED) from None
-
-        return run
-
-    return guard
+@contextmanager
+def guarded_by(stopped: str) -> Iterator[None]:
+    """Turn errors of a command into one sentence and exit code 1; after Ctrl-C print `stopped` and exit with 130."""
+    try:
+        yield
+    except (RarelyError, OSError) as error:
+        file = error.filename if isinstance(error, OSError) else None
+        said = str(error) if file is None else f"{file}: {getattr(error, 'strerror', '')}."
+        error_console.print(f"[red]error:[/red] {escape(said)}")
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        error_console.print(stopped)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 class Group(typer.Typer):
@@ -66,10 +59,10 @@ class Group(typer.Typer):
         super().__init__(name=name, help=help, epilog=epilog, no_args_is_help=True, rich_markup_mode="markdown")
         self._guard = guarded_by(stopped)
 
-    def add(self, name: str, *examples: str) -> Callable[[Callable[Parameters, None]], Callable[Parameters, None]]:
+    def add(self, name: str, *examples: str) -> Callable[[Command], Command]:
         """Add a command; an example has its arguments, and after a dash a remark."""
 
-        def decorate(function: Callable[Parameters, None]) -> Callable[Parameters, None]:
+        def decorate(function: Command) -> Command:
             lines = [f"{function.__doc__}\n\n**Examples**\n"]
             for example in examples:
                 arguments, dash, remark = example.partition(" — ")
