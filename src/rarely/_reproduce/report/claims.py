@@ -145,18 +145,11 @@ class Decided:
     note: str = ""
 
     def describe(self) -> dict[str, Any]:
-        e = self.estimate
+        e, check = self.estimate, self.check
         numbers = {name: _finite(getattr(e, name)) if e else None for name in ("value", "low", "high")}
-        return {
-            "what": self.check.what,
-            "needs": self.check.needs,
-            **numbers,
-            "confidence": _finite(self.confidence),
-            "runs": e.runs if e else 0,
-            "verdict": self.verdict,
-            "note": self.note,
-            "counts": self.check.counted,
-        }
+        numbers |= {"confidence": _finite(self.confidence), "runs": e.runs if e else 0}
+        words = {"verdict": self.verdict, "note": self.note, "counts": check.counted}
+        return {"what": check.what, "needs": check.needs} | numbers | words
 
 
 @dataclass(frozen=True)
@@ -467,18 +460,9 @@ class Judged:
         return f"about {self.runs_to_decide:.0f} runs would have an even chance of deciding"
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "id": self.claim.id,
-            "kind": self.claim.kind,
-            "says": self.claim.says,
-            "problem": self.problem,
-            "preset": self.preset,
-            "rounds": self.rounds,
-            "verdict": self.verdict,
-            "outlook": self.outlook,
-            "rule": self.claim.rule.says,
-            "checks": [check.describe() for check in self.checks],
-        }
+        claim = {name: getattr(self.claim, name) for name in ("id", "kind", "says")}
+        own = {name: getattr(self, name) for name in ("problem", "preset", "rounds", "verdict", "outlook")}
+        return claim | own | {"rule": self.claim.rule.says, "checks": [check.describe() for check in self.checks]}
 
 
 def judge_claim(claim: Claim, problem: str, preset: PresetName, rounds: int, checks: Sequence[Check]) -> Judged:
