@@ -222,14 +222,9 @@ def _by_content(codes: IntArray, theirs: IntArray) -> BoolArray:
 
 def _by_order(codes: IntArray, theirs: IntArray) -> BoolArray:
     found = np.zeros(len(codes), np.bool_)
-    if min(len(codes), len(theirs)) < SHORTEST_STRETCH:
-        return found
-    if len(codes) <= len(theirs):
-        found[:] = _start_of(codes, theirs) is not None
-        return found
-    start = _start_of(theirs, codes)
-    if start is not None:
-        found[start : start + len(theirs)] = True
+    piece, whole = sorted((codes, theirs), key=len)
+    if len(piece) >= SHORTEST_STRETCH and (start := _start_of(piece, whole)) is not None:
+        found[slice(None) if piece is codes else slice(start, start + len(piece))] = True
     return found
 
 
