@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -45,10 +46,8 @@ def describe() -> dict[str, str]:
 
 def reset_peak_memory() -> None:
     """Start a new peak where the system allows it, on Linux."""
-    try:
+    with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return
 
 
 def peak_memory() -> int:

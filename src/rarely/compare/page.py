@@ -226,9 +226,7 @@ def draw_frontier(board: Leaderboard, problem: str) -> Figure:
     for value, name, align, side in ((scale.one, "uniform", "right", 1.0), (scale.zero, zero, "left", 0.0)):
         axes.axhline(value, color=INK, lw=0.8, ls=(0, (4, 3)), alpha=0.7)
         axes.text(side, value, name, transform=axes.get_yaxis_transform(), ha=align, va="bottom", fontsize=7)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_ylim(min(positive) / BEYOND, max(positive) * BEYOND)
+    axes.set(xscale="log", yscale="log", ylim=(min(positive) / BEYOND, max(positive) * BEYOND))
     plain_numbers(axes.yaxis)
     axes.set_xticks([b or last for b in budgets], ["T" if b is None or b == last else str(b) for b in budgets])
     axes.minorticks_off()

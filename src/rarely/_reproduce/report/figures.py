@@ -12,8 +12,10 @@ growth     regret and versions of each scheme against T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -108,8 +110,7 @@ def scatter(comparison: Comparison) -> Figure:
         if runs:
             x, y = np.exp(np.log(np.maximum(points, 1e-9)).mean(axis=0)).tolist()
             named[y, x] = series
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set(xscale="log", yscale="log", xlabel="processor time of the run, s", ylabel="total regret")
     # In the order of the regrets, each with a line to the middle of its runs.
     for place, (y, x) in enumerate(sorted(named)):
         c, colour = named[y, x].configuration, COLOURS[named[y, x].kind]
@@ -119,8 +120,6 @@ def scatter(comparison: Comparison) -> Figure:
         where: dict[str, Any] = {"xytext": (1.02, at), "textcoords": "axes fraction", "va": "center"}
         axes.annotate(name, (x, y), fontsize=6.5, color=colour, arrowprops=line, **where)
     plain_numbers(axes.xaxis, axes.yaxis)
-    axes.set_xlabel("processor time of the run, s")
-    axes.set_ylabel("total regret")
     figure.legend(loc="outside lower center", ncols=3, fontsize=7.5)
     some = f": {len(chosen)} of {len(seeds)} runs, picked at random" if len(chosen) < len(seeds) else ""
     axes.set_title(_title(comparison) + some, fontsize=9)
@@ -142,12 +141,10 @@ def curves(comparison: Comparison) -> Figure:
             band = np.where(np.isfinite(ends), ends, centre)  # equal runs have no band
             axes.fill_between(rounds, *band, color=COLOURS[series.kind], alpha=0.08, lw=0)
     axes.set_yscale("symlog", linthresh=max(1.0, 0.02 * axes.get_ylim()[1]))
-    axes.set_ylim(bottom=0)
+    axes.set(ylim=(0, None), ylabel="mean regret so far, 95 % band", title=_title(comparison))
     plain_numbers(axes.yaxis)
-    axes.set_ylabel("mean regret so far, 95 % band")
     draw_updates(rug, [series for series, _ in shown], fontsize=6.5)
     rug.set_xlabel("round (a tick: an update, first run)")
-    axes.set_title(_title(comparison))
     figure.legend(loc="outside lower center", ncols=2, fontsize=7)
     return figure
 
@@ -200,9 +197,7 @@ def _panel(axes: Axes, comparison: Comparison) -> None:
         else:
             axes.plot([at], [estimate.value], ms=4.5, lw=0, **mark)
             axes.plot([at] * len(s.runs), s.regrets, ".", ms=2.5, color=COLOURS[s.kind], alpha=0.6, mew=0)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_ylim(low, high)
+    axes.set(xscale="log", yscale="log", ylim=(low, high))
     plain_numbers(axes.xaxis, axes.yaxis)
     axes.tick_params(labelsize=7)
     axes.set_xlabel("versions (updates + 1)", fontsize=8)
@@ -221,21 +216,16 @@ def lengths(comparisons: Sequence[Comparison]) -> Figure:
     """Draw mean regret, and mean versions, of each scheme against T; 95 % intervals of the exponents in the legend."""
     figure = Figure(figsize=(WIDTH, 4.4))
     sides = figure.subplots(1, 2)
-    seen: dict[Kind, int] = {}
+    dashes: dict[Kind, Iterator[Any]] = defaultdict(partial(cycle, DASHES))
     for scheme in growth(comparisons):
-        place = seen.setdefault(scheme.kind, 0)
-        seen[scheme.kind] += 1
-        style: dict[str, Any] = {"color": COLOURS[scheme.kind], "linestyle": DASHES[place % len(DASHES)], "lw": 1.3}
-        a = scheme.regret.interval()
+        look: dict[str, Any] = {"color": COLOURS[scheme.kind], "marker": MARKERS[scheme.kind], "ms": 3, "lw": 1.3}
+        look["linestyle"] = next(dashes[scheme.kind])
+        a, lasting, each = scheme.regret.interval(), [*scheme.series], scheme.series.values()
         label = f"{scheme.label}: a = {a.value:.2f} [{a.low:.2f}, {a.high:.2f}]"
-        each = scheme.series.values()
-        sides[0].plot(
-            [*scheme.series], [s.regret.value for s in each], MARKERS[scheme.kind], ms=3, label=label, **style
-        )
-        sides[1].plot([*scheme.series], [s.updates + 1 for s in each], MARKERS[scheme.kind], ms=3, **style)
+        sides[0].plot(lasting, [s.regret.value for s in each], label=label, **look)
+        sides[1].plot(lasting, [s.updates + 1 for s in each], **look)
     for axes, what in zip(sides, ("mean total regret, order Tᵃ", "versions"), strict=True):
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log")
         plain_numbers(axes.xaxis, axes.yaxis)
         axes.tick_params(labelsize=7)
         axes.set_xlabel("rounds T", fontsize=8)
@@ -250,16 +240,13 @@ def _representative(comparison: Comparison) -> list[tuple[Series, Any]]:
     """Choose few enough lines to distinguish, with their dashes: the best LinUCB, the middle log q."""
     ratios = sorted({s.configuration.log_ratio or 0.0 for s in comparison.of_kind("adaptive")})
     middle = ratios[len(ratios) // 2] if ratios else None
-    seen: dict[Kind, int] = {}
-    out = []
-    for series in comparison.series.values():
-        fair = series.name.endswith("-fair")
-        if fair or (series.kind == "adaptive" and series.configuration.log_ratio != middle):
-            continue
-        place = seen.setdefault(series.kind, 0)
-        seen[series.kind] += 1
-        out.append((series, DASHES[place % len(DASHES)]))
-    return out
+    dashes: dict[Kind, Iterator[Any]] = defaultdict(partial(cycle, DASHES))
+    return [
+        (series, next(dashes[series.kind]))
+        for series in comparison.series.values()
+        if not series.name.endswith("-fair")
+        if series.kind != "adaptive" or series.configuration.log_ratio == middle
+    ]
 
 
 def _title(comparison: Comparison) -> str:

@@ -90,9 +90,8 @@ def regret_over_rounds(rows: Sequence[Series]) -> Figure:
         curve = np.mean([record.curve for record in row.runs.values()], axis=0)
         look: Any = {"color": colour, "linestyle": dash, "marker": marker, "markevery": [-1], "ms": 6}
         axes.plot(np.arange(1, rounds + 1), curve, label=f"{row.label}: {row.regret.value:.0f}", **look)
-    axes.set_ylabel("regret so far")
-    axes.set_xlim(0, 1.02 * rounds)
-    axes.set_ylim(0, _top([row.regret.value for row in rows]))
+    top = _top([row.regret.value for row in rows])
+    axes.set(ylabel="regret so far", xlim=(0, 1.02 * rounds), ylim=(0, top))
     figure.legend(loc="outside upper center", ncols=3, fontsize=7.5, columnspacing=1.0, handlelength=2.4)
     draw_updates(rug, rows, fontsize=8)
     for label, row in zip(rug.get_yticklabels(), rows, strict=True):
@@ -110,12 +109,10 @@ def regret_against_updates(rows: Sequence[Series]) -> Figure:
         at = [max(len(record.updates), 1) for record in row.runs.values()]
         axes.plot(at, row.regrets, ".", color=colour, ms=3.5, alpha=0.7)
         axes.plot([max(row.updates, 1)], [row.regret.value], MARKERS[row.kind], color=colour, ms=8, label=row.label)
-    axes.set_xscale("log")
-    axes.set_yscale("log" if min(regret for row in rows for regret in row.regrets) > 0 else "linear")
+    positive = min(regret for row in rows for regret in row.regrets) > 0
+    axes.set(xscale="log", yscale="log" if positive else "linear", xlabel="updates", ylabel="total regret")
     plain_numbers(axes.xaxis, axes.yaxis)
     axes.margins(0.15)
-    axes.set_xlabel("updates")
-    axes.set_ylabel("total regret")
     axes.legend(loc="best", fontsize=8)
     return figure
 
