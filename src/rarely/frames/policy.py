@@ -126,11 +126,7 @@ class FramePolicy:
         >>> policy.arms[policy.select({"age": 45}).arm]
         'rum'
         """
-        tables, make = (users, items), cast(Any, kind)
-        by_user, by_item = (
-            table if table is None or isinstance(table, FrameEncoder) else FrameEncoder.fit(table, ignore=names)
-            for table, names in zip(tables, (_ignored(table, ignore) for table in tables), strict=True)
-        )
+        make, by_user, by_item = cast(Any, kind), _encoder(users, ignore), _encoder(items, ignore)
         given = _settings(_blocks(by_user, by_item, arms, layout), by_item) | settings
         policy = cls(make(**given), by_user, by_item, arms, layout)
         if rewards is not None:
@@ -255,11 +251,12 @@ def _restored(policy: Policy, saved: dict[str, Any]) -> FramePolicy:
 WRAPPERS["FramePolicy"] = _restored
 
 
-def _ignored(table: Any, names: Sequence[str]) -> list[str]:
-    """Return which of these columns a table has."""
-    if table is None or isinstance(table, FrameEncoder) or not names:
-        return []
-    return [name for name in names if name in read_table(table, "the sample").columns]
+def _encoder(table: Any, ignore: Sequence[str]) -> FrameEncoder | None:
+    """Return the encoder given, or that of a sample without those of the columns to ignore that it has."""
+    if table is None or isinstance(table, FrameEncoder):
+        return table
+    known = read_table(table, "the sample").columns if ignore else ()
+    return FrameEncoder.fit(table, ignore=[name for name in ignore if name in known])
 
 
 def _blocks(
