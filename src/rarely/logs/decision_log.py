@@ -18,7 +18,8 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ class DecisionLog:
     """
 
     def __init__(self) -> None:
-        self._state = LogState.empty()
+        self._state = LogState()
         self._table: Array | None = None  # (n, K) rewards, where some round has more than one
         self.names: tuple[str, ...] = ()
         self.arm_names: tuple[str, ...] = ()
@@ -498,37 +499,33 @@ def probabilities_of(log: DecisionLog, places: IntArray) -> Array:
 # --- what a log holds
 
 
+_whole, _real = partial(GrowableArray, None, np.int64), partial(GrowableArray, None)
+
+
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Rounds as they were recorded, and rewards as they came."""
+    """Rounds as they were recorded, and rewards as they came; without any round at first."""
 
-    rounds: GrowableArray
-    versions: GrowableArray
-    arms: GrowableArray
-    propensities: GrowableArray
+    rounds: GrowableArray = field(default_factory=_whole)
+    versions: GrowableArray = field(default_factory=_whole)
+    arms: GrowableArray = field(default_factory=_whole)
+    propensities: GrowableArray = field(default_factory=_real)
     """(n,): the probability of the chosen arm."""
-    owners: GrowableArray
+    owners: GrowableArray = field(default_factory=_whole)
     """(N,): the place of the round that an arm belongs to; empty if no arm is stored."""
-    columns: GrowableArray
+    columns: GrowableArray = field(default_factory=_whole)
     """(N,): the number of that arm in its round."""
-    chances: GrowableArray
+    chances: GrowableArray = field(default_factory=_real)
     """(N,): the probability of that arm."""
-    contexts: GrowableArray | None
+    contexts: GrowableArray | None = None
     """(N, d); None before the first round, and of a log of rows alone."""
-    shared: GrowableArray | None
+    shared: GrowableArray | None = None
     """(n, r); None if no rows are recorded."""
-    width: int
+    width: int = 0
     """The most arms of any round."""
-    rewards: GrowableArray
+    rewards: GrowableArray = field(default_factory=_real)
     """(n,): NaN where none is in."""
-    places: dict[int, int]
-
-    @classmethod
-    def empty(cls) -> LogState:
-        """Return a state without any round."""
-        rounds, versions, arms, owners, columns = (GrowableArray(None, np.int64) for _ in range(5))
-        propensities, chances, rewards = (GrowableArray(None) for _ in range(3))
-        return cls(rounds, versions, arms, propensities, owners, columns, chances, None, None, 0, rewards, {})
+    places: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rounds)
@@ -547,7 +544,7 @@ class LogState:
         Without `present` all K arms are available in every round, and none has a context or a probability to store.
         """
         start, rounds = len(self), columns["rounds"]
-        mine = {field.name: getattr(self, field.name) for field in fields(self)}
+        mine = {each.name: getattr(self, each.name) for each in fields(self)}
         forks: dict[str, Any] = {name: value.fork() for name, value in mine.items() if isinstance(value, GrowableArray)}
         if not start:
             first = {name: columns[name] for name in ("contexts", "shared")}
