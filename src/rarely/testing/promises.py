@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -91,11 +91,7 @@ def rewards_of(contexts: Array) -> Array:
     return np.asarray(np.sin(contexts.sum(axis=1)) + 0.1 * np.cos(100 * contexts[:, 0]))
 
 
-class _Saved(Protocol):
-    def state(self) -> tuple[dict[str, Any], dict[str, Array]]: ...
-
-
-def through_json(one: _Saved, what: str) -> Fields:
+def through_json(one: Any, what: str) -> Fields:
     """Return what something saves, as it is read from a file."""
     numbers, arrays = one.state()
     return Fields(what, json.loads(json.dumps(numbers)), {name: array.copy() for name, array in arrays.items()})
