@@ -180,7 +180,7 @@ def test_so_many_runs_like_these_tell_and_no_fewer(centres, runs, rule):
 
 
 def test_what_is_not_known_is_not_foretold():
-    missing = Check("x", "above 0", (Measured("x", "above 0", None),))
+    missing = Check("x", "above 0", (Measured("x", "above 0"),))
     for checks in ([], [check(0.1, runs=9)], [check(0.1, runs=10), missing], [check(1e6, counts=False)]):
         assert math.isnan(runs_to_decide(checks))
     assert runs_to_decide([check(0.0, runs=10)]) == math.inf

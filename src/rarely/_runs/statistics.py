@@ -129,7 +129,7 @@ class Sample:
         return self._p(bound, -1.0, or_equal)
 
     def _p(self, bound: float, sign: float, or_equal: bool) -> float:
-        if any(map(math.isnan, self.values)):
+        if not self.values or any(map(math.isnan, self.values)):
             return 1.0
         place = self._place(bound)
         if math.isinf(place):

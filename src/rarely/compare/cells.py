@@ -132,8 +132,7 @@ class Comparison:
         check_whole("seeds", self.seeds, 1)
         check_whole("rounds", self.rounds, 2)
         for batches in self.budgets:
-            if batches is not None:
-                check_whole("a budget B", batches, 1)
+            check_whole("a budget B", batches, 1, besides=(None,))
         if not (self.problems and self.policies and self.budgets):
             raise InvalidInput("a comparison needs at least one problem, one policy and one budget.")
 

@@ -47,6 +47,7 @@ MAX_REPEATS, MIN_RUNS = 10, 10
 """How many times as many runs `runs_to_decide` considers, and how many it needs to say anything."""
 PRINTED_ROUNDS = 2000
 """The paper's T."""
+NO_RUNS = Sample(())
 GROWTH_PROBLEM = "growth"
 """What the claim about several lengths is judged on."""
 
@@ -57,8 +58,8 @@ class Measured:
 
     what: str
     needs: str
-    sample: Sample | None
-    """None if a configuration was not run."""
+    sample: Sample = NO_RUNS
+    """Without values if a configuration was not run."""
     low: float = -math.inf
     high: float = math.inf
     strict: bool = False
@@ -72,16 +73,12 @@ class Measured:
     @cached_property
     def p_outside(self) -> float:
         """Return the p-value against "it lies outside the range"; small where the claim holds."""
-        if self.sample is None:
-            return 1.0
         closed = not self.strict
         return max(self.sample.p_above(self.low, or_equal=closed), self.sample.p_below(self.high, or_equal=closed))
 
     @cached_property
     def p_inside(self) -> float:
         """Return the p-value against "it lies in the range"; small where the claim fails."""
-        if self.sample is None:
-            return 1.0
         below = self.sample.p_below(self.low, or_equal=self.strict)
         above = self.sample.p_above(self.high, or_equal=self.strict)
         return min(1.0, (2.0 if self.two_sided else 1.0) * min(below, above))
@@ -89,12 +86,12 @@ class Measured:
     @property
     def larger(self) -> bool:
         """Return whether the interval of 95 % lies beyond the size that is claimed."""
-        return self.sample is not None and self.sample.p_above(self.size) <= ALPHA
+        return self.sample.p_above(self.size) <= ALPHA
 
     @property
     def direction(self) -> str:
         """Say of a size that is not reached whether the sign is another; empty if that is not asked, or not known."""
-        if self.sample is None or (self.sample.unit is None and not self.strict):
+        if self.sample.unit is None and not self.strict:
             return ""
         neutral = 0.0 if self.sample.unit is None else 1.0
         reversed_, same = self.sample.p_below(neutral) <= ALPHA, self.sample.p_above(neutral) <= ALPHA
@@ -183,14 +180,13 @@ def runs_to_decide(checks: Sequence[Check], rule: Rule = ALL) -> float:
     configuration.
     """
     counted = [check for check in checks if check.counted]
-    samples = [part.sample for check in counted for part in check.parts]
-    runs = min((0 if sample is None else sample.runs for sample in samples), default=0)
+    runs = min((part.sample.runs for check in counted for part in check.parts), default=0)
     if runs < MIN_RUNS:
         return math.nan
     for times in range(1, MAX_REPEATS + 1):
         repeated = []
         for check in counted:
-            parts = (replace(part, sample=part.sample and part.sample.repeated(times)) for part in check.parts)
+            parts = (replace(part, sample=part.sample.repeated(times)) for part in check.parts)
             repeated.append(replace(check, parts=tuple(parts)))
         if _verdict(repeated, rule) != "inconclusive":
             return float(times * runs)
@@ -246,11 +242,11 @@ def _decide(check: Check, held: float, failed: float) -> Decided:
 
 def _with_interval(check: Check, verdict: Verdict, part: Measured, confidence: float) -> Decided:
     notes = [check.note] if check.note else []
-    estimate = part.sample.interval(confidence) if part.sample is not None else None
+    estimate = part.sample.interval(confidence)
     if len(check.parts) > 1:
         role = "left open" if verdict == "inconclusive" else "decided"
         notes.append(f"{role} by {part.what}, {part.needs}")
-    if verdict == "does not hold" and estimate is not None:
+    if verdict == "does not hold":
         sides = ("more than claimed" if estimate.value > part.high else "less than claimed") if part.two_sided else ""
         notes += filter(None, [sides or part.direction])
     return Decided(check, verdict, estimate, confidence, "; ".join(notes))
@@ -377,7 +373,7 @@ class ClaimChecker:
         counts, series = all(map(self.named, names)), self._run(names)
         if not series:
             lacking = " and ".join(name for name in names if name not in self.comparison.series)
-            return Check(what, needs, (Measured(what, needs, None),), f"no runs of {lacking}", counts)
+            return Check(what, needs, (Measured(what, needs),), f"no runs of {lacking}", counts)
         runs = sample(*series)
         note = "undefined, because a value is 0" if any(map(math.isnan, runs.values)) else ""
         return Check(what, needs, (Measured(what, needs, runs, low, high, strict),), note, counts)
@@ -453,7 +449,7 @@ class Judged:
     def outlook(self) -> str:
         """Return what it would take to decide, in words; empty if unknown or decided."""
         if self.tie:
-            runs = min(part.sample.runs for one in self.counted for part in one.check.parts if part.sample)
+            runs = min(part.sample.runs for one in self.counted for part in one.check.parts)
             return f"{MAX_REPEATS * runs} runs would not resolve a difference this small"
         if math.isnan(self.runs_to_decide):
             return ""

@@ -63,11 +63,16 @@ def write_report(
     `progress` receives how many figures of how many are drawn. `publish_to` is a file for the records in compact form,
     `markdown` one for claims and tables.
     """
-    found = _found(out, published)
+    found = Store(out).examine() if published is None else Found(read_published(published), [])
+    comparisons = compare(found.records)
+    if not comparisons:
+        refused = "".join(f"\n{file}" for file in found.refused[:3])
+        raise NothingToReport(
+            f"{out / 'records'} holds no records to report; run rarely reproduce --out {out}.{refused}"
+        )
     make_folder(out / "figures")
     if publish_to is not None:
         publish(found.records, publish_to)
-    comparisons = compare(found.records)
     judged = judge(comparisons)
     claims = {
         "claims": [claim.describe() for claim in judged],
@@ -90,18 +95,6 @@ def write_report(
     if markdown is not None:
         write_text(markdown, render_markdown(found.records, comparisons, judged, warnings))
     return Report(out / "report.html", judged, found.refused)
-
-
-def _found(out: Path, published: Path | None) -> Found:
-    if published is not None:
-        return Found(read_published(published), [])
-    found = Store(out).examine()
-    if not compare(found.records):
-        refused = "".join(f"\n{file}" for file in found.refused[:3])
-        raise NothingToReport(
-            f"{out / 'records'} holds no records to report; run rarely reproduce --out {out}.{refused}"
-        )
-    return found
 
 
 def render_page(

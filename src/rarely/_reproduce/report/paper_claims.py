@@ -172,7 +172,7 @@ def growth_checks(comparisons: Sequence[Comparison]) -> list[Check]:
     """
     if lacking := [name for name in GROWTH if name not in {c.problem for c in comparisons}]:
         what = "regret and versions at five lengths"
-        return [Check(what, "all of them", (Measured(what, "", None),), f"no runs of {', '.join(lacking)}")]
+        return [Check(what, "all of them", (Measured(what, ""),), f"no runs of {', '.join(lacking)}")]
     checks = []
     for c in comparisons:
         on = ClaimChecker(c)

@@ -134,7 +134,9 @@ def _numbers(one: Judged) -> str:
     if not counted:
         return "no check applies" if one.checks else "not run"
     if len(counted) == 1:
-        beside = [each for each in one.checks if WITH_INTERCEPT in each.check.what and each.estimate]
+        beside = [
+            each for each in one.checks if WITH_INTERCEPT in each.check.what and each.estimate and each.estimate.runs
+        ]
         few = "; with an intercept ".join(number(each) for each in (*counted, *beside[: one.claim.kind == "claim"]))
         how = next((f", {word}" for word in ("reversed", "smaller than claimed") if word in counted[0].note), "")
         return few + how + _uncounted(one)
