@@ -97,14 +97,14 @@ def reproduce_command(
         executor = GpuExecutor(jobs or cores(), say=console.print)
     if quick:
         say_loops()
-        _play(quick_cells(), out, executor, replace, report=make_quick_page)
+        _play(quick_cells(), out, executor, replace, make_quick_page)
         return
     cells = _cells(_problems(problems), preset, runs, rounds, only)
     say_loops()
     if source is not None:
         console.print(f"{unpack(source, out)} records of {escape(str(source))} are new in {escape(str(out))}")
     _check_engine(cells, out, gpu=engine == "gpu")
-    _play(cells, out, executor, replace, report=make_report)
+    _play(cells, out, executor, replace, make_report)
 
 
 def _problems(names: list[str] | None) -> list[Problem]:
@@ -145,12 +145,7 @@ def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
 
 
 def _play(
-    cells: Sequence[Cell],
-    out: Path,
-    executor: Executor,
-    replace: bool,
-    *,
-    report: Callable[[Path], object],
+    cells: Sequence[Cell], out: Path, executor: Executor, replace: bool, report: Callable[[Path], object]
 ) -> None:
     with ShownProgress("one configuration on one run") as shown:
         failures = run_cells(
