@@ -34,9 +34,8 @@ CURVE_POINTS = 40
 PER_VIEW = ("dim", "view", "constant", "context_scale")
 """What differs between the views of one world."""
 PUBLISHED = "rarely records 1"
-OPTIONAL = {"near_ties"}
-PLAIN = ("id", "regret", "reward", "right", "seconds", "wall", "peak_memory")
-"""Fields that are kept as they are, the optional ones where they are there."""
+PLAIN = ("id", "regret", "reward", "right", "seconds", "wall", "peak_memory", "near_ties")
+"""Fields that are kept as they are; the last, where they are there, are of runs in lockstep."""
 SHORT = 16
 """Digits of a digest that are kept: enough to know a record again."""
 Found = store.Found["Record"]
@@ -230,7 +229,7 @@ def _compact(record: Record, worlds: list[Any], environments: list[Any]) -> dict
     world = {name: asked[name] for name in ("problem", "world", "reading", "rounds")}
     at = updates["rounds"]
     every = at == list(range(1, len(at) + 1))
-    return {name: data[name] for name in (*PLAIN, *OPTIONAL) if name in data} | {
+    return {name: data[name] for name in PLAIN if name in data} | {
         "world": _place(world, worlds),
         "environment": _place(data["environment"], environments),
         "configuration": asked["configuration"],
@@ -247,7 +246,7 @@ def _expanded(kept: dict[str, Any], content: dict[str, Any]) -> Record:
     asked = content["worlds"][kept["world"]] | {"configuration": kept["configuration"], "seed": kept["seed"]}
     rounds = kept["updates"]["rounds"]
     updates = kept["updates"] | {"rounds": list(range(1, rounds + 1)) if isinstance(rounds, int) else rounds}
-    data = {name: kept[name] for name in (*PLAIN, *(OPTIONAL & kept.keys()))} | {
+    data = {name: kept[name] for name in PLAIN if name in kept} | {
         "identity": identity(asked),
         "code": content["code"],
         "asked": asked,

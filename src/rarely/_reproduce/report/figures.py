@@ -64,7 +64,19 @@ def box(comparison: Comparison) -> Figure:
             axes.plot(s.regrets, [row] * len(s.runs), MARKERS[s.kind], color=COLOURS[s.kind], ms=4, alpha=0.75, mew=0)
             axes.plot([s.regret.value] * 2, [row - 0.35, row + 0.35], color=INK, lw=1.1, ls=(0, (2.5, 1.5)))
     else:
-        _draw_boxes(axes, series)
+        parts = axes.boxplot(
+            [s.regrets for s in series],
+            orientation="horizontal",
+            whis=(0, 100),
+            showmeans=True,
+            meanline=True,
+            widths=0.62,
+            patch_artist=True,
+            medianprops={"color": INK, "linewidth": 1.4},
+            meanprops={"color": INK, "linewidth": 1.1, "linestyle": (0, (2.5, 1.5))},
+        )
+        for patch, s in zip(parts["boxes"], series, strict=True):
+            patch.set(facecolor=COLOURS[s.kind], alpha=0.3 if s.kind == "neuralucb" else 0.55)
     axes.set_yticks(range(1, len(series) + 1), [f"{s.label}  ({len(s.runs)})" for s in series], fontsize=7.5)
     axes.set_ylim(len(series) + 0.6, 0.4)
     if comparison.base == "cosine" and min(min(s.regrets) for s in series) > 0:
@@ -74,22 +86,6 @@ def box(comparison: Comparison) -> Figure:
     figure.supxlabel(f"total regret (number of runs in brackets; {lines})", fontsize=8)
     axes.set_title(_title(comparison))
     return figure
-
-
-def _draw_boxes(axes: Axes, series: Sequence[Series]) -> None:
-    parts = axes.boxplot(
-        [s.regrets for s in series],
-        orientation="horizontal",
-        whis=(0, 100),
-        showmeans=True,
-        meanline=True,
-        widths=0.62,
-        patch_artist=True,
-        medianprops={"color": INK, "linewidth": 1.4},
-        meanprops={"color": INK, "linewidth": 1.1, "linestyle": (0, (2.5, 1.5))},
-    )
-    for patch, s in zip(parts["boxes"], series, strict=True):
-        patch.set(facecolor=COLOURS[s.kind], alpha=0.3 if s.kind == "neuralucb" else 0.55)
 
 
 def scatter(comparison: Comparison) -> Figure:

@@ -66,7 +66,7 @@ def render_quick_page(rows: Sequence[Series]) -> str:
         figures=[(inline(svg, text), text) for svg, text in zip(pictures, CAPTIONS, strict=True)],
         policies={row.kind: row for row in rows},
         numbers=numbers(rows),
-        rounds=_rounds(rows),
+        rounds=next(iter(rows[0].runs.values())).rounds,
         runs=max(len(row.runs) for row in rows),
         printed_rounds=PRINTED_ROUNDS,
     )
@@ -84,14 +84,13 @@ def regret_over_rounds(rows: Sequence[Series]) -> Figure:
     """Draw mean regret against rounds, and below when each policy was trained in the first run."""
     figure = Figure(figsize=(5.4, 3.9))
     axes, rug = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
-    rounds = _rounds(rows)
     for place, row in enumerate(rows):
         colour, marker, dash = COLOURS[row.kind], MARKERS[row.kind], DASHES[place % len(DASHES)]
         curve = np.mean([record.curve for record in row.runs.values()], axis=0)
         look: Any = {"color": colour, "linestyle": dash, "marker": marker, "markevery": [-1], "ms": 6}
-        axes.plot(np.arange(1, rounds + 1), curve, label=f"{row.label}: {row.regret.value:.0f}", **look)
+        axes.plot(np.arange(1, len(curve) + 1), curve, label=f"{row.label}: {row.regret.value:.0f}", **look)
     top = _top([row.regret.value for row in rows])
-    axes.set(ylabel="regret so far", xlim=(0, 1.02 * rounds), ylim=(0, top))
+    axes.set(ylabel="regret so far", xlim=(0, 1.02 * len(curve)), ylim=(0, top))
     figure.legend(loc="outside upper center", ncols=3, fontsize=7.5, columnspacing=1.0, handlelength=2.4)
     draw_updates(rug, rows, fontsize=8)
     for label, row in zip(rug.get_yticklabels(), rows, strict=True):
@@ -121,7 +120,3 @@ def _top(regrets: list[float]) -> float:
     """Return where the axis of regrets ends: one policy that is far worse must not make the others too small to see."""
     *others, worst = sorted(regrets)
     return 1.1 * min(worst, 3 * others[-1]) if others and others[-1] > 0 else max(1.0, 1.1 * worst)
-
-
-def _rounds(rows: Sequence[Series]) -> int:
-    return next(iter(rows[0].runs.values())).rounds

@@ -125,11 +125,8 @@ class Comparison:
 
     def same_runs(self, a: Series, b: Series) -> bool:
         """Return whether both chose the same arms in every run that both have."""
-        own, other = self.paired("regret", a, b)
-        if not own or own != other:
-            return False
-        own, other = self.paired("curve_digest", a, b)
-        return own == other
+        each = (self.paired(name, a, b) for name in ("regret", "curve_digest"))  # the digests only where regrets agree
+        return all(own and own == other for own, other in each)
 
 
 def compare(records: Iterable[Record]) -> list[Comparison]:
