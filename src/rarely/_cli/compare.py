@@ -52,7 +52,7 @@ def compare_command(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds T of a run.")] = 1000,
     jobs: Jobs = None,
-    board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, seeds, T and all budgets but T.")] = None,
+    board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, budgets, seeds and T.")] = None,
     quick: Quick = False,
     label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="A column of a CSV to leave out; may be repeated.")] = None,
