@@ -11,6 +11,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -26,8 +27,8 @@ from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, Study
 from rarely.study.events import GENESIS, SETTERS, Event, flaw_of
 from rarely.study.session import LivePolicy, Session, foreign_to
 from rarely.study.storage import VersionRow, open_storage
-from rarely.study.storage.schema import TABLES
 from rarely.study.storage.sqlite import SqliteStorage
+from rarely.study.storage.tables import TABLES
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, settled
 from rarely.study.trial import stage_at
 from rarely.study.versions import OUTCOMES, Job, environment, same_environment, train, version_row
@@ -410,12 +411,8 @@ def back_up(session: Session, path: str) -> None:
     temporary = f"{path}.part"
     try:
         session.storage.backup(temporary)
-        copied = open_storage(f"sqlite:///{temporary}?shared=1")
-        try:
-            with copied.reading() as tables:
-                found = tables.event(session.row.study, 0 if known is None else known.seq)
-        finally:
-            copied.close()
+        with closing(open_storage(f"sqlite:///{temporary}?shared=1")) as copied, copied.reading() as tables:
+            found = tables.event(session.row.study, 0 if known is None else known.seq)
         if known is None or found != known:
             raise StudyError(f"the backup {path} lacks events of study {session.name!r}; it was removed.")
         os.rename(temporary, path)
@@ -427,8 +424,7 @@ def back_up(session: Session, path: str) -> None:
 
 def restore(backup: str, storage: str) -> list[str]:
     """Check all studies of a backup, copy them into an empty database, and return their names."""
-    source = open_storage(f"sqlite:///{backup}", reading=True)
-    try:
+    with closing(open_storage(f"sqlite:///{backup}", reading=True)) as source:
         assert isinstance(source, SqliteStorage)
         source.check()
         with source.reading() as kept:
@@ -437,8 +433,7 @@ def restore(backup: str, storage: str) -> list[str]:
             found = verify(Session(source, name))
             if not found.whole:
                 raise BrokenStudy(f"study {name!r} of {backup} is damaged: {found.flaw}. Use another backup.")
-        target = open_storage(storage, new=True)
-        try:
+        with closing(open_storage(storage, new=True)) as target:
             target.create()
             with source.reading() as kept, target.writing("") as tables:
                 if tables.studies():
@@ -449,8 +444,4 @@ def restore(backup: str, storage: str) -> list[str]:
                     last = kept.last_seq(row.study)
                     if tables.event(row.study, last) != kept.event(row.study, last):
                         raise StudyError(f"{target.url} lacks events of study {row.name!r}; nothing was restored.")
-        finally:
-            target.close()
-    finally:
-        source.close()
     return names

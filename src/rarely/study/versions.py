@@ -415,7 +415,8 @@ def _check_current(session: Session, tables: Tables, trained: Trained) -> None:
 
 def add_version(session: Session, tables: Tables, content: dict[str, Any], seq: int) -> None:
     """Write the row of a version; the database refuses one beyond the budget."""
-    tables.add_version(session.row, version_row(content, seq, tables.version(session.row.study, content["parent"])))
+    parent = tables.versions(session.row.study)[content["parent"]]
+    tables.add_version(session.row, version_row(content, seq, parent))
 
 
 # --- snapshots

@@ -12,15 +12,13 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from importlib import import_module
 from typing import Any, Self
 
-from rarely._core.version import __version__
 from rarely.study.errors import InvalidStorage, StudyBusy, StudyError, StudyFailed
-from rarely.study.storage.schema import SCHEMA, check_schema, checkpoint_statement, table_statements
 from rarely.study.storage.sqlite import copy_tables
-from rarely.study.storage.tables import Tables
+from rarely.study.storage.tables import Tables, check_schema, create_tables
 
 psycopg: Any = None
 """The optional package; imported by the first `PostgresqlStorage`."""
@@ -65,10 +63,8 @@ class PostgresqlStorage:
         other = copy.copy(self)
         other._lock = threading.RLock()
         other.connect()
-        try:
+        with closing(other):
             yield other
-        finally:
-            other.close()
 
     # --- inside a transaction
 
@@ -163,9 +159,7 @@ class PostgresqlStorage:
         with self._transaction(_WRITABLE):
             self.execute("SELECT pg_advisory_xact_lock(?)", (LOCK,))
             if self._schema() is None:
-                for statement in (*table_statements("postgresql"), checkpoint_statement("postgresql")):
-                    self._raw.execute(statement)
-                self.execute("INSERT INTO rarely_schema VALUES (?, ?)", (SCHEMA, __version__))
+                create_tables(self._raw.execute, "postgresql")
 
     def check(self) -> None:
         with self._transaction(_WRITABLE):

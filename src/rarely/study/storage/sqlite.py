@@ -13,22 +13,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rarely._core.version import __version__
 from rarely.study.errors import BrokenStudy, InvalidStorage, StudyBusy, StudyError, StudyFailed
-from rarely.study.storage.schema import (
-    APPLICATION,
-    SCHEMA,
-    TABLES,
-    check_schema,
-    checkpoint_statement,
-    table_statements,
-)
-from rarely.study.storage.tables import Tables
+from rarely.study.storage.tables import TABLES, Tables, check_schema, checkpoint_statement, create_tables
 
 BUSY_TIMEOUT = 10.0
 """Seconds that a connection waits for another one."""
@@ -71,7 +62,6 @@ class SqliteConnection:
 
     def __init__(self, path: str, *, shared: bool = False, read_only: bool = False) -> None:
         self.path, self.shared, self.read_only = path, shared, read_only
-        self.exclusive = path != ":memory:" and not shared and loses_writes(sqlite3.sqlite_version_info)
         self.lock = threading.RLock()
         self.users, self.process = 0, os.getpid()
         self.failed = ""
@@ -89,13 +79,13 @@ class SqliteConnection:
                 raise
 
     def _prepare(self) -> None:
-        journal = "DELETE" if self.shared and loses_writes(sqlite3.sqlite_version_info) else "WAL"
-        if self.exclusive:
+        in_memory, unsafe = self.path == ":memory:", loses_writes(sqlite3.sqlite_version_info)
+        if unsafe and not self.shared and not in_memory:
             self._raw.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._raw.execute("PRAGMA trusted_schema = OFF")
         self._raw.execute("PRAGMA foreign_keys = ON")
-        if self.path != ":memory:":
-            self._raw.execute(f"PRAGMA journal_mode = {journal}")
+        if not in_memory:
+            self._raw.execute(f"PRAGMA journal_mode = {'DELETE' if self.shared and unsafe else 'WAL'}")
         self._raw.execute("PRAGMA synchronous = FULL")
         # Take the first lock now, so that a second process is refused here and not in the middle of its work.
         self._raw.execute("BEGIN IMMEDIATE")
@@ -166,12 +156,9 @@ class SqliteConnection:
 
         with self.lock, _translated(path):
             self._check()
-            target = sqlite3.connect(path)
-            try:
+            with closing(sqlite3.connect(path)) as target:
                 self._raw.backup(target, pages=BACKUP_PAGES, progress=let_others_write)
                 target.execute("PRAGMA journal_mode = DELETE")
-            finally:
-                target.close()
 
     def beside(self) -> SqliteConnection:
         """Return the connection to the file of checkpoints, which nobody waits for and a transaction never needs."""
@@ -256,7 +243,7 @@ class SqliteStorage:
     def create(self) -> None:
         with self.connection.transaction("BEGIN IMMEDIATE"):
             if not self._names():
-                create_tables(self.connection)
+                create_tables(self.connection.execute, "sqlite")
                 return
         self.check()
 
@@ -307,24 +294,11 @@ def _forget_memory() -> None:
         _MEMORY.popitem()[1].close()
 
 
-def create_tables(connection: Any, *, empty: bool = False) -> None:
-    """Create all tables inside the open transaction; `empty` leaves out the row with the schema version."""
-    for statement in table_statements("sqlite"):
-        connection.execute(statement)
-    if not empty:
-        connection.execute("INSERT INTO rarely_schema VALUES (?, ?)", (SCHEMA, __version__))
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-
-
 def copy_tables(stream: Callable[[str], Iterable[tuple[Any, ...]]], path: str) -> None:
     """Copy every row of another database, given by a function from SQL to rows, to a new SQLite file."""
-    target = SqliteConnection(path, shared=True)
-    try:
-        with target.transaction("BEGIN IMMEDIATE") as tables:
-            create_tables(target, empty=True)
-            tables.take(stream, TABLES)
-    finally:
-        target.close()
+    with closing(SqliteConnection(path, shared=True)) as target, target.transaction("BEGIN IMMEDIATE") as tables:
+        create_tables(target.execute, "sqlite", empty=True)
+        tables.take(stream, TABLES)
 
 
 def _check_file(path: str, where: str, new: bool, reading: bool) -> bool:
