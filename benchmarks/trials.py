@@ -41,13 +41,14 @@ from rarely.study.effects import (
     Outcomes,
     Scores,
     anytime,
+    boundaries,
     exact_interval,
     planned_looks,
     predict_rewards,
     scores_of,
+    spent,
     t_quantile,
 )
-from rarely.study.looks import boundaries, spent
 
 Array = np.ndarray
 PATIENTS, FIRST_SEED = 1200, 50_000

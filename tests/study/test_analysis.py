@@ -13,18 +13,22 @@ from hypothesis import strategies as st
 from rarely import ArmBlocks, AtRounds, InvalidInput, LinTS, LinUCB, Mixture
 from rarely._runs.statistics import t_quantile as exact_t
 from rarely.study import AnalysisPlan, InvalidStudy, RewardRule, Stage, Study
+from rarely.study.analysis import html_of
 from rarely.study.effects import (
+    START,
     Outcomes,
     Summary,
     anytime,
+    boundaries,
+    carried,
+    crossing,
     exact_interval,
     planned_looks,
     predict_rewards,
     scores_of,
+    spent,
     t_quantile,
 )
-from rarely.study.looks import boundaries, carried, crossing, spent, start
-from rarely.study.report import html_of
 from studies import contexts_of
 
 FIVE = [0.2, 0.4, 0.6, 0.8, 1.0]
@@ -55,7 +59,7 @@ def test_boundaries_are_those_of_lan_and_demets(spending, published):
 )
 def test_classical_constants_are_crossed_with_the_error_that_was_published(power, looks, constant):
     """|S| > C·√v for Pocock, |S| > C·√1 for O'Brien and Fleming."""
-    state, total, step = start(), 0.0, 1 / looks
+    state, total, step = START, 0.0, 1 / looks
     for look in range(1, looks + 1):
         bound = constant * (look / looks) ** power
         total += crossing(state, step, bound)

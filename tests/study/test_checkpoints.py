@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rarely import FixedGrid, LinUCB
-from rarely.study import ApprovalNeeded, CheckpointWarning, Stage, Study, StudyFailed, checkpoints, session, train
+from rarely.study import ApprovalNeeded, CheckpointWarning, Stage, Study, StudyFailed, session, train
 from studies import contexts_of, every_storage, linear, neural, play
 
 
@@ -221,7 +221,7 @@ def test_checkpoints_that_fail_are_logged_ever_more_rarely(make, monkeypatch, ca
     study = make(linear())
     play(study, 0, 4)
     kept = study._session
-    monkeypatch.setattr(checkpoints, "write", lambda *_: 1 / 0)
+    monkeypatch.setattr(session.Session, "save_checkpoint", lambda *_: 1 / 0)
     for times in (2, 4):
         with kept.writing():
             taken = (kept.live, kept.live.state, kept.position)
@@ -242,7 +242,7 @@ def test_a_forged_checkpoint_is_found_by_the_replay(make, often):
     forget(study)
     with study._session.writing(), other._session.writing():
         position, forged = study._session.position, other._session.live
-    checkpoints.write(study._session, forged, forged.state, position)
+    study._session.save_checkpoint(forged, forged.state, position)
     found = study.replay()
     assert found.checkpoints
     assert not found.equal

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from rarely import FixedGrid, LinUCB
 from rarely._core.types import Decision
 from rarely.study import Request, Study
-from rarely.study.ask import block_events
-from rarely.study.decisions import block_of, read_request, record_of
+from rarely.study.ask import block_events, block_of, read_request, record_of
 from rarely.study.events import canonical, digest, flaw_of, next_event, packed
 from rarely.study.settings import StudySettings
 from rarely.study.storage import sqlite

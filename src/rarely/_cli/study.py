@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from rarely import InvalidInput
 from rarely._cli.console import Group, console, error_console
 
 if TYPE_CHECKING:
@@ -58,9 +59,12 @@ def create_command(
 ) -> None:
     """Create a study; repeating the command changes nothing."""
     from rarely.study import Study
-    from rarely.study.settings import arguments_of, read_json
+    from rarely.study.settings import arguments_of, parse_json
 
-    description = read_json(file.read_text(encoding="utf-8"), str(file))
+    try:
+        description = parse_json(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidInput(f"{file} must be JSON: {error}.") from None
     with Study.create(storage, name, actor=actor, reason=reason, **arguments_of(description)) as study:
         status = study.status()
     console.print(escape(f"study {status.name!r}: {status.decisions} decisions, at most {status.budget} versions"))

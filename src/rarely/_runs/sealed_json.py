@@ -51,8 +51,9 @@ def sealed_text(content: dict[str, Any]) -> str:
 
 def plain_json(value: Any) -> Any:
     """Return a value as JSON, which knows no infinity, no NaN, and no settings that are objects: these become words."""
-    if isinstance(value, dict):
-        return {name: plain_json(inner) for name, inner in value.items()}
+    if isinstance(value, dict) or hasattr(value, "_asdict"):
+        named = value if isinstance(value, dict) else value._asdict()
+        return {name: plain_json(inner) for name, inner in named.items()}
     if isinstance(value, list | tuple):
         return [plain_json(inner) for inner in value]
     if isinstance(value, Integral):

@@ -24,8 +24,7 @@ from rarely._pages.grid import Grid
 from rarely._runs.sealed_json import plain_json
 from rarely.offpolicy.intervals import Span, check_level, deviations, score
 from rarely.study import AnalysisPlan, Stage
-from rarely.study.effects import Outcomes, anytime, planned_looks, predict_rewards, scores_of
-from rarely.study.looks import Spending
+from rarely.study.effects import Outcomes, Spending, anytime, planned_looks, predict_rewards, scores_of
 from rarely.study.trial import rule_of_stage, stage_at
 
 Kind = Literal["LinTS", "LinUCB", "default"]
@@ -130,8 +129,7 @@ class TrialPlan:
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as JSON."""
-        points = [plain_json(point._asdict()) for point in self.points]  # a width may be infinite
-        return asdict(self) | {"points": points}
+        return dict(plain_json(asdict(self)))  # a width may be infinite
 
     def __str__(self) -> str:
         return "\n".join([*self.grid().lines(), "", *self.advice()])

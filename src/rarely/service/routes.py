@@ -30,7 +30,7 @@ from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.problems import Refusal, describe, response_of
 from rarely.service.writer import Limits
 from rarely.study import Answer, InvalidStudy, Receipt, Request, Status, Study, Tell, Verification
-from rarely.study.report import html_of
+from rarely.study.analysis import html_of
 
 PUBLIC = ""
 """The scope of a route that needs no key."""

@@ -1,10 +1,10 @@
 """Studies: every decision, reward and version is on record before it is answered."""
 
 from rarely.study.analysis import Analysis, Effect, Imbalance, StageEffect
+from rarely.study.ask import Answer, Record, Request
 from rarely.study.audit import Replay, Status, Training, Verification
 from rarely.study.client import AsyncClient, Client
-from rarely.study.decisions import Answer, Record, Request
-from rarely.study.effects import Look
+from rarely.study.effects import AnalysisPlan, Look
 from rarely.study.errors import (
     ApprovalNeeded,
     BrokenStudy,
@@ -31,7 +31,6 @@ from rarely.study.errors import (
     UnknownStudy,
 )
 from rarely.study.events import Event
-from rarely.study.looks import AnalysisPlan
 from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import VersionRow
 from rarely.study.study import Study

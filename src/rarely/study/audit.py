@@ -21,8 +21,8 @@ import numpy as np
 from rarely import Decision, Policy
 from rarely._core.policies.replay import content_at
 from rarely._core.types import Described
-from rarely.logs import DecisionLog, write_log
-from rarely.study.decisions import Record, block_of, record_of
+from rarely.logs import DecisionLog
+from rarely.study.ask import Record, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
 from rarely.study.events import GENESIS, SETTERS, Event, flaw_of
 from rarely.study.session import LivePolicy, Session, foreign_to
@@ -383,16 +383,6 @@ def log_of(session: Session, found: Iterable[Record], last: int) -> DecisionLog:
         for event in tables.of_kind(session.row.study, "quarantine", 0, last):
             if event.why == OVERRIDE and "arm" in event.content and event.content["round"] in rounds:
                 log.override(rounds=[event.content["round"]], reason=event.reason)
-    return log
-
-
-def export(session: Session, path: str | os.PathLike[str]) -> DecisionLog:
-    """Write decisions, probabilities and rewards with id, time, stage and actor as a table, and return the log."""
-    last = session.last_seq()
-    found = list(records(session, last))
-    log = log_of(session, found, last)
-    notes = {name: [getattr(record.answer, name) for record in found] for name in ("id", "time", "stage")}
-    write_log(log, path, notes | {"actor": [record.actor for record in found]})
     return log
 
 

@@ -28,7 +28,7 @@ from rarely._core import errors as core_errors
 from rarely._core.errors import InvalidInput, RarelyError, check_positive, check_whole, is_whole, named_arguments, shown
 from rarely._core.saving.files import path_of, replacing
 from rarely.study import errors as study_errors
-from rarely.study.decisions import Answer, Request
+from rarely.study.ask import Answer, Request
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
 from rarely.study.settings import RewardRule

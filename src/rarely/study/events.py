@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -108,8 +107,7 @@ def unpacked(data: bytes, *sizes: int) -> list[Array]:
     values = np.frombuffer(data, "<f8").astype(np.float64)
     if len(values) != sum(sizes):
         raise ValueError(f"expected {sum(sizes)} numbers, got {len(values)}")
-    ends = np.cumsum(sizes)
-    return [values[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+    return np.split(values, np.cumsum(sizes)[:-1])
 
 
 # --- events
@@ -217,12 +215,8 @@ class Position:
     """The last event that the snapshot knows."""
     learned: int = 0
     """The latest cut that was trained on, successfully or not."""
-    received: int = 0
-    """Rewards received, each counted once."""
-    accepted: int = 0
-    late: int = 0
-    quarantine: tuple[tuple[str, int], ...] = ()
-    """Quarantined rewards by reason."""
+    deliveries: tuple[tuple[str, str, int], ...] = ()
+    """Kind and cause of rewards, and how many were received, each counted once; in order."""
     pinned: bool = False
     candidate: int | None = None
     """The event of the version that awaits approval."""
@@ -237,47 +231,25 @@ class Position:
     def after(self, event: Event, content: dict[str, Any] | None = None) -> Position:
         """Return the position after the next event; `content` is the event's, if the caller has parsed it."""
         if event.key is not None:
-            change = self._count(event.kind, event.why) | {"received": self.received + 1}
+            known = {(kind, why): count for kind, why, count in self.deliveries}
+            known[event.kind, event.why] = known.get((event.kind, event.why), 0) + 1
+            change: dict[str, Any] = {"deliveries": tuple((*cause, known[cause]) for cause in sorted(known))}
         elif event.kind == "cut":
             change = {}
         else:
             change = self._change(event, event.content if content is None else content)
         return replace(self, seq=event.seq, head=event.hash, time=event.time, **change)
 
-    def after_block(self, event: Event, rounds: int) -> Position:
-        """Return the position after the last decision of a block, given the total of rounds."""
-        return replace(self, seq=event.seq, head=event.hash, time=event.time, rounds=rounds)
-
-    def with_deliveries(self, deliveries: Iterable[tuple[str, str, int]]) -> Position:
-        """Return the position with the rewards counted by (kind, why, count)."""
-        known = list(deliveries)
-        return replace(
-            self,
-            received=sum(count for _, _, count in known),
-            accepted=sum(count for kind, _, count in known if kind == "reward"),
-            late=sum(count for kind, _, count in known if kind == "late reward"),
-            quarantine=tuple(sorted((why, count) for kind, why, count in known if kind == "quarantine")),
-        )
-
-    def _count(self, kind: str, why: str) -> dict[str, Any]:
-        if kind != "quarantine":
-            return {"accepted": self.accepted + 1} if kind == "reward" else {"late": self.late + 1}
-        known = dict(self.quarantine)
-        return {"quarantine": tuple(sorted((known | {why: known.get(why, 0) + 1}).items()))}
-
     def _change(self, event: Event, content: dict[str, Any]) -> dict[str, Any]:
         kind = event.kind
         if kind == "decide":
             return {"rounds": content["round"]}
-        if kind in ("create", "version"):
-            number, base, cut = content["number"], content["snapshot"], content["cut"]
-            change = {"version": number, "versions": number + 1, "base": base, "cut": cut, "candidate": None}
-            return change | {"learned": max(self.learned, cut)}
-        if kind == "rejected":
-            learned = max(self.learned, content["cut"])
-            return {"base": content["snapshot"], "cut": content["cut"], "learned": learned}
-        if kind == "rollback":
-            return {"version": content["number"], "base": content["snapshot"], "cut": content["cut"]}
+        if kind in SETTERS:
+            change = {"base": content["snapshot"], "cut": content["cut"]}
+            change |= {} if kind == "rejected" else {"version": content["number"]}
+            change |= {} if kind == "rollback" else {"learned": max(self.learned, content["cut"])}
+            published = kind in ("create", "version")
+            return change | ({"versions": content["number"] + 1, "candidate": None} if published else {})
         if kind == "candidate":
             return {"candidate": event.seq}
         if kind == "dismissed":

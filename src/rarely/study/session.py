@@ -8,6 +8,18 @@ the next call asks the record.
 A policy repeats decisions of its own in the blocks in which they were made, and those that were made while another
 snapshot was in use in groups of `GROUP` rounds. Both follow from the record alone, so every process and every replay
 arrives at the same bits.
+
+A checkpoint is the policy as of an event, beside the record, so that a study opens without repeating every decision:
+
+    base      the snapshot that the policy continues from; its history has n₀ rows
+    history   rows of chosen contexts, arms, versions, propensities, means and bonuses since the previous checkpoint
+    state     everything else that the policy knows, and the `Position`; the latest checkpoint of a base has it
+    sha256    of the checkpoint before (of the snapshot, for the first one) and of `history`
+
+The rows of all checkpoints of a base are joined, so a checkpoint costs what has happened since the last one, and a
+million decisions are read back as one array. A checkpoint is not part of the record, and nothing depends on it: it is
+used only if every hash fits and the record still has its event, `Study.replay` compares it with what follows from
+the record, and without it the decisions are repeated.
 """
 
 from __future__ import annotations
@@ -18,10 +30,11 @@ import logging
 import math
 import threading
 import time
+import warnings
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
 
@@ -30,11 +43,13 @@ import numpy as np
 from rarely import Decision, Policy, SnapshotError
 from rarely._core.policies.replay import content_at, follow, put_back, rule_of, set_life, set_rule, state_of
 from rarely._core.policies.saving import restore
+from rarely._core.policies.state import PolicyState
 from rarely._core.saving import archive
-from rarely.study import checkpoints
-from rarely.study.decisions import Question, Record, block_of, record_of
-from rarely.study.errors import BrokenStudy, ClockAhead, StudyBusy, StudyClosed, StudyFailed, UnknownStudy
-from rarely.study.events import SETTERS, Event, Kind, Position, digest, flaw_of, next_event
+from rarely._core.types import Array, Arrays
+from rarely.study import errors
+from rarely.study.ask import Question, Record, block_of, record_of
+from rarely.study.errors import BrokenStudy, StudyBusy, StudyError, StudyFailed
+from rarely.study.events import SETTERS, Event, Kind, Position, digest, flaw_of, next_event, packed
 from rarely.study.settings import StudySettings
 from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
 from rarely.study.storage.postgresql import PostgresqlStorage
@@ -64,6 +79,8 @@ CLOSE_WAIT = 10.0
 """Seconds that `close` waits for a checkpoint; a database that hangs must not keep a service from ending."""
 CHECKPOINT_WAIT = 0.5
 """Seconds that a process gives another one, which has just changed the version, to write its checkpoint."""
+_COLUMNS = ("arms", "versions", "propensities", "means", "bonuses")
+_PREFIX = "history."
 
 
 # --- policies as bytes
@@ -219,7 +236,7 @@ class Session:
             row = tables.study(name)
             if row is None:
                 known = ", ".join(repr(each.name) for each in tables.studies()) or "none"
-                raise UnknownStudy(f"{storage.url} has no study called {name!r}; its studies are: {known}.")
+                raise errors.UnknownStudy(f"{storage.url} has no study called {name!r}; its studies are: {known}.")
             first = tables.event(row.study, 1)
             if first is None or flaw_of(name, first, 1, Position().head):
                 raise BrokenStudy(f"the first event of study {name!r} is missing or was altered. Use a backup.")
@@ -259,7 +276,7 @@ class Session:
         elif repairing:
             ahead = 0
         if ahead > most:
-            raise ClockAhead(
+            raise errors.ClockAhead(
                 f"this machine's clock is {ahead / 1e6:.0f} s ahead of {what}; at most {most / 1e6:.0f} s are allowed. "
                 "Correct the clock; if it is right, an administrator confirms it: rarely study repair-clock."
             )
@@ -278,7 +295,7 @@ class Session:
         if self._failed:
             raise StudyFailed(f"{self._failed} Open the study again: Study.open.")
         if self._closed:
-            raise StudyClosed(f"study {self.name!r} was closed. Open it again: Study.open.")
+            raise errors.StudyClosed(f"study {self.name!r} was closed. Open it again: Study.open.")
 
     @contextmanager
     def reading(self) -> Iterator[Tables]:
@@ -455,13 +472,11 @@ class Session:
         study, position = self.row.study, Position()
         with self.reading() as tables:
             live = LivePolicy(self.load(tables, base), self.settings, base)
-            end, decision = tables.event(study, cut), tables.last_decision(study, cut)
+            end, decision = self._event(tables, cut), tables.last_decision(study, cut)
             delivered = tables.delivered(study, cut)
-        if end is None:
-            raise BrokenStudy(f"event {cut} of study {self.name!r} is missing. Use a backup.")
         for event in [*(event for event in specials if event.seq <= cut), *([] if decision is None else [decision])]:
             position = position.after(event)
-        return live, replace(position.with_deliveries(delivered), seq=cut, head=end.hash, time=end.time)
+        return live, replace(position, seq=cut, head=end.hash, time=end.time, deliveries=delivered)
 
     def ready(self, base: int, cut: int) -> tuple[LivePolicy, int]:
         """Return the policy of a snapshot, and the last event that it knows; see `approach`."""
@@ -494,14 +509,73 @@ class Session:
     # --- checkpoints
 
     def read_checkpoint(self, base: int) -> tuple[LivePolicy, Position] | None:
-        """Return the policy of a snapshot as of its latest checkpoint, and the position there."""
-        found = checkpoints.read(self, base)
-        if found is None:
-            return None
-        policy, position, rows = found
+        """Return the policy of a snapshot as of its latest checkpoint, and the position there.
+
+        Returns None if there is none, and also, with a warning, if it is unusable.
+        """
+        try:
+            with self.storage.checkpoints() as tables:
+                found = tables.checkpoints(self.row.study, base)
+        except (StudyError, TypeError) as error:  # of a damaged file beside the database
+            problem: Exception = error
+        else:
+            if not found:
+                return None
+            try:
+                return self._from_checkpoints(base, found)
+            except StudyError:  # of the record itself
+                raise
+            except (SnapshotError, KeyError, TypeError, ValueError) as error:
+                problem = error
+        if not isinstance(problem, StudyBusy):
+            with suppress(StudyError), self.storage.checkpoints() as tables:
+                tables.drop_checkpoints(self.row.study, base)
+        said = f"a checkpoint of study {self.name!r} cannot be used ({problem})"
+        warnings.warn(f"{said}: decisions are repeated from the record.", errors.CheckpointWarning, stacklevel=2)
+        return None
+
+    def _from_checkpoints(
+        self, base: int, found: list[tuple[int, int, str, bytes, bytes]]
+    ) -> tuple[LivePolicy, Position]:
+        with self.reading() as tables:
+            event = self._event(tables, base)
+            snapshot = archive.parse(io.BytesIO(self.snapshot(tables, event)), "the snapshot")
+        sha256 = event.content["sha256"]
+        for _, _, known, history, _ in found:
+            sha256 = _chained(sha256, history)
+            if sha256 != known:
+                raise ValueError("its rows were altered or damaged")
+        saved = archive.parse(io.BytesIO(found[-1][4]), "its state")
+        mark = saved.header.pop("checkpoint")
+        position = Position(**mark["position"] | {"deliveries": tuple(map(tuple, mark["position"]["deliveries"]))})
+        with self.reading() as tables:
+            last = tables.event(self.row.study, position.seq)
+        if mark["sha256"] != sha256 or found[-1][1] != position.seq or last is None or last.hash != position.head:
+            raise ValueError("it belongs to another record")
+        joined = _joined(snapshot.arrays, np.frombuffer(b"".join(history for *_, history, _ in found), "<f8"))
+        policy = restore(saved._replace(arrays=saved.arrays | joined), "its state")
         self.saved = max(self.saved, position.seq)
         set_life(policy, life_of(self.name))
-        return LivePolicy(policy, self.settings, base, rows), position
+        return LivePolicy(policy, self.settings, base, rows=found[0][0]), position
+
+    def save_checkpoint(self, live: LivePolicy, state: PolicyState, position: Position) -> None:
+        """Write a checkpoint of a policy, unless there is a later one of its snapshot."""
+        study, base = self.row.study, live.base
+        with self.reading() as tables:
+            event = self._event(tables, base)
+        header, arrays = content_at(live.policy, state)
+        rows = {name.removeprefix(_PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(_PREFIX)}
+        with self.storage.checkpoints() as tables:
+            last = tables.last_checkpoint(study, base)
+            if last is not None and last[2] >= position.seq:
+                return
+            width = rows["contexts"].shape[1] + len(_COLUMNS)
+            start = live.rows if last is None else last[0] + last[1] // (8 * width)
+            columns = [rows["contexts"][start:], *(rows[name][start:] for name in _COLUMNS)]
+            history = packed(np.column_stack(columns))
+            sha256 = _chained(event.content["sha256"] if last is None else last[3], history)
+            header["checkpoint"] = {"position": asdict(position), "sha256": sha256}
+            tables.add_checkpoint(study, base, start, position.seq, sha256, history, archive.to_bytes(header, arrays))
 
     def _begin_checkpoint(self) -> None:
         """Write a checkpoint in another thread, unless one is being written: state and position are values."""
@@ -529,13 +603,13 @@ class Session:
         self._standby = None  # unless it gets through
         # The version in use comes first: the next checkpoint of it must not wait.
         known = self.approach(live, known, lambda: self._stopping or self._work > self._patience)
-        checkpoints.write(self, live, live.state, known)
+        self.save_checkpoint(live, live.state, known)
         self._standby = (live, known)
 
     def _write_checkpoint(self, live: LivePolicy, state: Any, position: Position) -> None:
         began = time.thread_time()
         try:
-            checkpoints.write(self, live, state, position)
+            self.save_checkpoint(live, state, position)
             self._patience = max(CHECKPOINT_WORK, CHECKPOINT_SHARE * (time.thread_time() - began))
             self.saved = position.seq
             self._follow_standby(position)
@@ -546,10 +620,13 @@ class Session:
 
     def load(self, tables: Tables, seq: int) -> Policy:
         """Return the policy whose snapshot an event holds."""
+        return from_bytes(self.name, self.snapshot(tables, self._event(tables, seq)))
+
+    def _event(self, tables: Tables, seq: int) -> Event:
         event = tables.event(self.row.study, seq)
         if event is None:
             raise BrokenStudy(f"event {seq} of study {self.name!r} is missing. Use a backup.")
-        return from_bytes(self.name, self.snapshot(tables, event))
+        return event
 
     def snapshot(self, tables: Tables, event: Event) -> bytes:
         """Return the snapshot that an event names, if it is the one on record."""
@@ -565,3 +642,18 @@ class Session:
                 "another version."
             )
         return data
+
+
+def _chained(sha256: str, history: bytes) -> str:
+    return digest(sha256, history) if history else sha256  # a checkpoint without rows is replaced by the next one
+
+
+def _joined(snapshot: Arrays, added: Array) -> Arrays:
+    """Return the arrays of a history, given those of the snapshot and the rows since."""
+    rows = {name: array for name, array in snapshot.items() if name.startswith(_PREFIX)}
+    dim = rows[f"{_PREFIX}contexts"].shape[1]
+    added = added.reshape(-1, dim + len(_COLUMNS))
+    columns: dict[str, Any] = {name: added[:, dim + i] for i, name in enumerate(_COLUMNS)}
+    columns |= {"contexts": added[:, :dim], "rewards": np.full(len(added), np.nan)}
+    new = {f"{_PREFIX}{name}": values for name, values in columns.items()}
+    return rows | {name: np.concatenate([rows[name], values.astype(rows[name].dtype)]) for name, values in new.items()}

@@ -16,9 +16,9 @@ from rarely._core import policies
 from rarely._core.errors import InvalidInput, as_number, check_choice, is_whole, named_arguments, shown
 from rarely._core.inputs.history import read_rewards
 from rarely._core.policies.saving import decoded
+from rarely.study.effects import AnalysisPlan
 from rarely.study.errors import BrokenStudy, InvalidStudy
 from rarely.study.events import check_id
-from rarely.study.looks import AnalysisPlan
 from rarely.study.trial import Stage, check_stages
 
 FORMAT = 1
@@ -183,8 +183,7 @@ class StudySettings:
         try:
             if description["format"] != FORMAT:
                 raise InvalidInput(f"its format is {description['format']!r}")
-            arms = description["arms"]
-            return cls(arms if arms is None else tuple(arms), control=description["control"], **_values(description))
+            return cls(description["arms"], control=description["control"], **_values(description))
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             raise BrokenStudy(f"the settings of the study cannot be read ({error}). Use a backup.") from error
 
@@ -250,14 +249,6 @@ def parse_json(text: str) -> Any:
         return _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-
-
-def read_json(text: str, what: str) -> Any:
-    """Parse JSON strictly; `InvalidInput` says that `what` is invalid."""
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise InvalidInput(f"{what} must be JSON: {error}.") from None
 
 
 def arguments_of(description: Any) -> dict[str, Any]:

@@ -13,17 +13,16 @@ from rarely import ArmBlocks, InvalidInput, Policy, RarelyError
 from rarely._core.errors import check_choice, is_whole, shown
 from rarely._core.policies.policy import facts_table
 from rarely._core.progress import Progress
-from rarely.logs import DecisionLog
+from rarely.logs import DecisionLog, write_log
 from rarely.study import audit, versions
 from rarely.study.analysis import Analysis, analyse
-from rarely.study.ask import decide
+from rarely.study.ask import Answer, Record, Request, decide, read_request, record_of
 from rarely.study.audit import Replay, Status, Verification
-from rarely.study.decisions import Answer, Record, Request, read_request, record_of
+from rarely.study.effects import AnalysisPlan
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
-from rarely.study.looks import AnalysisPlan
 from rarely.study.session import Clock, Session
-from rarely.study.settings import RewardRule, StudySettings, read_arms
+from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import VersionRow, open_storage
 from rarely.study.tell import Receipt, Tell, read_tell, receive, settled
 from rarely.study.trial import Stage
@@ -108,14 +107,9 @@ class Study:
         clock
             A function that returns the time in seconds since 1970.
         """
-        settings = StudySettings(
-            read_arms(arms),
-            blocks,
-            RewardRule() if rewards is None else rewards,
-            (Stage("main"),) if stages is None else stages,  # type: ignore[arg-type]
-            control,
-            plan,
-        )
+        given: dict[str, Any] = {"arms": arms, "blocks": blocks, "rewards": rewards, "stages": stages}
+        given |= {"control": control, "plan": plan}
+        settings = StudySettings(**{name: value for name, value in given.items() if value is not None})
         if "/" in check_id(name, "the name of a study") or not name.strip("."):
             raise InvalidId(f"the name of a study is part of addresses: no / in it, and not only dots; got {name!r}.")
         fields = check_signature(actor, reason)
@@ -520,7 +514,12 @@ class Study:
 
     def export(self, path: str | os.PathLike[str]) -> DecisionLog:
         """Write the log with id, time, stage and actor of each decision as .csv or .parquet, and return it."""
-        return audit.export(self._session, path)
+        last = self._session.last_seq()
+        found = list(audit.records(self._session, last))
+        log = audit.log_of(self._session, found, last)
+        notes = {name: [getattr(record.answer, name) for record in found] for name in ("id", "time", "stage")}
+        write_log(log, path, notes | {"actor": [record.actor for record in found]})
+        return log
 
     def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
         """Analyse a trial: arm means and contrasts with intervals, stages, missing rewards, balance and deviations.

@@ -197,10 +197,6 @@ def judge(
 # --- rewards that a training may use
 
 
-Pairs = list[tuple[int, float]]
-"""Rounds and rewards."""
-
-
 def closed_until(tables: Tables, study: int, rule: RewardRule, cut: int) -> int:
     """Return the last event whose waiting window has closed at the cut."""
     event = tables.event(study, cut)
@@ -209,7 +205,7 @@ def closed_until(tables: Tables, study: int, rule: RewardRule, cut: int) -> int:
     return tables.last_until(study, event.time - rule.window - 1, cut)
 
 
-def settled(session: Session, start: int, cut: int) -> Pairs:
+def settled(session: Session, start: int, cut: int) -> list[tuple[int, float]]:
     """Return the (round, reward) pairs that a policy with the cut `start` must learn to reach the cut `cut`.
 
     They come from short reads between which others may decide: what a cut has settled never changes.
@@ -217,29 +213,23 @@ def settled(session: Session, start: int, cut: int) -> Pairs:
     study, rule = session.row.study, session.settings.rewards
     with session.reading() as tables:
         before, closed = (closed_until(tables, study, rule, at) for at in (start, cut))
-    spans = [(_first_rewards, start, cut) if rule.aggregation == "first" else (_joined_rewards, before, closed)]
-    spans += [] if rule.default is None else [(_default_rewards, before, closed)]
-    found: Pairs = []
-    for read, begin, end in spans:
+    spans: list[tuple[str, int, int]]
+    spans = [("first", start, cut) if rule.aggregation == "first" else (rule.aggregation, before, closed)]
+    spans += [] if rule.default is None else [("none", before, closed)]
+    found: list[tuple[int, float]] = []
+    for which, begin, end in spans:
         for first in range(begin, end, CHUNK):
+            last = min(first + CHUNK, end)
             with session.reading() as tables:
-                found += read(tables, study, rule, first, min(first + CHUNK, end))
+                if which == "none":
+                    found += [(round, float(rule.default or 0.0)) for round in tables.unrewarded(study, first, last)]
+                elif which == "first":
+                    contents = [event.content for event in tables.of_kind(study, "reward", first, last)]
+                    found += [(content["round"], content["reward"]) for content in contents]
+                else:
+                    joined = tables.rewards_of(study, first, last)
+                    found += [(round, told[-1] if which == "last" else sum(told)) for round, told in joined]
     return found
-
-
-def _first_rewards(tables: Tables, study: int, rule: RewardRule, first: int, last: int) -> Pairs:
-    contents = (event.content for event in tables.of_kind(study, "reward", first, last))
-    return [(content["round"], content["reward"]) for content in contents]
-
-
-def _joined_rewards(tables: Tables, study: int, rule: RewardRule, first: int, last: int) -> Pairs:
-    found = tables.rewards_of(study, first, last)
-    return [(round, rewards[-1] if rule.aggregation == "last" else sum(rewards)) for round, rewards in found]
-
-
-def _default_rewards(tables: Tables, study: int, rule: RewardRule, first: int, last: int) -> Pairs:
-    assert rule.default is not None
-    return [(round, float(rule.default)) for round in tables.unrewarded(study, first, last)]
 
 
 def accounts_of(session: Session, tables: Tables) -> Accounts:
@@ -252,6 +242,8 @@ def accounts_of(session: Session, tables: Tables) -> Accounts:
         else:
             count = tables.rewards_decided_until(study, closed_until(tables, study, rule, learned))
         session.used = (learned, count)
-    used, quarantine = session.used[1], dict(position.quarantine)
-    counts = {"received": position.received, "used": used, "pending": position.accepted - used, "late": position.late}
-    return Accounts(**counts, quarantined=sum(quarantine.values()), quarantine=quarantine)
+    used, counts = session.used[1], {(kind, why): count for kind, why, count in position.deliveries}
+    quarantine = {why: count for (kind, why), count in counts.items() if kind == "quarantine"}
+    late, held = counts.get(("late reward", ""), 0), sum(quarantine.values())
+    pending = counts.get(("reward", ""), 0) - used
+    return Accounts(sum(counts.values()), used, pending, late, held, quarantine)
