@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rarely.service.bodies import parse
-from rarely.service.problems import Refusal
+from rarely.service.bodies import Refusal, parse
 from rarely.study import Study
 from services import PATIENCE, serving
 from studies import contexts_of, linear

@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from rarely.service import KeyFile, Limits
-from rarely.service.logs import configure_logs
 from rarely.service.metrics import FAMILIES, Meters, exposition, sample
+from rarely.service.server import configure_logs
 from rarely.study import CheckpointWarning, Study, StudyError
 from rarely.study.storage.postgresql import without_password
 from services import PATIENCE, serving, until

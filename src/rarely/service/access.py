@@ -22,17 +22,19 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from fastapi import Request
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from rarely import InvalidInput
 from rarely._core.errors import check_choice, check_positive
 from rarely._core.saving.files import replacing
-from rarely.service.problems import Refusal
+from rarely.service.bodies import Refusal
 
 Scope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[str, ...] = get_args(Scope)
@@ -47,7 +49,7 @@ BURST = 1.0
 LOG = logging.getLogger("rarely.service")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, hide_input_in_errors=True))
 class Key:
     """An API key, as the file holds it.
 
@@ -62,24 +64,16 @@ class Key:
 
     name: str
     """Its owner, and the actor of everything done with it."""
-    hash: str
+    hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     scopes: tuple[str, ...]
     created: float
     """Seconds since 1970."""
     expires: float | None = None
     """Seconds since 1970; None for no end."""
-    studies: Sequence[str] | None = None
+    studies: list[str] | None = None
     """The studies that it may be used for; None for all."""
-    rate: float | None = None
+    rate: Annotated[float, Field(gt=0)] | None = None
     """Decisions, rewards and other requests a second; None for no limit."""
-
-    def __post_init__(self) -> None:
-        texts, numbers = (self.name, self.hash, *self.scopes, *(self.studies or ())), (self.created, self.rate or 1.0)
-        right = all(isinstance(each, str) for each in texts) and all(isinstance(each, int | float) for each in numbers)
-        if not (right and isinstance(self.expires, int | float | None) and not isinstance(self.studies, str)):
-            raise TypeError(f"key {self.name!r} has a field of the wrong type")
-        if not self.hash.isascii() or not (self.rate is None or self.rate > 0):
-            raise ValueError(f"key {self.name!r} has a hash that is none, or a rate that is not positive")
 
     def covers(self, study: str) -> bool:
         """Return whether the key may be used for a study."""
@@ -186,7 +180,7 @@ class KeyFile:
             check_choice("scope", scope, Scope)
         if rate is not None:
             check_positive("rate", rate, "the calls a second")
-        only = None if studies is None else tuple(dict.fromkeys(studies))
+        only = None if studies is None else list(dict.fromkeys(studies))
         secret = f"{PREFIX}_{name}_{secrets.token_urlsafe(32)}"
         self._write([*self.read(), Key(name, _hash(secret), allowed, time.time(), expires, only, rate)])
         return secret

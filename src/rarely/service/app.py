@@ -19,15 +19,13 @@ from starlette.routing import request_response
 
 from rarely import RarelyError, __version__
 from rarely.service.access import KeyFile, caller_of
-from rarely.service.bodies import ProblemBody, read_body
-from rarely.service.logs import REQUESTS, log_request
+from rarely.service.bodies import MEDIA, ProblemBody, Refusal, read_body, response_of
 from rarely.service.opened import OpenedStudies
-from rarely.service.problems import MEDIA, Refusal, response_of
 from rarely.service.routes import PUBLIC, ROUTES, Api, Route
 from rarely.service.writer import Limits
 from rarely.study.storage.postgresql import without_password
 
-LOG = logging.getLogger("rarely.service")
+LOG, REQUESTS = logging.getLogger("rarely.service"), logging.getLogger("rarely.requests")
 LASTING = ("verify", "backup", "export")
 """Routes whose answer may take as long as the record is."""
 REPEATABLE = ("decide", "reward")
@@ -132,7 +130,7 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
         meters.count("rarely_requests_total", route=name, status=str(status))
         meters.observe("rarely_request_seconds", seconds, route=name)
         if REQUESTS.isEnabledFor(logging.INFO):
-            log_request(request, status, seconds)
+            _log_request(request, status, seconds)
         return response
 
     described: dict[str, Any] = {"name": name, "operation_id": name if route.path != "/health" else "health"}
@@ -161,6 +159,14 @@ async def _handled(api: Api, keys: KeyFile | None, route: Route, request: Reques
     if keys is not None and several:
         keys.charge(key, len(several) - 1)
     return await route.handler(api, opened, body, caller)
+
+
+def _log_request(request: Request, status: int, seconds: float) -> None:
+    """Log a request, with its path as it was sent; neither its headers nor its body."""
+    path, client = request.scope.get("raw_path", b"").decode("ascii", "replace"), request.client
+    fields = {"method": request.method, "path": path, "status": status, "milliseconds": round(seconds * 1e3, 2)}
+    fields |= {"client": client.host if client else "", "key": getattr(request.state, "key", "")}
+    REQUESTS.info(" ".join(str(value) or "-" for value in fields.values()), extra={"fields": fields})
 
 
 def _operation(route: Route) -> dict[str, Any]:

@@ -1,24 +1,36 @@
-"""Request and response bodies: their schemas, as `/openapi.json` describes them, and how requests are read.
+"""Request and response bodies: their schemas, as `/openapi.json` describes them, how requests are read and refused.
 
-A request is strict JSON in UTF-8, with finite numbers, unique names and a limited length.
+A request is strict JSON in UTF-8, with finite numbers, unique names and a limited length. A refused one is answered
+with the HTTP status of the error and its description after RFC 9457.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
-from fastapi import Request
+from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, Tag, ValidationError
-from starlette.requests import ClientDisconnect
 
-from rarely.service.problems import Refusal
-from rarely.study import Answer, Receipt
+from rarely._core.errors import InvalidInput, RarelyError
+from rarely.study import Answer, Receipt, errors
 from rarely.study.settings import parse_json
 
 MAX_ERRORS = 3
 """Validation errors that an answer lists."""
 MAX_FEATURES = 10_000
 """Numbers in a context."""
+MEDIA = "application/problem+json"
+_STATUSES: tuple[tuple[int, tuple[type[RarelyError], ...]], ...] = (
+    (404, (errors.UnknownStudy, errors.UnknownDecision)),
+    (409, (errors.StudyConflict, errors.StudyExists, errors.StudyFull, errors.StudyPinned)),
+    (409, (errors.ApprovalNeeded, errors.StaleTrainer)),
+    (503, (errors.InvalidStorage, errors.BrokenStudy)),
+    (422, (InvalidInput,)),
+    (503, (errors.StudyError,)),
+    (409, (RarelyError,)),
+)
+"""The first match counts. Errors of the database or of a damaged study may be temporary: 503."""
 Id = Annotated[str, Field(min_length=1, max_length=200, description="Printable characters, no spaces at the ends.")]
 Reason = Annotated[str, Field(max_length=2000, description="Recorded.")]
 Numbers = Annotated[list[FiniteFloat], Field(max_length=MAX_FEATURES)]
@@ -157,18 +169,12 @@ async def _read_bytes(request: Request, max_bytes: int) -> bytes:
     length = request.headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit() or int(length[:20]) > max_bytes:
         raise too_long
-    parts: list[bytes] = []
-    size, more = 0, True
-    while more:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > max_bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > max_bytes:
             raise too_long
-        more = message.get("more_body", False)
-    return b"".join(parts)
+    return bytes(body)
 
 
 def parse(body: bytes) -> Any:
@@ -180,3 +186,32 @@ def parse(body: bytes) -> Any:
     except ValueError as error:
         why = str(error)
     raise Refusal(400, f"the body must be JSON: {why}.", "InvalidJson")
+
+
+# --- refusals
+
+
+class Refusal(RarelyError):
+    """A request that is refused before it reaches a study."""
+
+    def __init__(self, status: int, detail: str, code: str = "", headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.code, self.headers = status, code or f"Http{status}", headers or {}
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Return the error as JSON, after RFC 9457; the client raises an error of the name in `title`."""
+    if isinstance(error, Refusal):
+        return {"title": error.code, "status": error.status, "detail": str(error)}
+    status = next((status for status, kinds in _STATUSES if isinstance(error, kinds)), 500)
+    detail = str(error) if status != 500 else "the service failed, and nothing was changed; its log says why."
+    return {"title": type(error).__name__, "status": status, "detail": detail}
+
+
+def response_of(error: BaseException) -> Response:
+    """Return the response to a refused request."""
+    said = describe(error)
+    headers = dict(error.headers) if isinstance(error, Refusal) else {}
+    if said["status"] == 503:
+        headers.setdefault("Retry-After", "1")
+    return Response(json.dumps(said), said["status"], headers, MEDIA)

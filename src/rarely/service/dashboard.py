@@ -90,11 +90,6 @@ class Overview:
 # --- pages
 
 
-def render_index(studies: Sequence[Status]) -> str:
-    """Return the page of all studies."""
-    return render("rarely.service", "index.html", studies=studies, refresh=REFRESH)
-
-
 def render_study(
     overview: Overview, status: Status, versions: Sequence[VersionRow], health: Sequence[tuple[str, bool, str]]
 ) -> str:

@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 from rarely import RarelyError
 from rarely._core.policies.alarms import KINDS as ALARMS
+from rarely.service.bodies import Refusal
 from rarely.service.dashboard import Overview
 from rarely.service.metrics import Meters, sample
-from rarely.service.problems import Refusal
 from rarely.service.trainer import Trainer
 from rarely.service.writer import Call, Limits, Writer
 from rarely.study import Request, Status, Study, StudyFailed, Tell, UnknownStudy
@@ -28,14 +29,9 @@ STATUS_LIFETIME = 1.0
 
 def answer_many(study: Study, calls: Sequence[Call]) -> list[Any]:
     """Ask and tell for several callers in one commit, and return an answer, receipt or error for each call."""
-    requests = [i for i, (_, call) in enumerate(calls) if isinstance(call, Request)]
-    tells = [i for i, (_, call) in enumerate(calls) if isinstance(call, Tell)]
-    signed = [call._replace(actor=actor) for actor, call in calls]
-    found: list[Any] = [None] * len(calls)
-    answers, receipts = study.ask_and_tell([signed[i] for i in requests], [signed[i] for i in tells], errors="return")
-    for i, answer in zip([*requests, *tells], [*answers, *receipts], strict=True):
-        found[i] = answer
-    return found
+    requests, tells = ([call for call in calls if isinstance(call, kind)] for kind in (Request, Tell))
+    answers, receipts = map(iter, study.ask_and_tell(requests, tells, errors="return"))
+    return [next(answers if isinstance(call, Request) else receipts) for call in calls]
 
 
 class OpenedStudy:
@@ -134,17 +130,12 @@ class OpenedStudies:
 
     def start(self) -> None:
         """Open all studies, so that a damaged one is refused now."""
-        for name in self.names():
-            self.open(name)
-
-    def names(self) -> list[str]:
-        database = open_storage(self._storage)
-        try:
+        with closing(open_storage(self._storage)) as database:
             database.check()
             with database.reading() as tables:
-                return [row.name for row in tables.studies()]
-        finally:
-            database.close()
+                names = [row.name for row in tables.studies()]
+        for name in names:
+            self.open(name)
 
     def known(self, name: str) -> OpenedStudy | None:
         return self._opened.get(name)
@@ -155,16 +146,13 @@ class OpenedStudies:
             if self._closed:
                 raise Refusal(503, "the service is stopping.", "Stopping")
             if name not in self._opened:
-                study = self._found(name)
+                try:
+                    study = Study.open(self._storage, name)
+                except UnknownStudy:  # its message names the database, which callers should not see
+                    raise UnknownStudy(f"there is no study called {name[:200]!r}.") from None
                 again = self._storage.startswith("postgres")
                 self._opened[name] = OpenedStudy(study, self._limits, automatic=self._automatic, reconnects=again)
             return self._opened[name]
-
-    def _found(self, name: str) -> Study:
-        try:
-            return Study.open(self._storage, name)
-        except UnknownStudy:  # its message names the database, which callers should not see
-            raise UnknownStudy(f"there is no study called {name[:200]!r}.") from None
 
     def all(self) -> list[OpenedStudy]:
         return list(self._opened.values())

@@ -21,14 +21,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse
 
 from rarely import RarelyError
+from rarely._pages.page import render
 from rarely.service import bodies
 from rarely.service.access import Key, KeyFile
-from rarely.service.bodies import ActivateRequest, DecideRequest, OutcomeBody, RewardRequest, SignedRequest
-from rarely.service.dashboard import render_index, render_study
+from rarely.service.bodies import ActivateRequest, DecideRequest, OutcomeBody, Refusal, RewardRequest, SignedRequest
+from rarely.service.dashboard import REFRESH, render_study
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
-from rarely.service.problems import Refusal, describe, response_of
-from rarely.service.writer import Limits
+from rarely.service.writer import Call, Limits
 from rarely.study import Answer, InvalidStudy, Receipt, Request, Status, Study, Tell, Verification
 from rarely.study.analysis import html_of
 
@@ -105,17 +105,17 @@ class Api:
     @route("POST", f"{STUDY}/decide", "decide", (DecideRequest, bodies.DecideRequests), (Answer, bodies.AnswersBody))
     async def decide(self, study: OpenedStudy, body: Any, caller: str) -> Response:
         """Decide one request, or many in one commit; each id is decided once."""
-        requests = [self._request(each) for each in getattr(body, "requests", [body])]
-        return await self._submit(study, caller, requests, "answers" if hasattr(body, "requests") else "")
+        requests = [self._request(each, caller) for each in getattr(body, "requests", [body])]
+        return await self._submit(study, requests, "answers" if hasattr(body, "requests") else "")
 
     @route("POST", f"{STUDY}/reward", "reward", (RewardRequest, bodies.RewardRequests), (Receipt, bodies.ReceiptsBody))
     async def reward(self, study: OpenedStudy, body: Any, caller: str) -> Response:
         """Record one reward, or many in one commit; repeating it changes nothing."""
         given = getattr(body, "rewards", [body])
-        tells = [Tell(each.id, each.reward, each.key, arm=each.arm, reason=each.reason) for each in given]
-        return await self._submit(study, caller, tells, "receipts" if hasattr(body, "rewards") else "")
+        tells = [Tell(each.id, each.reward, each.key, caller, each.arm, each.reason) for each in given]
+        return await self._submit(study, tells, "receipts" if hasattr(body, "rewards") else "")
 
-    def _request(self, given: DecideRequest) -> Request:
+    def _request(self, given: DecideRequest, caller: str) -> Request:
         contexts: Any = given.contexts
         # By the schema the items of a list are all rows or all numbers.
         rows = isinstance(contexts, list) and bool(contexts) and isinstance(contexts[0], list)
@@ -124,16 +124,16 @@ class Api:
             raise Refusal(422, detail, "InvalidContexts")
         if rows and len(set(map(len, contexts))) == 1:
             contexts = np.array(contexts, np.float64)  # the study checks an array faster than lists
-        return Request(contexts, given.id, given.available)
+        return Request(contexts, given.id, given.available, caller)
 
-    async def _submit(self, study: OpenedStudy, caller: str, calls: Sequence[Request | Tell], several: str) -> Response:
+    async def _submit(self, study: OpenedStudy, calls: Sequence[Call], several: str) -> Response:
         """Return what became of the calls as a list of that name, or of a single one."""
         if len(calls) > self.limits.items:
             raise Refusal(413, f"a request may hold at most {self.limits.items} items; got {len(calls)}.", "TooMany")
-        found = await study.writer.submit(caller, calls)
+        found = await study.writer.submit(calls)
         if not several and isinstance(found[0], RarelyError):
-            return response_of(found[0])
-        said = [describe(each) if isinstance(each, RarelyError) else each.describe() for each in found]
+            return bodies.response_of(found[0])
+        said = [bodies.describe(each) if isinstance(each, RarelyError) else each.describe() for each in found]
         return as_json({several: said} if several else said[0])
 
     # --- versions
@@ -151,26 +151,6 @@ class Api:
         if body.version == "candidate":
             return await _do(study, body, caller, "version", Study.approve)
         return await _do(study, body, caller, "version", Study.rollback, body.version)
-
-    @route("POST", f"{STUDY}/dismiss", "admin", (SignedRequest,), (OutcomeBody,))
-    async def dismiss(self, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
-        """Drop the candidate that awaits approval."""
-        return await _do(study, body, caller, "dismissed", Study.dismiss)
-
-    @route("POST", f"{STUDY}/pin", "admin", (SignedRequest,), (OutcomeBody,))
-    async def pin(self, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
-        """Keep the version in use: updates are refused until unpin."""
-        return await _do(study, body, caller, "pinned", Study.pin)
-
-    @route("POST", f"{STUDY}/unpin", "admin", (SignedRequest,), (OutcomeBody,))
-    async def unpin(self, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
-        """Allow updates again."""
-        return await _do(study, body, caller, "unpinned", Study.unpin)
-
-    @route("POST", f"{STUDY}/repair-clock", "admin", (SignedRequest,), (OutcomeBody,))
-    async def repair_clock(self, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
-        """Let the record's time pass again after a run whose clock was wrong, or confirm the clock."""
-        return await _do(study, body, caller, "repaired", Study.repair_clock)
 
     # --- audits, while others decide
 
@@ -267,7 +247,7 @@ class Api:
     async def index(self, key: Key | None) -> Response:
         """Return the page of all studies that the key covers."""
         statuses = [await run_in_threadpool(each.status) for each in self._visible(key) if not each.failure]
-        return page(render_index(statuses))
+        return page(render("rarely.service", "index.html", studies=statuses, refresh=REFRESH))
 
     @route("GET", "/studies/{name}", "read")
     async def dashboard(self, study: OpenedStudy) -> Response:
@@ -291,6 +271,22 @@ async def _do(study: OpenedStudy, body: Any, caller: str, outcome: str, step: St
     await run_in_threadpool(study.watched, lambda: step(study.study, *given, **signed))
     status = await run_in_threadpool(study.watched, lambda: study.study.status())
     return as_json({"outcome": outcome, "version": status.version})
+
+
+def _step(step: Step, outcome: str, says: str) -> None:
+    """Add the route of a method of a study that takes who does it, and why."""
+
+    async def handler(api: Api, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
+        return await _do(study, body, caller, outcome, step)
+
+    handler.__name__, handler.__doc__ = step.__name__, says
+    route("POST", f"{STUDY}/{step.__name__.replace('_', '-')}", "admin", (SignedRequest,), (OutcomeBody,))(handler)
+
+
+_step(Study.dismiss, "dismissed", "Drop the candidate that awaits approval.")
+_step(Study.pin, "pinned", "Keep the version in use: updates are refused until unpin.")
+_step(Study.unpin, "unpinned", "Allow updates again.")
+_step(Study.repair_clock, "repaired", "Let the record's time pass again after a wrong clock, or confirm the clock.")
 
 
 def _file(study: OpenedStudy, name: str, write: Callable[[Study, str], Any]) -> Response:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import logging
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypedDict, Unpack
+from http import HTTPStatus
+from typing import Any, Literal, TypedDict, Unpack
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rarely import InvalidInput
 from rarely._core.errors import check_choice
 from rarely.service.access import KeyFile, is_loopback
-from rarely.service.app import create_app
-from rarely.service.guard import GuardedProtocol
-from rarely.service.logs import LogFormat, configure_logs
+from rarely.service.app import REQUESTS, create_app
 from rarely.service.writer import Limits
 
 SWITCH_INTERVAL = 0.001
@@ -28,10 +31,61 @@ GC_THRESHOLDS = (50_000, 20, 50)
 reference counts free anyway."""
 MAX_CONNECTIONS = 4000
 """With more connections uvicorn answers 503 without reading the request."""
-
-
+LogFormat = Literal["text", "json"]
+TEXT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 OFF: dict[str, Any] = {"log_config": None, "access_log": False, "ws": "none", "server_header": False}
 OFF["proxy_headers"] = False  # the limit of connections is for the address that connects: a proxy has its own
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """A connection that is closed if its request is too slow, or its head too long, or its address has too many.
+
+    These limits hold before a key is read, and uvicorn has none of them: half a request would keep its connection for
+    ever, and a head of any length its memory.
+    """
+
+    limits: Limits
+    addresses: Counter[str]  # open connections by the client's address; each service has a class with its own
+    _head = 0  # bytes of the request so far that are not its body: head, trailers, frames of chunks
+    _since: float | None = None  # when the first byte of an unfinished request came
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._address, self._since = (self.client or ("",))[0], self.loop.time()
+        self.addresses[self._address] += 1
+        if self.addresses[self._address] > self.limits.connections:
+            self._refuse(HTTPStatus.TOO_MANY_REQUESTS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.addresses -= Counter([self._address])  # drops those of which none is left
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._head += len(data)
+        self._since = self._since or self.loop.time()
+        super().data_received(data)
+        if self._head > self.limits.head:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
+    def on_body(self, body: bytes) -> None:
+        self._head -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._head, self._since = 0, None
+        super().on_message_complete()
+
+    def expire(self, now: float) -> None:
+        """Close the connection if its request should have arrived by now."""
+        if self._since is not None and now > self._since + self.limits.arrival:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        """Answer, unless an answer is on its way, and close."""
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            head = f"HTTP/1.1 {status.value} {status.phrase}\r\nretry-after: 1\r\ncontent-length: 0\r\n"
+            self.transport.write(f"{head}connection: close\r\n\r\n".encode())
+        self.transport.close()
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -91,6 +145,30 @@ def configured(
         limit_concurrency=MAX_CONNECTIONS,
     )
     return AnnouncingServer(config)
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: time, level, logger, message, the traceback if any, and the fields of a request."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = f"{self.formatTime(record, self.datefmt)}.{int(record.msecs):03d}Z"
+        said = {"time": when, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        said |= getattr(record, "fields", {})
+        said |= {"traceback": self.formatException(record.exc_info)} if record.exc_info else {}
+        return json.dumps(said, ensure_ascii=False)
+
+
+def configure_logs(form: LogFormat, *, requests: bool) -> None:
+    """Send the messages of the service and of its server to standard error; as a library, rarely logs nothing."""
+    handler, formatter = logging.StreamHandler(), (JsonFormatter if form == "json" else logging.Formatter)(TEXT)
+    formatter.datefmt, formatter.converter = "%Y-%m-%dT%H:%M:%S", time.gmtime
+    handler.setFormatter(formatter)
+    logging.captureWarnings(True)
+    for name, level in (("rarely", logging.INFO), ("uvicorn", logging.WARNING), ("py.warnings", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+    REQUESTS.setLevel(logging.INFO if requests else logging.WARNING)
 
 
 def serve(

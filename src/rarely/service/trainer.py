@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from rarely import NothingToLearn, RarelyError
-from rarely.service.problems import Refusal
+from rarely.service.bodies import Refusal
 from rarely.study import ApprovalNeeded, Job, Study, StudyBusy, StudyError, StudyFailed, StudyFull, StudyPinned, Trained
 
 LOG = logging.getLogger("rarely.service")
@@ -21,6 +21,8 @@ EXPECTED = (NothingToLearn, StudyFull, StudyPinned, ApprovalNeeded, StudyBusy)
 """Reasons not to train now that are not failures."""
 KILL_TIMEOUT = 60.0
 """Seconds that a stopping service waits for a killed training process to end."""
+POLL, PATIENCE = 0.5, 60.0
+"""Seconds between two checks of the schedule, and from an unsuccessful training to the next automatic one."""
 RECONNECT_PAUSE, RECONNECT_PATIENCE = 0.5, 3600.0
 """Seconds between two attempts to publish while the database is away, and after which it is given up."""
 Watched = Callable[[Callable[[], Any]], Any]
@@ -29,20 +31,14 @@ COMMAND = "from rarely.study.versions import train_process; train_process()"
 
 
 class Trainer:
-    """Trains the next version of a study when it is due or requested; one training at a time.
+    """Trains the next version of a study when it is due or requested; one training at a time."""
 
-    `poll` is the number of seconds between two checks of the schedule, and `patience` the number of seconds after an
-    unsuccessful training before the next automatic one.
-    """
-
-    def __init__(
-        self, study: Study, watched: Watched, *, automatic: bool, poll: float = 0.5, patience: float = 60.0
-    ) -> None:
-        self._study, self._watched = study, watched
-        self._automatic, self._poll, self._patience = automatic, poll, patience
+    def __init__(self, study: Study, watched: Watched, *, automatic: bool) -> None:
+        self._study, self._watched, self._automatic = study, watched, automatic
         self._changed = threading.Condition()
         self._wanted: dict[str, Any] | None = None
-        self._closing, self._child = False, None  # type: bool, subprocess.Popen[bytes] | None
+        self._closing = False
+        self._child: subprocess.Popen[bytes] | None = None
         self._not_before = 0.0
         self.under_way = False
         self.outcomes: dict[str, int] = {}
@@ -76,7 +72,7 @@ class Trainer:
         while True:
             with self._changed:
                 while self._wanted is None and not self._closing:
-                    self._changed.wait(self._poll if self._automatic else None)
+                    self._changed.wait(POLL if self._automatic else None)
                     rested = time.monotonic() >= self._not_before
                     if self._wanted is None and self._automatic and rested and self._study.due:
                         self._wanted = {"actor": "service", "reason": "the schedule ended the batch"}
@@ -100,7 +96,7 @@ class Trainer:
         finally:
             self.seconds = time.monotonic() - begun
             if outcome in ("failed", "not now", "rejected"):
-                self._not_before = time.monotonic() + self._patience
+                self._not_before = time.monotonic() + PATIENCE
             with self._changed:
                 self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
                 self.under_way = False

@@ -13,11 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from rarely._core.errors import check_positive, check_whole
+from rarely.service.bodies import Refusal
 from rarely.service.metrics import Meters
-from rarely.service.problems import Refusal
 from rarely.study import Answer, Receipt, Request, StudyError, Tell
 
 LOG = logging.getLogger("rarely.service")
@@ -70,15 +71,15 @@ class Limits:
             check_positive(name, getattr(self, name), "seconds")
 
 
-Call = tuple[str, Request | Tell]
-"""A caller, and a request or reward of the caller."""
+Call = Request | Tell
+"""A request or a reward; its actor is the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
     """The calls of one HTTP request, and the future that awaits their answers."""
 
-    calls: list[Call]
+    calls: Sequence[Call]
     future: asyncio.Future[Any]
     since: float
 
@@ -111,13 +112,13 @@ class Writer:
             since = self._answering or (self._queue[0].since if self._queue else None)
         return 0.0 if since is None else time.monotonic() - since
 
-    def submit(self, actor: str, calls: Sequence[Request | Tell]) -> asyncio.Future[list[Any]]:
+    def submit(self, calls: Sequence[Call]) -> asyncio.Future[list[Any]]:
         """Accept the calls of one HTTP request, or refuse them all; to be called in the event loop.
 
         The future holds an answer, receipt or error for each call, after the commit.
         """
         future = asyncio.get_running_loop().create_future()
-        ticket = Ticket([(actor, call) for call in calls], future, time.monotonic())
+        ticket = Ticket(calls, future, time.monotonic())
         with self._changed:
             if self._closing:
                 raise Refusal(503, "the service is stopping; repeat the request elsewhere or later.", "Stopping")
@@ -191,11 +192,8 @@ class Writer:
         for answer in found:
             told = f"reward {answer.status}" if isinstance(answer, Receipt) else "error"
             self._meters.count("rarely_answers_total", kind="decision" if isinstance(answer, Answer) else told)
-        ends, answers = 0, []
-        for ticket in tickets:
-            answers.append(found[ends : ends + len(ticket.calls)])
-            ends += len(ticket.calls)
-        return answers
+        rest = iter(found)
+        return [list(islice(rest, len(ticket.calls))) for ticket in tickets]
 
 
 def _resolve(futures: list[asyncio.Future[Any]], answers: list[Any]) -> None:
