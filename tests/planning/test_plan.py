@@ -150,7 +150,7 @@ def test_stretches_of_rounds_choose_what_the_laboratory_chooses_one_by_one(monke
     double = Preset.named("practical", precision="float64")
     maker, world = Maker("neural", SMALL | {"preset": double}), Cosine(dim=3, arms=3)
     for schedule in (FixedGrid(60, 5), DeterminantTrigger(60, 6, log_ratio=3.0)):
-        played = play(maker(world, schedule, 4), world.rounds(4, 60))
+        played = play(maker(world.dim, world.context_scale, schedule, 4), world.rounds(4, 60))
         whole = play_trial(world, maker, 60, Trial("fixed", schedule, 4))
         monkeypatch.setattr("rarely.planning.simulate.MAX_CONTEXT_BYTES", 8 * 3 * 3 * 7)
         pieces = play_trial(world, maker, 60, Trial("fixed", schedule, 4))

@@ -179,7 +179,7 @@ def measure_frontier(
     log_ratios: dict[int, float] = {}
     pilots = partial(calibrate, world, maker, rounds, tuple(pilot_seeds[:PILOTS]), growth)
     for count, calibrated in _played(pilots, batches, jobs):
-        log_ratios[count] = _rounded(calibrated.log_ratio)
+        log_ratios[count] = calibrated.log_ratio
         progress("pilot runs", len(log_ratios), len(batches))
     schedules = {
         kind: {count: _schedule(kind, rounds, count, log_ratios[count]) for count in batches} for kind in KINDS
@@ -210,12 +210,7 @@ def _schedule(kind: Kind, rounds: int, batches: int, log_ratio: float | None) ->
     if kind == "geometric":
         return GeometricGrid(rounds, batches)
     assert log_ratio is not None
-    return DeterminantTrigger(rounds, batches, log_ratio=_rounded(log_ratio))
-
-
-def _rounded(log_ratio: float) -> float:
-    """Return three digits: pilots do not know more."""
-    return float(f"{log_ratio:.3g}")
+    return DeterminantTrigger(rounds, batches, log_ratio=float(f"{log_ratio:.3g}"))  # pilots do not know more digits
 
 
 def _point(kind: Kind, batches: int, schedule: Schedule, runs: Sequence[Outcome], sequential: Sequence[float]) -> Point:

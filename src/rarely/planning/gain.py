@@ -123,7 +123,7 @@ def table(rows: Sequence[Share]) -> Grid:
     """Return the shares as a table."""
     body = []
     for row in rows:
-        shares = [_percent(row.shares[kind]) if kind in row.shares else "–" for kind in KINDS]
+        shares = [percent(row.shares[kind]) if kind in row.shares else "–" for kind in KINDS]
         worth = "–" if row.next is None else f"{row.next:.3g}"
         body.append([str(row.batches), str(row.batches - 1), *shares, _interval(row), worth])
     return Grid(["B", "updates", *KINDS, "interval of the best", "one update more is worth"], body, numbers=0)
@@ -155,17 +155,18 @@ def price(rows: Sequence[Share], frontier: Frontier) -> str:
             f"Inconclusive: {runs} run{'s do' if runs > 1 else ' does'} not show how much of the possible gain updates "
             f"bring: with {updates} it is {_interval(row)}. Ask for more --runs."
         )
-    said = f"With {updates} {_percent(row.best)} of the possible gain ({_interval(row)})"
+    said = f"With {updates} {percent(row.best)} of the possible gain ({_interval(row)})"
     if row.next is None:
         return f"{said}; more were not simulated."
     return f"{said}; the {_ordinal(row.batches)} is worth {row.next:.3g} of reward over {frontier.rounds} rounds."
 
 
 def _interval(row: Share) -> str:
-    return f"{_percent(row.low)} to {_percent(row.high)}" if math.isfinite(row.low + row.high) else "unknown"
+    return f"{percent(row.low)} to {percent(row.high)}" if math.isfinite(row.low + row.high) else "unknown"
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """Return a share in percent; None and NaN are unknown."""
     return "unknown" if share is None or math.isnan(share) else f"{100 * share:.0f} %"
 
 

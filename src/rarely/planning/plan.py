@@ -11,7 +11,7 @@ from rarely._core.schedules import Schedule
 from rarely._runs.sealed_json import plain_json
 from rarely.planning import gain
 from rarely.planning.frontier import CONFIDENCE, MIN_RUNS, Frontier, Point
-from rarely.planning.gain import Present, Share, shares_of
+from rarely.planning.gain import Present, Share, percent, shares_of
 from rarely.planning.simulate import KINDS, Fit, Kind
 
 Origin = Literal["world", "fitted", "simulated"]
@@ -61,7 +61,7 @@ class Plan:
     frontier: Frontier
     notes: tuple[str, ...]
     """What it supposes, and where it extrapolates."""
-    present: Present | None = None
+    present: Present
     """The policy in use today, with which updates are compared."""
 
     @property
@@ -74,7 +74,7 @@ class Plan:
         point = self.frontier.enough(tolerance, kind, surely=surely)
         if point is None:
             raise NothingClose(
-                f"nothing tried came {'surely ' if surely else ''}within {_percent(tolerance)} of "
+                f"nothing tried came {'surely ' if surely else ''}within {percent(tolerance)} of "
                 f"{self.frontier.often}. Allow a larger tolerance, plan with more batches or runs, or use EveryRound()."
             )
         return self.frontier.schedule(point, self.horizon)
@@ -82,11 +82,11 @@ class Plan:
     def describe(self) -> dict[str, Any]:
         """Return all of it as JSON."""
         enough = {
-            _percent(tolerance): {kind: self._found(tolerance, kind) for kind in KINDS} for tolerance in TOLERANCES
+            percent(tolerance): {kind: self._found(tolerance, kind) for kind in KINDS} for tolerance in TOLERANCES
         }
         described = asdict(self) | {"enough": enough, "advice": self.text()}
         described["shares"] = [asdict(share) for share in self.shares]
-        return {name: plain_json(value) for name, value in described.items()}
+        return dict(plain_json(described))
 
     def _found(self, tolerance: float, kind: Kind) -> dict[str, Any]:
         point, sure = (self.frontier.enough(tolerance, kind, surely=surely) for surely in (False, True))
@@ -101,13 +101,12 @@ class Plan:
     @property
     def shares(self) -> list[Share]:
         """For each B, the share of the possible gain, and what one update more is worth."""
-        return [] if self.present is None or self.withheld else shares_of(self.frontier, self.present)
+        return [] if self.withheld else shares_of(self.frontier, self.present)
 
     def text(self) -> str:
         """Return what updates are worth as a table, and the advice in a few lines."""
-        if self.present is None or self.withheld:
-            return self.advice()
-        return "\n".join([*gain.text(self.shares, self.frontier, self.present), self.advice()])
+        worth = [] if self.withheld else gain.text(self.shares, self.frontier, self.present)
+        return "\n".join([*worth, self.advice()])
 
     def advice(self) -> str:
         """Return the advice, in a few lines."""
@@ -115,7 +114,7 @@ class Plan:
         if not self.withheld:
             if (recipe := self.recipe()) is not None:
                 lines.append(recipe)
-            lines += [f"Within {_percent(tolerance)}: {self._each(tolerance)}." for tolerance in TOLERANCES]
+            lines += [f"Within {percent(tolerance)}: {self._each(tolerance)}." for tolerance in TOLERANCES]
         return "\n".join([*lines, "What this rests on:", *(f"- {note}" for note in self.notes)])
 
     def headline(self) -> str:
@@ -125,13 +124,9 @@ class Plan:
                 "No advice: the reward model foresees nothing of your rewards (R² ≤ 0), so what was simulated on it "
                 "says little of them. Log more rewards or better features, or give a simulator."
             )
-        return f"{self._basis()}: {self._verdict()}"
-
-    def _basis(self) -> str:
-        """Return what was simulated, to stand in front of what it says."""
         shorter = self.frontier.rounds < self.horizon
         at = f", simulated at {self.frontier.rounds} of {self.horizon} rounds" if shorter else ""
-        return f"On {REWARDS[self.origin]}{at}, with {_POLICY[self.policy]}"
+        return f"On {REWARDS[self.origin]}{at}, with {_POLICY[self.policy]}: {self._verdict()}"
 
     def _verdict(self) -> str:
         most, frontier = TOLERANCES[-1], self.frontier
@@ -139,7 +134,7 @@ class Plan:
         if sure is not None:
             return (
                 f"{sure.batches} batches, at most {_updates(sure.batches - 1)}, are enough: with {named(sure)} regret "
-                f"is {above(sure, frontier.often)}, which is within {_percent(most)}. {self._when(sure)}"
+                f"is {above(sure, frontier.often)}, which is within {percent(most)}. {self._when(sure)}"
             )
         largest, runs = max(point.batches for point in frontier.points), frontier.runs
         more = [str(count) for count in (2 * largest, 4 * largest) if count < frontier.rounds]
@@ -148,7 +143,7 @@ class Plan:
         if all(frontier.verdict(point, most) == "outside" for point in frontier.points):
             closest = min(frontier.points, key=lambda point: point.ratio.value)
             return (
-                f"nothing tried is within {_percent(most)} of {frontier.often}, surely. The closest is "
+                f"nothing tried is within {percent(most)} of {frontier.often}, surely. The closest is "
                 f"{named(closest)}: {above(closest, frontier.often)}. Update as often as you can"
                 f"{larger.replace(', or', ', or try')}."
             )
@@ -161,7 +156,7 @@ class Plan:
         guess = "By estimate alone the fewest are those of" if enough else "The closest is"
         needed = max(MIN_RUNS, 4 * runs)
         return (
-            f"cannot tell which number of batches is within {_percent(most)} of {frontier.often}. {guess} "
+            f"cannot tell which number of batches is within {percent(most)} of {frontier.often}. {guess} "
             f"{named(point)}: {above(point, frontier.often)}. To tell, pass runs={needed} (--runs {needed}){larger}."
         )
 
@@ -192,7 +187,7 @@ class Plan:
             simulated = f"the {point.log_ratio:g} simulated over {self.frontier.rounds} rounds"
             remarks.append(f"log_ratio is extrapolated from {simulated}")
         if self.frontier.verdict(point, TOLERANCES[-1]) != "within":
-            remarks.append(f"whether it is within {_percent(TOLERANCES[-1])} is not sure")
+            remarks.append(f"whether it is within {percent(TOLERANCES[-1])} is not sure")
         return f"To paste: {line}{'  # ' if remarks else ''}{'; '.join(remarks)}"
 
     def _each(self, tolerance: float) -> str:
@@ -239,10 +234,6 @@ def above(point: Point, often: str = "an update after every round") -> str:
             few += "so no interval" if runs < 3 else "which differ too much for an interval"
         return f"{value} ({few})"
     return f"{value} ({100 * CONFIDENCE:.0f} % interval {low:.2f} to {high:.2f}, {runs} runs)"
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.0f} %"
 
 
 def _updates(count: int) -> str:

@@ -6,7 +6,6 @@ rewards, fitted, simulated or a world's  →  simulation  →  regret against B,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,22 +14,11 @@ from rarely._core.errors import InvalidInput, check_not_negative, check_whole, s
 from rarely._core.progress import Progress, read_progress
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
+from rarely.planning import simulate
 from rarely.planning.frontier import PILOTS, default_batches, measure_frontier
 from rarely.planning.gain import measure_present
 from rarely.planning.plan import Origin, Plan
-from rarely.planning.simulate import (
-    DEFAULT_NOISE,
-    MAX_DEFAULT_BATCHES,
-    RARE_REWARDS,
-    Fit,
-    LoggedRounds,
-    LogWorld,
-    Maker,
-    PolicyName,
-    SimulatedRewards,
-    Simulator,
-    fit_rewards,
-)
+from rarely.planning.simulate import Fit, LoggedRounds, LogWorld, Maker, SimulatedRewards, fit_rewards
 from rarely.worlds.protocol import World
 
 MIN_ROUNDS = 10
@@ -45,9 +33,9 @@ def plan(
     source: DecisionLog | World,
     *,
     horizon: int,
-    simulator: Simulator | None = None,
+    simulator: simulate.Simulator | None = None,
     noise: float | None = None,
-    policy: PolicyName = "neural",
+    policy: simulate.PolicyName = "neural",
     settings: Mapping[str, Any] | None = None,
     batches: Sequence[int] | None = None,
     runs: int = 10,
@@ -98,25 +86,25 @@ def plan(
     maker, played = Maker(policy, settings or {}), _read_source(source)
     rounds = min(horizon, max_rounds, played.horizon or horizon if isinstance(played, World) else horizon)
     counts = _counts(batches, rounds, maker)
-    case = _case(played, rounds, simulator, noise, seed, progress)
+    world, origin, notes, fit = _case(played, rounds, simulator, noise, seed, progress)
     numbers = [int(number) for number in np.random.SeedSequence(seed).generate_state(runs + PILOTS)]
-    world = case.world.settle(numbers) if isinstance(case.world, LogWorld) else case.world
+    world = world.settle(numbers) if isinstance(world, LogWorld) else world
     frontier = measure_frontier(world, maker, rounds, counts, numbers[PILOTS:], numbers[:PILOTS], jobs, progress)
     present = measure_present(world, rounds, numbers[PILOTS:], frontier.regrets)
     return Plan(
         horizon=horizon,
-        arms=case.world.arms,
+        arms=world.arms,
         dim=played.features.shape[-1] if isinstance(played, LoggedRounds) else played.dim,
         blocks=isinstance(played, LoggedRounds) and played.features.ndim == 2,
-        origin=case.origin,
+        origin=origin,
         policy=policy,
         settings=dict(maker.settings),
         seed=seed,
-        fit=case.fit,
+        fit=fit,
         frontier=frontier,
         notes=(
             *notes_on_rounds(played, horizon, rounds),
-            *case.notes,
+            *notes,
             *(str(x) for x in (played.log.remarks if isinstance(played, LoggedRounds) else ()) if x.kind != "gap"),
             note_on_policy(maker),
         ),
@@ -136,43 +124,34 @@ def _read_source(source: Any) -> LoggedRounds | World:
     return LoggedRounds.of(source)
 
 
-@dataclass(frozen=True)
-class _Case:
-    """A world to simulate, and the notes on it."""
-
-    world: World
-    origin: Origin
-    notes: tuple[str, ...]
-    fit: Fit | None = None
-
-
 def _case(
     source: LoggedRounds | World,
     rounds: int,
-    simulator: Simulator | None,
+    simulator: simulate.Simulator | None,
     noise: float | None,
     seed: int,
     progress: Progress,
-) -> _Case:
+) -> tuple[World, Origin, Sequence[str], Fit | None]:
+    """Return the world to simulate, where its rewards are from, notes on them, and how good a fit of them is."""
     if isinstance(source, World):
         if simulator is not None or noise is not None:
             raise InvalidInput("a world has its own rewards and noise; give simulator and noise with a log.")
-        return _Case(source, "world", (f"Contexts and rewards are those of the world {type(source).__name__}.",))
+        return source, "world", [f"Contexts and rewards are those of the world {type(source).__name__}."], None
     if simulator is not None:
         simulated = SimulatedRewards(source, simulator, noise)
         simulated.check()
-        around = f"{DEFAULT_NOISE:g} times the spread of its means" if noise is None else f"{noise:g}"
+        around = f"{simulate.DEFAULT_NOISE:g} times the spread of its means" if noise is None else f"{noise:g}"
         note = f"Rewards are those of the simulator given, with normal noise of {around} around them."
-        return _Case(LogWorld(source, simulated, rounds), "simulated", (note,))
+        return LogWorld(source, simulated, rounds), "simulated", [note], None
     progress("reward model", 0, 1)
     fitted = fit_rewards(source, seed, noise=noise)
     progress("reward model", 1, 1)
-    return _Case(LogWorld(source, fitted, rounds), "fitted", notes_on_fit(fitted.fit, source.log), fitted.fit)
+    return LogWorld(source, fitted, rounds), "fitted", notes_on_fit(fitted.fit, source.log), fitted.fit
 
 
 def _counts(batches: Sequence[int] | None, rounds: int, maker: Maker) -> tuple[int, ...]:
     if batches is None:
-        return default_batches(rounds, MAX_DEFAULT_BATCHES if maker.policy == "default" else None)
+        return default_batches(rounds, simulate.MAX_DEFAULT_BATCHES if maker.policy == "default" else None)
     for count in batches:
         check_whole("each of batches", count, 2)
     counts = tuple(sorted({int(count) for count in batches}))
@@ -202,7 +181,7 @@ def notes_on_rounds(source: LoggedRounds | World, horizon: int, rounds: int) -> 
     return notes
 
 
-def notes_on_fit(fit: Fit, log: DecisionLog) -> tuple[str, ...]:
+def notes_on_fit(fit: Fit, log: DecisionLog) -> list[str]:
     """Say how good fitted rewards are, and what is wrong with them all the same."""
     seen = "of the variance of rewards in a fifth of the rounds, which it had not seen"
     foreseen = f"{100 * fit.r_squared:.0f} % {seen}" if fit.r_squared > 0 else f"NOTHING {seen}"
@@ -216,10 +195,10 @@ def notes_on_fit(fit: Fit, log: DecisionLog) -> tuple[str, ...]:
         arms = ", ".join(f"{log.arm_name(arm)} ({count})" for arm, count in fit.rare[:MAX_NAMED_ARMS])
         more = f", and {len(fit.rare) - MAX_NAMED_ARMS} more" if len(fit.rare) > MAX_NAMED_ARMS else ""
         notes.append(
-            f"Fewer than {RARE_REWARDS} rewards are known of some arms (how many, in brackets): {arms}{more}. What "
-            "these pay is EXTRAPOLATED from others."
+            f"Fewer than {simulate.RARE_REWARDS} rewards are known of some arms (how many, in brackets): {arms}{more}. "
+            "What these pay is EXTRAPOLATED from others."
         )
-    return tuple(notes)
+    return notes
 
 
 def note_on_policy(maker: Maker) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from rarely._runs.writing import make_folder, write_text
 from rarely.planning import gain
 from rarely.planning.frontier import CONFIDENCE, Frontier, Point
 from rarely.planning.plan import REWARDS, TOLERANCES, Plan
-from rarely.planning.simulate import KINDS, Kind
+from rarely.planning.simulate import KINDS
 from rarely.planning.trial import TrialPlan
 
 PASTE = "To paste: "
@@ -59,7 +60,7 @@ def _write(folder: Path, described: dict[str, Any], picture: str, page: str) -> 
 def render_page(plan: Plan, picture: str) -> str:
     """Return the plan as one HTML file, with the figure inside."""
     worth = None
-    if plan.present is not None and (rows := plan.shares):
+    if rows := plan.shares:
         above, price = gain.above(plan.frontier, plan.present), gain.price(rows, plan.frontier)
         worth = {"above": above, "shares": gain.table(rows), "price": price}
     advice, _, _ = plan.advice().partition("What this rests on:\n")
@@ -125,25 +126,19 @@ def draw_plan(plan: Plan) -> Figure:
         label = f"within {100 * tolerance:.0f} %"
         axes.axhspan(1e-2, 1 + tolerance, color=INK, alpha=shade, zorder=0, lw=0, label=label)
     axes.axhline(1.0, color=INK, lw=0.8)
-    lowest, highest = 0.9, 1.2
-    drawn: dict[Kind, tuple[Any, Any, tuple[Point, ...]]] = {}
-    for aside, kind in zip((0.96, 1.0, 1.04), KINDS, strict=True):
-        points = frontier.of_kind(kind)
-        at = np.array([point.batches for point in points]) * aside
-        values = np.array([point.ratio.value for point in points])
-        if not np.isfinite(values).all():
-            continue
-        highest, lowest = max(highest, float(values.max())), min(lowest, float(values.min()))
-        drawn[kind] = (at, values, points)
+    ratios = {kind: np.array([astuple(point.ratio)[:3] for point in frontier.of_kind(kind)]).T for kind in KINDS}
+    shown = [value for values, *_ in ratios.values() if np.isfinite(values).all() for value in values]
     axes.set_xscale("log")
     axes.set_yscale("log")
     # Intervals of few runs can be huge and would make the rest too small to see: arrows mark where they are cut.
-    bottom, top = 0.8 * lowest, 1.35 * highest
+    bottom, top = 0.8 * min([0.9, *shown]), 1.35 * max([1.2, *shown])
     axes.set_ylim(bottom, top)
-    for kind, (at, values, points) in drawn.items():
+    for aside, (kind, (values, low, high)) in zip((0.96, 1.0, 1.04), ratios.items(), strict=True):
+        if not np.isfinite(values).all():
+            continue
+        at = np.array([point.batches for point in frontier.of_kind(kind)]) * aside
         axes.plot(at, values, color=COLOURS[kind], lw=0.8, alpha=0.5)
-        low = np.array([point.ratio.low for point in points]).clip(bottom)
-        high = np.array([point.ratio.high for point in points]).clip(max=top)
+        low, high = low.clip(bottom), high.clip(max=top)
         bars = [values - low, high - values] if frontier.runs >= 3 else None
         look: Any = {"color": COLOURS[kind], "marker": MARKERS[kind], "ms": 4, "lw": 0, "elinewidth": 0.9}
         axes.errorbar(at, values, bars, label=NAMES[kind], **look)

@@ -235,7 +235,7 @@ def _trained(contexts: Array, rewards: Array, seed: int) -> BatchNeuralUCB:
     return network
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class LogWorld(World):
     """The rounds of a log in a random order, and drawn with replacement beyond its end, paying such rewards."""
 
@@ -249,9 +249,7 @@ class LogWorld(World):
     context_scale: Affine | None = field(init=False)
 
     def __post_init__(self) -> None:
-        derived = {"arms": self.log.arms, "dim": self.log.dim, "context_scale": Affine.identity(self.log.dim)}
-        for name, value in derived.items():
-            object.__setattr__(self, name, value)
+        self.arms, self.dim, self.context_scale = self.log.arms, self.log.dim, Affine.identity(self.log.dim)
 
     def settle(self, seeds: Sequence[int]) -> LogWorld:
         """Return the same world with the means of these runs computed once: simulators may be slow."""
@@ -280,9 +278,9 @@ def _mark(generator: np.random.Generator) -> str:
     return str(generator.bit_generator.state["state"])
 
 
-def _parts(count: int, bytes_each: int, limit: int = 2**26) -> list[slice]:
-    """Return slices of `count` things that each fit 64 MiB."""
-    size = max(1, limit // bytes_each)
+def _parts(count: int, bytes_each: int) -> list[slice]:
+    """Return slices of `count` things that each fit `MAX_CONTEXT_BYTES`."""
+    size = max(1, MAX_CONTEXT_BYTES // bytes_each)
     return [slice(start, start + size) for start in range(0, count, size)]
 
 
@@ -312,18 +310,15 @@ class Maker:
             )
         object.__setattr__(self, "settings", POLICY_SETTINGS[self.policy] | dict(self.settings))
         # A policy that nobody plays shows now what would else show in the middle of a simulation.
-        self._made(2, EveryRound(), None, 0)
+        self(2, None, EveryRound(), 0)
 
     def reference(self, rounds: int) -> Schedule:
         """Return what schedules are compared with: an update after every round, or almost so for the default policy."""
         quick = self.policy != "default" or rounds <= REFERENCE_BATCHES
         return EveryRound() if quick else FixedGrid(rounds, REFERENCE_BATCHES)
 
-    def __call__(self, world: World, schedule: Schedule, seed: int) -> Policy:
-        return self._made(world.dim, schedule, world, seed)
-
-    def _made(self, dim: int, schedule: Schedule, world: World | None, seed: int) -> Policy:
-        scale = None if world is None else world.context_scale
+    def __call__(self, dim: int, scale: Affine | None, schedule: Schedule, seed: int) -> Policy:
+        """Return a policy for contexts of a world's dimension and scale."""
         if self.policy == "linear":
             # Contexts that come scaled have their constant already.
             return LinUCB(dim, schedule, intercept=scale is None, seed=seed, **self.settings)
@@ -363,7 +358,7 @@ class Outcome:
 
 def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome:
     """Play one schedule in one run: rewards of a batch are in before its update."""
-    policy = maker(world, trial.schedule, trial.seed)
+    policy = maker(world.dim, world.context_scale, trial.schedule, trial.seed)
     regret, log_dets = 0.0, [(0, 0.0)]
     for part in stretches(world, trial.seed, rounds):
         start = 0
@@ -388,6 +383,5 @@ def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome
 
 def stretches(world: World, seed: int, rounds: int) -> Iterator[Rounds]:
     """Yield the run's rounds, as many at once as memory should hold."""
-    size = max(1, MAX_CONTEXT_BYTES // (8 * world.arms * world.dim))
-    for start in range(0, rounds, size):
-        yield world.rounds(seed, min(size, rounds - start), start + 1)
+    for part in _parts(rounds, 8 * world.arms * world.dim):
+        yield world.rounds(seed, min(part.stop, rounds) - part.start, part.start + 1)
