@@ -292,9 +292,9 @@ def test_a_full_disk_is_one_sentence_with_the_path_and_the_run_goes_on_later(tmp
     assert call(*short).exit_code == 0
 
 
-def test_a_report_that_cannot_be_written_is_told_with_the_path(tmp_path, unreported):
-    call(*QUICK, "--runs", "1", "--only", "linucb-r1-b1", "--out", tmp_path)
+def test_a_report_that_cannot_be_written_is_told_with_the_path(tmp_path, serial):
     (tmp_path / "claims.json").mkdir()
+    call(*QUICK, "--runs", "1", "--only", "linucb-r1-b1", "--out", tmp_path)
     result = call("report", tmp_path)
     assert result.exit_code == 1
     assert f"{tmp_path / 'claims.json'} cannot be written" in told(result)

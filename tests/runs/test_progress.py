@@ -1,12 +1,14 @@
 """Time estimates come from the cells that are done on this machine."""
 
+import importlib
+
 import pytest
 
-from rarely._cli import console as progress
 from rarely._reproduce.catalogue import PROBLEMS, plan_cells
 from rarely._reproduce.records import Record
 from rarely._runs.cell import Result
 
+progress = importlib.import_module("rarely._cli.console")  # `rarely._cli` has a console of that name
 CELLS = plan_cells([PROBLEMS["cosine"], PROBLEMS["magic"]], ["practical", "code"], runs=2, rounds=500)
 
 
