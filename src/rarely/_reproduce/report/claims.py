@@ -1,4 +1,7 @@
-"""How a claim is checked and judged: thresholds fixed before any run, tests over runs, verdicts computed.
+"""How a claim is checked and judged: thresholds, tests over runs, verdicts computed.
+
+Thresholds were fixed before the first runs, and changed once since, before those that are published (decision 0047).
+
 
     holds            every check holds: its 95 % interval lies where the claim says (an intersection–union test, which
                      needs no correction for the number of checks); *larger than claimed* if beyond the size that the
@@ -223,6 +226,8 @@ def _levels(counted: Sequence[Check], rule: Rule) -> tuple[float, list[float]]:
 def _decide(check: Check, held: float, failed: float) -> Decided:
     if not check.applies:
         return Decided(check, "not applicable", None, 1 - 2 * ALPHA, check.note)
+    if not check.counts and all(part.low == -math.inf and part.high == math.inf for part in check.parts):
+        return _with_interval(check, "not applicable", check.parts[0], 1 - 2 * ALPHA)  # a figure beside the claim
     if check.p_fails_to_hold <= held:
         part = max(check.parts, key=lambda part: part.p_outside)
         verdict: Verdict = HELD[any(each.larger for each in check.parts)]
@@ -289,7 +294,7 @@ class ClaimChecker:
         return self._ratio(quantity, a, b, f"at least {factor:g}", factor, math.inf)
 
     def at_most(self, factor: float, quantity: Quantity, a: str, b: str) -> Check:
-        return self._ratio(quantity, a, b, f"at most {factor:g}", 0.0, factor)
+        return self._ratio(quantity, a, b, f"at most {factor:g}", -math.inf, factor)
 
     def around(self, size: float, quantity: Quantity, a: str, b: str) -> Check:
         """Check that a is about `size` times b: at least that, less the slack, and perhaps larger than claimed."""

@@ -147,7 +147,7 @@ def _numbers(one: Judged) -> str:
 
 def _uncounted(one: Judged) -> str:
     """Say how many of the checks beside a claim that holds do hold, if not all."""
-    beside = [each.verdict for each in one.checks if not each.check.counts and each.check.applies]
+    beside = [each.verdict for each in one.checks if not each.check.counts and each.verdict != "not applicable"]
     held = sum(verdict in HELD for verdict in beside)
     shown = one.claim.kind == "claim" and one.verdict in HELD and held < len(beside)
     return f"; of {len(beside)} not counted {held} hold" if shown else ""
@@ -175,7 +175,7 @@ def number(one: Decided) -> str:
     """Return a number with the interval that decided, and its confidence if it is not 95 %."""
     estimate = one.estimate
     if estimate is None or not estimate.runs:
-        return "no runs"
+        return "no runs of both, on one machine where it is a time"
     if math.isnan(estimate.value):
         return "undefined, because a value is 0"
     if estimate.runs == 1:
