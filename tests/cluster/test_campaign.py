@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -97,26 +103,62 @@ def test_an_update_is_that_of_one_process(kind: str, settings: dict[str, Any], t
                 close(mine, theirs)
 
 
-def test_neither_order_nor_failures_change_a_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["linear", "neural"])
+def test_neither_workers_nor_failures_change_a_bit(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let 1, 2, 7 and 64 workers end their tasks in any order: 75 blocks, 38 subtrees and 5 buckets."""
     monkeypatch.setattr(learning, "SUBTREE", 2)
     monkeypatch.setattr(learning, "BUCKET", 64)
     found = []
     written(tmp_path / "in", 300)
     write_rewards(tmp_path / "r.parquet", [f"2-{i}" for i in range(0, 300, 2)], np.linspace(0, 1, 150))
-    for seed in range(3):
-        policy, rng = made("neural", training=Training(rows=80)), np.random.default_rng(seed)
+    for workers in (1, 2, 7, 64):
+        policy, out = made(kind, **({"training": Training(rows=80)} if kind == "neural" else {})), f"out{workers}"
+        monkeypatch.setattr(campaigns, "order", partial(ended, workers, np.random.default_rng(workers)))
+        repeated(lambda p=policy, out=out: decide(p, tmp_path / "in", tmp_path / out, block=4))
+        repeated(lambda p=policy, out=out: update(p, tmp_path / out, tmp_path / "r.parquet"))
+        blocks = [block.read_bytes() for block in sorted((tmp_path / out).glob("block-*"))]
+        found.append((policy.fingerprint(), blocks))
+    assert len(found[0][1]) == 75
+    assert all(other == found[0] for other in found)
 
-        def shuffled(calls: Any, rng: Any = rng) -> Any:
-            for i in rng.permutation(len(calls)):
-                if rng.random() < 0.2:
-                    raise KeyboardInterrupt
-                yield calls[i]
 
-        monkeypatch.setattr(campaigns, "order", shuffled if seed else list)
-        repeated(lambda p=policy, s=seed: decide(p, tmp_path / "in", tmp_path / f"out{s}", block=16))
-        repeated(lambda p=policy, s=seed: update(p, tmp_path / f"out{s}", tmp_path / "r.parquet"))
-        found.append(policy.fingerprint())
-    assert len(set(found)) == 1
+def ended(workers: int, rng: np.random.Generator, calls: list[Any]) -> Iterator[Any]:
+    """Yield calls in an order in which so many workers may end them; of several, one call kills the driver."""
+    busy, waiting = list[Any](), iter(calls)
+    while busy := [*busy, *islice(waiting, workers - len(busy))]:
+        if workers > 1 and rng.random() < 0.02:
+            raise KeyboardInterrupt
+        yield busy.pop(rng.integers(len(busy)))
+
+
+BY_THREADS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from campaigns import serially
+from rarely import load
+from rarely.cluster import campaign, decide, learning, update
+campaign.committing = learning.committing = serially
+here, policy = Path(sys.argv[2]), load(Path(sys.argv[2]) / "policy")
+decide(policy, here / "in", sys.argv[3], block=4096)
+update(policy, sys.argv[3], here / "r.parquet")
+"""
+
+
+@pytest.mark.parametrize("kind", ["linear", "neural"])
+def test_threads_of_blas_change_no_bit_of_a_task(kind: str, tmp_path: Path) -> None:
+    made(kind, **({"hidden": 64} if kind == "neural" else {})).save(tmp_path / "policy")
+    written(tmp_path / "in", 6000)
+    write_rewards(tmp_path / "r.parquet", [f"2-{i}" for i in range(6000)], np.linspace(0, 1, 6000))
+    found = []
+    for threads in ("1", "2"):
+        words = [Path(campaigns.__file__).parent, tmp_path, tmp_path / threads]
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": threads}
+        subprocess.run([sys.executable, "-c", BY_THREADS, *words], env=environment, check=True)
+        files = [path for start in ("block", "_sums", "_z") for path in sorted((tmp_path / threads).glob(f"{start}-*"))]
+        found.append([path.read_bytes() for path in files])
+    assert len(found[0]) == 4
+    assert found[0] == found[1]
 
 
 @given(st.integers(1, 40), st.sampled_from([1, 2, 4, 8]))
@@ -199,11 +241,6 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="block 1 is missing"):
         update(policy, tmp_path / "out", tmp_path / "r.parquet")
     assert policy.fingerprint() == before
-    table = pa.table({"id": ["a", "a"], "contexts": [[0.0] * 12] * 2})
-    parquet.write_table(table, tmp_path / "twice.parquet")
-    decide(policy, tmp_path / "twice.parquet", tmp_path / "out2")
-    with pytest.raises(InvalidInput, match="'a' came twice"):
-        update(policy, tmp_path / "out2", tmp_path / "r.parquet")
 
 
 @pytest.mark.parametrize("kind", [int, str])

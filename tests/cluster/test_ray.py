@@ -30,6 +30,7 @@ import ray, rarely
 from rarely.cluster import campaign, decide, learning, update
 
 def in_danger(folder, task):
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"  # whatever the driver has
     time.sleep(0.05)
     try:
         os.unlink(f"{folder}/deaths/{task}")
@@ -77,7 +78,8 @@ def prepared(folder: Path) -> None:
 
 
 def started(folder: Path, address: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", DRIVER, str(folder), address], stderr=subprocess.DEVNULL)
+    command, environment = [sys.executable, "-c", DRIVER, str(folder), address], {"OPENBLAS_NUM_THREADS": "2"}
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ | environment)
 
 
 def outcome(folder: Path) -> tuple[Any, ...]:

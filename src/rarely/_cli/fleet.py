@@ -103,7 +103,7 @@ def report(decisions: Decisions) -> None:
             found[one["number"]] = one
     if not found:
         raise InvalidInput("these folders must have been part of an update; none was.")
-    counts = ("rounds", "joined", "late", "duplicate", "conflicting", "invalid", "unknown", "open")
+    counts = ("rounds", "joined", "late", "duplicate", "conflicting", "invalid", "unknown", "repeated", "open")
     body, before = [], None
     for _, one in sorted(found.items()):
         gain = "" if before is None else _interval(one["mean"] - before["mean"], one["error"], before["error"])

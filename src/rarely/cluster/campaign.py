@@ -261,8 +261,11 @@ def decision_table(
     """Return decisions as a table; `start` is the first round, from 0."""
     pa, count = pyarrow(), len(contexts)
     columns = {"id": ids, "round": np.arange(start, start + count), "block": np.full(count, block), **known}
-    columns["context"] = pa.FixedSizeListArray.from_arrays(pa.array(contexts.ravel()), contexts.shape[1])
-    return pa.table(columns).replace_schema_metadata({"rarely": json.dumps(facts)})
+    # Without room for nulls a list is read in three quarters of the time.
+    listed = pa.list_(pa.field("element", pa.float64(), nullable=False), contexts.shape[1])
+    chosen = pa.FixedSizeListArray.from_arrays(pa.array(contexts.ravel()), type=listed)
+    table = pa.table(columns).append_column(pa.field("context", listed, nullable=False), chosen)
+    return table.replace_schema_metadata({"rarely": json.dumps(facts)})
 
 
 def moments_of(learner: Learner) -> Moments | None:

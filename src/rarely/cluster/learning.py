@@ -2,8 +2,8 @@
 
     night    a folder of decisions, with its place among the policy's rounds
     work     the files of one update, in the folder of its last night
-      ids, came    ids of rounds, and rewards, in buckets by a hash of the id: a row group is a bucket
-      joined       the rewards of a bucket in the order of their rounds, and what each is: see KINDS
+      ids, came    ids of rounds, and rewards, in buckets by a hash of the id: a record batch is a bucket
+      joined       the rewards of a bucket in the order of their rounds, and what was set aside: see KINDS
       sums         over rewards: XᵀX, Xᵀr, rᵀr of a linear part, and the rows that the network trains on
       z            Σ φφᵀ over all rounds, by the features that the update asks for
 
@@ -56,8 +56,8 @@ BUCKET = 2**21
 """Rounds or rewards that one task takes into memory."""
 FOUND_TOGETHER = 8192
 """Rewards in a row group, in the order of rounds."""
-KINDS = ("joined", "duplicate", "conflicting", "invalid", "unknown")
-JOINED, DUPLICATE, CONFLICTING, INVALID, UNKNOWN = range(5)
+KINDS = ("joined", "duplicate", "conflicting", "invalid", "unknown", "repeated")
+JOINED, DUPLICATE, CONFLICTING, INVALID, UNKNOWN, REPEATED = range(6)
 Scale = Callable[[Array], Array] | None
 KEPT = ("arm", "version", "probability", "mean", "bonus")
 
@@ -91,9 +91,11 @@ class UpdateReport(Described):
     invalid: int
     """not a finite number;"""
     unknown: int
-    """with the id of no decision."""
+    """with the id of no decision, or of several."""
+    repeated: int
+    """Rounds whose id another one has too: no reward can be told to be theirs, so they stay open;"""
     open: int
-    """Rounds of the policy without a reward."""
+    """rounds of the policy without a reward."""
     mean: float
     """Mean reward of the rounds decided since the last update, and its standard error."""
     error: float
@@ -115,24 +117,23 @@ class Work:
 
     def bucket(self, kind: str, number: int) -> Any:
         """Return a bucket's rows of all files of a kind, in their order."""
-        tables = []
+        batches = []
         for name in self.folder.names(f"_{kind}-{self.name}-"):
             with self.folder.system.open_input_file(f"{self.folder.path}/{name}") as file:
-                tables.append(pyarrow("parquet").ParquetFile(file).read_row_group(number))
-        return pyarrow().concat_tables(tables).combine_chunks()
+                batches.append(pyarrow("ipc").open_file(file).get_batch(number))
+        return pyarrow().Table.from_batches(batches).combine_chunks()
 
     def joined(self) -> list[str]:
         """Return the paths of the rewards of each bucket."""
         return [f"{self.folder.path}/{self.file('joined', bucket)}" for bucket in range(self.buckets)]
 
-    def rewards(self, start: int, stop: int) -> tuple[IntArray, Array]:
-        """Return the rounds of a range that got a reward in this update, rising, and these."""
-        within = [("position", ">=", start), ("position", "<", stop), ("kind", "==", JOINED)]
+    def rewards(self, start: int, stop: int) -> Array:
+        """Return the rewards that the rounds of a range got in this update, NaN for none."""
+        within, found = [("position", ">=", start), ("position", "<", stop)], np.full(stop - start, np.nan)
         read, columns = pyarrow("parquet").read_table, ["position", "reward"]
-        table = read(self.joined(), filesystem=self.folder.system, columns=columns, filters=within)
-        places = table.column("position").to_numpy()
-        order = np.argsort(places)
-        return places[order], table.column("reward").to_numpy()[order]
+        places, values = read(self.joined(), filesystem=self.folder.system, columns=columns, filters=within).columns
+        found[places.to_numpy() - start] = values.to_numpy()
+        return found
 
 
 @dataclass(frozen=True)
@@ -188,8 +189,7 @@ def update(
     The policy afterwards has taken in every round of `decisions` and every reward that has arrived, as if it had
     decided them itself with frozen bonuses: the same weights and Z. Its history keeps a sample of them. Save it: until
     then the same call makes the same update again. The report is in each folder too, and what was set aside in
-    _aside-….parquet of the last. Raises `InvalidInput` if two rounds have one id, and `NothingToLearn` without a new
-    reward.
+    _aside-….parquet of the last. Raises `NothingToLearn` without a new reward.
 
     Parameters
     ----------
@@ -233,10 +233,11 @@ def update(
         sums = partial(_sums, work, update.scale, update.most, update.logged)
         commit(work.folder, sums, update.subtrees("sums", nights))
         try:
-            put_back(policy, update.with_rewards())
+            before = update.with_rewards()
+            put_back(policy, before)
             result = update.with_basis(policy.prepare_update().run())
             commit(work.folder, update.features(result), update.subtrees("z", update.fresh))
-            after, result = update.with_rounds(result)
+            after, result = update.with_rounds(before, result)
             put_back(policy, after)
             record = policy.adopt(result)
             counts |= {"number": len(policy.updates), "version": result.cut.version, "open": result.cut.missing}
@@ -313,7 +314,7 @@ def _joined(
     counts = Counter(dict.fromkeys((*KINDS, "late", "rewards"), 0))
     for path in work.joined():
         counts.update(json.loads(parquet.read_schema(path, filesystem=work.folder.system).metadata[b"rarely"]))
-    if counts["conflicting"] + counts["invalid"] + counts["unknown"]:
+    if any(counts[kind] for kind in KINDS[CONFLICTING:]):
         known, unusable = ["id", "reward", "kind"], [("kind", ">=", CONFLICTING)]
         table = parquet.read_table(work.joined(), filesystem=work.folder.system, columns=known, filters=unusable)
         why = pyarrow().array(np.array(KINDS)[table.column("kind").to_numpy()])
@@ -323,34 +324,33 @@ def _joined(
 
 
 def in_buckets(work: Work, table: Any) -> Callable[[Any], None]:
-    """Return how a table is written whose row groups are buckets by the ids, for `Folder.started`."""
-    which, ids = np.zeros(len(table), np.uint64), table.column("id")
-    if work.buckets > 1 and pyarrow("types").is_integer(ids.type):
+    """Return how a table is written whose record batches are buckets by the ids, for `Folder.started`."""
+    (batch,), ids = table.combine_chunks().to_batches(), table.column("id")
+    if work.buckets == 1:
+        which = np.zeros(len(table), np.uint64)
+    elif pyarrow("types").is_integer(ids.type):
         which = split_mix(ids.fill_null(0).to_numpy()) % np.uint64(work.buckets)
-    elif work.buckets > 1:
+    else:
         which = np.array([zlib.crc32(str(one).encode()) for one in ids.to_pylist()], np.uint64) % work.buckets
+    which = which.astype(np.uint16)  # which NumPy sorts in linear time; 2¹⁶ buckets are 10¹¹ rounds
     order = np.argsort(which, kind="stable")
-    parts = np.split(order, np.searchsorted(which[order], np.arange(1, work.buckets)))
 
     def write(stream: Any) -> None:
-        with pyarrow("parquet").ParquetWriter(stream, table.schema, use_dictionary=False) as writer:
-            for part in parts:
-                writer.write_table(table.take(part), row_group_size=max(1, len(part)))
+        with pyarrow("ipc").new_file(stream, batch.schema) as writer:
+            for part in np.split(order, np.searchsorted(which[order], np.arange(1, work.buckets))):
+                writer.write_batch(batch.take(pyarrow().array(part)))
 
     return write
 
 
 def _ids(home: Work, night: Night, first: int, stop: int) -> str:
     """Write the ids of rounds in buckets, with the rewards that were learned from before, NaN for none."""
-    table = pyarrow().concat_tables(read_block(night.folder, b, ["id"]) for b in range(first, stop))
-    if table.column("id").null_count:
+    ids = pyarrow().concat_tables(read_block(night.folder, b, ["id"]) for b in range(first, stop)).column("id")
+    if ids.null_count:
         raise InvalidInput(f"every decision needs an id, so that its reward finds it; {night.folder.path} has none.")
     start, end = night.range(first, stop)
-    known = np.full(end - start, np.nan)
-    for work in night.earlier:
-        places, values = work.rewards(start, end)
-        known[places - start] = values
-    table = pyarrow().table({"id": table.column("id"), "position": np.arange(start, end), "known": known})
+    known = reduce(np.fmax, (work.rewards(start, end) for work in night.earlier), np.full(end - start, np.nan))
+    table = pyarrow().table({"id": ids, "position": np.arange(start, end), "known": known})
     return home.folder.started(in_buckets(home, table))
 
 
@@ -367,36 +367,49 @@ def _came(work: Work, rows: Rows, columns: tuple[str, str], type: Any, start: in
 
 def _join(work: Work, before: int, bucket: int) -> str:
     """Find the rounds that the rewards of a bucket belong to; of the first rounds, `before`, they are late."""
-    rounds, came, compute = work.bucket("ids", bucket), work.bucket("came", bucket), pyarrow("compute")
-    if len(compute.unique(rounds.column("id"))) < len(rounds):
-        counts = compute.value_counts(rounds.column("id"))
-        one = counts.filter(compute.greater(counts.field("counts"), 1))[0]["values"].as_py()
-        raise InvalidInput(f"every decision needs an id of its own, so that its reward finds it; {one!r} came twice.")
-    places = compute.index_in(came.column("id"), value_set=rounds.column("id")).fill_null(-1).to_numpy()
-    position, known = (np.append(rounds.column(name).to_numpy(), -1)[places] for name in ("position", "known"))
-    order = np.argsort(position, kind="stable")
-    position, values = position[order].astype(np.int64), came.column("reward").to_numpy()[order]
-    kinds = kinds_of(position, values, known[order])
+    rounds, came, pa = work.bucket("ids", bucket), work.bucket("came", bucket), pyarrow()
+    ids = pa.chunked_array(rounds.column("id").chunks + came.column("id").chunks, rounds.schema.field("id").type)
+    ids, count = ids.combine_chunks(), len(rounds)
+    each = ids.dictionary_encode()  # one look at every id finds the round of each reward, and ids that came twice
+    codes, none = each.indices.fill_null(len(each.dictionary)).to_numpy(), -1
+    # Which of several decisions a reward belongs to cannot be known, and a guess would credit the wrong arm.
+    single = np.bincount(codes[:count], minlength=1)[codes[:count]] == 1
+    place_of = np.full(len(each.dictionary) + 1, none)
+    place_of[codes[:count][single]] = np.flatnonzero(single)
+    places, values = place_of[codes[count:]], came.column("reward").to_numpy()
+    kinds, joined = kinds_of(places, values, rounds.column("known").to_numpy())
+
+    rows = np.concatenate([count + joined, count + np.flatnonzero(kinds >= CONFLICTING), np.flatnonzero(~single)])
+    used, position = np.arange(len(rows)) < len(joined), np.full(len(rows), none)
+    position[used] = rounds.column("position").to_numpy()[places[joined]]
+    columns = {
+        "id": ids.take(pa.array(rows, mask=used)),  # of those alone that are set aside
+        "position": position,
+        "reward": np.append(np.full(count, np.nan), values)[rows],
+        "kind": np.append(np.full(count, REPEATED, np.int8), kinds)[rows],
+    }
     found = dict(zip(KINDS, np.bincount(kinds, minlength=len(KINDS)).tolist(), strict=True))
-    late = int(np.count_nonzero((kinds == JOINED) & (position < before)))
-    facts = {"rarely": json.dumps({**found, "late": late, "rewards": len(came)})}
-    columns = {"id": came.column("id").take(order), "position": position, "reward": values, "kind": kinds}
-    table = pyarrow().table(columns).replace_schema_metadata(facts)
-    return work.folder.started(as_parquet(table, FOUND_TOGETHER))
+    found |= {"repeated": int(np.count_nonzero(~single)), "rewards": len(came)}
+    facts = {"rarely": json.dumps({**found, "late": int(np.count_nonzero(position[used] < before))})}
+    return work.folder.started(as_parquet(pa.table(columns).replace_schema_metadata(facts), FOUND_TOGETHER))
 
 
-def kinds_of(position: IntArray, values: Array, known: Array) -> NDArray[np.int8]:
-    """Return what each reward is, given rising positions, −1 for none, and what was learned before, NaN for nothing."""
-    valid = np.isfinite(values) & (position >= 0)
-    kinds = np.where(position < 0, UNKNOWN, INVALID).astype(np.int8)
-    position, values, known = position[valid], values[valid], known[valid]
-    first = np.diff(position, prepend=-1) > 0
-    starts, which = np.flatnonzero(first), np.cumsum(first) - 1
-    differs = values != np.where(np.isnan(known), values[starts][which], known)
-    clashes = np.logical_or.reduceat(differs, starts)[which] if len(starts) else differs
-    fresh = np.where(clashes, CONFLICTING, np.where(first, JOINED, DUPLICATE))
-    kinds[valid] = np.where(np.isnan(known), fresh, np.where(differs, CONFLICTING, DUPLICATE))
-    return kinds
+def kinds_of(places: IntArray, values: Array, known: Array) -> tuple[NDArray[np.int8], IntArray]:
+    """Return what each reward is, and those to learn from in the order of their rounds.
+
+    `places` are those of the rewards' rounds in `known`, −1 for none: what was learned before, NaN for nothing.
+    """
+    valid = np.isfinite(values) & (places >= 0)
+    kinds = np.where(places < 0, UNKNOWN, INVALID).astype(np.int8)
+    which, of, new = np.flatnonzero(valid), places[valid], np.isnan(known)
+    first = np.full(len(known), -1)
+    first[of[::-1]] = which[::-1]  # the last assignment stays
+    differs = values[which] != np.where(new, np.append(values, np.nan)[first], known)[of]
+    clashes = np.zeros(len(known), np.bool_)
+    clashes[of[differs]] = True
+    wrong, fresh = np.where(new[of], clashes[of], differs), new[of] & (first[of] == which)
+    kinds[valid] = np.where(wrong, CONFLICTING, np.where(fresh, JOINED, DUPLICATE))
+    return kinds, first[new & ~clashes & (first >= 0)]
 
 
 def kept_rows(rows: IntArray, most: int) -> IntArray:
@@ -410,7 +423,10 @@ def kept_rows(rows: IntArray, most: int) -> IntArray:
 
 def _sums(work: Work, scale: Scale, most: int, logged: int, night: Night, first: int, stop: int) -> str:
     """Sum over the rewards of a subtree, and keep some of its rows; `scale` is None without a linear part."""
-    places, values = work.rewards(*night.range(first, stop))
+    start, end = night.range(first, stop)
+    values = work.rewards(start, end)
+    places = start + np.flatnonzero(~np.isnan(values))
+    values = values[places - start]
     kept, leaves, parts = kept_rows(logged + places, most), [], []
     for b in range(first, stop):
         table, ends = read_block(night.folder, b, ["context", *KEPT]), night.range(b, b + 1)
@@ -551,9 +567,9 @@ class _Update:
         empty = self.factory.empty(learner.widths, arms=self.arms, rows=UNLIMITED)
         return partial(_features, self.work, learner, empty, memory, self.state.history.rounds + self.rounds - 1)
 
-    def with_rounds(self, result: UpdateResult) -> tuple[PolicyState, UpdateResult]:
+    def with_rounds(self, state: PolicyState, result: UpdateResult) -> tuple[PolicyState, UpdateResult]:
         """Return the state with these rounds in Z, and the result with its own Z where features change."""
-        state, factory = self.with_rewards(), self.factory
+        factory = self.factory
         sized = factory.sized(state.frozen.covariance, self.arms)
         frozen, clock = adapted(state.frozen, sized, state.clock, factory, state.history.contexts[-64:])
         covariance: Any = frozen.covariance
