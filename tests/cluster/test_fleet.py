@@ -18,9 +18,21 @@ import pytest
 
 from campaigns import ARMS, DIM, close, made, paid, serially, write_rewards
 from rarely import InvalidInput, Mixture, RarelyError
-from rarely.cluster import Decider, StaleVersionWarning, audit, fleet, join, learning, publish, rollback, update
+from rarely.cluster import (
+    Decider,
+    LogBusy,
+    StaleVersionWarning,
+    audit,
+    fleet,
+    join,
+    learning,
+    publish,
+    rollback,
+    update,
+)
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 
 def contexts_of(seed: int, rounds: int = 1) -> Any:
@@ -105,6 +117,59 @@ def test_half_a_line_is_cut(tmp_path: Path) -> None:
         log.close()
         found = [json.loads(line[9:])["id"] for line in fleet.whole_lines(io.BytesIO(path.read_bytes()))]
         assert found == [*["a", "b"][: whole[:end].count(b"\n")], "c"]
+
+
+def test_one_log_has_one_decider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(made("linear"), tmp_path / "store")
+    log = tmp_path / "log"
+    with Decider(tmp_path / "store", log) as first:
+        first.decide("a", np.ones((4, 3)))
+        with pytest.raises(LogBusy, match="close it, or give each a log of its own"):
+            Decider(tmp_path / "store", log)
+        code = "import sys; from rarely.cluster import Decider; Decider(*sys.argv[1:])"
+        other = subprocess.run([sys.executable, "-c", code, tmp_path / "store", log], capture_output=True, text=True)
+        assert "LogBusy" in other.stderr
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(LogBusy):  # a fork
+            first.decide("b", np.ones((4, 3)))
+        monkeypatch.undo()
+        with pytest.raises(InvalidInput, match="id must be text"):
+            first.decide(7, np.ones((4, 3)))  # type: ignore[arg-type]
+    with Decider(tmp_path / "store", log) as second:
+        second.decide("c", np.ones((4, 3)))
+    assert [record["id"] for _, record in fleet.records_of(log)] == ["a", "c"]
+
+
+@pytest.mark.parametrize("bucket", [5, 1000])
+def test_an_id_of_two_decisions_is_set_aside(bucket: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "committing", serially)
+    monkeypatch.setattr(learning, "BUCKET", bucket)
+    policy, alone, contexts = made("linear"), made("linear"), contexts_of(7, 24)
+    publish(policy, tmp_path / "store")
+    (tmp_path / "logs").mkdir()
+    ids = [*"abcdefghij", "d", "k", *"lmnopqrstuv", "c"]  # one decider asks twice for d, both for c
+    for name, asked in (("1", range(12)), ("2", range(12, 24))):
+        with Decider(tmp_path / "store", tmp_path / "logs" / name) as decider:
+            for i in asked:
+                decider.decide(ids[i], contexts[i])
+    write_rewards(tmp_path / "r.parquet", ["a", "d", "c", "v", "c"], [1.0, 2.0, 3.0, 4.0, 3.0])
+    waves = join(tmp_path / "logs", tmp_path / "waves")
+    report = update(policy, waves, tmp_path / "r.parquet")
+    assert (report.rounds, report.joined, report.unknown, report.repeated, report.open) == (24, 2, 3, 4, 22)
+    (path,) = Path(waves[0]).glob("_aside-*.parquet")
+    table = parquet.read_table(path).to_pydict()
+    assert sorted(zip(table["id"], table["why"], strict=True)) == [
+        *[("c", "repeated")] * 2,
+        *[("c", "unknown")] * 2,
+        *[("d", "repeated")] * 2,
+        ("d", "unknown"),
+    ]
+    alone.observe(rounds=alone.select(contexts).round[[0, 22]], rewards=[1.0, 4.0])
+    alone.update()
+    close(policy.coefficients, alone.coefficients)
+    write_rewards(tmp_path / "late.parquet", ["b", "c"], [1.0, 3.0])  # and is again, when the wave is given again
+    report = update(policy, waves, tmp_path / "late.parquet")
+    assert (report.joined, report.late, report.unknown, report.repeated) == (1, 1, 1, 4)
 
 
 def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:

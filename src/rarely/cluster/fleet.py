@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 import tempfile
 import threading
 import warnings
@@ -42,7 +43,16 @@ from rarely._core.types import Array, Decision
 from rarely.cluster.campaign import BLOCK, MANIFEST, Campaign, decision_table, facts_of, key_of, uniforms
 from rarely.cluster.files import Folder, as_parquet, pyarrow
 
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
+
 USED = "used.json"
+
+
+class LogBusy(RarelyError):
+    """Another decider has the log open."""
 
 
 class StaleVersionWarning(UserWarning):
@@ -112,16 +122,30 @@ def _used(store: Folder) -> list[str]:
 
 
 class Log:
-    """Lines that are in the file when `append` returns, whatever happens to the process then."""
+    """Lines that are in the file when `append` returns, whatever happens to the process then.
+
+    The file is locked until it is closed or the process ends, however it ends.
+    """
 
     def __init__(self, path: str | os.PathLike[str], *, sync: bool = False) -> None:
-        self._sync = sync
+        self._path, self._sync, self._owner = path, sync, os.getpid()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            if fcntl is not None:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise self._busy() from None
         with open(path, "rb") as file:
             os.ftruncate(self._file, sum(map(len, whole_lines(file))))
 
+    def _busy(self) -> LogBusy:
+        return LogBusy(f"another decider writes to {os.fspath(self._path)}; close it, or give each a log of its own.")
+
     def append(self, record: dict[str, Any]) -> None:
         """Write a record in one call of the operating system; with `sync` it is on the disk too."""
+        if os.getpid() != self._owner:  # a fork has the same file and the same lock
+            raise self._busy()
         text = json.dumps(record).encode()
         line = b"%08x %s\n" % (zlib.crc32(text), text)
         if (written := os.write(self._file, line)) < len(line):
@@ -194,7 +218,8 @@ class Decider:
     url
         The store, which `publish` writes to.
     log
-        The path of this decider's own log, or a function that is called with each record before it is answered.
+        The path of this decider's own log, or a function that is called with each record before it is answered. Raises
+        `LogBusy` if another decider has the log, in this process or another; after a fork, make a decider in each.
     poll
         Seconds between two looks at the store, in a thread of its own. If the store cannot be read, a
         `StaleVersionWarning` says so once, and the version stays.
@@ -244,6 +269,8 @@ class Decider:
 
     def decide(self, id: str, contexts: Any, mask: Any = None) -> Decision:
         """Decide one round, log it and return it."""
+        if not isinstance(id, str):  # one log with a number would keep `join` from making a column of all
+            raise InvalidInput(f"id must be text that names this decision alone; got {id!r}.")
         with self._lock, np.errstate(all="ignore"):
             version, reader = self._version, state_of(self._version.policy).reader
             rounds = reader.read(contexts, mask)
