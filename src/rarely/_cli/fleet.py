@@ -63,7 +63,7 @@ def join(
     out: Annotated[str, typer.Argument(help="The folder in which each wave of decisions gets its own.")],
 ) -> None:
     """Gather what is new in the logs of deciders, for `rarely fleet update`, and print all waves so far."""
-    console.print("\n".join(cluster.join(logs, out)), markup=False)
+    console.print("\n".join(cluster.join(logs, out)) or "The logs have no decisions.", markup=False)
 
 
 @fleet_app.add("update", "policy.rarely night1/ night2/ --rewards rewards/ --publish store/")

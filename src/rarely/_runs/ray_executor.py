@@ -121,7 +121,10 @@ def _start(ray: Any, jobs: int) -> None:
             f"this call. Set {ON_LOOPBACK}=0 in the environment, call ray.init yourself, or give a cluster's address."
         )
     # "local": RAY_ADDRESS in the environment must not lead elsewhere.
-    ray.init("local", num_cpus=jobs, include_dashboard=False, **OPTIONS)
+    try:
+        ray.init("local", num_cpus=jobs, include_dashboard=False, **OPTIONS)
+    except Exception as error:  # Ray gives a start that took too long no type of its own
+        raise RarelyError(f"Ray did not start on this machine: {error}") from error
 
 
 def _join(ray: Any, address: str) -> None:

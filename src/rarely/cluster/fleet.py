@@ -129,6 +129,7 @@ class Log:
 
     def __init__(self, path: str | os.PathLike[str], *, sync: bool = False) -> None:
         self._path, self._sync, self._owner = path, sync, os.getpid()
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             if fcntl is not None:
