@@ -5,7 +5,7 @@ import pytest
 
 from rarely import InvalidInput, RarelyError
 from rarely._runs.cell import play_cell
-from rarely.compare import Comparison, Task, UnavailablePolicy, find_problem, problems
+from rarely.compare import Comparison, Task, UnavailablePolicy, find_problem, policies, problems
 from rarely.compare.cells import Cell
 from rarely.compare.contestant import play
 from rarely.compare.policies import MODELS, POLICIES, SCHEDULES, find_policy
@@ -97,6 +97,43 @@ def test_a_policy_of_ones_own_is_found_in_the_folder_and_named():
     assert find_policy("my_policies:Mine").name == "my_policies.Mine"
     assert plays("my_policies:Mine").data["updates"] == [1, 4, 9]
     assert len(find_policy("my_policies:Mine").text) == 16
+
+
+BESIDE = {
+    "one_policy.py": "import numpy, beside\nfrom nets.deep import layer\nmake = dict",
+    "beside.py": "import other_policy  # which imports it\n",
+    "other_policy.py": "def make():\n    from packed import third\n",
+    "nets/deep/layer.py": "from . import unit\n",  # folders without __init__
+    "nets/deep/unit.py": "",
+    "packed/__init__.py": "",
+    "packed/third.py": "from .. import beside",
+    "unrelated.py": "",
+}
+
+
+@pytest.mark.parametrize("edited", [None, *BESIDE])
+def test_an_edit_of_what_a_policy_imports_beside_it_makes_it_another(edited, tmp_path):
+    def text(folder, edited=None):
+        for name, content in BESIDE.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content + ("# edited" if name == edited else ""), encoding="utf-8")
+        return policies._text("one_policy", folder / "one_policy.py")
+
+    same = text(tmp_path / "a") == text(tmp_path / "b", edited)
+    assert same == (edited in (None, "unrelated.py"))
+
+
+def test_of_an_installed_policy_its_own_package_counts_and_no_other(tmp_path):
+    def text(folder, other="", own=""):
+        for name, content in {"numpy.py": other, "p/__init__.py": "", "p/net.py": own}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content, encoding="utf-8")
+        (folder / "p/make.py").write_text("import numpy\nfrom . import net", encoding="utf-8")
+        return policies._text("p.make", folder / "p/make.py")
+
+    plain = text(tmp_path / "a" / "site-packages")
+    assert plain == text(tmp_path / "b" / "site-packages", other="x = 1")
+    assert plain != text(tmp_path / "c" / "site-packages", own="x = 1")
 
 
 @pytest.mark.usefixtures("own")

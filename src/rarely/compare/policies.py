@@ -20,14 +20,16 @@ bayesianbandits                its agent with one learner for all arms, as its R
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import itertools
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -247,7 +249,7 @@ class Entry:
     model: str
     """The policy of which this is a schedule: with B = T both are the same."""
     text: str = ""
-    """A hash of the source of a user's policy: an edited policy is another one."""
+    """A hash of the source of a user's policy and of what it imports beside it: an edited policy is another one."""
     package: str = ""
     """What must be installed."""
 
@@ -309,9 +311,40 @@ def _own(name: str, source: str) -> Entry:
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         raise InvalidInput(f"--policy {source}: {module_name} has no function or class {factory_name!r}.")
-    file = Path(module.__file__ or "")
-    text = hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else "unknown"
-    return Entry(name, partial(_made, factory, source), name, text)
+    return Entry(name, partial(_made, factory, source), name, _text(module_name, Path(module.__file__ or "")))
+
+
+@cache
+def _text(module: str, file: Path) -> str:
+    """Return a hash of a user's module and of all that it imports from its folder, as they are when it is first used.
+
+    Imports are followed in the source: which modules are loaded depends on what else the process has played.
+    """
+    if not file.is_file():
+        return "unknown"
+    root = file.parents[module.count(".") + (file.stem == "__init__")]
+    if root.name.endswith("-packages"):  # where packages of others are beside it
+        root /= module.partition(".")[0]
+    texts, waiting = dict[Path, bytes](), [file]
+    while waiting:
+        path = waiting.pop()
+        if path.is_file() and path not in texts:
+            texts[path] = path.read_bytes()
+            with suppress(SyntaxError, ValueError):  # of a file that is not Python
+                waiting += _imported(path, root)
+    return hashlib.sha256(b"\0".join(sorted(texts.values()))).hexdigest()[:16]
+
+
+def _imported(path: Path, root: Path) -> Iterator[Path]:
+    """Yield the files in which all that a file imports would be, if it is beside it."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module, level = (node.module or "", node.level) if isinstance(node, ast.ImportFrom) else ("", 0)
+            for alias in node.names:
+                place = path.parents[level - 1] if level else root
+                for part in filter(None, f"{module}.{alias.name}".split(".")):
+                    place /= part
+                    yield from (place.with_suffix(".py"), place / "__init__.py")
 
 
 def _made(factory: Callable[[Task], object], source: str, task: Task) -> Contestant:
