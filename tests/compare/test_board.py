@@ -10,7 +10,7 @@ from comparison_records import record
 from rarely._cli import app, compare
 from rarely._core.errors import InvalidInput
 from rarely.compare import leaderboard
-from rarely.compare.page import render_markdown
+from rarely.compare.page import render_markdown, took_part
 from rarely.compare.policies import POLICIES
 from rarely.compare.problems import find_problem
 from rarely.compare.scores import BOARDS, Results
@@ -65,6 +65,30 @@ def test_the_zero_is_the_one_on_record_whoever_enters(monkeypatch):
     said = render_markdown(played("needle", {5: 30, None: 10}), board)
     assert "or what a board has on record" in said
     assert "| needle | 2000 | 2 | 20.0 | board v1 | 100.0 | yes |" in said
+
+
+def test_a_file_with_the_name_of_a_problem_has_neither_its_zero_nor_its_part(monkeypatch):
+    monkeypatch.setitem(V1, "zeros", {"wheel": 20.0, "shuttle+drift": 20.0})
+    files = [record(name, "a", 5, 0, 30.0, rounds=2000, family="own") for name in ("wheel", "shuttle+drift")]
+    board = leaderboard(files)
+    assert [board.results.scales[name].zero for name in board.results.problems] == [30.0, 30.0]
+    said = render_markdown(files, board)
+    assert "| wheel | 2000 | 1 | 30.0 | a, B = 5 | 100.0 | — |" in said
+    assert "| shuttle+drift | 2000 | 1 | 30.0 | a, B = 5 | 100.0 | — |" in said
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        ("cosine", "yes"),
+        ("cosine+delay", "its base did"),
+        ("cosine+drift", "its base did"),
+        ("shuttle+drift", "no"),
+        ("iris", "—"),
+    ],
+)
+def test_the_part_of_a_variant_is_said(problem, said):
+    assert took_part(problem, "any set") == said
 
 
 def test_a_problem_with_little_room_is_shown_but_not_averaged():

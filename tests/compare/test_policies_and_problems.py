@@ -187,7 +187,7 @@ def test_tables_of_scikit_learn_are_played_in_blocks(name):
 def test_a_file_is_a_problem_with_its_own_length(tmp_path):
     (tmp_path / "mine.csv").write_text("x,y,kind\n1,2,a\n2,1,b\n3,3,a\n", encoding="utf-8")
     problem = find_problem(f"{tmp_path / 'mine.csv'}+delay", "kind")
-    assert (problem.name, problem.family, problem.length(100)) == ("mine+delay", "delay", 3)
+    assert (problem.name, problem.family, problem.length(100)) == ("mine+delay", "own", 3)
 
 
 @pytest.mark.parametrize(

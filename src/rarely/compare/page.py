@@ -35,7 +35,6 @@ DODGE = 1.03
 BEYOND = 1.5
 """The factor by which an axis is longer than the means need. Intervals may continue beyond it."""
 NONE = "—"
-PARTS = {"made": "yes", "unseen": "no"}
 
 
 class NothingToCompare(RarelyError):
@@ -187,11 +186,20 @@ def scales(board: Leaderboard) -> Grid:
         runs = (results.runs(problem, policy, b) for policy in results.policies for b in results.budgets())
         seeds = str(len({seed for of_policy in runs for seed in of_policy}))
         who = scale.best if scale.best.startswith("board ") else f"{scale.best}, {budget(scale.batches)}"
-        part = next((kind for board in BOARDS.values() for kind in PARTS if problem in board[kind]), "")
-        numbers = [f"{scale.zero:.1f}", who, f"{scale.one:.1f}", PARTS.get(part, NONE)]
+        numbers = [f"{scale.zero:.1f}", who, f"{scale.one:.1f}", took_part(problem, results.family[problem])]
         body.append([problem, str(results.rounds[problem]), seeds, *numbers])
     head = ["problem", "T", "seeds", "regret that is 0", "of", "regret that is 1", "took part in making a default"]
     return Grid(head, body, 1)
+
+
+def took_part(problem: str, family: str) -> str:
+    """Return whether a problem took part in making a default; a user's file is another problem, whatever its name."""
+    for board in BOARDS.values() if family != "own" else ():
+        if problem.partition("+")[0] in board["made"]:
+            return "its base did" if "+" in problem and problem not in board["made"] else "yes"
+        if problem in board["unseen"]:
+            return "no"
+    return NONE
 
 
 def draw_legend(policies: Sequence[str]) -> Figure:

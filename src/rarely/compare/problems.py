@@ -93,8 +93,8 @@ class Problem:
 
     @property
     def family(self) -> str:
-        """The variant, or else the set that it belongs to."""
-        return self.variant or self.set
+        """The variant, or else the set that it belongs to; of a file always `own`, for its name may be another's."""
+        return self.set if self.set == "own" else self.variant or self.set
 
     @property
     def blocks(self) -> bool:
