@@ -4,13 +4,14 @@ python benchmarks/board.py FOLDER              # the lines of [v1.zeros] in src/
 python benchmarks/board.py FOLDER --seeds 5    # from as many whole seeds, where the board has not all of them yet
 
 FOLDER is one of `rarely compare --board v1`, or a file of packed records. A mean counts if its policy has that many
-seeds, by default all of the board; of every budget, for the best known may have few updates. Written once, when a board
-is released.
+seeds, by default all of the board; of every budget, for the best known may have few updates. A problem without such a
+mean is named, and the exit code is 1. Written once, when a board is released.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 
 from rarely.compare import read_records
 from rarely.compare.scores import BOARDS, HINDSIGHT, Results
@@ -40,6 +41,8 @@ def main() -> None:
     print(f"[{asked.board}.zeros]")
     for problem, zero in found.items():
         print(f'"{problem}" = {zero:.6g}')
+    if lacking := [problem for problem in (*board["made"], *board["unseen"]) if problem not in found]:
+        sys.exit(f"not complete, and left out: {', '.join(lacking)}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from rarely.compare import leaderboard
 from rarely.compare.page import render_markdown, took_part
 from rarely.compare.policies import POLICIES
 from rarely.compare.problems import find_problem
+from rarely.compare.records import Store
 from rarely.compare.scores import BOARDS, Results
 
 V1 = BOARDS["v1"]
@@ -112,3 +113,15 @@ def test_the_zeros_are_the_best_means_with_all_seeds():
     lucky = record("needle", "lucky", 5, 0, 1.0, rounds=2000)
     found = zeros(Results([*played("needle", {5: 8, None: 10}), lucky, *played("wheel", {5: 9}, rounds=300)]), V1, 2)
     assert found == {"needle": 8.5}
+
+
+def test_problems_that_are_not_complete_are_named_and_the_exit_code_is_1(tmp_path, monkeypatch, capsys):
+    for one in [*played("needle", {5: 8}), *played("wheel", {5: 9}, rounds=300)]:
+        Store(tmp_path).write(one)
+    monkeypatch.setattr("sys.argv", ["board.py", str(tmp_path), "--seeds", "2"])
+    with pytest.raises(SystemExit) as exit:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert str(exit.value.code).startswith(
+        "not complete, and left out: cosine, quadratic, mushroom, magic, wheel, adult"
+    )
+    assert capsys.readouterr().out == '[v1.zeros]\n"needle" = 8.5\n'
