@@ -191,7 +191,7 @@ def test_an_edited_record_is_refused_alone_and_the_report_goes_on(folder):
     path.write_bytes(gzip.compress(json.dumps(data).encode()))
     result = call("report", folder, "--markdown", folder / "results.md")
     assert result.exit_code == 1
-    assert "refused: 1 file in records; the report leaves them out and says so" in told(result)
+    assert "refused: 1 record; the report leaves them out and says so" in told(result)
     assert f"{path}: its content differs from its digest" in told(result)
     assert "Run reproduce again" in told(result)
     short = path.relative_to(folder).as_posix()

@@ -28,6 +28,9 @@ SECONDS_TO_FIRST_LINE, SECONDS_BETWEEN_LINES = 3.0, 10.0
 """How often progress is printed where there is no terminal for a bar."""
 NAMED_FILES = 20
 """Refused files named on the terminal; the report names all."""
+SETTLED_SHARE, SETTLED_TIME = 0.1, 3.0
+"""When the pace is known: after this share of the work, or this many times as long as until the first cell was done,
+which is mostly the start of processes."""
 
 # A terminal breaks lines anywhere, so rich breaks them between words; in a pipe a line stays a line.
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
@@ -91,9 +94,9 @@ def say_loops() -> None:
 
 
 def say_refused(refused: Sequence[object], consequence: str) -> None:
-    """Print how many files are refused, which, and why."""
-    files = "1 file" if len(refused) == 1 else f"{len(refused)} files"
-    error_console.print(f"[red]refused:[/red] {files} in records; {consequence}")
+    """Print how many records are refused, which, and why."""
+    records = "1 record" if len(refused) == 1 else f"{len(refused)} records"
+    error_console.print(f"[red]refused:[/red] {records}; {consequence}")
     for file in refused[:NAMED_FILES]:
         error_console.print(escape(f"  {file}"))
     if len(refused) > NAMED_FILES:
@@ -168,7 +171,7 @@ class ShownProgress(Shown):
         super().__init__(cells, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
         self._bar, self._what = self._bars.add_task("", total=0.0, done=0, all=0), what
         self._works = dict[str, float]()
-        self._work = self._worked = self._seen = 0.0
+        self._work = self._worked = self._seen = self._first = 0.0
         self.all = self.done = 0
 
     def started(self, todo: Sequence[Cell], kept: int, refused: Sequence[Refusal] = ()) -> None:
@@ -186,12 +189,14 @@ class ShownProgress(Shown):
             self._work -= self._works[result.id]
         else:
             self._worked, self._seen = self._worked + self._works[result.id], self.elapsed
+            self._first = self._first or self._seen
         left = self.left()
         self._bars.update(self._bar, total=self._work, completed=self._worked, done=self.done, description=left)
 
     def left(self) -> str:
-        if not self._worked:
-            return "the time left is known when the first are done"
+        early = self._seen < SETTLED_TIME * self._first and self._worked < SETTLED_SHARE * self._work
+        if early or not self._worked:
+            return "the time left is not known yet"
         return f"about {span(max(0.0, self._seen * self._work / self._worked - self.elapsed))} left"
 
     def say_failures(self, failures: Sequence[Result]) -> None:
