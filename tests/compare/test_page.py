@@ -1,3 +1,4 @@
+import gzip
 import re
 import xml.etree.ElementTree as ET
 
@@ -9,7 +10,8 @@ from rarely._cli import app
 from rarely._pages.figures import drawn
 from rarely.compare import leaderboard, read_records
 from rarely.compare.page import NothingToCompare, draw_frontier, line_style, render_page, write_leaderboard
-from rarely.compare.records import Store
+from rarely.compare.records import Store, pack
+from rarely.compare.scores import BOARDS
 
 RECORDS = [
     record(problem, policy, batches, seed, regret, family=family)
@@ -136,6 +138,42 @@ def test_a_policy_that_does_not_beat_uniform_play_is_named(tmp_path):
         write_leaderboard(tmp_path)
 
 
+def test_records_are_packed_also_where_no_page_can_be_made(own, tmp_path):
+    """A policy that never learns, alone: nothing beats uniform play, so there is no scale."""
+    command = ["compare", "needle", "--policy", f"x={own}:Same", *SHORT, "--out", tmp_path / "out"]
+    result = call(*command, "--pack", tmp_path / "mine.gz")
+    assert result.exit_code == 1
+    assert "2 records packed" in result.output
+    assert "or nothing that beats it" in result.output
+    assert len(read_records(tmp_path / "mine.gz").records) == 2
+
+
+def test_a_policy_alone_has_its_page_where_a_board_has_the_zero(tmp_path, monkeypatch):
+    monkeypatch.setitem(BOARDS["v1"], "zeros", {"needle": 20.0})
+    for batches in (5, 20):
+        Store(tmp_path).write(record("needle", "mine", batches, 0, 150.0, uniform=100, rounds=2000))
+    result = call("compare", "--merge", tmp_path, "--out", tmp_path, "--pack", tmp_path / "mine.gz")
+    assert result.exit_code == 0, result.output
+    assert "1. mine: area 1.625 over 1 problem" in result.output
+
+
+def test_nothing_is_packed_where_there_is_nothing(own, tmp_path):
+    command = ["compare", "needle", "--policy", f"x={own}:Fails", *SHORT, "--out", tmp_path / "out"]
+    result = call(*command, "--pack", tmp_path / "mine.gz")
+    assert result.exit_code == 1
+    assert "records packed" not in result.output
+    assert not (tmp_path / "mine.gz").exists()
+
+
+def test_refused_lines_of_a_pack_are_called_records(folder, tmp_path):
+    pack(folder, tmp_path / "all.gz")
+    lines = gzip.decompress((tmp_path / "all.gz").read_bytes()).splitlines()
+    (tmp_path / "all.gz").write_bytes(gzip.compress(b"\n".join([*lines, b"{", b"{", b"["])))
+    result = call("compare", "--merge", tmp_path / "all.gz", "--out", tmp_path / "merged")
+    assert result.exit_code == 1
+    assert f"refused: 3 records; {len(lines)} records were merged" in result.output
+
+
 def test_runs_with_b_equal_to_t_alone_make_no_leaderboard(tmp_path):
     Store(tmp_path).write(record("p", "a", None, 0, 50.0, uniform=100))
     with pytest.raises(NothingToCompare, match="play finite budgets too"):
@@ -180,7 +218,8 @@ def test_columns_that_are_no_features_are_left_out(tmp_path, monkeypatch):
         (["needle", "--budgets", ","], "at least one problem, one policy and one budget"),
         (["needle", "--label", "x"], "are for a table of your own"),
         (["needle", "--merge", "x"], "plays nothing"),
-        (["--merge", "nowhere"], "has no records"),
+        (["--merge", "nowhere"], "nowhere does not exist; name a folder"),
+        (["--merge", "."], "has no records"),
         (["needle", "--rounds", "2", "--budgets", "5"], "nothing is left to play. B = 5 is left out on needle"),
         (["needle", "--ignore", "x"], "are for a table of your own"),
     ],

@@ -97,9 +97,13 @@ def test_folders_and_packed_files_are_merged(tmp_path):
     [
         (record(regret=11), r"two records of p/a/B5/seed0 differ \(regret 10 and 11\)"),
         (record(policy="b", digest="e"), "played on other rounds"),
-        (record(seed=1, code="e"), "two versions of the code"),
-        (record(seed=1, text="e"), "two versions of the code"),
+        (record(seed=1, code="e"), r"two versions of the code \(rarely's\)"),
+        (record(seed=1, text="e"), r"two versions of the code \(the policy's own\)"),
         (record(policy="b", rounds=60), "two problems called p"),
+        (record(regret=11, rounds=60), r"two problems called p, whose T differs \(T = 50 and 60\)"),
+        (record(regret=11, code="e"), r"records of a made by two versions of the code \(rarely's\)"),
+        (record(regret=11, text="e"), r"records of a made by two versions of the code \(the policy's own\)"),
+        (record(text="e"), r"records of a made by two versions of the code \(the policy's own\)"),
     ],
 )
 def test_records_that_do_not_compare_are_not_merged_and_nothing_is_copied(tmp_path, other, says):
@@ -123,6 +127,16 @@ def test_what_is_no_folder_of_records_is_refused(tmp_path, name):
     (tmp_path / "text").write_text("hello", encoding="utf-8")
     with pytest.raises(MixedRecords, match=name):
         merge([tmp_path / name], tmp_path / "out")
+
+
+def test_a_pack_that_is_too_large_is_refused_and_not_cut(tmp_path, monkeypatch):
+    pack(_folder(tmp_path / "a", record(seed=0), record(seed=1)), tmp_path / "p.gz")
+    size = len(gzip.decompress((tmp_path / "p.gz").read_bytes()).decode())
+    monkeypatch.setattr("rarely.compare.records.LARGEST_FILE", size)
+    assert len(read_records(tmp_path / "p.gz").records) == 2
+    monkeypatch.setattr("rarely.compare.records.LARGEST_FILE", size - 1)
+    with pytest.raises(MixedRecords, match=f"holds more than {size - 1} characters"):
+        read_records(tmp_path / "p.gz")
 
 
 def test_a_packed_record_cannot_lead_out_of_the_folder(tmp_path):

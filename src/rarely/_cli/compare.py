@@ -116,7 +116,7 @@ def _board(name: str, policies: list[str] | None, budgets: str | None = None) ->
         raise InvalidInput(f"no board is called {name!r}; there is {', '.join(BOARDS)}.")
     fixed = BOARDS[name]
     known = _budgets(fixed["budgets"])
-    chosen = _budgets(budgets) if budgets else [batches for batches in known if batches is not None]
+    chosen: list[int | None] = _budgets(budgets) if budgets else [batches for batches in known if batches is not None]
     if not set(chosen) <= set(known):
         raise InvalidInput(f"--board {name} has the budgets {fixed['budgets']}; choose among them, got {budgets}.")
     entered = list(policies or ())
@@ -141,13 +141,13 @@ def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | N
 
 
 def _show(out: Path, markdown: Path | None, pack: Path | None) -> bool:
-    """Write the page of a folder, say what it shows, and return whether files were refused."""
+    """Pack the records of a folder, write its page, say what it shows, and return whether files were refused."""
     from rarely.compare.page import write_leaderboard
     from rarely.compare.records import pack as packed
 
+    if pack is not None and (count := packed(out, pack)):  # first: a policy alone may have no page
+        console.print(f"{count} records packed: {escape(str(pack))}")
     written = write_leaderboard(out, markdown)
-    if pack is not None:
-        console.print(f"{packed(out, pack)} records packed: {escape(str(pack))}")
     for place, row in enumerate(written.board.rows, 1):
         problems = "1 problem" if row.problems == 1 else f"{row.problems} problems"
         console.print(f"{place}. {row.policy}: area {row.area.value:.3f} over {problems}", markup=False)

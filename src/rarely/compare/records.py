@@ -69,9 +69,10 @@ class Record(PolicyRecord):
                 )
             own = code, asked["policy"]["text"]
             if codes.setdefault(policy, own) != own:
+                whose = "the policy's own" if codes[policy][0] == code else "rarely's"
                 raise MixedRecords(
-                    f"there would be records of {policy} made by two versions of the code. Use another folder, name "
-                    "one of them (--policy NAME=module:factory), or play them again with --replace."
+                    f"there would be records of {policy} made by two versions of the code ({whose}). Use another "
+                    "folder, name one of them (--policy NAME=module:factory), or play them again with --replace."
                 )
         played: dict[tuple[str, int], str] = {}
         for record in records:
@@ -149,10 +150,12 @@ def _unpacked(path: Path) -> Found:
     found = Found([], [])
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            lines = file.read(LARGEST_FILE).splitlines()
+            text = file.read(LARGEST_FILE + 1)
+        if len(text) > LARGEST_FILE:
+            raise Malformed(f"it holds more than {LARGEST_FILE} characters; pack fewer records in each")
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise MixedRecords(f"{path} is not a file of packed records: {reason_of(error)}.") from error
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), 1):
         try:
             data = json.loads(line)
             if not isinstance(data, dict):
@@ -164,10 +167,11 @@ def _unpacked(path: Path) -> Found:
 
 
 def pack(folder: Path, path: Path) -> int:
-    """Write all records of a folder into one file for submission, and return how many there are."""
+    """Write all records of a folder, if any, into one file for submission, and return how many there are."""
     records = read_records(folder).records
     lines = "".join(sealed_text(record.data) + "\n" for record in records)
-    write_file(path, gzip.compress(lines.encode(), mtime=0))
+    if records:
+        write_file(path, gzip.compress(lines.encode(), mtime=0))
     return len(records)
 
 
@@ -194,22 +198,23 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> Found:
     """
     out = Path(out)
     present = Store(out).find()
-    records = {record.id: record for record in present.records}
-    refused = [*present.refused]
+    every, refused = [*present.records], [*present.refused]
     for folder in map(Path, folders):
         if not (folder.is_file() or (folder / "records").is_dir()):
-            raise MixedRecords(f"{folder} has no records; name a folder or a packed file that rarely compare wrote.")
+            lack = "has no records" if folder.exists() else "does not exist"
+            raise MixedRecords(f"{folder} {lack}; name a folder or a packed file that rarely compare wrote.")
         found = _found(folder)
-        refused += found.refused
-        for record in found.records:
-            known = records.setdefault(record.id, record)
-            if known.regret != record.regret:
-                raise MixedRecords(
-                    f"two records of {record.id} differ (regret {known.regret:g} and {record.regret:g}); leave one "
-                    "folder out, or name the policies apart."
-                )
+        every, refused = every + found.records, refused + found.refused
+    Record.check_together(every)  # before regrets, for it says why they differ
+    records: dict[str, Record] = {}
+    for record in every:
+        known = records.setdefault(record.id, record)
+        if known.regret != record.regret:
+            raise MixedRecords(
+                f"two records of {record.id} differ (regret {known.regret:g} and {record.regret:g}); leave one folder "
+                "out, or name the policies apart."
+            )
     merged = Found(sorted(records.values(), key=lambda record: record.id), refused)
-    Record.check_together(merged.records)
     with_record = {record.id for record in present.records}
     for record in merged.records:
         if record.id not in with_record:
