@@ -185,14 +185,14 @@ def _spread(values: Sequence[float] | Array) -> tuple[float, tuple[float, float]
 
 def _vertex(t: float) -> float:
     """Return the a with the smallest h(t), a parabola in a, for t > 0."""
-    return -0.75 * (2 * t**2 + 1) / t**3
+    return -(1.5 / t + 0.75 / (t * t * t))
 
 
 def _least(t: float, sign: float, bends: tuple[float, float]) -> float:
     """Return the smallest of t and h(t) with any a between `bends`, whose signs are those of the side that is asked."""
     low, high = sorted(sign * bend for bend in bends)
-    asked = (0.0, low, high, *((min(max(_vertex(t), low), high),) if t > 0 else ()))
-    return min(t + a * t**2 + a**2 * t**3 / 3 + a / 2 for a in asked)
+    vertex = min(max(_vertex(t), low), high) if t > 0 else low
+    return min(t + a * t**2 + a * a * t**3 / 3 + a / 2 for a in (0.0, low, high, vertex))
 
 
 def _reaches(values: Sequence[float] | Array, confidence: float) -> tuple[float, float]:

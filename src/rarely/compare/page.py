@@ -230,7 +230,13 @@ def draw_frontier(board: Leaderboard, problem: str) -> Figure:
         axes.errorbar(at, means, ends, lw=1.2, ms=3.5, elinewidth=0.8, **line_style(place))
         shown.extend(means)
     positive = [value for value in shown if value > 0] or [1.0]
-    zero = "best sequential" if scale.batches is None else f"best with B = {scale.batches}"
+    zero = (
+        f"best with B = {scale.batches}"
+        if scale.batches
+        else scale.best
+        if "board" in scale.best
+        else "best sequential"
+    )
     for value, name, align, side in ((scale.one, "uniform", "right", 1.0), (scale.zero, zero, "left", 0.0)):
         axes.axhline(value, color=INK, lw=0.8, ls=(0, (4, 3)), alpha=0.7)
         axes.text(side, value, name, transform=axes.get_yaxis_transform(), ha=align, va="bottom", fontsize=7)
