@@ -105,13 +105,15 @@ def test_the_command_publishes_and_reads_back(folder, tmp_path):
 
 
 def test_a_run_continues_from_published_records(published, folder, tmp_path):
-    """Only what is missing is played; what is published then has the digests of the first originals."""
+    """Only what is asked for is copied, and only what is missing is played; digests of the first originals stay."""
     command = ["reproduce", "cosine", "--from", str(published), "--runs", "3", "--rounds", "101", "--preset", "code"]
     command += ["--only", "fixed-B40", "--jobs", "1", "--out", str(tmp_path / "out")]
     first = CliRunner().invoke(app, command)
     assert first.exit_code == 0, first.output
-    assert "12 records of" in first.output
+    assert "unpacking records: 100 %" in first.output
+    assert "2 records of" in first.output
     before, after = ({r.id: r for r in Store(place).examine().records} for place in (folder, tmp_path / "out"))
+    before = {name: record for name, record in before.items() if record.configuration.id == "fixed-B40"}
     assert after.keys() - before.keys() == {"cosine/code/fixed-B40/seed2"}
     publish(list(after.values()), tmp_path / "again.json.gz")
     again = {record.id: record for record in read_published(tmp_path / "again.json.gz")}
@@ -121,10 +123,32 @@ def test_a_run_continues_from_published_records(published, folder, tmp_path):
     assert "0 records of" in CliRunner().invoke(app, command).output
 
 
+def test_unpacking_continues_and_overwrites_nothing(published, folder, tmp_path):
+    """A folder that has some of the records keeps them as they are, and gets the others of what is asked for."""
+    fixed = {"cosine/code/fixed-B40"}
+    own = Store(folder).path("cosine/code/fixed-B40/seed0")
+    Store(tmp_path).write(next(record for record in Store(folder).find().records if record.id.endswith("B40/seed0")))
+    told = []
+    assert unpack(published, tmp_path, fixed, lambda done, of: told.append((done, of))) == 1
+    assert told == [(1, 1)]
+    assert Store(tmp_path).path("cosine/code/fixed-B40/seed0").read_bytes() == own.read_bytes()
+    assert {record.id for record in Store(tmp_path).examine().records} == {
+        f"cosine/code/fixed-B40/seed{i}" for i in (0, 1)
+    }
+    assert unpack(published, tmp_path, fixed, print) == 0
+    assert unpack(published, tmp_path, {"mushroom/paper/fixed-B40"}, print) == 0
+
+
+def test_records_that_update_every_round_share_one_list(published):
+    linear = [record for record in read_published(published) if record.configuration.linear]
+    assert [record.updates for record in linear] == [list(range(1, 101))] * 2
+    assert linear[0].data["updates"]["rounds"] is linear[1].data["updates"]["rounds"]
+
+
 def test_records_of_other_code_are_not_continued(published, tmp_path, monkeypatch):
     monkeypatch.setattr(Record, "fingerprint", classmethod(lambda cls: "another"))
     with pytest.raises(MixedRecords, match="was made by code"):
-        unpack(published, tmp_path)
+        unpack(published, tmp_path, {"cosine/code/fixed-B40"}, print)
     assert not (tmp_path / "records").exists()
 
 

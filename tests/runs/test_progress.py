@@ -22,7 +22,7 @@ def clock(monkeypatch):
 
 def test_the_time_left_follows_from_the_work_that_is_done(clock):
     shown = progress.ShownProgress("a run")
-    assert shown.line() == ""
+    assert shown.line() == "reading records"
     shown.started(CELLS, kept=0)
     shown.finished(Result(CELLS[0].id, None, "it rained"))
     assert "not known yet" in shown.line()  # a failure tells nothing

@@ -212,7 +212,9 @@ class ShownProgress(Shown):
             console.print(f"{self.done} of {self.all} cells in {span(self.elapsed)}")
 
     def line(self) -> str:
-        return f"{self.done} of {self.all} cells after {span(self.elapsed)}; {self.left()}" if self.all else ""
+        if not self.all:
+            return "reading records"
+        return f"{self.done} of {self.all} cells after {span(self.elapsed)}; {self.left()}"
 
 
 class Stages(Shown):

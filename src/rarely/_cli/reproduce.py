@@ -61,7 +61,8 @@ def reproduce_command(
     ] = "local",
     address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
     source: Annotated[
-        Path | None, typer.Option("--from", help="Published records, .json.gz, to continue from, by the same code.")
+        Path | None,
+        typer.Option("--from", help="Published records, .json.gz, by the same code: those asked for are continued."),
     ] = None,
     replace: Replace = False,
     quick: Quick = False,
@@ -102,8 +103,12 @@ def reproduce_command(
     cells = _cells(_problems(problems), preset, runs, rounds, only)
     say_loops()
     if source is not None:
-        console.print(f"{unpack(source, out)} records of {escape(str(source))} are new in {escape(str(out))}")
-    _check_engine(cells, out, gpu=engine == "gpu")
+        with Stages("reading published records") as stages:
+            asked = {cell.id.rpartition("/")[0] for cell in cells}  # with all of their runs: the report is the better
+            new = unpack(source, out, asked, partial(stages, "unpacking records"))
+        console.print(f"{new} records of {escape(str(source))} are new in {escape(str(out))}")
+    with Stages("reading records"):
+        _check_engine(cells, out, gpu=engine == "gpu")
     _play(cells, out, executor, replace, make_report)
 
 
@@ -140,8 +145,9 @@ def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
     """Raise MixedRecords before anything is played if an engine would continue what another began."""
     networks = [cell for cell in cells if not cell.configuration.same_everywhere]
     planned = {(f"{c.problem.name}/{c.reading}", "gpu" if gpu and c.reading != "code" else "cpu") for c in networks}
-    found = [record for record in Store(out).find().records if not record.configuration.same_everywhere]
-    check_engines([*((record.series, record.engine) for record in found), *sorted(planned)])
+    records = Store(out).find().records if networks else []
+    found = [(r.series, r.engine) for r in records if not r.configuration.same_everywhere]
+    check_engines([*found, *sorted(planned)])
 
 
 def _play(

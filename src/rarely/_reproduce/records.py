@@ -12,8 +12,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -186,32 +186,38 @@ def publish(records: Sequence[Record], path: Path) -> int:
     return len(packed)
 
 
-def unpack(path: Path, out: Path) -> int:
+def unpack(path: Path, out: Path, configurations: Container[str], progress: Callable[[int, int], None]) -> int:
     """Copy published records into a folder, to be continued there, and return how many were not there yet.
 
-    Raises MixedRecords, before anything is written, if another version of the code made them.
+    `configurations` are those whose runs are copied, as in `read_published`; `progress` receives how many records of
+    how many are copied. Raises MixedRecords, before anything is written, if another version of the code made them.
     """
-    records, store = read_published(path), Store(out)
+    records, store = read_published(path, configurations), Store(out)
     if records and records[0].code != (code := Record.fingerprint()):
         raise MixedRecords(
             f"{path} was made by code {records[0].code}, and this is {code}, whose numbers may differ. Continue it "
             "with the version that made it, or play all of it anew without --from."
         )
     new = [record for record in records if not store.path(record.id).exists()]
-    for record in new:
+    for done, record in enumerate(new, 1):
         data = {"format": FORMAT, "kind": Record.kind, "original": record.data[DIGEST]} | record.data
         store.write(Record({name: value for name, value in data.items() if name != DIGEST}))
+        progress(done, len(new))
     return len(new)
 
 
-def read_published(path: Path) -> list[Record]:
-    """Return the records of such a file, as a report reads them; raise InvalidInput if it was changed."""
+def read_published(path: Path, configurations: Container[str] | None = None) -> list[Record]:
+    """Return the records of such a file, as a report reads them; raise InvalidInput if it was changed.
+
+    `configurations` are those whose runs are returned, as `mushroom/paper/fixed-B40`; by default all.
+    """
     try:
         content = read_json(path)
         if content.get("format") != PUBLISHED:
             raise Malformed(f"format must be {PUBLISHED}; it is {content.get('format')!r}")
         check_digest(content)
-        return [_expanded(record, content) for record in content["records"]]
+        kept = (r for r in content["records"] if configurations is None or r["id"].rpartition("/")[0] in configurations)
+        return [_expanded(record, content) for record in kept]
     except Malformed as error:
         raise InvalidInput(f"{path} is refused: {error}. Publish the records again, with rarely report.") from error
 
@@ -242,10 +248,14 @@ def _compact(record: Record, worlds: list[Any], environments: list[Any]) -> dict
     }
 
 
+_every_round = cache(lambda rounds: list(range(1, rounds + 1)))
+"""One list for all records: most update every round, and copies would take gigabytes."""
+
+
 def _expanded(kept: dict[str, Any], content: dict[str, Any]) -> Record:
     asked = content["worlds"][kept["world"]] | {"configuration": kept["configuration"], "seed": kept["seed"]}
     rounds = kept["updates"]["rounds"]
-    updates = kept["updates"] | {"rounds": list(range(1, rounds + 1)) if isinstance(rounds, int) else rounds}
+    updates = kept["updates"] | {"rounds": _every_round(rounds) if isinstance(rounds, int) else rounds}
     data = {name: kept[name] for name in PLAIN if name in kept} | {
         "identity": identity(asked),
         "code": content["code"],
