@@ -11,8 +11,7 @@ from torch.nn.utils.parametrizations import weight_norm  # noqa: E402
 
 import rarely.torch  # noqa: E402
 from rarely._core.covariance import Limit  # noqa: E402
-from rarely.torch.device import DeviceDual  # noqa: E402
-from rarely.torch.factors import inner_products  # noqa: E402
+from rarely.torch.factors import DeviceDual, inner_products  # noqa: E402
 
 
 class Residual(nn.Module):

@@ -25,8 +25,7 @@ from rarely._core.model.features import FactorRows
 from rarely._core.model.network import Network, Weights
 from rarely._core.training.gradient_descent import TrainingPlan
 from rarely._core.types import Array
-from rarely.torch.device import DeviceDual
-from rarely.torch.factors import TorchFactors, host, inner_products
+from rarely.torch.factors import DeviceDual, TorchFactors, host, inner_products
 from rarely.torch.gradients import PASS, check_outputs, compute, forms_of, has_rule
 from rarely.torch.training import EVALUATED, TorchObjective
 
