@@ -22,7 +22,7 @@ from rarely.offpolicy import (
     snips,
     write_log,
 )
-from rarely.offpolicy.models import stages
+from rarely.offpolicy.estimates import stages
 
 logs = st.builds(
     made,

@@ -10,7 +10,7 @@ from rarely import ArmBlocks, InvalidInput, LinUCB
 from rarely._cli import app
 from rarely.logs import DecisionLog, write_log
 from rarely.offpolicy import difference, dr, evaluate, ips, snips
-from rarely.offpolicy.models import Ridge, reward_model
+from rarely.offpolicy.estimates import Ridge, reward_model
 
 CHANCES = np.array([0.5, 0.3, 0.2])
 

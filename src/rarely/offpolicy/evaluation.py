@@ -10,8 +10,7 @@ import numpy as np
 
 from rarely._core.errors import check_choice
 from rarely.logs.decision_log import DecisionLog, check_log
-from rarely.offpolicy.estimates import Estimate, Estimator, difference, dr, ips, snips
-from rarely.offpolicy.models import reward_model
+from rarely.offpolicy.estimates import Estimate, Estimator, difference, dr, ips, reward_model, snips
 from rarely.offpolicy.sample import InvalidTarget, NotIdentified, Target
 
 LOGGED = "the log's own rule"

@@ -40,8 +40,8 @@ from rarely._core.choice.gaussian_argmax import distribution
 from rarely._core.errors import check_choice, check_whole, is_whole, named_arguments, shown
 from rarely._core.types import Array, BoolArray, IntArray
 from rarely._runs.sealed_json import plain_json
+from rarely.offpolicy.estimates import Ridge, stages
 from rarely.offpolicy.intervals import Range, check_level
-from rarely.offpolicy.models import Ridge, stages
 from rarely.study.errors import InvalidStudy
 
 MEMORY = 50
