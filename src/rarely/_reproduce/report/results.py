@@ -10,7 +10,7 @@ growth       how the regret and the versions of each scheme grow with T: exponen
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -110,7 +110,7 @@ class Comparison:
     def paired(self, name: str, a: Series, b: Series) -> tuple[list[float], list[float]]:
         """Return a number of every run that both have, of one engine where that matters.
 
-        `seconds` are paired only of runs on one machine, by processors, with one compiled form.
+        `seconds` are paired only of runs by processors on one machine, that with the most pairs, with one compiled form.
         """
         if name == "seconds":
             if (one := self.timed(a)) is None or (other := self.timed(b)) is None:
@@ -118,7 +118,9 @@ class Comparison:
             a, b = one, other
         pairs = [(a.runs[seed], b.runs[seed]) for seed in sorted(a.runs.keys() & b.runs.keys())]
         if name == "seconds":
-            pairs = [(x, y) for x, y in pairs if (x.machine, x.form) == (y.machine, y.form)]
+            alike = Counter((x.machine, x.form) for x, y in pairs if (x.machine, x.form) == (y.machine, y.form))
+            most = max(alike, key=lambda place: alike[place], default=None)
+            pairs = [(x, y) for x, y in pairs if (x.machine, x.form) == (y.machine, y.form) == most]
         elif not a.configuration.linear and not b.configuration.linear:
             pairs = [(x, y) for x, y in pairs if x.engine == y.engine]
         return [getattr(x, name) for x, _ in pairs], [getattr(y, name) for _, y in pairs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from statistics import mean
 
 from rarely._core.policies.options import PresetName
 from rarely._pages.grid import Grid
@@ -195,8 +196,9 @@ def percent(confidence: float) -> str:
 
 
 def seconds(series: Series | None, part: str) -> str:
-    """Return mean seconds, with two digits after the point where they are few; a dash where none were measured."""
+    """Return mean seconds, with two digits after the point where they are few, of the first run's machine; a dash where none were measured."""
     if series is None:
         return "—"
-    value = series.mean_of(lambda record: record.data["seconds"][part])
+    machine = series.runs[min(series.runs)].machine
+    value = mean(run.data["seconds"][part] for run in series.runs.values() if run.machine == machine)
     return f"{value:.2f}" if value < 10 else f"{value:.0f}"
