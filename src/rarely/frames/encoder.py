@@ -23,8 +23,7 @@ from rarely._core.errors import (
 from rarely._core.growable_array import all_finite
 from rarely._core.inputs.scaling import Affine
 from rarely._core.types import Array
-from rarely.frames.columns import Column, Kind, WrongValue, key_of, kind_of
-from rarely.frames.tables import Table, Values, is_gap, read_table
+from rarely.frames.columns import Column, Kind, Table, Values, WrongValue, is_gap, key_of, kind_of, read_table
 
 
 @dataclass(frozen=True, eq=False)

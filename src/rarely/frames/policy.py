@@ -25,8 +25,8 @@ from rarely._core.policies.saving import WRAPPERS
 from rarely._core.policies.select import Scores
 from rarely._core.saving import archive
 from rarely._core.types import Array, Decision
+from rarely.frames.columns import read_table
 from rarely.frames.encoder import FrameEncoder
-from rarely.frames.tables import read_table
 
 
 class ColumnEffect(NamedTuple):

@@ -27,9 +27,8 @@ import numpy as np
 from rarely._core.errors import InvalidInput, RarelyError, shown
 from rarely._core.saving.files import path_of
 from rarely._core.types import Array, IntArray
-from rarely.frames.columns import key_of
+from rarely.frames.columns import check_distinct, is_gap, key_of, read_table
 from rarely.frames.encoder import FrameEncoder
-from rarely.frames.tables import check_distinct, is_gap, read_table
 
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
 """Fields that stand for a value that is not known."""
