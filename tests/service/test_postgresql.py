@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rarely.service.trainer import Trainer
+from rarely.service.opened import Trainer
 from rarely.study import Study, train
 from services import PATIENCE, serving, until
 from studies import linear

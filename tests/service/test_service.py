@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rarely.service import Limits
+from rarely.service.opened import Trainer
 from rarely.service.server import configured
-from rarely.service.trainer import Trainer
 from rarely.study import BrokenStudy, Stage, Study, StudyFailed, train
 from services import PATIENCE, serving, until
 from studies import contexts_of, linear
