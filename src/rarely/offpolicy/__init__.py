@@ -1,8 +1,17 @@
 """What another policy would have earned: a log of decisions, estimates from it, and its way to other programs."""
 
 from rarely.logs import DecisionLog, InvalidLog, ParquetUnavailable, bandit_feedback, read_log, write_log
-from rarely.offpolicy.estimates import Estimate, Ridge, against_holdout, difference, dr, ips, snips
-from rarely.offpolicy.evaluation import Evaluation, evaluate
+from rarely.offpolicy.estimates import (
+    Estimate,
+    Evaluation,
+    Ridge,
+    against_holdout,
+    difference,
+    dr,
+    evaluate,
+    ips,
+    snips,
+)
 from rarely.offpolicy.sample import InvalidTarget, NotIdentified
 
 __all__ = [
