@@ -14,7 +14,7 @@ from rarely._core.schedules import EveryRound, FixedGrid
 from rarely._runs.statistics import IntervalEstimate
 from rarely.planning import plan
 from rarely.planning.frontier import PILOTS, Frontier, Point
-from rarely.planning.gain import Present, Share, measure_present, price, shares_of, text
+from rarely.planning.plan import Present, Share, measure_present, share_lines, shares_of, update_price
 from rarely.planning.planner import _counts
 from rarely.planning.simulate import (
     KINDS,
@@ -69,22 +69,24 @@ def test_the_next_update_is_worth_the_slope_to_the_next_b():
     shown = frontier(fixed=(300, 220, 100), adaptive=(340, 180, 140), geometric=(400, 400, 400))
     rows = shares_of(shown, PRESENT)
     assert [row.next for row in rows] == [(300 - 180) / 2, (180 - 100) / 4, None]
-    assert price(rows, shown) == (
+    assert update_price(rows, shown) == (
         "With 3 updates 80 % of the possible gain (75 % to 84 %); the 4th is worth 20 of reward over 50 rounds."
     )
-    assert price(rows[2:], shown).endswith("100 % of the possible gain (97 % to 102 %); more were not simulated.")
+    assert update_price(rows[2:], shown).endswith(
+        "100 % of the possible gain (97 % to 102 %); more were not simulated."
+    )
     worse = shares_of(frontier(fixed=(100, 300, 300), geometric=(300, 300, 300), adaptive=(300, 300, 300)), PRESENT)
     assert [row.next for row in worse] == [0.0, 0.0, None]
 
 
 def test_an_interval_that_says_nothing_makes_no_headline():
     row = Share(4, {"fixed": 0.86}, -1.31, 1.34, 2.41)
-    assert price([row], frontier()) == (
+    assert update_price([row], frontier()) == (
         "Inconclusive: 5 runs do not show how much of the possible gain updates bring: with 3 updates it is -131 % to "
         "134 %. Ask for more --runs."
     )
     alone = replace(row, shares={"fixed": None}, low=-math.inf, high=math.inf)
-    assert "with 3 updates it is unknown. Ask" in price([alone], frontier())
+    assert "with 3 updates it is unknown. Ask" in update_price([alone], frontier())
 
 
 def test_a_share_of_a_gain_that_is_not_shown_is_unknown():
@@ -92,8 +94,8 @@ def test_a_share_of_a_gain_that_is_not_shown_is_unknown():
     doubtful = replace(PRESENT, gain=IntervalEstimate(400.0, -30.0, 830.0, 5))
     rows = shares_of(frontier(fixed=(300, 220, 100)), doubtful)
     assert {share for row in rows for share in row.shares.values()} == {None}
-    assert all("unknown" in line for line in text(rows, frontier(), doubtful)[2:5])
-    assert "%" not in "".join(text(rows, frontier(), doubtful))
+    assert all("unknown" in line for line in share_lines(rows, frontier(), doubtful)[2:5])
+    assert "%" not in "".join(share_lines(rows, frontier(), doubtful))
     wide = frontier(fixed=(300, 220, 100))
     wide = replace(wide, points=tuple(replace(p, ratio=replace(p.ratio, low=0.1, high=9.0)) for p in wide.points))
     assert {share for row in shares_of(wide, PRESENT) for share in row.shares.values()} == {None}
@@ -103,7 +105,7 @@ def test_where_the_present_policy_is_better_updates_gain_nothing():
     present = Present(False, IntervalEstimate(90.0, 80.0, 99.0, 5), IntervalEstimate(-10.0, -20.0, 0.0, 5))
     rows = shares_of(frontier(), present)
     assert rows == []
-    (said,) = text(rows, frontier(), present)
+    (said,) = share_lines(rows, frontier(), present)
     assert said.startswith("Updates have nothing to gain here: choosing arms at random has no more regret than")
 
 

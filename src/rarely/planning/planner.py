@@ -16,8 +16,7 @@ from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
 from rarely.planning import simulate
 from rarely.planning.frontier import PILOTS, default_batches, measure_frontier
-from rarely.planning.gain import measure_present
-from rarely.planning.plan import Origin, Plan
+from rarely.planning.plan import Origin, Plan, measure_present
 from rarely.planning.simulate import Fit, LoggedRounds, LogWorld, Maker, SimulatedRewards, fit_rewards
 from rarely.worlds.protocol import World
 

@@ -20,9 +20,8 @@ from rarely._pages.page import render
 from rarely._pages.svg import INK, inline
 from rarely._runs.statistics import IntervalEstimate
 from rarely._runs.writing import make_folder, write_text
-from rarely.planning import gain
 from rarely.planning.frontier import CONFIDENCE, Frontier, Point
-from rarely.planning.plan import REWARDS, TOLERANCES, Plan
+from rarely.planning.plan import REWARDS, TOLERANCES, Plan, possible_gain, share_table, update_price
 from rarely.planning.simulate import KINDS
 from rarely.planning.trial import TrialPlan
 
@@ -61,8 +60,8 @@ def render_page(plan: Plan, picture: str) -> str:
     """Return the plan as one HTML file, with the figure inside."""
     worth = None
     if rows := plan.shares:
-        above, price = gain.above(plan.frontier, plan.present), gain.price(rows, plan.frontier)
-        worth = {"above": above, "shares": gain.table(rows), "price": price}
+        above, price = possible_gain(plan.frontier, plan.present), update_price(rows, plan.frontier)
+        worth = {"above": above, "shares": share_table(rows), "price": price}
     advice, _, _ = plan.advice().partition("What this rests on:\n")
     return render(
         "rarely.planning",
