@@ -110,7 +110,7 @@ class Comparison:
     def paired(self, name: str, a: Series, b: Series) -> tuple[list[float], list[float]]:
         """Return a number of every run that both have, of one engine where that matters.
 
-        `seconds` are paired only of runs by processors on one machine, that with the most pairs, with one compiled form.
+        `seconds` are paired only of runs by processors with one compiled form on one machine, that with the most pairs.
         """
         if name == "seconds":
             if (one := self.timed(a)) is None or (other := self.timed(b)) is None:

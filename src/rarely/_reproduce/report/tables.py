@@ -196,7 +196,7 @@ def percent(confidence: float) -> str:
 
 
 def seconds(series: Series | None, part: str) -> str:
-    """Return mean seconds, with two digits after the point where they are few, of the first run's machine; a dash where none were measured."""
+    """Return mean seconds on the first run's machine, to two digits where they are few; a dash where none are known."""
     if series is None:
         return "—"
     machine = series.runs[min(series.runs)].machine
