@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rarely._runs.statistics import Sample, differences, mean, ratios, t_quantile
+from rarely._runs.statistics import Sample, _least, differences, mean, ratios, t_quantile
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,28 @@ def test_a_ratio_with_a_zero_is_no_number():
     estimate = ratios([0.0, 1.0], [1.0, 1.0]).interval()
     assert math.isnan(estimate.value)
     assert (estimate.low, estimate.high) == (0.0, math.inf)
+
+
+def test_an_infinite_ratio_is_no_number():
+    assert math.isnan(ratios([math.inf, 1.0, 2.0], [1.0, 1.0, 1.0]).interval().value)
+
+
+@given(
+    st.lists(st.floats(-50, 50).map(lambda x: round(x, 3)), min_size=3, max_size=30),
+    st.sampled_from([0.8, 0.95, 0.999]),
+)
+def test_the_interval_ends_where_the_tests_do(values, confidence):
+    assume(np.ptp(values) > 1e-2)
+    sample, level = differences(values, [0.0] * len(values)), (1 - confidence) / 2
+    found = sample.interval(confidence)
+    assert sample.p_above(found.low) == pytest.approx(level, rel=1e-6)
+    assert sample.p_below(found.high) == pytest.approx(level, rel=1e-6)
+
+
+@given(st.floats(-30, 30), st.sampled_from([-1.0, 1.0]), st.floats(-2, 2), st.floats(0, 2))
+def test_no_skewness_within_the_range_is_less_favourable(t, sign, low, width):
+    every = sign * np.append(np.linspace(low, low + width, 2001), 0.0)
+    plain = (t + every * t**2 + every**2 * t**3 / 3 + every / 2).min()
+    found = _least(t, sign, (low, low + width))
+    assert found <= plain + 1e-9
+    assert found == pytest.approx(plain, rel=1e-3, abs=1e-3 + 1e-6 * abs(t) ** 3)

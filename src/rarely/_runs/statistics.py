@@ -165,7 +165,7 @@ def ratios(a: Sequence[float], b: Sequence[float]) -> Sample:
     """
     if not len(a):
         return Sample((), 1.0)
-    if not all(x > 0 for x in (*a, *b)):
+    if not all(0 < x < math.inf for x in (*a, *b)):
         return Sample((math.nan,) * len(a), 1.0)
     unit = a[0] / b[0]
     return Sample(tuple(math.log(x / y / unit) for x, y in zip(a, b, strict=True)), unit)

@@ -111,7 +111,8 @@ def scatter(comparison: Comparison) -> Figure:
     for place, (y, x) in enumerate(sorted(named)):
         c, colour = named[y, x].configuration, COLOURS[named[y, x].kind]
         ratio = "" if c.log_ratio is None else f", log q {c.log_ratio:g}"
-        name, at = f"B {c.batches}{ratio}" if c.batches else named[y, x].label, (place + 0.5) / len(named)
+        kind = "default " if c.kind == "default" else ""
+        name, at = f"{kind}B {c.batches}{ratio}" if c.batches else named[y, x].label, (place + 0.5) / len(named)
         line = {"arrowstyle": "-", "lw": 0.35, "color": colour, "shrinkA": 0, "shrinkB": 0}
         where: dict[str, Any] = {"xytext": (1.02, at), "textcoords": "axes fraction", "va": "center"}
         axes.annotate(name, (x, y), fontsize=6.5, color=colour, arrowprops=line, **where)
