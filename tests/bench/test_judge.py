@@ -18,9 +18,10 @@ def test_the_page_has_what_the_program_prints(judge):
     assert f"| {' | '.join(judge['of_sample']('normal', 10, 20000))} |\n" in PAGE
 
 
-def test_no_error_rate_on_the_page_is_above_5_percent(judge):
-    rows = [line.strip("| \n").split(" | ") for line in PAGE.splitlines() if line.startswith("| ") and "/" in line]
-    assert len(rows) == len(judge["SAMPLES"]) * len(judge["RUNS"])
+def test_no_error_rate_of_what_it_is_made_for_is_above_5_percent(judge):
+    page = PAGE[: PAGE.index("## Where no test is right")]
+    rows = [line.strip("| \n").split(" | ") for line in page.splitlines() if line.startswith("| ") and "/" in line]
+    assert len(rows) == len(judge["SAMPLES"]) * len(judge["RUNS"] + judge["FEW"])
     assert max(float(rate) for row in rows for cell in row[2:5] for rate in cell.split(" / ")) <= 5.0
 
 

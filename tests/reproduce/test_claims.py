@@ -20,7 +20,7 @@ NOTES = {
     "quadratic": [f"quadratic-{i}" for i in range(1, 8)],
     "magic": [f"magic-{i}" for i in range(1, 7)],
 }
-SPREAD = (1.0, 1.01, 0.99)
+SPREAD = (1.0, 1.002, 0.998)
 
 
 def field(regret_of, seconds_of=lambda c: 1.0, problem="cosine", preset="practical", updates_of=lambda c: 30):

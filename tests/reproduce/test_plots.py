@@ -44,10 +44,10 @@ def test_few_runs_are_points_and_no_boxes():
 
 
 def test_whiskers_of_the_frontier_are_the_intervals():
-    records = runs([30, 20, 40, 25, 35, 30], problem="quadratic", kind="neuralucb")
+    records = runs([30, 20, 40, 25, 35, 30] * 2, problem="quadratic", kind="neuralucb")
     axes = plots.frontier(compare(records)).axes[0]
     whisker = axes.collections[0].get_segments()[0]
-    interval = mean([30.0, 20.0, 40.0, 25.0, 35.0, 30.0])
+    interval = mean([30.0, 20.0, 40.0, 25.0, 35.0, 30.0] * 2)
     assert whisker[:, 1].tolist() == pytest.approx([interval.low, interval.high])
 
 
