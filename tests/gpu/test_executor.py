@@ -50,7 +50,7 @@ def test_records_are_those_of_the_core_and_say_what_made_them(cells, tmp_path):
         assert record.engine == "cpu"
         by_gpu = record.reading not in ("code",) and record.configuration.kind != "default"
         assert other.engine == ("gpu" if by_gpu else "cpu")
-    assert not run_cells(cells, mine, engine.GpuExecutor(1, device="cpu"), started=lambda todo: todo and 1 / 0)
+    assert not run_cells(cells, mine, engine.GpuExecutor(1, device="cpu"), started=lambda todo, refused: todo and 1 / 0)
 
 
 def test_replicas_that_do_not_fit_are_played_in_parts(cells, monkeypatch):

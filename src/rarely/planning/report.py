@@ -154,7 +154,9 @@ def draw_plan(plan: Plan) -> Figure:
     axes.set_xlabel("B, batches")
     axes.set_ylabel(f"regret, in units of sequential's\n({100 * CONFIDENCE:.0f} % intervals)")
     shorter = f" of {plan.horizon}" if frontier.rounds < plan.horizon else ""
-    axes.set_title(f"{frontier.rounds} simulated rounds{shorter}, {frontier.runs} runs, {REWARDS[plan.origin]}")
+    axes.set_title(
+        f"{frontier.rounds} simulated rounds{shorter}, {frontier.runs} runs, {REWARDS[plan.origin]}", fontsize=9
+    )
     # Below the axes: inside, it would cover some bar.
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, fontsize=7.5, columnspacing=0.8, handletextpad=0.4
