@@ -128,6 +128,25 @@ def test_times_are_compared_on_one_machine_and_with_one_compiled_form_only(fact)
     assert one.verdict == "inconclusive"
 
 
+def test_a_time_is_of_the_machine_with_the_most_pairs():
+    slow = runs([1] * 5, **NEURAL, seconds=80.0)
+    fast = runs([1] * 5, **FIXED, seconds=10.0)
+    for run in (*slow[:2], *fast[:2]):  # two pairs of five, on which it is twice as slow
+        run.data["environment"]["machine"] = "another"
+    for run in slow[:2]:
+        run.data["seconds"] = {"selecting": 160.0, "training": 0.0}
+    one = decided(checker(slow, fast).at_least(1, "time", "neuralucb", "fixed-B40"))
+    assert (one.estimate.runs, one.estimate.value) == (3, pytest.approx(8.0))
+
+
+def test_at_most_has_one_bound_and_all_of_its_level():
+    check = checker(runs([100, 101, 99, 102, 98], **FIXED), runs([90] * 5, **NEURAL)).at_most(
+        1, "regret", "fixed-B40", "neuralucb"
+    )
+    (part,) = check.parts
+    assert part.p_inside == part.sample.p_above(1.0)
+
+
 def test_a_policy_that_never_updated_has_one_version():
     never = runs([10, 20], kind="adaptive", batches=40, log_ratio=20.0, updates=0)
     both = checker(never, runs([10, 20], **NEURAL, updates=59))

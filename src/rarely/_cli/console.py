@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Self, TypeVar
@@ -124,7 +125,7 @@ def whole_numbers(name: str, given: str, least: int = 1, most: float = math.inf)
 # --- how far a command is
 
 
-class Shown:
+class Shown(ABC):
     """How far a command is, while its `with` block lasts: bars on a terminal; elsewhere lines, soon and then rarer."""
 
     def __init__(self, *columns: ProgressColumn) -> None:
@@ -155,9 +156,9 @@ class Shown:
     def elapsed(self) -> float:
         return time.perf_counter() - self._start
 
+    @abstractmethod
     def line(self) -> str:
         """Return how far it is; nothing before that is known."""
-        raise NotImplementedError
 
 
 class ShownProgress(Shown):

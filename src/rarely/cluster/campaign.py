@@ -229,7 +229,7 @@ def _block(
         rounds = reader.read(read(batch), None)
         draws = uniforms(key, ids[-1].to_pylist()) if version.rule.draws else np.zeros(0)
         most = max(most, rounds.arms)
-        for part in rounds.parts(lambda arms=rounds.arms: rounds_at_once(version, arms)):  # type: ignore[misc]
+        for part in rounds.parts(partial(rounds_at_once, version, rounds.arms)):
             scored, count = score(version, part), len(part)
             probabilities = scored.probabilities(version.rule)
             arms = sample_arms(probabilities, draws[:count]) if version.rule.draws else probabilities.argmax(axis=1)

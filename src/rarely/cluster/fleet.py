@@ -251,8 +251,13 @@ class Decider:
     ) -> None:
         self._store, self._poll = Folder.at(url), poll
         self._version = Version(self._store, _used(self._store)[-1])
-        self._log = None if callable(log) else Log(log, sync=sync)
-        self._record: Callable[[dict[str, Any]], None] = log if callable(log) else self._log.append  # type: ignore[union-attr]
+        self._log: Log | None = None
+        self._record: Callable[[dict[str, Any]], None]
+        if callable(log):
+            self._record = log
+        else:
+            self._log = Log(log, sync=sync)
+            self._record = self._log.append
         self._lock, self._end, self._away = threading.Lock(), threading.Event(), False
         self._thread = threading.Thread(target=self._follow, name="rarely.Decider", daemon=True)
         self._thread.start()

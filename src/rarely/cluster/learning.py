@@ -492,7 +492,7 @@ class _Update:
                 stats = stats.plus(ArmStats(**facts["stats"]))
                 if moments is not None and seen:
                     moments = moments.also(Moments.of(**seen))
-        if moments is not None:
+        if moments is not None:  # then there is a learner with a scale, which its type does not say
             learner = changed(learner, scale=changed(learner.scale, moments=moments))  # type: ignore[attr-defined]
         self.learner, self.stats, self.arms = learner, stats, arms
 
