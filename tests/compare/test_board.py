@@ -10,14 +10,20 @@ from comparison_records import record
 from rarely._cli import app, compare
 from rarely._core.errors import InvalidInput
 from rarely.compare import leaderboard
-from rarely.compare.page import render_markdown, took_part
+from rarely.compare.page import render_markdown
 from rarely.compare.policies import POLICIES
 from rarely.compare.problems import find_problem
 from rarely.compare.records import Store
-from rarely.compare.scores import BOARDS, Results
+from rarely.compare.scores import BOARDS, Results, took_part
 
 V1 = BOARDS["v1"]
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "board.py"
+
+
+@pytest.fixture(autouse=True)
+def no_zeros(monkeypatch):
+    """Of a board that is not released yet."""
+    monkeypatch.setitem(V1, "zeros", {})
 
 
 def test_v1_is_what_was_released():
@@ -64,7 +70,9 @@ def test_the_zero_is_the_one_on_record_whoever_enters(monkeypatch):
     assert Results(played("needle", {5: 30, None: 10}, rounds=300)).scales["needle"].zero == 10.5
     board = leaderboard(played("needle", {5: 30, None: 10}))
     said = render_markdown(played("needle", {5: 30, None: 10}), board)
-    assert "or what a board has on record" in said
+    assert "0 is what the board has on record" in said
+    records = [*played("needle", {5: 30, None: 10}), *played("iris", {5: 30, None: 10})]
+    assert "or what a board has on record" in render_markdown(records, leaderboard(records))
     assert "| needle | 2000 | 2 | 20.0 | board v1 | 100.0 | yes |" in said
 
 
@@ -85,11 +93,20 @@ def test_a_file_with_the_name_of_a_problem_has_neither_its_zero_nor_its_part(mon
         ("cosine+delay", "its base did"),
         ("cosine+drift", "its base did"),
         ("shuttle+drift", "no"),
-        ("iris", "—"),
+        ("iris", ""),
     ],
 )
 def test_the_part_of_a_variant_is_said(problem, said):
     assert took_part(problem, "any set") == said
+
+
+def test_the_area_over_problems_that_took_no_part_has_a_column_of_its_own():
+    records = [*played("needle", {5: 30, None: 10}), *played("two-sided", {5: 50, None: 10})]
+    row = leaderboard(records).rows[0]
+    assert row.unseen.value == pytest.approx((50.5 - 10.5) / 89.5)
+    assert row.area.value == pytest.approx((40.5 - 10.5) / 89.5)
+    assert "| unseen [95 %] |" in render_markdown(records, leaderboard(records))
+    assert "unseen" not in render_markdown(records[:4], leaderboard(records[:4]))
 
 
 def test_a_problem_with_little_room_is_shown_but_not_averaged():

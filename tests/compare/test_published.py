@@ -1,6 +1,8 @@
-"""The published leaderboard is what its packed records give, and they are enough seeds."""
+"""The published leaderboard is what its packed records give, and they are whole seeds of board v1."""
 
-from collections import Counter
+import runpy
+from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,11 @@ from rarely._runs.cell import play_cell
 from rarely.compare import leaderboard, read_records
 from rarely.compare.cells import Cell
 from rarely.compare.page import render_markdown
+from rarely.compare.scores import BOARDS, Results
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS, SCRIPT = ROOT / "docs", ROOT / "benchmarks" / "board.py"
+V1 = BOARDS["v1"]
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +30,30 @@ def test_the_page_is_made_from_the_records(published):
     assert render_markdown(published, leaderboard(published)) in page
 
 
-def test_every_cell_has_ten_seeds(published):
-    seeds = Counter((one.problem, one.policy, one.batches) for one in published)
-    assert set(seeds.values()) == {10}
+def test_they_are_whole_seeds_of_the_board(published):
+    seeds = defaultdict(set)
+    for one in published:
+        seeds[one.problem, one.policy, one.batches].add(one.seed)
+    first = V1["first_seed"]
+    whole = seeds["cosine", "uniform", 5]
+    assert whole <= set(range(first, first + V1["seeds"]))
+    assert all(found == whole for found in seeds.values())
+    budgets = [int(batches) for batches in V1["budgets"].split(",") if batches != "T"]
+    assert set(seeds) == set(product([*V1["made"], *V1["unseen"]], V1["policies"], budgets))
+    page = (DOCS / "leaderboard.md").read_text(encoding="utf-8")
+    assert f"{len(whole)} of its {V1['seeds']} seeds" in page
+
+
+def test_the_zeros_of_the_board_are_its_best_means(published):
+    zeros = runpy.run_path(str(SCRIPT))["zeros"]
+    found = zeros(Results(published), V1, len({one.seed for one in published}))
+    assert found == pytest.approx(V1["zeros"], rel=1e-5)
 
 
 def test_uniform_play_is_the_same_today(published):
     """The rounds of a seed have not changed, so new records compare with the published ones."""
     for one in published:
-        if one.policy == "uniform" and one.seed == 0 and one.problem in ("cosine", "needle", "wheel"):
+        if one.policy == "uniform" and one.seed == V1["first_seed"] and one.problem in ("cosine", "needle", "wheel"):
             cell = Cell(one.problem, one.policy, one.batches, one.seed, one.rounds)
             again = play_cell(cell).record
             assert again.data["rounds_digest"] == one.data["rounds_digest"]
@@ -42,7 +62,7 @@ def test_uniform_play_is_the_same_today(published):
 
 def test_published_cells_are_the_same_today(published):
     """A change of numbers makes this the leaderboard of code that no longer exists: play it again."""
-    for name in ("cosine/linucb/B20/seed3", "needle/lints/B5/seed4", "quadratic/neuralucb/B5/seed6"):
+    for name in ("cosine/linucb/B20/seed120003", "needle/lints/B5/seed120004", "two-sided/neuralucb/B5/seed120006"):
         one = next(record for record in published if record.id == name)
         again = play_cell(Cell(one.problem, one.policy, one.batches, one.seed, one.rounds)).record
         # Elsewhere sums are rounded otherwise, and an arm that was chosen by a hair may be another.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from rarely._cli.console import Jobs, ShownProgress, console, guarded, say_loops, say_refused
+from rarely._cli.console import Jobs, ShownProgress, Stages, console, guarded, say_loops, say_refused
 from rarely._core.errors import InvalidInput
 from rarely._runs.writing import check_folder
 
@@ -132,7 +133,8 @@ def _board(name: str, policies: list[str] | None, budgets: str | None = None) ->
 def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | None) -> None:
     from rarely.compare import merge
 
-    found = merge(folders, out)
+    with Stages("reading records") as stages:
+        found = merge(folders, out, partial(stages, "copying records"))
     console.print(f"{len(found.records)} records in {escape(str(out))}")
     if found.refused:
         say_refused(found.refused, f"{len(found.records)} records were merged" if found.records else "none is left")
@@ -145,9 +147,10 @@ def _show(out: Path, markdown: Path | None, pack: Path | None) -> bool:
     from rarely.compare.page import write_leaderboard
     from rarely.compare.records import pack as packed
 
-    if pack is not None and (count := packed(out, pack)):  # first: a policy alone may have no page
-        console.print(f"{count} records packed: {escape(str(pack))}")
-    written = write_leaderboard(out, markdown)
+    with Stages("writing the page"):
+        if pack is not None and (count := packed(out, pack)):  # first: a policy alone may have no page
+            console.print(f"{count} records packed: {escape(str(pack))}")
+        written = write_leaderboard(out, markdown)
     for place, row in enumerate(written.board.rows, 1):
         problems = "1 problem" if row.problems == 1 else f"{row.problems} problems"
         console.print(f"{place}. {row.policy}: area {row.area.value:.3f} over {problems}", markup=False)

@@ -223,12 +223,13 @@ class Stages(Shown):
 
     def __init__(self, stage: str) -> None:
         super().__init__(TextColumn("{task.description:<19}"), BarColumn(), TimeElapsedColumn())
-        self._tasks = dict[str, TaskID]()
+        self._tasks, self._first = dict[str, TaskID](), self._bars.add_task(stage, total=None)
         self.stage, self.done, self.of = stage, 0, 0
 
     def __call__(self, stage: str, done: int, of: int) -> None:
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(stage)
+            self._bars.update(self._first, visible=False)
             self._start = time.perf_counter()
         self.stage, self.done, self.of = stage, done, of
         self._bars.update(self._tasks[stage], completed=done, total=of)

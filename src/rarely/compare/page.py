@@ -24,7 +24,7 @@ from rarely._runs.record import Refusal, describe_records
 from rarely._runs.statistics import IntervalEstimate
 from rarely._runs.writing import write_text
 from rarely.compare.records import Record, read_records
-from rarely.compare.scores import BOARDS, Leaderboard, Results, leaderboard
+from rarely.compare.scores import BOARDS, Leaderboard, Results, leaderboard, took_part
 
 LINE_COLOURS = (*PALETTE.values(), INK)
 LINE_MARKERS = ("o", "s", "^", "D", "v")
@@ -115,6 +115,7 @@ def _shown(records: Sequence[Record], board: Leaderboard, warnings: Sequence[str
     """Return what both forms show."""
     return {
         "board": board,
+        "boards": [f"board {name}" for name in BOARDS],
         "warnings": warnings,
         "ranking": ranking(board),
         "scales": scales(board),
@@ -150,12 +151,14 @@ def _signed(value: float, digits: int) -> str:
 def ranking(board: Leaderboard) -> Grid:
     """Return the leaderboard."""
     budgets = board.results.budgets()
-    head = ["policy", "area [95 %]", *map(budget, budgets), "won / tied / lost", "s / 1000 rounds", "problems"]
+    unseen = ["unseen [95 %]"] if any(row.unseen.runs for row in board.rows) else []
+    head = ["policy", "area [95 %]", *unseen, *map(budget, budgets), "won / tied / lost", "s / 1000 rounds", "problems"]
     body = []
     for place, row in enumerate(board.rows, 1):
         scores = [_signed(score.value, 2) if (score := row.scores.get(b)) else NONE for b in budgets]
         won = [f"{row.wins} / {row.ties} / {row.losses}", f"{row.seconds:.2g}"]
-        body.append([f"{place}. {row.policy}", interval(row.area), *scores, *won, str(row.problems)])
+        areas = [interval(row.area), *(interval(row.unseen) for _ in unseen)]
+        body.append([f"{place}. {row.policy}", *areas, *scores, *won, str(row.problems)])
     return Grid(head, body, 1)
 
 
@@ -186,20 +189,10 @@ def scales(board: Leaderboard) -> Grid:
         runs = (results.runs(problem, policy, b) for policy in results.policies for b in results.budgets())
         seeds = str(len({seed for of_policy in runs for seed in of_policy}))
         who = scale.best if scale.best.startswith("board ") else f"{scale.best}, {budget(scale.batches)}"
-        numbers = [f"{scale.zero:.1f}", who, f"{scale.one:.1f}", took_part(problem, results.family[problem])]
+        numbers = [f"{scale.zero:.1f}", who, f"{scale.one:.1f}", took_part(problem, results.family[problem]) or NONE]
         body.append([problem, str(results.rounds[problem]), seeds, *numbers])
     head = ["problem", "T", "seeds", "regret that is 0", "of", "regret that is 1", "took part in making a default"]
     return Grid(head, body, 1)
-
-
-def took_part(problem: str, family: str) -> str:
-    """Return whether a problem took part in making a default; a user's file is another problem, whatever its name."""
-    for board in BOARDS.values() if family != "own" else ():
-        if problem.partition("+")[0] in board["made"]:
-            return "its base did" if "+" in problem and problem not in board["made"] else "yes"
-        if problem in board["unseen"]:
-            return "no"
-    return NONE
 
 
 def draw_legend(policies: Sequence[str]) -> Figure:

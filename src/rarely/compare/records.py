@@ -13,7 +13,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -175,7 +175,9 @@ def pack(folder: Path, path: Path) -> int:
     return len(records)
 
 
-def merge(folders: Sequence[str | Path], out: str | Path) -> Found:
+def merge(
+    folders: Sequence[str | Path], out: str | Path, progress: Callable[[int, int], None] = lambda done, of: None
+) -> Found:
     """Copy the records of several folders into one, and return all that it then holds, and the files refused.
 
     Raises `MixedRecords`, and copies nothing, if two records of one cell differ, or records do not compare.
@@ -186,6 +188,8 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> Found:
         Folders that `rarely compare` wrote, on this machine or on others, or files of packed records.
     out
         The folder that gets a copy of every record; it may hold records already.
+    progress
+        Called with how many records of how many are copied.
 
     Examples
     --------
@@ -216,7 +220,8 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> Found:
             )
     merged = Found(sorted(records.values(), key=lambda record: record.id), refused)
     with_record = {record.id for record in present.records}
-    for record in merged.records:
-        if record.id not in with_record:
-            Store(out).write(record)
+    new = [record for record in merged.records if record.id not in with_record]
+    for done, record in enumerate(new, 1):
+        Store(out).write(record)
+        progress(done, len(new))
     return merged

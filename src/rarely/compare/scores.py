@@ -66,13 +66,15 @@ class Row:
     Examples
     --------
     >>> one = IntervalEstimate(0.25, 0.2, 0.3, runs=5)
-    >>> Row("linucb", one, {5: one}, wins=2, ties=1, losses=0, seconds=0.1, problems=3).area.low
+    >>> Row("linucb", one, one, {5: one}, wins=2, ties=1, losses=0, seconds=0.1, problems=3).area.low
     0.2
     """
 
     policy: str
     area: IntervalEstimate
     """Mean normalised regret over log B."""
+    unseen: IntervalEstimate
+    """The same over the problems that took no part in making any default of this library."""
     scores: dict[int | None, IntervalEstimate]
     """Normalised regret with each budget."""
     wins: int
@@ -233,11 +235,22 @@ def leaderboard(records: Iterable[Record]) -> Leaderboard:
     return Leaderboard(sorted(rows, key=lambda row: (-row.problems, row.area.value)), results)
 
 
+def took_part(problem: str, family: str) -> str:
+    """Return whether a problem took part in making a default; a user's file is another problem, whatever its name."""
+    for board in BOARDS.values() if family != "own" else ():
+        if problem.partition("+")[0] in board["made"]:
+            return "its base did" if "+" in problem and problem not in board["made"] else "yes"
+        if problem in board["unseen"]:
+            return "no"
+    return ""
+
+
 def _row(results: Results, policy: str) -> Row | None:
     problems = results.complete(policy)
     if not problems:
         return None
-    areas = [area for problem in problems if (area := results.area(problem, policy)) is not None]
+    areas = {problem: area for problem in problems if (area := results.area(problem, policy)) is not None}
+    unseen = [area for problem, area in areas.items() if took_part(problem, results.family[problem]) == "no"]
     scores = {}
     for batches in results.budgets():
         values = [value for problem in problems if (value := results.normalised(problem, policy, batches)) is not None]
@@ -247,7 +260,7 @@ def _row(results: Results, policy: str) -> Row | None:
     played = (results.runs(problem, policy, batches) for problem in problems for batches in results.finite(problem))
     finite = [record for runs in played for record in runs.values()]
     seconds = float(np.mean([1000 * record.seconds / record.rounds for record in finite]))
-    return Row(policy, mean(areas), scores, wins, ties, losses, seconds, len(problems))
+    return Row(policy, mean([*areas.values()]), mean(unseen), scores, wins, ties, losses, seconds, len(problems))
 
 
 def _counts(results: Results, policy: str, problems: Sequence[str]) -> tuple[int, int, int]:
