@@ -4,7 +4,8 @@ python benchmarks/board.py FOLDER              # the lines of [v1.zeros] in src/
 python benchmarks/board.py FOLDER --seeds 5    # from as many whole seeds, where the board has not all of them yet
 
 FOLDER is one of `rarely compare --board v1`, or a file of packed records. A mean counts if its policy has that many
-seeds, by default all of the board; of every budget, for the best known may have few updates. A problem without such a
+seeds, by default all of the board; of every budget, for the best known may have few updates, and of LinUCB's pairs,
+though a leaderboard shows the best of them alone. A problem without such a
 mean is named, and the exit code is 1. Written once, when a board is released.
 """
 
@@ -14,16 +15,15 @@ import argparse
 import sys
 
 from rarely.compare import read_records
-from rarely.compare.scores import BOARDS, HINDSIGHT, Results
+from rarely.compare.scores import BOARDS, Results
 
 
 def zeros(results: Results, board: dict, seeds: int) -> dict[str, float]:
     """Return the smallest mean regret on each problem that was played as the board says."""
     out = {}
-    for problem in (*board["made"], *board["unseen"]):
+    for problem in (*board["tuned"], *board["untuned"]):
         if results.rounds.get(problem) == board["rounds"]:
-            policies = [policy for policy in results.policies if policy != HINDSIGHT]
-            cells = ((policy, batches) for policy in policies for batches in results.budgets(problem))
+            cells = ((policy, batches) for policy in results.policies for batches in results.budgets(problem))
             whole = [cell for cell in cells if len(results.runs(problem, *cell)) >= seeds]
             if whole:
                 out[problem] = min(results.regret(problem, *cell).value for cell in whole)
@@ -41,7 +41,7 @@ def main() -> None:
     print(f"[{asked.board}.zeros]")
     for problem, zero in found.items():
         print(f'"{problem}" = {zero:.6g}')
-    if lacking := [problem for problem in (*board["made"], *board["unseen"]) if problem not in found]:
+    if lacking := [problem for problem in (*board["tuned"], *board["untuned"]) if problem not in found]:
         sys.exit(f"not complete, and left out: {', '.join(lacking)}")
 
 

@@ -14,22 +14,22 @@ from rarely.compare.page import render_markdown
 from rarely.compare.policies import POLICIES
 from rarely.compare.problems import find_problem
 from rarely.compare.records import Store
-from rarely.compare.scores import BOARDS, Results, took_part
+from rarely.compare.scores import BOARDS, Results, tuned_on
 
 V1 = BOARDS["v1"]
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "board.py"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def no_zeros(monkeypatch):
-    """Of a board that is not released yet."""
+    """Let the board be one that is not released yet."""
     monkeypatch.setitem(V1, "zeros", {})
 
 
 def test_v1_is_what_was_released():
     assert (V1["rounds"], V1["seeds"], V1["budgets"]) == (2000, 20, "5,10,20,40,100,T")
-    assert 2 * len(V1["unseen"]) >= len(V1["unseen"]) + len(V1["made"])
-    assert not set(V1["made"]) & set(V1["unseen"])
+    assert 2 * len(V1["untuned"]) >= len(V1["untuned"]) + len(V1["tuned"])
+    assert not set(V1["tuned"]) & set(V1["untuned"])
     assert set(V1["policies"]) <= set(POLICIES)
     for name in ("cosine", "quadratic", "needle", "wheel", "two-sided", "heavy-tails"):
         assert find_problem(name).length(V1["rounds"]) == 2000
@@ -37,7 +37,7 @@ def test_v1_is_what_was_released():
 
 def test_a_board_asks_for_all_of_it_and_for_a_policy_of_ones_own():
     asked = compare._board("v1", ["linucb"])
-    assert (asked.problems, asked.policies) == (V1["made"] + V1["unseen"], ["linucb"])
+    assert (asked.problems, asked.policies) == (V1["tuned"] + V1["untuned"], ["linucb"])
     assert asked.budgets == [5, 10, 20, 40, 100]
     assert compare._board("v1", ["linucb"], "20,T").budgets == [20, None]
     assert (asked.rounds, asked.seeds, asked.first_seed) == (2000, 20, V1["first_seed"])
@@ -87,29 +87,29 @@ def test_a_file_with_the_name_of_a_problem_has_neither_its_zero_nor_its_part(mon
 
 
 @pytest.mark.parametrize(
-    ("problem", "said"),
+    ("problem", "tuned"),
     [
-        ("cosine", "yes"),
-        ("cosine+delay", "its base did"),
-        ("cosine+drift", "its base did"),
-        ("shuttle+drift", "no"),
-        ("iris", ""),
+        ("cosine", True),
+        ("cosine+delay", True),
+        ("cosine+drift", True),
+        ("shuttle+drift", False),
+        ("iris", None),
     ],
 )
-def test_the_part_of_a_variant_is_said(problem, said):
-    assert took_part(problem, "any set") == said
+def test_a_variant_is_tuned_on_where_its_base_was(problem, tuned):
+    assert tuned_on(problem, "any set") is tuned
 
 
-def test_the_area_over_problems_that_took_no_part_has_a_column_of_its_own():
+def test_the_area_over_problems_without_tuning_has_a_column_of_its_own(no_zeros):
     records = [*played("needle", {5: 30, None: 10}), *played("two-sided", {5: 50, None: 10})]
     row = leaderboard(records).rows[0]
-    assert row.unseen.value == pytest.approx((50.5 - 10.5) / 89.5)
+    assert row.untuned == pytest.approx((50.5 - 10.5) / 89.5)
     assert row.area.value == pytest.approx((40.5 - 10.5) / 89.5)
-    assert "| unseen [95 %] |" in render_markdown(records, leaderboard(records))
-    assert "unseen" not in render_markdown(records[:4], leaderboard(records[:4]))
+    assert "| untuned |" in render_markdown(records, leaderboard(records))
+    assert "untuned" not in render_markdown(records[:4], leaderboard(records[:4]))
 
 
-def test_a_problem_with_little_room_is_shown_but_not_averaged():
+def test_a_problem_with_little_room_is_shown_but_not_averaged(no_zeros):
     records = [*played("needle", {5: 30, None: 10}), *played("two-sided", {5: 95, None: 90.4})]
     board = leaderboard(records)
     assert board.unscaled == ["two-sided"]
@@ -117,6 +117,18 @@ def test_a_problem_with_little_room_is_shown_but_not_averaged():
     said = render_markdown(records, board)
     assert "Shown but not averaged" in said
     assert "### two-sided" in said
+
+
+def test_different_numbers_of_seeds_are_said():
+    records = [*played("needle", {5: 30, None: 10}), record("needle", "once", 5, 0, 20.0, rounds=2000)]
+    assert "Not all have the same runs: 1 to 2 seeds" in render_markdown(records, leaderboard(records))
+    assert "Not all have" not in render_markdown(records[:-1], leaderboard(records[:-1]))
+
+
+def test_seconds_are_of_the_machine_with_the_most_records():
+    records = played("needle", {5: 30})
+    elsewhere = record("needle", "a", 5, 9, 30.0, rounds=2000, seconds=1e6, machine="an abacus")
+    assert leaderboard([*records, elsewhere]).rows[0].seconds == leaderboard(records).rows[0].seconds
 
 
 def test_different_lengths_are_said():

@@ -39,7 +39,7 @@ def test_they_are_whole_seeds_of_the_board(published):
     assert whole <= set(range(first, first + V1["seeds"]))
     assert all(found == whole for found in seeds.values())
     budgets = [int(batches) for batches in V1["budgets"].split(",") if batches != "T"]
-    assert set(seeds) == set(product([*V1["made"], *V1["unseen"]], V1["policies"], budgets))
+    assert set(seeds) == set(product([*V1["tuned"], *V1["untuned"]], V1["policies"], budgets))
     page = (DOCS / "leaderboard.md").read_text(encoding="utf-8")
     assert f"{len(whole)} of its {V1['seeds']} seeds" in page
 
@@ -52,20 +52,22 @@ def test_the_zeros_of_the_board_are_its_best_means(published):
 
 def test_uniform_play_is_the_same_today(published):
     """The rounds of a seed have not changed, so new records compare with the published ones."""
-    for one in published:
-        if one.policy == "uniform" and one.seed == V1["first_seed"] and one.problem in ("cosine", "needle", "wheel"):
-            cell = Cell(one.problem, one.policy, one.batches, one.seed, one.rounds)
-            again = play_cell(cell).record
-            assert again.data["rounds_digest"] == one.data["rounds_digest"]
-            assert again.regret == pytest.approx(one.regret)
+    first = [one for one in published if one.policy == "uniform" and one.seed == V1["first_seed"] and one.batches == 5]
+    drawn = [one for one in first if one.problem in ("cosine", "needle", "wheel", "two-sided+drift")]
+    assert len(drawn) == 4
+    for one in drawn:
+        again = play_cell(Cell(one.problem, one.policy, one.batches, one.seed, one.rounds)).record
+        assert again.data["rounds_digest"] == one.data["rounds_digest"]
+        assert again.regret == pytest.approx(one.regret)
 
 
 def test_published_cells_are_the_same_today(published):
     """A change of numbers makes this the leaderboard of code that no longer exists: play it again."""
-    for name in ("cosine/linucb/B20/seed120003", "needle/lints/B5/seed120004", "two-sided/neuralucb/B5/seed120006"):
+    names = ["cosine/linucb/B20/seed120003", "needle/lints/B5/seed120004"]
+    for name in [*names, "two-sided/neuralucb/B5/seed120006", "two-sided/neuralucb/B5/seed120019"]:
         one = next(record for record in published if record.id == name)
         again = play_cell(Cell(one.problem, one.policy, one.batches, one.seed, one.rounds)).record
-        # Elsewhere sums are rounded otherwise, and an arm that was chosen by a hair may be another.
+        # Elsewhere sums are rounded otherwise.
         same = again.data["environment"] == one.data["environment"]
-        assert again.regret == (one.regret if same else pytest.approx(one.regret, rel=0.25))
+        assert again.regret == (one.regret if same else pytest.approx(one.regret, rel=1e-6))
         assert len(again.data["updates"]) == len(one.data["updates"])

@@ -87,7 +87,9 @@ def test_folders_and_packed_files_are_merged(tmp_path):
     a = _folder(tmp_path / "a", record(policy="a", seed=0), record(policy="a", seed=1))
     b = _folder(tmp_path / "b", record(policy="b", seed=0), record(policy="a", seed=1))
     assert pack(b, tmp_path / "b.jsonl.gz") == 2
-    found = merge([a, tmp_path / "b.jsonl.gz"], tmp_path / "out")
+    told = []
+    found = merge([a, tmp_path / "b.jsonl.gz"], tmp_path / "out", lambda done, of: told.append((done, of)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
     assert ids(found) == ids(read_records(tmp_path / "out")) == ["p/a/B5/seed0", "p/a/B5/seed1", "p/b/B5/seed0"]
     assert ids(merge([a], tmp_path / "out")) == ids(found)
 

@@ -127,7 +127,7 @@ def _board(name: str, policies: list[str] | None, budgets: str | None = None) ->
         except UnavailablePolicy as error:
             console.print(f"skipped: {error}")
     sizes = {size: fixed[size] for size in ("seeds", "rounds", "first_seed")}
-    return Comparison(fixed["made"] + fixed["unseen"], entered, chosen, **sizes)
+    return Comparison(fixed["tuned"] + fixed["untuned"], entered, chosen, **sizes)
 
 
 def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | None) -> None:

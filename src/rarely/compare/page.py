@@ -24,7 +24,7 @@ from rarely._runs.record import Refusal, describe_records
 from rarely._runs.statistics import IntervalEstimate
 from rarely._runs.writing import write_text
 from rarely.compare.records import Record, read_records
-from rarely.compare.scores import BOARDS, Leaderboard, Results, leaderboard, took_part
+from rarely.compare.scores import Leaderboard, Results, leaderboard, tuned_on
 
 LINE_COLOURS = (*PALETTE.values(), INK)
 LINE_MARKERS = ("o", "s", "^", "D", "v")
@@ -115,7 +115,6 @@ def _shown(records: Sequence[Record], board: Leaderboard, warnings: Sequence[str
     """Return what both forms show."""
     return {
         "board": board,
-        "boards": [f"board {name}" for name in BOARDS],
         "warnings": warnings,
         "ranking": ranking(board),
         "scales": scales(board),
@@ -151,13 +150,22 @@ def _signed(value: float, digits: int) -> str:
 def ranking(board: Leaderboard) -> Grid:
     """Return the leaderboard."""
     budgets = board.results.budgets()
-    unseen = ["unseen [95 %]"] if any(row.unseen.runs for row in board.rows) else []
-    head = ["policy", "area [95 %]", *unseen, *map(budget, budgets), "won / tied / lost", "s / 1000 rounds", "problems"]
+    untuned = ["untuned"] if any(row.untuned is not None for row in board.rows) else []
+    head = [
+        "policy",
+        "area [95 %]",
+        *untuned,
+        *map(budget, budgets),
+        "won / tied / lost",
+        "s / 1000 rounds",
+        "problems",
+    ]
     body = []
     for place, row in enumerate(board.rows, 1):
         scores = [_signed(score.value, 2) if (score := row.scores.get(b)) else NONE for b in budgets]
         won = [f"{row.wins} / {row.ties} / {row.losses}", f"{row.seconds:.2g}"]
-        areas = [interval(row.area), *(interval(row.unseen) for _ in unseen)]
+        half = NONE if row.untuned is None else _signed(row.untuned, 2)
+        areas = [interval(row.area), *(half for _ in untuned)]
         body.append([f"{place}. {row.policy}", *areas, *scores, *won, str(row.problems)])
     return Grid(head, body, 1)
 
@@ -188,10 +196,11 @@ def scales(board: Leaderboard) -> Grid:
         scale = results.scales[problem]
         runs = (results.runs(problem, policy, b) for policy in results.policies for b in results.budgets())
         seeds = str(len({seed for of_policy in runs for seed in of_policy}))
-        who = scale.best if scale.best.startswith("board ") else f"{scale.best}, {budget(scale.batches)}"
-        numbers = [f"{scale.zero:.1f}", who, f"{scale.one:.1f}", took_part(problem, results.family[problem]) or NONE]
+        who = scale.best if scale.on_record else f"{scale.best}, {budget(scale.batches)}"
+        tuned = {True: "yes", False: "no", None: NONE}[tuned_on(problem, results.family[problem])]
+        numbers = [f"{scale.zero:.1f}", who, f"{scale.one:.1f}", tuned]
         body.append([problem, str(results.rounds[problem]), seeds, *numbers])
-    head = ["problem", "T", "seeds", "regret that is 0", "of", "regret that is 1", "took part in making a default"]
+    head = ["problem", "T", "seeds", "regret that is 0", "of", "regret that is 1", "a default was tuned on it"]
     return Grid(head, body, 1)
 
 
@@ -223,13 +232,8 @@ def draw_frontier(board: Leaderboard, problem: str) -> Figure:
         axes.errorbar(at, means, ends, lw=1.2, ms=3.5, elinewidth=0.8, **line_style(place))
         shown.extend(means)
     positive = [value for value in shown if value > 0] or [1.0]
-    zero = (
-        f"best with B = {scale.batches}"
-        if scale.batches
-        else scale.best
-        if "board" in scale.best
-        else "best sequential"
-    )
+    sequential = scale.best if scale.on_record else "best sequential"
+    zero = f"best with B = {scale.batches}" if scale.batches else sequential
     for value, name, align, side in ((scale.one, "uniform", "right", 1.0), (scale.zero, zero, "left", 0.0)):
         axes.axhline(value, color=INK, lw=0.8, ls=(0, (4, 3)), alpha=0.7)
         axes.text(side, value, name, transform=axes.get_yaxis_transform(), ha=align, va="bottom", fontsize=7)

@@ -4,7 +4,7 @@
     S    the zero that a board has on record for the problem and its T (`boards.toml`); without one, the smallest mean
          regret of a sequential policy (B = T) on the problem, of those with the most runs
     U    the mean expected regret of uniform play on the problem
-    n    normalised regret (R − S)/(U − S): 0 is the best sequential policy, 1 is uniform play
+    n    normalised regret (R − S)/(U − S): 0 is the best that is known, 1 is uniform play
 
 A policy's score with a budget B is the mean over problems of its mean n. The area under its frontier is the mean of n
 over log B, by trapezoids over the finite budgets. Intervals are over problems. A problem on which U − S is less than a
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,7 +49,12 @@ class Scale:
     best: str
     """The policy that is 0, or the board that has it on record."""
     batches: int | None
-    """Its budget; None is T. A number where no sequential run is on record: then the largest budget serves."""
+    """Its budget; None is T, or a board's. A number where no sequential run is on record: the largest then serves."""
+
+    @property
+    def on_record(self) -> bool:
+        """Whether a board has the zero on record; no policy has a space in its name."""
+        return self.best.startswith("board ")
 
     @property
     def usable(self) -> bool:
@@ -66,15 +72,15 @@ class Row:
     Examples
     --------
     >>> one = IntervalEstimate(0.25, 0.2, 0.3, runs=5)
-    >>> Row("linucb", one, one, {5: one}, wins=2, ties=1, losses=0, seconds=0.1, problems=3).area.low
+    >>> Row("linucb", one, 0.25, {5: one}, wins=2, ties=1, losses=0, seconds=0.1, problems=3).area.low
     0.2
     """
 
     policy: str
     area: IntervalEstimate
     """Mean normalised regret over log B."""
-    unseen: IntervalEstimate
-    """The same over the problems that took no part in making any default of this library."""
+    untuned: float | None
+    """The same over the problems on which no default of this library was tuned; None if they are not among these."""
     scores: dict[int | None, IntervalEstimate]
     """Normalised regret with each budget."""
     wins: int
@@ -82,7 +88,7 @@ class Row:
     ties: int
     losses: int
     seconds: float
-    """Processor seconds for 1000 rounds, in the mean over problems and finite budgets."""
+    """Processor seconds for 1000 rounds, in the mean over problems and finite budgets, on one machine."""
     problems: int
     """Problems on which it was played with every budget."""
 
@@ -100,6 +106,8 @@ class Results:
             self.rounds[record.problem] = record.rounds
         places = {family: place for place, family in enumerate(FAMILIES)}
         self.problems = sorted(self.family, key=lambda name: (places.get(self.family[name], len(places)), name))
+        machines = Counter(record.machine for runs in self._runs.values() for record in runs.values())
+        self.machine = next(iter(dict(machines.most_common(1))), "")
         self._look_back()
         self.policies = sorted({policy for _, policy, _ in self._runs})
 
@@ -116,6 +124,12 @@ class Results:
             whole = [runs for runs in pairs if len(runs) == most]
             best = min(whole, key=lambda runs: sum(record.regret for record in runs.values()))
             self._runs[problem, HINDSIGHT, batches] = best
+
+    @property
+    def seeds(self) -> tuple[int, int]:
+        """The fewest and the most runs of a policy with a budget on a problem."""
+        counts = [len(runs) for runs in self._runs.values()] or [0]
+        return min(counts), max(counts)
 
     def runs(self, problem: str, policy: str, batches: int | None) -> Runs:
         """Return the runs; with B = T those of the policy under any schedule, which are the same."""
@@ -235,14 +249,15 @@ def leaderboard(records: Iterable[Record]) -> Leaderboard:
     return Leaderboard(sorted(rows, key=lambda row: (-row.problems, row.area.value)), results)
 
 
-def took_part(problem: str, family: str) -> str:
-    """Return whether a problem took part in making a default; a user's file is another problem, whatever its name."""
+def tuned_on(problem: str, family: str) -> bool | None:
+    """Return whether a default was tuned on a problem or on that of which it is a variant; None if no board says so.
+
+    A user's file is another problem, whatever its name.
+    """
     for board in BOARDS.values() if family != "own" else ():
-        if problem.partition("+")[0] in board["made"]:
-            return "its base did" if "+" in problem and problem not in board["made"] else "yes"
-        if problem in board["unseen"]:
-            return "no"
-    return ""
+        if problem.partition("+")[0] in board["tuned"] or problem in board["untuned"]:
+            return problem not in board["untuned"]
+    return None
 
 
 def _row(results: Results, policy: str) -> Row | None:
@@ -250,7 +265,7 @@ def _row(results: Results, policy: str) -> Row | None:
     if not problems:
         return None
     areas = {problem: area for problem in problems if (area := results.area(problem, policy)) is not None}
-    unseen = [area for problem, area in areas.items() if took_part(problem, results.family[problem]) == "no"]
+    untuned = [area for problem, area in areas.items() if tuned_on(problem, results.family[problem]) is False]
     scores = {}
     for batches in results.budgets():
         values = [value for problem in problems if (value := results.normalised(problem, policy, batches)) is not None]
@@ -259,8 +274,10 @@ def _row(results: Results, policy: str) -> Row | None:
     wins, ties, losses = _counts(results, policy, problems)
     played = (results.runs(problem, policy, batches) for problem in problems for batches in results.finite(problem))
     finite = [record for runs in played for record in runs.values()]
-    seconds = float(np.mean([1000 * record.seconds / record.rounds for record in finite]))
-    return Row(policy, mean([*areas.values()]), mean(unseen), scores, wins, ties, losses, seconds, len(problems))
+    there = [record for record in finite if record.machine == results.machine] or finite
+    seconds = float(np.mean([1000 * record.seconds / record.rounds for record in there]))
+    half = float(np.mean(untuned)) if untuned else None
+    return Row(policy, mean([*areas.values()]), half, scores, wins, ties, losses, seconds, len(problems))
 
 
 def _counts(results: Results, policy: str, problems: Sequence[str]) -> tuple[int, int, int]:
