@@ -1,12 +1,13 @@
-"""The zeros of a board, from records of all that was played on it: the best mean regret known on each problem.
+"""The scales of a board, from records of all that was played on it: the best mean regret known on each problem, which
+is 0, and that of uniform play, which is 1.
 
-python benchmarks/board.py FOLDER              # the lines of [v1.zeros] in src/rarely/compare/boards.toml
+python benchmarks/board.py FOLDER              # the lines of [v1.scales] in src/rarely/compare/boards.toml
 python benchmarks/board.py FOLDER --seeds 5    # from as many whole seeds, where the board has not all of them yet
 
 FOLDER is one of `rarely compare --board v1`, or a file of packed records. A mean counts if its policy has that many
 seeds, by default all of the board; of every budget, for the best known may have few updates, and of LinUCB's pairs,
-though a leaderboard shows the best of them alone. A problem without such a
-mean is named, and the exit code is 1. Written once, when a board is released.
+though a leaderboard shows the best of them alone. A problem without such a mean is named, and the exit code is 1.
+Written once, when a board is released.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from rarely.compare import read_records
 from rarely.compare.scores import BOARDS, Results
 
 
-def zeros(results: Results, board: dict, seeds: int) -> dict[str, float]:
-    """Return the smallest mean regret on each problem that was played as the board says."""
+def scales(results: Results, board: dict, seeds: int) -> dict[str, list[float]]:
+    """Return what is 0 and 1 on each problem that was played as the board says."""
     out = {}
     for problem in (*board["tuned"], *board["untuned"]):
         if results.rounds.get(problem) == board["rounds"]:
             cells = ((policy, batches) for policy in results.policies for batches in results.budgets(problem))
             whole = [cell for cell in cells if len(results.runs(problem, *cell)) >= seeds]
             if whole:
-                out[problem] = min(results.regret(problem, *cell).value for cell in whole)
+                drawn = {seed: one.uniform for cell in whole for seed, one in results.runs(problem, *cell).items()}
+                zero = min(results.regret(problem, *cell).value for cell in whole)
+                out[problem] = [float(f"{value:.6g}") for value in (zero, sum(drawn.values()) / len(drawn))]
     return out
 
 
@@ -37,10 +40,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int)
     asked = parser.parse_args()
     board = BOARDS[asked.board]
-    found = zeros(Results(read_records(asked.folder).records), board, asked.seeds or board["seeds"])
-    print(f"[{asked.board}.zeros]")
-    for problem, zero in found.items():
-        print(f'"{problem}" = {zero:.6g}')
+    found = scales(Results(read_records(asked.folder).records), board, asked.seeds or board["seeds"])
+    print(f"[{asked.board}.scales]")
+    for problem, scale in found.items():
+        print(f'"{problem}" = {scale}')
     if lacking := [problem for problem in (*board["tuned"], *board["untuned"]) if problem not in found]:
         sys.exit(f"not complete, and left out: {', '.join(lacking)}")
 

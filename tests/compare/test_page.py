@@ -127,14 +127,35 @@ def test_what_failed_is_told_also_where_nothing_else_was_played(own, tmp_path):
     assert result.exit_code == 1
     text = " ".join(result.output.split())
     assert f"needle/x/B3/seed0: RuntimeError: boom ({own}.py, line 14)" in text
-    assert "2 cells failed" in text
-    assert "holds no records to compare" in text
+    assert "1 more failed as needle/x/B3/seed0 did, the last of them needle/x/B3/seed1" in text
+    assert "2 of 2 cells failed" in text
+    assert "no records" not in text
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("x=../mine:make", "name the module as `import` does, without folder and .py, and run where its file is"),
+        ("x=mine.py:make", "name the module as `import` does"),
+        ("x=unfinished:make", "unfinished cannot be imported, SyntaxError"),
+        ("x=dividing:make", "dividing cannot be imported, ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_no_traceback(source, says, tmp_path, monkeypatch):
+    (tmp_path / "unfinished.py").write_text("def make(", encoding="utf-8")
+    (tmp_path / "dividing.py").write_text("1 / 0", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    result = call("compare", "needle", "--policy", source, *SHORT, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert says in " ".join(result.output.split())
+    assert "Traceback" not in result.output
 
 
 def test_a_policy_that_does_not_beat_uniform_play_is_named(tmp_path):
     for seed in range(2):
         Store(tmp_path).write(record("p", "a", 5, seed, 150.0, uniform=100))
-    with pytest.raises(NothingToCompare, match=r"nothing that beats it \(p with B = 5\)"):
+    with pytest.raises(NothingToCompare, match="nothing that beats it"):
         write_leaderboard(tmp_path)
 
 
@@ -149,7 +170,7 @@ def test_records_are_packed_also_where_no_page_can_be_made(own, tmp_path):
 
 
 def test_a_policy_alone_has_its_page_where_a_board_has_the_zero(tmp_path, monkeypatch):
-    monkeypatch.setitem(BOARDS["v1"], "zeros", {"needle": 20.0})
+    monkeypatch.setitem(BOARDS["v1"], "scales", {"needle": [20.0, 100.0]})
     for batches in (5, 20):
         Store(tmp_path).write(record("needle", "mine", batches, 0, 150.0, uniform=100, rounds=2000))
     result = call("compare", "--merge", tmp_path, "--out", tmp_path, "--pack", tmp_path / "mine.gz")

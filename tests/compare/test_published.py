@@ -44,10 +44,9 @@ def test_they_are_whole_seeds_of_the_board(published):
     assert f"{len(whole)} of its {V1['seeds']} seeds" in page
 
 
-def test_the_zeros_of_the_board_are_its_best_means(published):
-    zeros = runpy.run_path(str(SCRIPT))["zeros"]
-    found = zeros(Results(published), V1, len({one.seed for one in published}))
-    assert found == pytest.approx(V1["zeros"], rel=1e-5)
+def test_the_scales_of_the_board_are_those_of_its_records(published):
+    scales = runpy.run_path(str(SCRIPT))["scales"]
+    assert scales(Results(published), V1, len({one.seed for one in published})) == V1["scales"]
 
 
 def test_uniform_play_is_the_same_today(published):

@@ -16,7 +16,7 @@ from toy_cells import ToyCell, store_at, toys
 
 
 def test_one_job_is_this_process_and_several_are_others():
-    assert executor_of(1) == SerialExecutor()
+    assert executor_of(None) == SerialExecutor()
     assert executor_of(3) == LokyExecutor(3)
 
 

@@ -171,7 +171,7 @@ class ShownProgress(Shown):
         cells = TextColumn("{task.fields[done]} of {task.fields[all]} cells")
         super().__init__(cells, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
         self._bar, self._what = self._bars.add_task("", total=0.0, done=0, all=0), what
-        self._works = dict[str, float]()
+        self._works, self._failed = dict[str, float](), dict[str, list[str]]()
         self._work = self._worked = self._seen = self._first = 0.0
         self.all = self.done = 0
 
@@ -186,8 +186,12 @@ class ShownProgress(Shown):
 
     def finished(self, result: Result) -> None:
         self.done += 1
-        if result.record is None:  # a failure tells nothing
+        if result.record is None:  # a failure tells nothing about the time
             self._work -= self._works[result.id]
+            alike = self._failed.setdefault(result.error, [])
+            alike.append(result.id)
+            if len(alike) == 1:
+                error_console.print(f"[red]failed:[/red] {escape(f'{result.id}: {result.error}')}")
         else:
             self._worked, self._seen = self._worked + self._works[result.id], self.elapsed
             self._first = self._first or self._seen
@@ -201,9 +205,10 @@ class ShownProgress(Shown):
         return f"about {span(max(0.0, self._seen * self._work / self._worked - self.elapsed))} left"
 
     def say_failures(self, failures: Sequence[Result]) -> None:
-        """Name the cells that failed, if any, and say that the same command tries them again."""
-        for failure in failures:
-            error_console.print(f"[red]failed:[/red] {escape(f'{failure.id}: {failure.error}')}")
+        """Say how many cells failed, if any; the first of each kind was named at once."""
+        for first, *others in self._failed.values():
+            if others:
+                error_console.print(f"{len(others)} more failed as {first} did, the last of them {others[-1]}")
         if failures:
             error_console.print(f"{len(failures)} of {self.all} cells failed; the same command tries them again.")
 

@@ -201,7 +201,7 @@ def unpack(path: Path, out: Path, configurations: Container[str], progress: Call
     new = [record for record in records if not store.path(record.id).exists()]
     for done, record in enumerate(new, 1):
         data = {"format": FORMAT, "kind": Record.kind, "original": record.data[DIGEST]} | record.data
-        store.write(Record({name: value for name, value in data.items() if name != DIGEST}))
+        store.write(Record({name: value for name, value in data.items() if name != DIGEST}), durable=False)
         progress(done, len(new))
     return len(new)
 

@@ -56,9 +56,9 @@ class LokyExecutor:
                     yield _play_alone(cell)
 
 
-def executor_of(jobs: int) -> Executor:
-    """Return this process for one job, processes for several."""
-    return SerialExecutor() if jobs == 1 else LokyExecutor(jobs)
+def executor_of(jobs: int | None) -> Executor:
+    """Return processes, or this one for None: its BLAS may have many threads."""
+    return SerialExecutor() if jobs is None else LokyExecutor(jobs)
 
 
 def side_by_side(work: Callable[[Item], Done], items: Sequence[Item], jobs: int) -> Iterator[Done]:

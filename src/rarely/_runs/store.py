@@ -62,12 +62,16 @@ class Store(Generic[AnyRecord]):
         check_id(cell_id)
         return self.folder / f"{cell_id}{SUFFIX}"
 
-    def write(self, record: Record) -> None:
-        """Keep a record with its digest, whole or not at all."""
-        path = self.path(record.id)
+    def write(self, record: Record, *, durable: bool = True) -> None:
+        """Keep a record with its digest, whole or not at all; a copy need not be durable, for it can be made again."""
+        path, packed = self.path(record.id), gzip.compress(sealed_text(record.data).encode(), COMPRESSION, mtime=0)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, gzip.compress(sealed_text(record.data).encode(), COMPRESSION, mtime=0))
+            if durable:
+                return write_file(path, packed)
+            part = path.with_name(f"{path.name}.part")
+            part.write_bytes(packed)
+            part.replace(path)
 
     def find(self) -> Found[AnyRecord]:
         """Return all records in the order of their names, and the files that are refused."""

@@ -144,7 +144,7 @@ class Comparison:
             if not NAME.fullmatch(own.partition("+")[0]):
                 raise InvalidInput(f"a file's name must be letters, digits, '.', '_' or '-'; got {own!r}.")
         asked = dict.fromkeys(one for given in self.policies for one in (POLICIES if given == "all" else [given]))
-        policies, lacking = _found("policies", asked, find_policy, self.policies)
+        policies, lacking = _found("policies", asked, _loaded, self.policies)
         skipped += lacking
         cells: dict[str, Cell] = {}
         seeds, budgets = range(self.first_seed, self.first_seed + self.seeds), dict.fromkeys(self.budgets)
@@ -164,6 +164,21 @@ class Comparison:
         if not cells:
             raise InvalidInput(f"nothing is left to play. {' '.join(dict.fromkeys(skipped))}".strip())
         return list(cells.values()), list(dict.fromkeys(skipped))
+
+
+def _loaded(name: str) -> Entry:
+    """Return a policy; whatever a user's module raises when it is imported is a fault of what was asked for."""
+    module = name.rpartition("=")[2].partition(":")[0]
+    if Path(module).name != module or module.endswith(".py"):
+        raise InvalidInput(
+            f"--policy {name}: name the module as `import` does, without folder and .py, and run where its file is."
+        )
+    try:
+        return find_policy(name)
+    except RarelyError:
+        raise
+    except Exception as error:
+        raise InvalidInput(f"--policy {name}: {module} cannot be imported, {type(error).__name__}: {error}.") from error
 
 
 def _found(
@@ -190,7 +205,7 @@ def compare(
     comparison: Comparison,
     out: str | Path,
     *,
-    jobs: int = 1,
+    jobs: int | None = None,
     replace: bool = False,
     planned: Callable[[Sequence[Cell], Sequence[Cell], Sequence[str], Sequence[Refusal]], None] = lambda *_: None,
     finished: Callable[[Result], None] = lambda result: None,
@@ -200,7 +215,7 @@ def compare(
     Parameters
     ----------
     comparison, out, jobs
-        What is asked for; the folder for records; processes to play in.
+        What is asked for; the folder for records; processes to play in, each with one BLAS thread; None: this one.
     replace
         Whether to play again what other code has played.
     planned, finished

@@ -80,11 +80,9 @@ def _why_nothing(results: Results, out: Path) -> str:
     if not results.finite():
         return f"{out / 'records'} holds only runs with B = T; play finite budgets too, such as --budgets 5,20,T."
     if not results.scaled:
-        largest = {problem: scale.batches or "T" for problem, scale in results.scales.items()}
-        each = ", ".join(f"{problem} with B = {batches}" for problem, batches in largest.items())
         return (
-            f"only uniform play is on record, or nothing that beats it ({each}), so regrets cannot be put on a "
-            "scale. Play more rounds, or a policy that learns beside yours, such as --policy linucb."
+            "only uniform play is on record, or nothing that beats it, so regrets cannot be put on a scale. Play more "
+            "rounds, or a policy that learns beside yours, such as --policy linucb."
         )
     return (
         f"no policy was played with every budget on record ({', '.join(map(str, results.finite()))}) on any problem; "
@@ -94,14 +92,12 @@ def _why_nothing(results: Results, out: Path) -> str:
 
 def render_page(records: Sequence[Record], board: Leaderboard, warnings: Sequence[str] = ()) -> str:
     """Return the leaderboard as one HTML file; `warnings` are about the records."""
-    problems = board.results.problems
     learning = [row.policy for row in board.rows if row.policy != "uniform"]
     return render(
         "rarely.compare",
         "leaderboard.html",
-        seeds=len({record.seed for record in records}),
         legend=inline(drawn(draw_legend, learning), "Legend"),
-        frontiers=[(inline(drawn(draw_frontier, board, problem), problem), problem) for problem in problems],
+        frontiers=[(inline(drawn(draw_frontier, board, one), one), one) for one in board.results.problems],
         **_shown(records, board, warnings),
     )
 
@@ -194,12 +190,10 @@ def scales(board: Leaderboard) -> Grid:
     body = []
     for problem in results.problems:
         scale = results.scales[problem]
-        runs = (results.runs(problem, policy, b) for policy in results.policies for b in results.budgets())
-        seeds = str(len({seed for of_policy in runs for seed in of_policy}))
         who = scale.best if scale.on_record else f"{scale.best}, {budget(scale.batches)}"
         tuned = {True: "yes", False: "no", None: NONE}[tuned_on(problem, results.family[problem])]
         numbers = [f"{scale.zero:.1f}", who, f"{scale.one:.1f}", tuned]
-        body.append([problem, str(results.rounds[problem]), seeds, *numbers])
+        body.append([problem, str(results.rounds[problem]), results.seeds(problem), *numbers])
     head = ["problem", "T", "seeds", "regret that is 0", "of", "regret that is 1", "a default was tuned on it"]
     return Grid(head, body, 1)
 

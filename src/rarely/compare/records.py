@@ -222,6 +222,6 @@ def merge(
     with_record = {record.id for record in present.records}
     new = [record for record in merged.records if record.id not in with_record]
     for done, record in enumerate(new, 1):
-        Store(out).write(record)
+        Store(out).write(record, durable=False)
         progress(done, len(new))
     return merged

@@ -1,9 +1,8 @@
 """From records to a leaderboard.
 
     R    total regret of a run
-    S    the zero that a board has on record for the problem and its T (`boards.toml`); without one, the smallest mean
-         regret of a sequential policy (B = T) on the problem, of those with the most runs
-    U    the mean expected regret of uniform play on the problem
+    S    the smallest mean regret of a sequential policy (B = T) on the problem, of those with the most runs
+    U    the mean expected regret of uniform play on the problem; a board has both on record for its T (`boards.toml`)
     n    normalised regret (R − S)/(U − S): 0 is the best that is known, 1 is uniform play
 
 A policy's score with a budget B is the mean over problems of its mean n. The area under its frontier is the mean of n
@@ -125,11 +124,10 @@ class Results:
             best = min(whole, key=lambda runs: sum(record.regret for record in runs.values()))
             self._runs[problem, HINDSIGHT, batches] = best
 
-    @property
-    def seeds(self) -> tuple[int, int]:
-        """The fewest and the most runs of a policy with a budget on a problem."""
-        counts = [len(runs) for runs in self._runs.values()] or [0]
-        return min(counts), max(counts)
+    def seeds(self, problem: str | None = None) -> str:
+        """Return how many runs policies have with each budget, on a problem or all of them: 20, or 13 to 20."""
+        counts = {len(runs) for (name, _, _), runs in self._runs.items() if problem in (None, name)}
+        return " to ".join(map(str, sorted({min(counts), max(counts)}))) if counts else "0"
 
     def runs(self, problem: str, policy: str, batches: int | None) -> Runs:
         """Return the runs; with B = T those of the policy under any schedule, which are the same."""
@@ -163,10 +161,11 @@ class Results:
         most = max(counts.values(), default=0)
         means = {policy: self.regret(problem, policy, batches).value for policy in counts if counts[policy] == most}
         here = (runs for (name, _, _), runs in self._runs.items() if name == problem)
-        one = float(np.mean([record.uniform for runs in here for record in runs.values()]))
+        one = float(np.mean([*{seed: record.uniform for runs in here for seed, record in runs.items()}.values()]))
         for name, board in BOARDS.items() if self.family[problem] != "own" else ():
-            if self.rounds[problem] == board["rounds"] and problem in board["zeros"]:
-                return Scale(board["zeros"][problem], one, f"board {name}", None)
+            if self.rounds[problem] == board["rounds"] and problem in board["scales"]:
+                zero, one = board["scales"][problem]
+                return Scale(zero, one, f"board {name}", None)
         if not means:
             return Scale(one, one, "none", batches)
         best = min(means, key=lambda policy: means[policy])
@@ -188,10 +187,6 @@ class Results:
         values = [self.normalised(problem, policy, batches) for batches in budgets]
         known = [value for value in values if value is not None]
         return area_under(budgets, known) if budgets and len(known) == len(budgets) else None
-
-    def complete(self, policy: str) -> list[str]:
-        """Return the problems on which a policy was played with every finite budget."""
-        return [problem for problem in self.scaled if self.area(problem, policy) is not None]
 
 
 def area_under(budgets: Sequence[int], values: Sequence[float]) -> float:
@@ -250,21 +245,18 @@ def leaderboard(records: Iterable[Record]) -> Leaderboard:
 
 
 def tuned_on(problem: str, family: str) -> bool | None:
-    """Return whether a default was tuned on a problem or on that of which it is a variant; None if no board says so.
-
-    A user's file is another problem, whatever its name.
-    """
-    for board in BOARDS.values() if family != "own" else ():
+    """Return whether a default was tuned on a problem or on that of which it is a variant; None if no board says so."""
+    for board in BOARDS.values() if family != "own" else ():  # a user's file is another problem, whatever its name
         if problem.partition("+")[0] in board["tuned"] or problem in board["untuned"]:
             return problem not in board["untuned"]
     return None
 
 
 def _row(results: Results, policy: str) -> Row | None:
-    problems = results.complete(policy)
-    if not problems:
+    areas = {problem: area for problem in results.scaled if (area := results.area(problem, policy)) is not None}
+    if not areas:
         return None
-    areas = {problem: area for problem in problems if (area := results.area(problem, policy)) is not None}
+    problems = list(areas)
     untuned = [area for problem, area in areas.items() if tuned_on(problem, results.family[problem]) is False]
     scores = {}
     for batches in results.budgets():
