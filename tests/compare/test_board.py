@@ -119,6 +119,12 @@ def test_a_problem_with_little_room_is_shown_but_not_averaged(no_scales):
     assert "### two-sided" in said
 
 
+def test_what_is_1_does_not_depend_on_who_played_more_seeds():
+    """Uniform play loses what it loses on the rounds, so each seed counts once."""
+    seeds = [record("p", "a", 5, seed, 30.0, uniform=uniform) for seed, uniform in enumerate((100.0, 200.0))]
+    assert Results([*seeds, record("p", "b", 5, 1, 30.0, uniform=200.0)]).scales["p"].one == 150.0
+
+
 def test_different_numbers_of_seeds_are_said():
     records = [*played("needle", {5: 30, None: 10}), record("needle", "once", 5, 0, 20.0, rounds=2000)]
     assert "Not all have the same runs: 1 to 2 seeds" in render_markdown(records, leaderboard(records))

@@ -17,7 +17,7 @@ from toy_cells import ToyCell, store_at, toys
 
 def test_one_job_is_this_process_and_several_are_others():
     assert executor_of(None) == SerialExecutor()
-    assert executor_of(3) == LokyExecutor(3)
+    assert executor_of(1) == LokyExecutor(1)
 
 
 def test_a_killed_process_is_told_the_others_go_on_and_each_has_one_blas_thread(tmp_path, monkeypatch):

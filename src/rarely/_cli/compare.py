@@ -188,6 +188,6 @@ def _play(asked: Comparison, out: Path, jobs: int, replace: bool) -> bool:
 
         failures = compare(asked, out, jobs=jobs, replace=replace, planned=planned, finished=shown.finished)
     shown.say_failures(failures)  # before the page, for which there may be nothing
-    if failures and len(failures) == shown.all:
+    if failures and not any((out / "records").rglob("*.gz")):
         raise typer.Exit(1)
     return bool(failures)

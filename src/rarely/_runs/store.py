@@ -68,10 +68,11 @@ class Store(Generic[AnyRecord]):
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             if durable:
-                return write_file(path, packed)
-            part = path.with_name(f"{path.name}.part")
-            part.write_bytes(packed)
-            part.replace(path)
+                write_file(path, packed)
+            else:
+                part = path.with_name(f"{path.name}.part")
+                part.write_bytes(packed)
+                part.replace(path)
 
     def find(self) -> Found[AnyRecord]:
         """Return all records in the order of their names, and the files that are refused."""
