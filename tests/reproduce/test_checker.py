@@ -128,7 +128,7 @@ def test_times_are_compared_on_one_machine_and_with_one_compiled_form_only(fact)
     assert one.verdict == "inconclusive"
 
 
-def test_a_time_is_of_the_machine_with_the_most_pairs():
+def test_a_time_is_of_the_machine_with_the_most_runs():
     slow = runs([1] * 5, **NEURAL, seconds=80.0)
     fast = runs([1] * 5, **FIXED, seconds=10.0)
     for run in (*slow[:2], *fast[:2]):  # two pairs of five, on which it is twice as slow

@@ -65,13 +65,20 @@ def test_a_regret_of_nothing_does_not_break_the_box_plot():
 def test_the_scatter_shows_five_runs_picked_at_random_and_always_the_same():
     def shown():
         axes = plots.scatter(comparison()).axes[0]
-        assert "5 of 10 runs" in axes.get_title()
+        assert "at most 5 runs of each" in axes.get_title()
         return [tuple(points.get_offsets()[:, 1]) for points in axes.collections]
 
     first = shown()
     assert [len(points) for points in first] == [5, 5]
     assert set(first[0]) != set(range(10, 15))
     assert shown() == first
+
+
+def test_the_scatter_shows_times_of_one_machine_and_runs_that_others_do_not_have():
+    sequential, batched = runs([10] * 4, kind="neuralucb"), runs([20] * 2, kind="fixed", batches=40)
+    sequential[0].data["environment"]["machine"] = "another"
+    axes = plots.scatter(compare([*sequential, *batched])[0]).axes[0]
+    assert [len(points.get_offsets()) for points in axes.collections] == [3, 2]
 
 
 def test_the_band_is_the_interval_of_the_mean():

@@ -90,15 +90,14 @@ def box(comparison: Comparison) -> Figure:
 
 def scatter(comparison: Comparison) -> Figure:
     """Draw the paper's scatter plot: 5 runs picked at random, or all if there are fewer; B and log q at the side."""
-    clocks = [set(clock.runs) for clock in map(comparison.timed, comparison.series.values()) if clock]
-    seeds = sorted(set.intersection(*clocks) or set.union(*clocks)) if clocks else []
-    chosen = set(np.random.default_rng(5).permutation(seeds)[:5].tolist())
+    clocks = [clock.runs for clock in map(comparison.timed, comparison.series.values()) if clock]
+    seeds = np.random.default_rng(5).permutation(sorted({seed for runs in clocks for seed in runs})).tolist()
     figure = Figure(figsize=(WIDTH, 4.6))
     axes = figure.add_subplot()
     named: dict[tuple[float, float], Series] = {}
     for series in comparison.series.values():
         clock = comparison.timed(series)
-        runs = [run for seed, run in clock.runs.items() if seed in chosen] if clock else []
+        runs = [clock.runs[seed] for seed in seeds if seed in clock.runs][:5] if clock else []
         points = np.array([(run.seconds, run.regret) for run in runs]).reshape(-1, 2)
         label = NAMES[series.kind] if series is comparison.of_kind(series.kind)[0] else None
         style: dict[str, Any] = {"marker": MARKERS[series.kind], "color": COLOURS[series.kind], "alpha": 0.75}
@@ -118,7 +117,7 @@ def scatter(comparison: Comparison) -> Figure:
         axes.annotate(name, (x, y), fontsize=6.5, color=colour, arrowprops=line, **where)
     plain_numbers(axes.xaxis, axes.yaxis)
     figure.legend(loc="outside lower center", ncols=3, fontsize=7.5)
-    some = f": {len(chosen)} of {len(seeds)} runs, picked at random" if len(chosen) < len(seeds) else ""
+    some = ": at most 5 runs of each, picked at random" if max(map(len, clocks), default=0) > 5 else ""
     axes.set_title(_title(comparison) + some, fontsize=9)
     return figure
 

@@ -13,6 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -96,10 +97,18 @@ class Comparison:
     def seeds(self) -> list[int]:
         return sorted({seed for series in self.series.values() for seed in series.runs})
 
+    @cached_property
+    def place(self) -> tuple[str, str] | None:
+        """The machine whose times count, and the compiled form of its runs: that with the most runs by processors."""
+        records = (record for series in (self.clock or self.series).values() for record in series.runs.values())
+        runs = Counter((one.machine, one.form) for one in records if one.engine != "gpu")
+        return max(runs, key=runs.__getitem__, default=None)
+
     def timed(self, series: Series) -> Series | None:
-        """Return the series whose times are those of one: it, unless a GPU played many runs at once."""
-        lockstep = any(record.engine == "gpu" for record in series.runs.values())
-        return self.clock.get(series.name.replace("-fair", "-best"), None if lockstep else series)
+        """Return the runs whose times are those of a series: on one machine, and not by a GPU, many at once."""
+        own = self.clock.get(series.name.replace("-fair", "-best"), series).runs.items()
+        runs = {seed: run for seed, run in own if run.engine != "gpu" and (run.machine, run.form) == self.place}
+        return replace(series, runs=runs) if runs else None
 
     @property
     def has_times(self) -> bool:
@@ -108,20 +117,13 @@ class Comparison:
         return self.timed(known) is not None
 
     def paired(self, name: str, a: Series, b: Series) -> tuple[list[float], list[float]]:
-        """Return a number of every run that both have, of one engine where that matters.
-
-        `seconds` are paired only of runs by processors with one compiled form on one machine, that with the most pairs.
-        """
+        """Return a number of every run that both have, of one engine where that matters; `seconds` of one machine."""
         if name == "seconds":
             if (one := self.timed(a)) is None or (other := self.timed(b)) is None:
                 return [], []
             a, b = one, other
         pairs = [(a.runs[seed], b.runs[seed]) for seed in sorted(a.runs.keys() & b.runs.keys())]
-        if name == "seconds":
-            alike = Counter((x.machine, x.form) for x, y in pairs if (x.machine, x.form) == (y.machine, y.form))
-            most = max(alike, key=lambda place: alike[place], default=None)
-            pairs = [(x, y) for x, y in pairs if (x.machine, x.form) == (y.machine, y.form) == most]
-        elif not a.configuration.linear and not b.configuration.linear:
+        if not a.configuration.linear and not b.configuration.linear:
             pairs = [(x, y) for x, y in pairs if x.engine == y.engine]
         return [getattr(x, name) for x, _ in pairs], [getattr(y, name) for _, y in pairs]
 

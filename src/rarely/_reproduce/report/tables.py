@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from statistics import mean
 
 from rarely._core.policies.options import PresetName
 from rarely._pages.grid import Grid
@@ -196,9 +195,8 @@ def percent(confidence: float) -> str:
 
 
 def seconds(series: Series | None, part: str) -> str:
-    """Return mean seconds on the first run's machine, to two digits where they are few; a dash where none are known."""
+    """Return mean seconds, to two digits where they are few; a dash where none are known."""
     if series is None:
         return "—"
-    machine = series.runs[min(series.runs)].machine
-    value = mean(run.data["seconds"][part] for run in series.runs.values() if run.machine == machine)
+    value = series.mean_of(lambda run: run.data["seconds"][part])
     return f"{value:.2f}" if value < 10 else f"{value:.0f}"
