@@ -27,7 +27,7 @@ lint: $(VENV)/.installed           ## lint, types, arrows
 
 # The tests of what the compiled loops compute, which run once more without them.
 LOOPS := contracts/test_covariance contracts/test_policy laws/test_dense_algorithm core/test_block_objective core/test_network \
-	core/test_policies core/test_running core/test_shared_row core/test_training core/test_tuning
+	core/test_policies core/test_running core/test_shared_row core/test_training
 COMPILED := $(BIN)/python -c 'import sys; from rarely._core import native; sys.exit(not native.available())'
 
 test: lint                         ## lint, types, arrows, doctests and tests; those of the compiled loops once more without them

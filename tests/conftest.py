@@ -21,6 +21,13 @@ settings.load_profile("any machine")
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Have one process more than cores: many tests wait for servers and other processes."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return len(cores) + 1
+
+
 @pytest.fixture(scope="session")
 def postgresql():
     """A PostgreSQL server of this process, or a skip that says why there is none."""

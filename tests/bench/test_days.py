@@ -26,7 +26,7 @@ def test_two_days_are_played_and_put_on_record(days, tmp_path, name):
     found = days.records(tmp_path)
     assert [record["day"] for record in found] == [0, 1]
     for record in found:
-        assert 0 < record["p50"] <= record["p99"] < 1000
+        assert 0 < record["p50"] <= record["p99"]
         assert record["file"] > 0
         assert record["clicks"] > 0.8
     # A tenth of the rewards is never told, and those of the evening come on the next day.

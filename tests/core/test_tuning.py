@@ -63,7 +63,6 @@ def tuned_on(samples, linear, noise, updates=12):
     return tuning
 
 
-@pytest.mark.once
 def test_noise_stops_training_early_and_curves_prolong_it():
     noisy, curved = tuned_on(300, linear=True, noise=1.0), tuned_on(300, linear=False, noise=0.05)
     assert STEP_GRID[noisy.rung] <= 45
@@ -420,7 +419,6 @@ def test_the_default_policy_tunes_itself_and_says_why():
     assert last.describe()["tuning"] == last.tuning
 
 
-@pytest.mark.once
 def test_the_radius_is_that_of_noise_and_norm_and_nothing_at_the_end():
     policy, learners = life(scale=7.0)
     *earlier, last = policy.updates
@@ -461,7 +459,6 @@ def test_coverage_is_what_was_predicted_against_what_came():
     assert record.coverage == pytest.approx(np.mean(off <= allowed))
 
 
-@pytest.mark.once
 def test_units_of_rewards_do_not_matter():
     plain, scaled = played(), played(scale=1000.0)
     np.testing.assert_array_equal(plain.history.arms, scaled.history.arms)
@@ -619,7 +616,6 @@ def forgetful(forgetting, noises, rounds=500, seed=0):
     return policy
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("forgetting", [None, rarely.Discount(0.98), rarely.Window(150)])
 def test_the_noise_is_that_of_rewards_whatever_their_weights(forgetting):
     policy = forgetful(forgetting, (1.0, 1.0))
@@ -627,7 +623,6 @@ def test_the_noise_is_that_of_rewards_whatever_their_weights(forgetting):
     assert 0.85 <= np.mean([update.coverage for update in policy.updates[-8:]]) <= 1.0
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("forgetting", "least", "most"),
     [(None, 1.0, np.inf), (rarely.Discount(0.96), 0.0, 0.5), (rarely.Window(80), 0.0, 0.5)],

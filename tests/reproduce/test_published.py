@@ -214,12 +214,12 @@ def sample():
     return [one for one in read_published(PUBLISHED) if one.configuration.id in SAMPLE and one.seed == 7]
 
 
-@pytest.mark.parametrize("preset", ["paper", "practical", "code"])
-def test_a_published_run_is_equal_when_it_is_played_again(sample, preset):
+def test_a_published_run_is_equal_when_it_is_played_again(sample):
     """A change of numbers makes the results page one of code that no longer exists: make reproduce plays it again."""
-    mine = [one for one in sample if (one.problem, one.reading) == ("quadratic", preset)]
-    assert len(mine) == 2
-    check_replay(min(mine, key=lambda one: one.seconds))
+    for preset in ("paper", "practical", "code"):  # in one test, since every process would read the file anew
+        mine = [one for one in sample if (one.problem, one.reading) == ("quadratic", preset)]
+        assert len(mine) == 2
+        check_replay(min(mine, key=lambda one: one.seconds))
 
 
 @pytest.mark.slow
