@@ -160,3 +160,12 @@ def test_problems_that_are_not_complete_are_named_and_the_exit_code_is_1(tmp_pat
         "not complete, and left out: cosine, quadratic, mushroom, magic, wheel, adult"
     )
     assert capsys.readouterr().out == '[v1.scales]\n"needle" = [8.5, 100.0]\n'
+
+
+def test_problems_of_the_board_that_are_missing_are_said_where_the_place_is(tmp_path, capsys):
+    for one in played("needle", {5: 30, None: 10}):
+        Store(tmp_path).write(one)
+    compare._show(tmp_path, None, None, whole=14)
+    assert "over 1 problem of the board's 14: not a whole entry" in " ".join("".join(capsys.readouterr()).split())
+    compare._show(tmp_path, None, None, whole=1)
+    assert "whole entry" not in "".join(capsys.readouterr())

@@ -104,7 +104,7 @@ def compare_command(
             tuple(ignore or ()),
         )
     failed = _play(asked, out, jobs or cores(), replace)
-    incomplete = _show(out, markdown, pack) or failed
+    incomplete = _show(out, markdown, pack, whole=len(asked.problems) if board else 0) or failed
     if board is not None and policy:
         ours = escape(str(pack or out))
         console.print(f"among others: rarely compare --merge leaderboard.jsonl.gz --merge {ours} --out both")
@@ -146,7 +146,7 @@ def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | N
         raise typer.Exit(1)
 
 
-def _show(out: Path, markdown: Path | None, pack: Path | None) -> bool:
+def _show(out: Path, markdown: Path | None, pack: Path | None, whole: int = 0) -> bool:
     """Pack the records of a folder, write its page, say what it shows, and return whether files were refused."""
     from rarely.compare.page import write_leaderboard
     from rarely.compare.records import pack as packed
@@ -157,7 +157,8 @@ def _show(out: Path, markdown: Path | None, pack: Path | None) -> bool:
         written = write_leaderboard(out, markdown)
     for place, row in enumerate(written.board.rows, 1):
         problems = "1 problem" if row.problems == 1 else f"{row.problems} problems"
-        console.print(f"{place}. {row.policy}: area {row.area.value:.3f} over {problems}", markup=False)
+        few = f" of the board's {whole}: not a whole entry" if row.problems < whole else ""
+        console.print(f"{place}. {row.policy}: area {row.area.value:.3f} over {problems}{few}", markup=False)
     console.print(f"leaderboard: [bold]{escape(str(written.path))}[/bold]")
     if written.refused:
         say_refused(written.refused, "the leaderboard leaves them out and says so")
