@@ -172,3 +172,12 @@ def test_values_that_the_paper_does_not_name_do_not_count(problem, name, named):
     one = checker(runs([1, 2], **NEURAL, problem=problem))
     assert one.named(name) is named
     assert one.beats(name, "neuralucb").counts is named
+
+
+def test_a_machine_where_nothing_can_be_compared_is_not_the_one_whose_times_count():
+    slow, fast = runs([1] * 3, **NEURAL, seconds=80.0), runs([1] * 3, **FIXED, seconds=10.0)
+    elsewhere = [*runs([1] * 9, kind="linucb"), *runs([1] * 9, kind="adaptive", batches=40, log_ratio=20.0)]
+    for run in elsewhere:
+        run.data["environment"]["machine"] = "another"
+    one = decided(checker(slow, fast, elsewhere).at_least(1, "time", "neuralucb", "fixed-B40"))
+    assert (one.estimate.runs, one.estimate.value) == (3, pytest.approx(8.0))

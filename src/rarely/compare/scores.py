@@ -10,7 +10,7 @@ over log B, by trapezoids over the finite budgets. Intervals are over problems. 
 tenth of U is shown but not averaged: there hardly anything can be learned, and n is mostly noise.
 
 The line `linucb-hindsight` is not a policy: on each problem with each budget it is the best of LinUCB's pairs (λ, β) on
-record, which nobody could choose beforehand. It is never the 0 of a problem.
+record, which nobody could choose beforehand. It is the 0 of no problem but those of a board.
 """
 
 from __future__ import annotations

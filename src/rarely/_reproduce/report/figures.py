@@ -90,16 +90,15 @@ def box(comparison: Comparison) -> Figure:
 
 def scatter(comparison: Comparison) -> Figure:
     """Draw the paper's scatter plot: 5 runs picked at random, or all if there are fewer; B and log q at the side."""
-    clocks = [clock.runs for clock in map(comparison.timed, comparison.series.values()) if clock]
+    clocks = [clock.runs for clock in map(comparison.timed, comparison.series.values())]
     seeds = np.random.default_rng(5).permutation(sorted({seed for runs in clocks for seed in runs})).tolist()
     figure = Figure(figsize=(WIDTH, 4.6))
     axes = figure.add_subplot()
     named: dict[tuple[float, float], Series] = {}
-    for series in comparison.series.values():
-        clock = comparison.timed(series)
-        runs = [clock.runs[seed] for seed in seeds if seed in clock.runs][:5] if clock else []
+    for series, clock in zip(comparison.series.values(), clocks, strict=True):
+        runs = [clock[seed] for seed in seeds if seed in clock][:5]
         points = np.array([(run.seconds, run.regret) for run in runs]).reshape(-1, 2)
-        label = NAMES[series.kind] if series is comparison.of_kind(series.kind)[0] else None
+        label = NAMES[series.kind] if runs and all(one.kind != series.kind for one in named.values()) else None
         style: dict[str, Any] = {"marker": MARKERS[series.kind], "color": COLOURS[series.kind], "alpha": 0.75}
         axes.scatter(points[:, 0], points[:, 1], s=18, lw=0, label=label, **style)
         if runs:
@@ -117,7 +116,7 @@ def scatter(comparison: Comparison) -> Figure:
         axes.annotate(name, (x, y), fontsize=6.5, color=colour, arrowprops=line, **where)
     plain_numbers(axes.xaxis, axes.yaxis)
     figure.legend(loc="outside lower center", ncols=3, fontsize=7.5)
-    some = ": at most 5 runs of each, picked at random" if max(map(len, clocks), default=0) > 5 else ""
+    some = ": at most 5 runs of each configuration" if max(map(len, clocks), default=0) > 5 else ""
     axes.set_title(_title(comparison) + some, fontsize=9)
     return figure
 

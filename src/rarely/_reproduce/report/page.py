@@ -21,7 +21,7 @@ from rarely._reproduce.report import tables
 from rarely._reproduce.report.claims import PRINTED_ROUNDS, Judged
 from rarely._reproduce.report.figures import figures
 from rarely._reproduce.report.paper_claims import judge
-from rarely._reproduce.report.results import NEURAL, Comparison, compare, overhead
+from rarely._reproduce.report.results import NEURAL, Comparison, compare, overhead, where
 from rarely._runs.record import Refusal, describe_records
 from rarely._runs.writing import make_folder, write_text
 
@@ -147,10 +147,8 @@ def _shortfalls(comparisons: Sequence[Comparison]) -> list[str]:
     sequential = [len(c.series[NEURAL].runs) if NEURAL in c.series else 0 for c in comparisons if c.base]
     if sequential and min(sequential) < PRINTED_RUNS:
         few = " to ".join(str(n) for n in sorted({min(sequential), max(sequential)}))
-        out.append(
-            f"Sequential NeuralUCB, with which most claims compare, has {few} runs "
-            f"of a problem here; the paper's has {PRINTED_RUNS}."
-        )
+        which = "Sequential NeuralUCB, with which most claims compare,"
+        out.append(f"{which} has {few} runs of a problem here; the paper's has {PRINTED_RUNS}.")
     return out
 
 
@@ -166,10 +164,10 @@ def _notes(c: Comparison) -> list[str]:
     if lockstep := [r for r in records if r.data.get("near_ties") is not None]:
         near, rounds = sum(r.data["near_ties"] for r in lockstep), sum(r.rounds for r in lockstep)
         device = lockstep[0].data["environment"]["device"]
-        notes.append(
-            f"{len(lockstep)} runs of networks were played in lockstep on {device}; in "
-            f"{near} of their {rounds} rounds two arms were nearly tied, and rounding elsewhere may choose the other."
-        )
+        played = f"{len(lockstep)} runs of networks were played in lockstep on {device}; in {near} of their {rounds}"
+        notes.append(f"{played} rounds two arms were nearly tied, and rounding elsewhere may choose the other.")
+    if aside := [run for s in c.series.values() for run in c.clocked(s).values() if where(run) != c.place]:
+        notes.append(f"Times are of {c.place[0]}; those of {len(aside)} runs on other machines are left aside.")
     if retried := sum(max(0, r.data["updates"]["attempts"] - len(r.updates)) for r in records):
         notes.append(f"Trainings were repeated with a smaller step {retried} times.")
     if rejected := sum(series.rejected for series in c.series.values()):
@@ -190,8 +188,7 @@ def render_markdown(
         "rarely._reproduce.report",
         "report.md",
         records=records,
-        machines=sorted({record.machine for record in records}),
-        hours=sum(record.seconds for record in records) / 3600,
+        described=describe_records(records, "one configuration on one run each"),
         comparisons=comparisons,
         judged=judged,
         warnings=warnings,

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
@@ -29,6 +30,8 @@ BATCHED: tuple[Kind, ...] = ("fixed", "adaptive", "default")
 """Kinds of batched configurations, in the order of tables."""
 SLACK = 1.25
 """What "almost", "around" and "slightly" leave open: a factor."""
+where = attrgetter("machine", "form")
+"""The machine of a run, and the compiled form of its loops: times of two places do not compare."""
 
 
 @dataclass(frozen=True)
@@ -98,30 +101,33 @@ class Comparison:
         return sorted({seed for series in self.series.values() for seed in series.runs})
 
     @cached_property
-    def place(self) -> tuple[str, str] | None:
-        """The machine whose times count, and the compiled form of its runs: that with the most runs by processors."""
-        records = (record for series in (self.clock or self.series).values() for record in series.runs.values())
-        runs = Counter((one.machine, one.form) for one in records if one.engine != "gpu")
-        return max(runs, key=runs.__getitem__, default=None)
+    def place(self) -> tuple[str, str]:
+        """The machine whose times count, and the compiled form there: with the most runs by and beside NeuralUCB."""
+        beside = self.clocked(self.series[NEURAL]) if NEURAL in self.series else {}
+        runs = [one for series in self.series.values() for one in self.clocked(series).items()]
+        pairs = [run for seed, run in runs if seed in beside and where(run) == where(beside[seed])]
+        found = Counter(where(run) for run in pairs or (run for _, run in runs))
+        return max(found, key=found.__getitem__, default=("", ""))
 
-    def timed(self, series: Series) -> Series | None:
-        """Return the runs whose times are those of a series: on one machine, and not by a GPU, many at once."""
-        own = self.clock.get(series.name.replace("-fair", "-best"), series).runs.items()
-        runs = {seed: run for seed, run in own if run.engine != "gpu" and (run.machine, run.form) == self.place}
-        return replace(series, runs=runs) if runs else None
+    def clocked(self, series: Series) -> dict[int, Record]:
+        """Return the runs that took the times of a series: not by a GPU, which plays many at once."""
+        own = self.clock.get(series.name.replace("-fair", "-best"), series).runs
+        return {seed: run for seed, run in own.items() if run.engine != "gpu"}
+
+    def timed(self, series: Series) -> Series:
+        """Return a series with the runs that have its times, on the one machine whose times count; maybe none."""
+        return replace(series, runs={k: run for k, run in self.clocked(series).items() if where(run) == self.place})
 
     @property
     def has_times(self) -> bool:
         """Return whether the times of the sequential policy, or without it of some series, are known."""
         known = self.series.get(NEURAL, next(iter(self.series.values())))
-        return self.timed(known) is not None
+        return bool(self.timed(known).runs)
 
     def paired(self, name: str, a: Series, b: Series) -> tuple[list[float], list[float]]:
         """Return a number of every run that both have, of one engine where that matters; `seconds` of one machine."""
         if name == "seconds":
-            if (one := self.timed(a)) is None or (other := self.timed(b)) is None:
-                return [], []
-            a, b = one, other
+            a, b = self.timed(a), self.timed(b)
         pairs = [(a.runs[seed], b.runs[seed]) for seed in sorted(a.runs.keys() & b.runs.keys())]
         if not a.configuration.linear and not b.configuration.linear:
             pairs = [(x, y) for x, y in pairs if x.engine == y.engine]
@@ -138,11 +144,9 @@ def compare(records: Iterable[Record]) -> list[Comparison]:
     problems: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         problems[record.problem].append(record)
-    comparisons = []
-    order = list(PROBLEMS)
+    comparisons, order = [], list(PROBLEMS)
     for problem in sorted(problems, key=lambda name: order.index(name) if name in order else len(order)):
-        its_records = problems[problem]
-        first = its_records[0]
+        its_records, first = problems[problem], problems[problem][0]
         table = first.data["asked"]["world"].get("view") is not None
         played = {record.reading for record in its_records}
         views = {preset: VIEWS[preset] if table else "raw" for preset in PRESETS}

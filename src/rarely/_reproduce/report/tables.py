@@ -86,7 +86,7 @@ def results(c: Comparison) -> Grid:
         clock, faster = c.timed(s), math.nan
         if sequential is not None:
             faster = ratios(*c.paired("seconds", sequential, s)).interval().value
-        memory = max(int(record.data["peak_memory"]) for record in clock.runs.values()) if clock else 0
+        memory = max((int(record.data["peak_memory"]) for record in clock.runs.values()), default=0)
         earned = [str(len(s.runs)), f"{s.regret.value:.0f}{sd}", f"{100 * right:.0f} %"]
         took = [f"{s.updates:.0f}", seconds(clock, "selecting"), seconds(clock, "training")]
         took.append(f"{faster:.3g}×" if faster and math.isfinite(faster) else "—")
@@ -175,7 +175,7 @@ def number(one: Decided) -> str:
     """Return a number with the interval that decided, and its confidence if it is not 95 %."""
     estimate = one.estimate
     if estimate is None or not estimate.runs:
-        return "no runs of both, on one machine where it is a time"
+        return "no runs of both; of a time, none on the machine whose times count"
     if math.isnan(estimate.value):
         return "undefined, because a value is 0"
     if estimate.runs == 1:
@@ -194,9 +194,9 @@ def percent(confidence: float) -> str:
     return f"{100 * confidence:.{digits}f}".rstrip("0").rstrip(".") + " %"
 
 
-def seconds(series: Series | None, part: str) -> str:
+def seconds(series: Series, part: str) -> str:
     """Return mean seconds, to two digits where they are few; a dash where none are known."""
-    if series is None:
+    if not series.runs:
         return "—"
     value = series.mean_of(lambda run: run.data["seconds"][part])
     return f"{value:.2f}" if value < 10 else f"{value:.0f}"
