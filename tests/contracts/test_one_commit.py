@@ -18,11 +18,11 @@ PATIENCE = 300
 """Seconds after which a thread that waits for another takes it for lost."""
 
 MANY = int(os.environ.get("EXAMPLES", "10")) >= 100
-POINTS = 40 if MANY else 10
+POINTS = 40 if MANY else 8
 """Lines at which the longer calls are interrupted, others for each policy."""
 APART = 1 if MANY else 5
 """`observe` and a single `select` are interrupted at every fifth line, which is another one for the next policy."""
-ARRAYS = 40 if MANY else 20
+ARRAYS = 40 if MANY else 15
 """Arrays of a call at which memory ends, or all of them if they are fewer."""
 STREAM = contexts(seed=11)
 

@@ -101,6 +101,7 @@ def test_the_log_det_of_a_diagonal_grows_by_what_is_added(seed, large):
     assert form.frozen_log_det == form.log_det
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("settings", [{"covariance": "diagonal"}, {"covariance": "last_layer"}, {}, {"depth": 3}])
 def test_a_recommender_decides_as_without_the_shared_row(monkeypatch, settings):
     rng = np.random.default_rng(0)
