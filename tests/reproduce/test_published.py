@@ -223,6 +223,7 @@ def test_a_published_run_is_equal_when_it_is_played_again(sample):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::rarely.DriftWarning")  # an alarm that the run of the record had, too
 def test_a_run_of_every_problem_is_equal_when_it_is_played_again(sample):
     assert len({record.problem for record in sample}) >= 4
     for record in sample:
