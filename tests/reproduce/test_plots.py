@@ -79,6 +79,10 @@ def test_the_scatter_shows_times_of_one_machine_and_runs_that_others_do_not_have
     sequential[0].data["environment"]["machine"] = "another"
     axes = plots.scatter(compare([*sequential, *batched])[0]).axes[0]
     assert [len(points.get_offsets()) for points in axes.collections] == [3, 2]
+    for run in batched:
+        run.data["environment"]["machine"] = "another"
+    figure = plots.scatter(compare([*sequential, *batched])[0])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["NeuralUCB"]
 
 
 def test_the_band_is_the_interval_of_the_mean():

@@ -192,6 +192,15 @@ def test_a_real_browser_prints_the_page(folder, tmp_path):
     assert pdf.read_bytes().startswith(b"%PDF")
 
 
+def test_runs_whose_times_do_not_count_are_said():
+    everything = [*runs([1] * 3, kind="neuralucb"), *runs([1] * 3, kind="fixed", batches=40)]
+    assert page._notes(compare(everything)[0]) == []
+    for run in (everything[0], everything[-1]):
+        run.data["environment"]["machine"] = "another"
+    (said,) = page._notes(compare(everything)[0])
+    assert said.endswith("; runs elsewhere, left aside: 2.")
+
+
 def test_shares_of_a_lockstep_are_no_times_but_those_of_timed_runs_are(tmp_path):
     kinds = {"neuralucb": {}, "fixed": {"batches": 40}}
     lockstep = [record(kind=kind, seconds=5.0, seed=seed, **c) for kind, c in kinds.items() for seed in (0, 1)]

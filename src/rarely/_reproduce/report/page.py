@@ -166,8 +166,8 @@ def _notes(c: Comparison) -> list[str]:
         device = lockstep[0].data["environment"]["device"]
         played = f"{len(lockstep)} runs of networks were played in lockstep on {device}; in {near} of their {rounds}"
         notes.append(f"{played} rounds two arms were nearly tied, and rounding elsewhere may choose the other.")
-    if aside := [run for s in c.series.values() for run in c.clocked(s).values() if where(run) != c.place]:
-        notes.append(f"Times are of {c.place[0]}; those of {len(aside)} runs on other machines are left aside.")
+    if aside := {run.id for s in c.series.values() for run in c.clocked(s).values() if where(run) != c.place}:
+        notes.append(f"Times are of {' with '.join(c.place)} loops; runs elsewhere, left aside: {len(aside)}.")
     if retried := sum(max(0, r.data["updates"]["attempts"] - len(r.updates)) for r in records):
         notes.append(f"Trainings were repeated with a smaller step {retried} times.")
     if rejected := sum(series.rejected for series in c.series.values()):
