@@ -20,8 +20,8 @@ from matplotlib.ticker import NullLocator
 from rarely import BatchNeuralUCB, FixedGrid
 from rarely._core.model.network import Network
 from rarely._core.training.gradient_descent import TrainingPlan, train
-from rarely._pages.figures import STYLE
-from rarely._runs.play import play
+from rarely.pages.figures import STYLE
+from rarely.runs.play import play
 from rarely.worlds import Cosine
 from suite.machine import (
     best_of,

@@ -18,11 +18,11 @@ import torch
 
 from rarely._reproduce.catalogue import PROBLEMS, plan_cells
 from rarely._reproduce.records import Store
-from rarely._runs.executor import executor_of
-from rarely._runs.provenance import cores
-from rarely._runs.store import run_cells
 from rarely.gpu.executor import GpuExecutor
 from rarely.gpu.training import Samples, Theta, _by_kernel, _by_products, _by_sparse_kernel, entries_of, samples_at_once
+from rarely.runs.executor import executor_of
+from rarely.runs.provenance import cores
+from rarely.runs.store import run_cells
 
 SHAPES = ((2000, 200, 12), (500, 200, 12), (100, 200, 12), (2000, 100, 12), (2000, 100, 24), (2000, 100, 236))
 """n, m and d: cosine's at three lengths, quadratic's, MAGIC's and Mushroom's."""

@@ -38,14 +38,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from rarely._pages.grid import Grid
 from rarely._reproduce.catalogue import GRID, PAPER, PROBLEMS, configurations
 from rarely._reproduce.config import Configuration
 from rarely._reproduce.records import read_published
 from rarely._reproduce.report.claims import ALPHA, HELD, Check, Claim, ClaimChecker, decide
 from rarely._reproduce.report.paper_claims import CLAIMS, OVERALL
 from rarely._reproduce.report.results import Comparison, Series, _linear, compare
-from rarely._runs.statistics import SKEWNESS_ERRORS, Sample, t_quantile
+from rarely.pages.grid import Grid
+from rarely.runs.statistics import SKEWNESS_ERRORS, Sample, t_quantile
 
 RECORDS = Path(__file__).parents[1] / "docs" / "records.json.gz"
 ROUNDS = 2000

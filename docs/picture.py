@@ -18,8 +18,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from rarely import BatchNeuralUCB, NeuralUCB, Paced, Policy, Uniform
-from rarely._pages.figures import STYLE
-from rarely._pages.svg import PALETTE
+from rarely.pages.figures import STYLE
+from rarely.pages.svg import PALETTE
 from rarely.worlds import Cosine
 
 PICTURE = Path(__file__).parent / "images" / "retrain-rarely.svg"

@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from rarely import Validation
-from rarely._pages.figures import STYLE
+from rarely.pages.figures import STYLE
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorials" / "own-log.md"

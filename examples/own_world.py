@@ -14,9 +14,9 @@ from rarely._reproduce.catalogue import plan_cells
 from rarely._reproduce.config import Problem
 from rarely._reproduce.records import Store
 from rarely._reproduce.report.page import write_report
-from rarely._runs.executor import LokyExecutor
-from rarely._runs.provenance import cores
-from rarely._runs.store import run_cells
+from rarely.runs.executor import LokyExecutor
+from rarely.runs.provenance import cores
+from rarely.runs.store import run_cells
 from rarely.worlds import World
 
 

@@ -16,7 +16,7 @@ from rarely import __version__
 from rarely._cli import app
 from rarely._cli.console import Shown, console
 from rarely._core import native
-from rarely._runs.executor import SerialExecutor
+from rarely.runs.executor import SerialExecutor
 from rarely.worlds import datasets
 
 QUICK = ["reproduce", "cosine", "--preset", "code", "--runs", "2", "--rounds", "20", "--jobs", "1", "--only", "fixed-*"]
@@ -161,7 +161,7 @@ HIDDEN = (
     "from pathlib import Path; from rarely._core.native import loader; loader.LIBRARY = Path('nowhere.so'); "
     "loader.RECORD = Path('nowhere.json')\n"
     "import sys; from typer.testing import CliRunner; from rarely._cli import app, reproduce\n"
-    "from rarely._runs.executor import SerialExecutor; reproduce.LokyExecutor = lambda jobs: SerialExecutor()\n"
+    "from rarely.runs.executor import SerialExecutor; reproduce.LokyExecutor = lambda jobs: SerialExecutor()\n"
     "reproduce.make_report = lambda out: None\n"
     "result = CliRunner().invoke(app, {arguments!r}); print(result.exit_code); print(result.output)"
 )
@@ -197,7 +197,7 @@ def test_reproduce_fails_at_once_where_the_loops_asked_for_are_missing(tmp_path)
 
 def test_progress_is_told_by_the_clock_and_not_by_the_cells(tmp_path, monkeypatch, unreported):
     """The first cell may take minutes: a line comes all the same, and the next says how long the others take."""
-    from rarely._runs.cell import play_cell
+    from rarely.runs.cell import play_cell
 
     lines, say = [], console.print
     monkeypatch.setattr(console, "print", lambda text, **how: (lines.append(text), say(text, **how)))
@@ -271,7 +271,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_before_the_work(command, tm
     named = call(*command, "--out", tmp_path / "afile")
     assert named.exit_code == 1
     assert f"--out names a folder; {tmp_path / 'afile'} is a file" in told(named)
-    monkeypatch.setattr("rarely._runs.writing.os.access", lambda path, mode: False)
+    monkeypatch.setattr("rarely.runs.writing.os.access", lambda path, mode: False)
     closed = call(*command, "--out", tmp_path / "closed")
     assert closed.exit_code == 1
     assert f"can be written to; {tmp_path} cannot" in told(closed)
@@ -405,7 +405,7 @@ def test_mixing_is_refused_with_a_way_out(records, unreported):
 
 def test_a_failed_cell_is_told_at_the_end_with_exit_code_1(tmp_path, monkeypatch):
     def failing(cell):
-        from rarely._runs.cell import Result, play_cell
+        from rarely.runs.cell import Result, play_cell
 
         return Result(cell.id, None, "it rained") if cell.seed else play_cell(cell)
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rarely._runs.cell import Cell
-from rarely._runs.executor import LokyExecutor
-from rarely._runs.record import MixedRecords, Record
-from rarely._runs.store import Store, run_cells
+from rarely.runs.cell import Cell
+from rarely.runs.executor import LokyExecutor
+from rarely.runs.record import MixedRecords, Record
+from rarely.runs.store import Store, run_cells
 
 
 class ToyRecord(Record):
     kind: ClassVar[str] = "toy"
-    sources: ClassVar[tuple[str, ...]] = ("_runs/cell.py",)
+    sources: ClassVar[tuple[str, ...]] = ("runs/cell.py",)
 
     @classmethod
     def check_together(cls, records, planned):

@@ -10,7 +10,7 @@ import numpy as np
 
 from rarely import BatchNeuralUCB, FixedGrid, LinTS, LinUCB, NeuralTS, OnDemand, Policy
 from rarely._core.types import Array
-from rarely._runs.play import play
+from rarely.runs.play import play
 from rarely.worlds import Cosine, Rounds
 from suite.figures import Benchmark, Figure, Tell
 from suite.machine import (

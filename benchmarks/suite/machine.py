@@ -21,7 +21,7 @@ import numpy as np
 from rarely._core import native
 from rarely._core.code_digest import code_digest
 from rarely._core.types import Floats
-from rarely._runs import provenance
+from rarely.runs import provenance
 from suite.figures import BenchmarkFailed, Tell
 
 Widths = tuple[tuple[int, int], ...]

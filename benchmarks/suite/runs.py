@@ -20,8 +20,8 @@ from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, NeuralUCB, Tra
 from rarely._core.types import Array
 from rarely._reproduce.catalogue import PROBLEMS, plan_cells
 from rarely._reproduce.records import Store
-from rarely._runs.executor import SerialExecutor
-from rarely._runs.store import run_cells
+from rarely.runs.executor import SerialExecutor
+from rarely.runs.store import run_cells
 from rarely.theory import NTK
 from rarely.worlds import Cosine, Rounds
 from suite.figures import Benchmark, BenchmarkFailed, Figure, NotMeasured, Tell

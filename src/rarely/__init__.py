@@ -80,10 +80,10 @@ from rarely._core.schedules import (
 from rarely._core.training.tuning import Validation
 from rarely._core.types import Decision
 from rarely._core.version import __version__ as __version__
-from rarely._pages.plots import plot_policy
 from rarely.ensembles import EnsemblePolicy
 from rarely.frames.encoder import FrameEncoder
 from rarely.frames.policy import ColumnEffect, FramePolicy
+from rarely.pages.plots import plot_policy
 from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [

@@ -22,24 +22,39 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.confidence_radius import Beta
-from rarely._core.choice.random_stream import Seed, seeded
-from rarely._core.choice.rules import Mixture, Thompson, with_exploration
-from rarely._core.covariance import Widths
-from rarely._core.errors import InvalidInput, InvalidSchedule, SnapshotWarning, check_flag, check_whole
-from rarely._core.inputs.forgetting import Discount, Forgetting
-from rarely._core.inputs.history import History
-from rarely._core.inputs.scaling import Affine, ContextScale
-from rarely._core.inputs.sparse_rows import SparseRows
-from rarely._core.model.features import Factors
-from rarely._core.policies import FitResult, Learner, Limits, Policy
-from rarely._core.policies.options import DEFAULT_HISTORY, limits_from
-from rarely._core.policies.saving import decoded, encoded
-from rarely._core.policies.uniform import NoCovarianceFactory
-from rarely._core.saving.fields import Fields
-from rarely._core.schedules import DeterminantTrigger, EveryRound, Schedule
-from rarely._core.training.watch import UNWATCHED, Watch
-from rarely._core.types import Array
+from rarely.extend import (
+    DEFAULT_HISTORY,
+    UNWATCHED,
+    Affine,
+    Array,
+    Beta,
+    ContextScale,
+    DeterminantTrigger,
+    Discount,
+    EveryRound,
+    Factors,
+    Fields,
+    FitResult,
+    Forgetting,
+    History,
+    Learner,
+    Limits,
+    Mixture,
+    NoCovarianceFactory,
+    Policy,
+    Schedule,
+    Seed,
+    SparseRows,
+    Thompson,
+    Watch,
+    Widths,
+    decoded,
+    encoded,
+    limits_from,
+    seeded,
+    with_exploration,
+)
+from rarely.extend.checks import InvalidInput, InvalidSchedule, SnapshotWarning, check_flag, check_whole
 
 OFFERED = 512
 """Contexts that artificial rows are drawn from, the latest ones of all arms."""

@@ -7,7 +7,7 @@ import pytest
 
 from bench import BENCHMARKS, chosen
 from rarely import LinUCB
-from rarely._runs.play import play
+from rarely.runs.play import play
 from rarely.worlds import Cosine
 from suite import deciding, long_runs, machine, runs, training
 from suite.figures import Benchmark, BenchmarkFailed, NotMeasured

@@ -7,11 +7,11 @@ from typer.testing import CliRunner
 
 from comparison_records import record
 from rarely._cli import app
-from rarely._pages.figures import drawn
 from rarely.compare import leaderboard, read_records
 from rarely.compare.page import NothingToCompare, draw_frontier, line_style, render_page, write_leaderboard
 from rarely.compare.records import Store, pack
 from rarely.compare.scores import BOARDS
+from rarely.pages.figures import drawn
 
 RECORDS = [
     record(problem, policy, batches, seed, regret, family=family)

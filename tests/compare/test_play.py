@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from rarely import FixedGrid, LinUCB
-from rarely._runs.play import play as play_library
 from rarely.compare import Contestant, find_problem
 from rarely.compare.contestant import WrongContestant, play
 from rarely.compare.policies import POLICIES, LibraryContestant
 from rarely.compare.problems import OTHER, delays, drifted
+from rarely.runs.play import play as play_library
 from rarely.worlds import Cosine
 from rarely.worlds.gallery import GALLERY, Wheel
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from rarely import InvalidInput, RarelyError
-from rarely._runs.cell import play_cell
 from rarely.compare import Comparison, Task, UnavailablePolicy, find_problem, policies, problems
 from rarely.compare.cells import Cell
 from rarely.compare.contestant import play
 from rarely.compare.policies import MODELS, POLICIES, SCHEDULES, find_policy
 from rarely.compare.problems import PROBLEM_SETS, expand
+from rarely.runs.cell import play_cell
 from rarely.worlds import PLAIN_ARMS, DataUnavailable
 from rarely.worlds.gallery import GALLERY
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rarely._runs.cell import play_cell
 from rarely.compare import leaderboard, read_records
 from rarely.compare.cells import Cell
 from rarely.compare.page import render_markdown
 from rarely.compare.scores import BOARDS, Results
+from rarely.runs.cell import play_cell
 
 ROOT = Path(__file__).parents[2]
 DOCS, SCRIPT = ROOT / "docs", ROOT / "benchmarks" / "board.py"

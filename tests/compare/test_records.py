@@ -7,9 +7,9 @@ import re
 import pytest
 
 from comparison_records import record
-from rarely._runs.sealed_json import read_json, sealed_text
 from rarely.compare import Comparison, MixedRecords, compare, merge, read_records
 from rarely.compare.records import Store, pack
+from rarely.runs.sealed_json import read_json, sealed_text
 
 ASKED = Comparison(["needle"], ["linucb"], [3, None], seeds=2, rounds=20)
 

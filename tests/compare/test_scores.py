@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparison_records import record
-from rarely._runs.statistics import mean
 from rarely.compare import leaderboard
 from rarely.compare.page import render_markdown
 from rarely.compare.scores import Results, area_under
+from rarely.runs.statistics import mean
 
 
 def frontier(problem, policy, regrets, *, seeds=2, **others):

@@ -9,9 +9,9 @@ from rarely import RarelyError
 from rarely._reproduce.catalogue import plan_cells
 from rarely._reproduce.config import Problem
 from rarely._reproduce.records import Store
-from rarely._runs.executor import SerialExecutor
-from rarely._runs.store import run_cells
 from rarely.gpu import executor as engine
+from rarely.runs.executor import SerialExecutor
+from rarely.runs.store import run_cells
 from rarely.worlds import Quadratic
 
 PROBLEM = Problem("small", Quadratic(dim=3), hidden=8, steps=5, batches=(3,), log_ratios=(5,))

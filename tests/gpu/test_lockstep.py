@@ -15,11 +15,11 @@ from rarely._core.model.network import Network  # noqa: E402
 from rarely._core.training.gradient_descent import TrainingPlan, train  # noqa: E402
 from rarely._reproduce.cells import Cell, policy_of, world_of  # noqa: E402
 from rarely._reproduce.config import Configuration, Problem  # noqa: E402
-from rarely._runs.play import play  # noqa: E402
 from rarely.gpu import training  # noqa: E402
 from rarely.gpu.linear import play_linear  # noqa: E402
 from rarely.gpu.lockstep import Lockstep, fits  # noqa: E402
 from rarely.gpu.scales import Scales  # noqa: E402
+from rarely.runs.play import play  # noqa: E402
 from rarely.worlds import Cosine, Quadratic, Table  # noqa: E402
 
 CONFIGURATIONS = (

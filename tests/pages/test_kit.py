@@ -7,14 +7,14 @@ import pytest
 from jinja2 import DictLoader, UndefinedError
 from matplotlib.figure import Figure
 
-import rarely._pages
-from rarely._pages import page
-from rarely._pages.figures import COLOURS, drawn
-from rarely._pages.grid import Grid
-from rarely._pages.page import render
-from rarely._pages.svg import PALETTE, Chart, inline
+import rarely.pages
+from rarely.pages import page
+from rarely.pages.figures import COLOURS, drawn
+from rarely.pages.grid import Grid
+from rarely.pages.page import render
+from rarely.pages.svg import PALETTE, Chart, inline
 
-STYLE = (Path(rarely._pages.__file__).parent / "templates" / "style.css").read_text(encoding="utf-8")
+STYLE = (Path(rarely.pages.__file__).parent / "templates" / "style.css").read_text(encoding="utf-8")
 TEMPLATE = """{% extends "base.html" %}{% from "parts.html" import figure, table, warnings %}
 {% block main %}<h2 id="a">A</h2>{{ table(grid, caption="Some numbers") }}{{ figure(svg, "A <caption>") }}
 {{ warnings(["a <doubt>"]) }}{% endblock %}"""
@@ -23,7 +23,7 @@ TEMPLATE = """{% extends "base.html" %}{% from "parts.html" import figure, table
 @pytest.fixture
 def made(monkeypatch):
     """Return a page of everything that the kit has."""
-    environment = page.environment("rarely._pages").overlay()
+    environment = page.environment("rarely.pages").overlay()
     own = DictLoader({"own.html": TEMPLATE})
     monkeypatch.setattr(environment, "loader", type(environment.loader)([own, *environment.loader.loaders]))
     monkeypatch.setattr(page, "environment", lambda package: environment)

@@ -22,7 +22,7 @@ from rarely import (
     OnDemand,
     Uniform,
 )
-from rarely._pages.plots import MAX_ARMS, group_means, in_groups
+from rarely.pages.plots import MAX_ARMS, group_means, in_groups
 from rarely.study import Study
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from decision_logs import planning_log
 from rarely import DeterminantTrigger, FixedGrid
-from rarely._runs.statistics import IntervalEstimate, mean, ratio_of_means
 from rarely.planning import NothingClose, plan
 from rarely.planning.frontier import Frontier, Point, calibrate
 from rarely.planning.plan import above
 from rarely.planning.report import render_page
 from rarely.planning.simulate import KINDS, Maker, Trial, play_trial
+from rarely.runs.statistics import IntervalEstimate, mean, ratio_of_means
 from rarely.worlds import Cosine
 
 WIDE, FAR = (0.9, 1.05, 1.3), (1.5, 2.0, 3.0)

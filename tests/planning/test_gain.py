@@ -11,7 +11,6 @@ import pytest
 from decision_logs import planning_log
 from rarely import Affine
 from rarely._core.schedules import EveryRound, FixedGrid
-from rarely._runs.statistics import IntervalEstimate
 from rarely.planning import plan
 from rarely.planning.frontier import PILOTS, Frontier, Point
 from rarely.planning.plan import Present, Share, measure_present, share_lines, shares_of, update_price
@@ -24,6 +23,7 @@ from rarely.planning.simulate import (
     SimulatedRewards,
     SimulationFailed,
 )
+from rarely.runs.statistics import IntervalEstimate
 from rarely.worlds import World
 
 QUICK = {"horizon": 30, "runs": 2, "policy": "linear", "batches": [2, 4]}

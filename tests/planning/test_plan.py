@@ -25,12 +25,12 @@ from rarely import (
     TheoremRadius,
 )
 from rarely._cli import app
-from rarely._runs.play import play
-from rarely._runs.statistics import IntervalEstimate
 from rarely.planning import NothingClose, plan
 from rarely.planning.frontier import default_batches, measure_frontier
 from rarely.planning.report import render_page, write_plan
 from rarely.planning.simulate import KINDS, Maker, Trial, play_trial
+from rarely.runs.play import play
+from rarely.runs.statistics import IntervalEstimate
 from rarely.worlds import Cosine, World
 
 SMALL = {"hidden": 8, "training": 10}

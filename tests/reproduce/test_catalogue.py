@@ -6,7 +6,7 @@ from rarely._core.schedules import DeterminantTrigger, FixedGrid, Paced
 from rarely._reproduce.catalogue import FAIR, PROBLEMS, configurations, plan_cells
 from rarely._reproduce.cells import Cell, policy_of, world_of
 from rarely._reproduce.config import PRESETS, Configuration, Problem
-from rarely._runs.record import identity
+from rarely.runs.record import identity
 from rarely.worlds import Table, TableWorld
 
 TABLE = Table.of(np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 2)

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from lab_records import record, runs
-from rarely._pages.figures import PlainLocator
 from rarely._reproduce.report import figures as plots
 from rarely._reproduce.report.results import compare
-from rarely._runs.statistics import mean
+from rarely.pages.figures import PlainLocator
+from rarely.runs.statistics import mean
 
 
 def comparison(problem="cosine", count=10):

@@ -17,10 +17,10 @@ from rarely._reproduce.cells import Cell
 from rarely._reproduce.records import SHORT, Record, Store, check_engines, publish, read_published, unpack
 from rarely._reproduce.report.page import write_report
 from rarely._reproduce.report.results import compare
-from rarely._runs.cell import play_cell
-from rarely._runs.provenance import describe
-from rarely._runs.record import MixedRecords
-from rarely._runs.sealed_json import sealed_text
+from rarely.runs.cell import play_cell
+from rarely.runs.provenance import describe
+from rarely.runs.record import MixedRecords
+from rarely.runs.sealed_json import sealed_text
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "records.json.gz"
 SAMPLE = ("linucb-r1-b1", "linucb-intercept-r1-b1", "fixed-B40", "adaptive-B40-logq20")

@@ -17,11 +17,11 @@ from rarely._reproduce.config import PRESETS, Configuration, Problem
 from rarely._reproduce.records import Record, Store
 from rarely._reproduce.report.page import write_report
 from rarely._reproduce.report.quick_page import summarise
-from rarely._runs.cell import play_cell
-from rarely._runs.executor import SerialExecutor
-from rarely._runs.play import play
-from rarely._runs.record import MixedRecords
-from rarely._runs.store import run_cells
+from rarely.runs.cell import play_cell
+from rarely.runs.executor import SerialExecutor
+from rarely.runs.play import play
+from rarely.runs.record import MixedRecords
+from rarely.runs.store import run_cells
 from rarely.worlds import Dataset, Table, World
 
 SMALL = replace(PROBLEMS["cosine"], hidden=8, steps=5, batches=(3,), log_ratios=(2.0,))

@@ -6,7 +6,6 @@ import pytest
 
 from browser import browse, needs_browser, probe
 from lab_records import record, runs
-from rarely._pages.figures import drawn
 from rarely._reproduce.catalogue import PROBLEMS, configurations
 from rarely._reproduce.config import VIEWS
 from rarely._reproduce.records import Store
@@ -15,6 +14,7 @@ from rarely._reproduce.report.page import NothingToReport, write_report
 from rarely._reproduce.report.paper_claims import judge
 from rarely._reproduce.report.results import compare
 from rarely._reproduce.report.tables import results
+from rarely.pages.figures import drawn
 
 
 def fill(out, problems, presets, only=lambda c: True):

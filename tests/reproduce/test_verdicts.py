@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rarely._reproduce.report.claims import ALL, ALPHA, MAX_REPEATS, MOST, Check, Measured, Rule, decide, runs_to_decide
-from rarely._runs.statistics import Sample, mean
+from rarely.runs.statistics import Sample, mean
 
 H, N, Q = "holds", "does not hold", "inconclusive"
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rarely._runs import writing
-from rarely._runs.cell import Result, play_cell
-from rarely._runs.executor import SerialExecutor
-from rarely._runs.record import FORMAT, MixedRecords, identity
-from rarely._runs.sealed_json import digest_of, sealed_text
-from rarely._runs.store import run_cells
-from rarely._runs.writing import CannotWrite, FolderBusy, lock_folder
+from rarely.runs import writing
+from rarely.runs.cell import Result, play_cell
+from rarely.runs.executor import SerialExecutor
+from rarely.runs.record import FORMAT, MixedRecords, identity
+from rarely.runs.sealed_json import digest_of, sealed_text
+from rarely.runs.store import run_cells
+from rarely.runs.writing import CannotWrite, FolderBusy, lock_folder
 from toy_cells import ToyCell, ToyRecord, store_at, toys
 
 HERE = SerialExecutor()
@@ -323,7 +323,7 @@ def test_a_link_to_a_folder_is_named_and_not_followed(folder):
 
 
 def test_a_file_that_unpacks_to_more_than_any_record_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr("rarely._runs.sealed_json.LARGEST_FILE", 10_000)
+    monkeypatch.setattr("rarely.runs.sealed_json.LARGEST_FILE", 10_000)
     path = tmp_path / "records" / "a.json.gz"
     path.parent.mkdir()
     path.write_bytes(gzip.compress(b" " * 1_000_000))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import toy_cells
-from rarely._runs.executor import LokyExecutor, SerialExecutor, executor_of
-from rarely._runs.store import run_cells
+from rarely.runs.executor import LokyExecutor, SerialExecutor, executor_of
+from rarely.runs.store import run_cells
 from toy_cells import ToyCell, store_at, toys
 
 

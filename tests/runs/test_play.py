@@ -9,7 +9,7 @@ from rarely._reproduce.catalogue import PROBLEMS
 from rarely._reproduce.cells import Cell, policy_of
 from rarely._reproduce.config import Configuration
 from rarely._reproduce.records import content_of
-from rarely._runs.play import play
+from rarely.runs.play import play
 from rarely.worlds import Cosine
 
 ROUNDS = Cosine().rounds(seed=0, count=30)
@@ -40,7 +40,7 @@ class Slow:
 def test_time_is_processor_time_split_into_selecting_and_training(monkeypatch):
     policy = Slow()
     clocks = SimpleNamespace(process_time=lambda: policy.processor, perf_counter=lambda: policy.wall)
-    monkeypatch.setattr("rarely._runs.play.time", clocks)
+    monkeypatch.setattr("rarely.runs.play.time", clocks)
     played = play(policy, ROUNDS[:5])
     assert (played.selecting.seconds, played.selecting.wall) == (15.0, 15.0)
     assert (played.training.seconds, played.training.wall) == (12.0, 20.0)
@@ -54,7 +54,7 @@ def test_sequential_play_updates_after_every_round_but_the_last():
 
 @pytest.mark.parametrize("count", [7, 21, 45])
 def test_log_det_is_on_record_from_the_start_to_the_end(count, monkeypatch):
-    monkeypatch.setattr("rarely._runs.play.POINTS", 20)
+    monkeypatch.setattr("rarely.runs.play.POINTS", 20)
     policy = BatchNeuralUCB(10, FixedGrid(count, 3), hidden=4, training=1, seed=0)
     played = play(policy, Cosine().rounds(seed=0, count=count))
     assert played.log_dets[0] == (0, 0.0)

@@ -6,7 +6,7 @@ import pytest
 
 from rarely._reproduce.catalogue import PROBLEMS, plan_cells
 from rarely._reproduce.records import Record
-from rarely._runs.cell import Result
+from rarely.runs.cell import Result
 
 progress = importlib.import_module("rarely._cli.console")  # `rarely._cli` has a console of that name
 CELLS = plan_cells([PROBLEMS["cosine"], PROBLEMS["magic"]], ["practical", "code"], runs=2, rounds=500)

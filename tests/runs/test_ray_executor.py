@@ -17,11 +17,11 @@ import pytest
 
 import toy_cells
 from rarely._core.errors import RarelyError
-from rarely._runs import ray_executor
-from rarely._runs.cell import Result
-from rarely._runs.executor import SerialExecutor
-from rarely._runs.ray_executor import CELLS_PER_CORE, RETRIES, RayExecutor
-from rarely._runs.store import run_cells
+from rarely.runs import ray_executor
+from rarely.runs.cell import Result
+from rarely.runs.executor import SerialExecutor
+from rarely.runs.ray_executor import CELLS_PER_CORE, RETRIES, RayExecutor
+from rarely.runs.store import run_cells
 from toy_cells import ToyCell, store_at, toys
 
 # Ray 2.30 leaves its own log files to the garbage collector.
@@ -142,7 +142,7 @@ def test_ray_ends_with_the_run(run: Run, ray: Any) -> None:
 def test_ctrl_c_ends_ray(ray: Any) -> None:
     before = processes()
     code = (
-        "import ray, toy_cells; from rarely._runs.ray_executor import RayExecutor\n"
+        "import ray, toy_cells; from rarely.runs.ray_executor import RayExecutor\n"
         "ray.cloudpickle.register_pickle_by_value(toy_cells)\n"
         "print('playing', flush=True); list(RayExecutor(1)(toy_cells.toys(10_000, 'sleeps')))"
     )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rarely._runs.statistics import Sample, _least, differences, mean, ratios, t_quantile
+from rarely.runs.statistics import Sample, _least, differences, mean, ratios, t_quantile
 
 
 @pytest.mark.parametrize(

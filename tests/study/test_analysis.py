@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rarely import ArmBlocks, AtRounds, InvalidInput, LinTS, LinUCB, Mixture
-from rarely._runs.statistics import t_quantile as exact_t
+from rarely.runs.statistics import t_quantile as exact_t
 from rarely.study import AnalysisPlan, InvalidStudy, RewardRule, Stage, Study
 from rarely.study.analysis import html_of
 from rarely.study.effects import (

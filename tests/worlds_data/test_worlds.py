@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import Affine, BatchNeuralUCB, EveryRound, FixedGrid, InvalidInput, LinUCB, Uniform
-from rarely._runs.play import play
+from rarely.runs.play import play
 from rarely.worlds import Cosine, Quadratic, Rounds, Table, TableWorld, World
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from rarely import InvalidInput
 from rarely._cli.console import Jobs, ShownProgress, Stages, console, guarded, say_loops, say_refused
-from rarely._core.errors import InvalidInput
-from rarely._runs.writing import check_folder
+from rarely.runs.writing import check_folder
 
 if TYPE_CHECKING:
-    from rarely._runs.record import Refusal
     from rarely.compare.cells import Cell, Comparison
+    from rarely.runs.record import Refusal
 
 SEVERAL = ("cosine", "quadratic", "magic", "needle", "wheel", "two-sided", "wine", "shuttle")
 SEVERAL_POLICIES = ("neuralucb", "neuralts", "neuralepsilon", "linucb", "lints")
@@ -86,8 +86,8 @@ def compare_command(
         raise InvalidInput("--label and --ignore are for a table of your own; name a file.csv.")
     check_folder(out)
     say_loops()
-    from rarely._runs.provenance import cores
     from rarely.compare.cells import Comparison
+    from rarely.runs.provenance import cores
 
     if board is not None:
         if problems or quick or (seeds, rounds) != (10, 1000):

@@ -17,11 +17,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from rarely import build_info
-from rarely._core import native
-from rarely._core.errors import InvalidInput, RarelyError
-from rarely._runs.cell import Cell, Result
-from rarely._runs.record import Refusal
+from rarely import InvalidInput, RarelyError, build_info
+from rarely.extend.provisional import native
+from rarely.runs.cell import Cell, Result
+from rarely.runs.record import Refusal
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended."""

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rarely import InvalidInput
 from rarely._cli.console import Stages, console, guarded
-from rarely._core.errors import InvalidInput
 from rarely.worlds.datasets import DATASETS, fetch, located
 
 

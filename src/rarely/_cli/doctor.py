@@ -20,10 +20,9 @@ from typing import Annotated, Literal, NamedTuple
 import typer
 from rich.markup import escape
 
-from rarely import build_info
+from rarely import BuildInfo, build_info
 from rarely._cli.console import console, guarded
-from rarely._core.native.build_info import BuildInfo
-from rarely._runs.provenance import machine
+from rarely.runs.provenance import machine
 
 MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
 

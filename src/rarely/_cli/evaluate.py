@@ -11,9 +11,8 @@ from typing import Annotated, Any, get_args
 import typer
 from rich.markup import escape
 
-from rarely import ArmBlocks, load
+from rarely import ArmBlocks, ContextsWarning, InvalidInput, load
 from rarely._cli.console import console, error_console, guarded_by
-from rarely._core.errors import ContextsWarning, InvalidInput
 from rarely.logs import DecisionLog, read_log
 from rarely.offpolicy import evaluate
 from rarely.offpolicy.estimates import Estimator

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from rarely import cluster, load
+from rarely import InvalidInput, cluster, load
 from rarely._cli.console import Group, Jobs, console
-from rarely._core.errors import InvalidInput
-from rarely._pages.grid import Grid
 from rarely.cluster.files import Folder
+from rarely.pages.grid import Grid
 
 fleet_app = Group(
     "fleet",

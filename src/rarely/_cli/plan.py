@@ -8,15 +8,15 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from rarely import InvalidInput
 from rarely._cli import evaluate
 from rarely._cli.console import Jobs, Stages, console, guarded_by, say_loops, whole_numbers
-from rarely._core.errors import InvalidInput
-from rarely._runs.provenance import cores
-from rarely._runs.writing import check_folder
 from rarely.logs import DecisionLog
 from rarely.planning import plan, plan_trial
 from rarely.planning.planner import MAX_ROUNDS
 from rarely.planning.simulate import Maker, PolicyName
+from rarely.runs.provenance import cores
+from rarely.runs.writing import check_folder
 from rarely.worlds import World
 
 WorldOption = Annotated[str | None, typer.Option(help="A world of rarely compare instead: cosine, digits, …")]

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.markup import escape
 
+from rarely import InvalidInput
 from rarely._cli.console import Jobs, ShownProgress, Stages, console, guarded, say_loops, say_refused
-from rarely._core.errors import InvalidInput, check_choice
-from rarely._core.policies.options import PresetName
 from rarely._reproduce.catalogue import GROWTH, PAPER, PROBLEMS, TIMED, configurations, plan_cells, quick_cells
 from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import PRESETS, Problem
 from rarely._reproduce.records import Store, check_engines, unpack
 from rarely._reproduce.report.claims import PRINTED_ROUNDS
 from rarely._reproduce.report.tables import tally
-from rarely._runs.executor import Executor, LokyExecutor
-from rarely._runs.provenance import cores
-from rarely._runs.store import SUFFIX, run_cells
-from rarely._runs.writing import check_folder
+from rarely.extend import PresetName
+from rarely.extend.checks import check_choice
+from rarely.runs.executor import Executor, LokyExecutor
+from rarely.runs.provenance import cores
+from rarely.runs.store import SUFFIX, run_cells
+from rarely.runs.writing import check_folder
 
 if TYPE_CHECKING:
     from rarely._reproduce.report.page import Report
@@ -89,7 +90,7 @@ def reproduce_command(
     check_folder(out)
     executor: Executor = LokyExecutor(jobs or cores())
     if engine == "ray":
-        from rarely._runs.ray_executor import RayExecutor
+        from rarely.runs.ray_executor import RayExecutor
 
         executor = RayExecutor(jobs, address)
     if engine == "gpu":

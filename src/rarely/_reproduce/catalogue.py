@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from rarely._core.policies.options import PresetName
 from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import PRESETS, Configuration, Kind, Problem
+from rarely.extend import PresetName
 from rarely.worlds import DATASETS, Cosine, Quadratic
 from rarely.worlds.synthetic import DEVIATION_READING
 

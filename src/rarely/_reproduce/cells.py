@@ -8,14 +8,13 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from rarely._core.policies import BatchNeuralUCB, LinUCB, NeuralUCB, Policy
-from rarely._core.policies.options import PresetName, Training
-from rarely._core.schedules import DeterminantTrigger, FixedGrid, Paced
+from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB, Paced, Policy, Training
 from rarely._reproduce.config import Configuration, Problem
 from rarely._reproduce.records import Record, content_of
-from rarely._runs import cell as runs
-from rarely._runs.play import play
-from rarely._runs.provenance import reset_peak_memory
+from rarely.extend import PresetName
+from rarely.runs import cell as runs
+from rarely.runs.play import play
+from rarely.runs.provenance import reset_peak_memory
 from rarely.worlds import Rounds
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World

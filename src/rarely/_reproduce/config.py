@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from rarely._core.policies.options import PresetName
+from rarely.extend import PresetName
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
 from rarely.worlds.table import Table, TableWorld, View

@@ -19,15 +19,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput
-from rarely._core.types import Array
+from rarely import InvalidInput
 from rarely._reproduce.config import Configuration
-from rarely._runs import store
-from rarely._runs.play import Played
-from rarely._runs.provenance import describe, peak_memory
-from rarely._runs.record import FORMAT, MixedRecords, PolicyRecord, Stored, identity
-from rarely._runs.sealed_json import DIGEST, Malformed, check_digest, read_json, sealed_text
-from rarely._runs.writing import write_file
+from rarely.extend import Array
+from rarely.runs import store
+from rarely.runs.play import Played
+from rarely.runs.provenance import describe, peak_memory
+from rarely.runs.record import FORMAT, MixedRecords, PolicyRecord, Stored, identity
+from rarely.runs.sealed_json import DIGEST, Malformed, check_digest, read_json, sealed_text
+from rarely.runs.writing import write_file
 
 CURVE_POINTS = 40
 """Of a curve that figures show."""
@@ -45,7 +45,7 @@ class Record(PolicyRecord):
     """What is known of a finished cell."""
 
     kind: ClassVar[str] = "reproduction"
-    sources: ClassVar = ("_core", "worlds", "gpu", "_runs/play.py", "_reproduce/config.py", "_reproduce/cells.py")
+    sources: ClassVar = ("_core", "worlds", "gpu", "runs/play.py", "_reproduce/config.py", "_reproduce/cells.py")
     advice: ClassVar[str] = "Run reproduce again to play its cell anew, or remove the file"
 
     @classmethod

@@ -24,19 +24,22 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.rules import sample_arms
-from rarely._core.errors import InvalidInput, RarelyError, check_whole
-from rarely._core.inputs.contexts import ContextReader
-from rarely._core.inputs.scaling import Moments
-from rarely._core.policies.learner import Learner, ScaledLearner
-from rarely._core.policies.policy import Policy
-from rarely._core.policies.replay import state_of
-from rarely._core.policies.select import rounds_at_once, score
-from rarely._core.policies.state import ArmStats, FrozenPolicy
-from rarely._core.types import Array
-from rarely._runs.executor import ONE_THREAD
-from rarely._runs.ray_executor import RETRIES, connected, ended
+from rarely import InvalidInput, Policy, RarelyError
 from rarely.cluster.files import Folder, Rows, as_parquet, pyarrow
+from rarely.extend import Array, Learner, ScaledLearner
+from rarely.extend.checks import check_whole
+from rarely.extend.provisional import (
+    ArmStats,
+    ContextReader,
+    FrozenPolicy,
+    Moments,
+    rounds_at_once,
+    sample_arms,
+    score,
+    state_of,
+)
+from rarely.runs.executor import ONE_THREAD
+from rarely.runs.ray_executor import RETRIES, connected, ended
 
 MANIFEST = "_campaign.json"
 BLOCK = 65_536

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, RarelyError
-from rarely._core.types import Array
+from rarely import InvalidInput, RarelyError
+from rarely.extend import Array
 
 READ_AT_ONCE = 8192
 """Rows of a Parquet file that are decoded at a time."""

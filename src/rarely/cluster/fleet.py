@@ -30,18 +30,21 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.random_stream import GivenNumbers
-from rarely._core.errors import InvalidInput, RarelyError
-from rarely._core.inputs.contexts import ContextReader, RoundContexts
-from rarely._core.inputs.scaling import Moments
-from rarely._core.policies.policy import Policy
-from rarely._core.policies.replay import put_back, state_of
-from rarely._core.policies.saving import load
-from rarely._core.policies.select import decide as decide_rounds
-from rarely._core.policies.state import ArmStats, PolicyState
-from rarely._core.types import Array, Decision
+from rarely import Decision, InvalidInput, Policy, RarelyError, load
 from rarely.cluster.campaign import BLOCK, MANIFEST, Campaign, decision_table, facts_of, key_of, uniforms
 from rarely.cluster.files import Folder, as_parquet, pyarrow
+from rarely.extend import Array
+from rarely.extend.provisional import (
+    ArmStats,
+    ContextReader,
+    GivenNumbers,
+    Moments,
+    PolicyState,
+    RoundContexts,
+    put_back,
+    state_of,
+)
+from rarely.extend.provisional import decide as decide_rounds
 
 if sys.platform == "win32":
     fcntl = None

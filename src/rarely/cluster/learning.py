@@ -29,26 +29,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely._core.covariance.diagonal import SparseDiagonal
-from rarely._core.covariance.dual import Dual
-from rarely._core.covariance.factory import UNLIMITED
-from rarely._core.errors import InvalidInput, NothingToLearn
-from rarely._core.growable_array import changed
-from rarely._core.inputs.forgetting import Forgetting
-from rarely._core.inputs.history import RewardSums
-from rarely._core.inputs.scaling import Moments
-from rarely._core.policies.covariance_change import adapted
-from rarely._core.policies.learner import Learner
-from rarely._core.policies.linear import LinearLearner
-from rarely._core.policies.neural_learner import TRAINING_ROWS, LinearPart, NeuralLearner
-from rarely._core.policies.policy import Policy
-from rarely._core.policies.replay import put_back, state_of
-from rarely._core.policies.state import ArmStats, PolicyState
-from rarely._core.policies.update import UpdateResult
-from rarely._core.training.tuning import split_mix, training_rows
-from rarely._core.types import Array, Arrays, Described, IntArray
+from rarely import InvalidInput, NothingToLearn, Policy, UpdateResult
 from rarely.cluster.campaign import Campaign, Commit, Url, committing, contexts_of, moments_of, read_block
 from rarely.cluster.files import Folder, Rows, as_parquet, pyarrow, unpacked
+from rarely.extend import Array, Arrays, Described, Dual, Forgetting, IntArray, Learner
+from rarely.extend.provisional import (
+    TRAINING_ROWS,
+    UNLIMITED,
+    ArmStats,
+    LinearLearner,
+    LinearPart,
+    Moments,
+    NeuralLearner,
+    PolicyState,
+    RewardSums,
+    SparseDiagonal,
+    adapted,
+    changed,
+    put_back,
+    split_mix,
+    state_of,
+    training_rows,
+)
 
 SUBTREE = 16
 """Leaves that one task sums."""

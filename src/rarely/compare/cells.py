@@ -14,16 +14,17 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from rarely._core.errors import InvalidInput, RarelyError, check_whole
-from rarely._runs import cell as runs
-from rarely._runs.cell import Result
-from rarely._runs.executor import executor_of
-from rarely._runs.record import Refusal
-from rarely._runs.store import run_cells
+from rarely import InvalidInput, RarelyError
 from rarely.compare.contestant import play
 from rarely.compare.policies import NAME, POLICIES, Entry, find_policy
 from rarely.compare.problems import Problem, expand, find_problem
 from rarely.compare.records import Record, Store, content_of
+from rarely.extend.checks import check_whole
+from rarely.runs import cell as runs
+from rarely.runs.cell import Result
+from rarely.runs.executor import executor_of
+from rarely.runs.record import Refusal
+from rarely.runs.store import run_cells
 from rarely.worlds import Rounds
 
 SELECTING, TRAINING = 1.5e-3, 4e-5

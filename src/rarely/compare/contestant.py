@@ -20,10 +20,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from rarely._core.errors import RarelyError
-from rarely._core.inputs.scaling import Affine
-from rarely._core.types import Array, IntArray
-from rarely._runs.play import Stopwatch
+from rarely import Affine, RarelyError
+from rarely.extend import Array, IntArray
+from rarely.runs.play import Stopwatch
 from rarely.worlds.protocol import Rounds
 
 

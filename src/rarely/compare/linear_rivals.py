@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rarely._core.inputs.scaling import ContextScale
-from rarely._core.schedules import LogLogGrid
-from rarely._core.types import Array, BoolArray
+from rarely import LogLogGrid
 from rarely.compare.contestant import AtEnds, Task
+from rarely.extend import Array, BoolArray, ContextScale
 
 EXPLORED = 0.5
 """BLCE's c, the part of a batch that explores. The sources at hand leave it open."""

@@ -23,8 +23,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from rarely._core.types import Array, IntArray
 from rarely.compare.contestant import AtEnds, Task
+from rarely.extend import Array, IntArray
 
 HIDDEN, RATE, DECAY, VARIANCE = 100, 0.01, 0.001, 1.0
 MOST_STEPS, SMALL_LOSS = 1000, 1e-3

@@ -15,16 +15,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rarely._core.errors import RarelyError
-from rarely._pages.figures import DASHES, drawn, plain_numbers, plain_text
-from rarely._pages.grid import Grid
-from rarely._pages.page import render
-from rarely._pages.svg import INK, PALETTE, inline
-from rarely._runs.record import Refusal, describe_records
-from rarely._runs.statistics import IntervalEstimate
-from rarely._runs.writing import write_text
+from rarely import RarelyError
 from rarely.compare.records import Record, read_records
 from rarely.compare.scores import Leaderboard, Results, leaderboard, tuned_on
+from rarely.pages.figures import DASHES, drawn, plain_numbers, plain_text
+from rarely.pages.grid import Grid
+from rarely.pages.page import render
+from rarely.pages.svg import INK, PALETTE, inline
+from rarely.runs.record import Refusal, describe_records
+from rarely.runs.statistics import IntervalEstimate
+from rarely.runs.writing import write_text
 
 LINE_COLOURS = (*PALETTE.values(), INK)
 LINE_MARKERS = ("o", "s", "^", "D", "v")

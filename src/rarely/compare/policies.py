@@ -36,16 +36,31 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.rules import Mixture
-from rarely._core.errors import InvalidInput, RarelyError
-from rarely._core.policies import BatchNeuralUCB, LinTS, LinUCB, NeuralEpsilonGreedy, NeuralLinear, NeuralTS, Policy
-from rarely._core.schedules import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, LogLogGrid, Paced, Schedule
-from rarely._core.schedules.fixed import AtRounds
-from rarely._core.types import Array
+from rarely import (
+    AtRounds,
+    BatchNeuralUCB,
+    DeterminantTrigger,
+    EveryRound,
+    FixedGrid,
+    GeometricGrid,
+    InvalidInput,
+    LinTS,
+    LinUCB,
+    LogLogGrid,
+    Mixture,
+    NeuralEpsilonGreedy,
+    NeuralLinear,
+    NeuralTS,
+    Paced,
+    Policy,
+    RarelyError,
+    Schedule,
+)
 from rarely.compare.contestant import AtEnds, Contestant, Task
 from rarely.compare.linear_rivals import BLCE, BayesianContestant, DesignElimination
 from rarely.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
 from rarely.ensembles import EnsemblePolicy
+from rarely.extend import Array
 from rarely.theory.kernel_ucb import KernelUCB
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")

@@ -27,9 +27,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput
-from rarely._core.types import Array, IntArray
+from rarely import InvalidInput
 from rarely.compare.contestant import Task
+from rarely.extend import Array, IntArray
 from rarely.logs.tables import finite_number
 from rarely.worlds import DATASETS, GALLERY, PLAIN_ARMS, Cosine, Quadratic, Rounds, Table, TableWorld, World
 from rarely.worlds.gallery import Wheel

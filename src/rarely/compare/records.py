@@ -20,12 +20,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rarely._runs import store
-from rarely._runs.provenance import describe
-from rarely._runs.record import MixedRecords, PolicyRecord, Refusal, Stored, identity
-from rarely._runs.sealed_json import LARGEST_FILE, Malformed, reason_of, sealed_text
-from rarely._runs.writing import write_file
 from rarely.compare.contestant import Played
+from rarely.runs import store
+from rarely.runs.provenance import describe
+from rarely.runs.record import MixedRecords, PolicyRecord, Refusal, Stored, identity
+from rarely.runs.sealed_json import LARGEST_FILE, Malformed, reason_of, sealed_text
+from rarely.runs.writing import write_file
 from rarely.worlds import Rounds
 
 Found = store.Found["Record"]

@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from rarely._runs.statistics import IntervalEstimate, differences, mean
 from rarely.compare.policies import PAIRS
 from rarely.compare.problems import FAMILIES
 from rarely.compare.records import Record
+from rarely.runs.statistics import IntervalEstimate, differences, mean
 
 ROOM = 0.1
 HINDSIGHT = "linucb-hindsight"

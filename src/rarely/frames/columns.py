@@ -31,8 +31,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely._core.errors import InvalidContexts, InvalidInput, as_number, shown
-from rarely._core.types import Array
+from rarely.extend import Array
+from rarely.extend.checks import InvalidContexts, InvalidInput, as_number, shown
 
 Values = NDArray[Any] | list[Any]
 Kind = Literal["number", "date", "category", "hash"]

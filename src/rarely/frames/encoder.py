@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import (
+from rarely.extend import Affine, Array
+from rarely.extend.checks import (
     ContextsWarning,
     InvalidContexts,
     InvalidInput,
@@ -20,9 +21,7 @@ from rarely._core.errors import (
     nearest,
     shown,
 )
-from rarely._core.growable_array import all_finite
-from rarely._core.inputs.scaling import Affine
-from rarely._core.types import Array
+from rarely.extend.provisional import all_finite
 from rarely.frames.columns import Column, Kind, Table, Values, WrongValue, is_gap, key_of, kind_of, read_table
 
 

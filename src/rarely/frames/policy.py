@@ -18,13 +18,9 @@ from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
-from rarely._core.errors import InvalidContexts, InvalidInput, check_whole, shown
-from rarely._core.inputs.arm_blocks import ArmBlocks, Layout
-from rarely._core.policies.policy import Policy
-from rarely._core.policies.saving import WRAPPERS
-from rarely._core.policies.select import Scores
-from rarely._core.saving import archive
-from rarely._core.types import Array, Decision
+from rarely.extend import ArmBlocks, Array, Decision, Policy, Scores
+from rarely.extend.checks import InvalidContexts, InvalidInput, check_whole, shown
+from rarely.extend.provisional import WRAPPERS, Layout, archive
 from rarely.frames.columns import read_table
 from rarely.frames.encoder import FrameEncoder
 

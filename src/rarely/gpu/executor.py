@@ -18,13 +18,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rarely._core.errors import RarelyError
-from rarely._core.types import Array, IntArray
+from rarely import RarelyError
 from rarely._reproduce.cells import CAUSES, Cell, policy_of, world_of
 from rarely._reproduce.records import Record, content_of
-from rarely._runs import cell as runs
-from rarely._runs.executor import executor_of, side_by_side
-from rarely._runs.play import Played, Stopwatch, log_det_rounds
+from rarely.extend import Array, IntArray
+from rarely.runs import cell as runs
+from rarely.runs.executor import executor_of, side_by_side
+from rarely.runs.play import Played, Stopwatch, log_det_rounds
 from rarely.worlds.protocol import Rounds, World
 
 DRAWN_ALONE = 8

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rarely._core.choice.rules import TIE
-from rarely._core.policies import LinUCB
-from rarely._core.types import Array, IntArray
+from rarely import LinUCB
+from rarely.extend import Array, IntArray
+from rarely.extend.provisional import TIE
 from rarely.worlds.protocol import Rounds
 
 

@@ -25,12 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rarely._core.choice.rules import TIE, UpperConfidence
-from rarely._core.inputs.scaling import TRUSTED_ROUNDS, RewardScale
-from rarely._core.policies import Policy
-from rarely._core.policies.neural_learner import NeuralLearner
-from rarely._core.policies.state import BatchClock
-from rarely._core.types import Array, IntArray
+from rarely import Policy
+from rarely.extend import Array, IntArray, RewardScale, UpperConfidence
+from rarely.extend.provisional import TIE, TRUSTED_ROUNDS, BatchClock, NeuralLearner
 from rarely.gpu.executor import BLOCK
 from rarely.gpu.scales import Scales
 from rarely.gpu.training import Samples, Theta, train

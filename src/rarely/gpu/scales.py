@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from rarely._core.inputs.scaling import CLIP, OFF_CENTER, OFF_SPREAD, TRUSTED_ROUNDS
+from rarely.extend.provisional import CLIP, OFF_CENTER, OFF_SPREAD, TRUSTED_ROUNDS
 
 
 class Scales:

@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rarely._core.training.gradient_descent import ATTEMPTS, SHRINK, STABLE, refusal
-from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS
+from rarely.extend.provisional import ATTEMPTS, CONVERGED, MAX_ITERATIONS, SHRINK, STABLE, refusal
 
 WARPS, REGISTERS, MOST_SAMPLES = 8, 208, 7
 """Warps of a block of the kernel, numbers that a lane can hold beside its addresses, samples that a warp takes."""

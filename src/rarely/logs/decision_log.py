@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely._core.errors import (
+from rarely.extend import Array, BoolArray, Decision, IntArray
+from rarely.extend.checks import (
     ContextsWarning,
     InvalidContexts,
     InvalidInput,
@@ -33,12 +34,13 @@ from rarely._core.errors import (
     UnknownRound,
     WrongDecision,
     check_whole,
+    read_array,
+    read_real,
+    read_rewards,
+    read_whole,
     shown,
 )
-from rarely._core.growable_array import GrowableArray
-from rarely._core.inputs.contexts import OpenContexts, read_array, read_real, read_rounds, read_whole
-from rarely._core.inputs.history import LOGGED, new_values, read_rewards
-from rarely._core.types import Array, BoolArray, Decision, IntArray
+from rarely.extend.provisional import LOGGED, GrowableArray, OpenContexts, new_values, read_rounds
 from rarely.logs.tables import Columns, InvalidLog, Remark, Role, open_table, read_columns
 
 UNKNOWN = -1

@@ -35,10 +35,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely._core.errors import check_names
-from rarely._core.inputs.contexts import read_real, read_whole
-from rarely._core.saving.files import path_of
-from rarely._core.types import Array, Arrays, Decision
+from rarely.extend import Array, Arrays, Decision
+from rarely.extend.checks import check_names, read_real, read_whole
+from rarely.extend.provisional import path_of
 from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
 from rarely.logs.tables import InvalidLog, NamedRows, Remark, import_pyarrow, is_missing, lines_of, open_table
 

@@ -24,9 +24,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, RarelyError, shown
-from rarely._core.saving.files import path_of
-from rarely._core.types import Array, IntArray
+from rarely.extend import Array, IntArray
+from rarely.extend.checks import InvalidInput, RarelyError, shown
+from rarely.extend.provisional import path_of
 from rarely.frames.columns import check_distinct, is_gap, key_of, read_table
 from rarely.frames.encoder import FrameEncoder
 

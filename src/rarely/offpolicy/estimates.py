@@ -48,9 +48,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, check_choice, check_positive, shown
-from rarely._core.inputs.contexts import read_real
-from rarely._core.types import Array
+from rarely.extend import Array
+from rarely.extend.checks import InvalidInput, check_choice, check_positive, read_real, shown
 from rarely.logs.decision_log import DecisionLog, check_log
 from rarely.offpolicy.intervals import (
     Range,

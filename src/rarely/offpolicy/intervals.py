@@ -31,9 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, as_number, shown
-from rarely._core.inputs.contexts import read_real
-from rarely._core.types import Array
+from rarely.extend import Array
+from rarely.extend.checks import InvalidInput, as_number, read_real, shown
 
 Range = tuple[float, float]
 

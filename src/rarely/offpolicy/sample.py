@@ -23,10 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput
-from rarely._core.inputs.contexts import read_array
-from rarely._core.policies import Policy, Uniform
-from rarely._core.types import Array, BoolArray, IntArray
+from rarely.extend import Array, BoolArray, IntArray, Policy, Uniform
+from rarely.extend.checks import InvalidInput, read_array
 from rarely.logs.decision_log import SUM_TOLERANCE, DecisionLog, check_log, probabilities_of
 from rarely.logs.tables import InvalidLog
 

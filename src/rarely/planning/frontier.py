@@ -31,11 +31,10 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput
-from rarely._core.schedules import DeterminantTrigger, FixedGrid, GeometricGrid, Schedule
-from rarely._runs.executor import side_by_side
-from rarely._runs.statistics import IntervalEstimate, mean, ratio_of_means
+from rarely import DeterminantTrigger, FixedGrid, GeometricGrid, InvalidInput, Schedule
 from rarely.planning.simulate import KINDS, Kind, Maker, Outcome, SimulationFailed, Trial, play_trial
+from rarely.runs.executor import side_by_side
+from rarely.runs.statistics import IntervalEstimate, mean, ratio_of_means
 from rarely.worlds.protocol import World
 
 Item = TypeVar("Item")

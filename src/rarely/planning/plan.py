@@ -4,7 +4,7 @@ R_0    regret of the policy in use today
 R_∞    regret with the most frequent updates that were simulated
 gain   R_0 − R(B), of which R_0 − R_∞ is possible; share = gain/(R_0 − R_∞)
 
-A share is known only if the possible gain is above 0 by the tests of `_runs.statistics`, in pairs of runs, and the
+A share is known only if the possible gain is above 0 by the tests of `runs.statistics`, in pairs of runs, and the
 share's interval is at most 1 wide. Otherwise it is "unknown": a share of nearly nothing may be anything.
 
 The policy in use today is, for a log with one chosen arm a round, the policy that wrote it. For a log without arms, and
@@ -20,14 +20,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely._core.errors import RarelyError
-from rarely._core.schedules import Schedule
-from rarely._core.types import IntArray
-from rarely._pages.grid import Grid
-from rarely._runs.sealed_json import plain_json
-from rarely._runs.statistics import IntervalEstimate, differences, mean
+from rarely import RarelyError, Schedule
+from rarely.extend import IntArray
+from rarely.pages.grid import Grid
 from rarely.planning.frontier import CONFIDENCE, MIN_RUNS, Frontier, Point
 from rarely.planning.simulate import KINDS, Fit, Kind, LogWorld, stretches
+from rarely.runs.sealed_json import plain_json
+from rarely.runs.statistics import IntervalEstimate, differences, mean
 from rarely.worlds.protocol import World, seeded
 
 Origin = Literal["world", "fitted", "simulated"]

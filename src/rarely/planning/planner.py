@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, check_not_negative, check_whole, shown
-from rarely._core.progress import Progress, read_progress
+from rarely import InvalidInput
+from rarely.extend import Progress, read_progress
+from rarely.extend.checks import check_not_negative, check_whole, shown
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
 from rarely.planning import simulate

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from rarely._pages.figures import COLOURS, MARKERS, NAMES, drawn, plain_numbers
-from rarely._pages.grid import Grid
-from rarely._pages.page import render
-from rarely._pages.svg import INK, inline
-from rarely._runs.statistics import IntervalEstimate
-from rarely._runs.writing import make_folder, write_text
+from rarely.pages.figures import COLOURS, MARKERS, NAMES, drawn, plain_numbers
+from rarely.pages.grid import Grid
+from rarely.pages.page import render
+from rarely.pages.svg import INK, inline
 from rarely.planning.frontier import CONFIDENCE, Frontier, Point
 from rarely.planning.plan import REWARDS, TOLERANCES, Plan, possible_gain, share_table, update_price
 from rarely.planning.simulate import KINDS
 from rarely.planning.trial import TrialPlan
+from rarely.runs.statistics import IntervalEstimate
+from rarely.runs.writing import make_folder, write_text
 
 PASTE = "To paste: "
 HEAD = ["schedule", "B", "versions used", "regret", "over the reference", "within 10 %", "batch lengths"]

@@ -22,13 +22,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rarely._core import errors
-from rarely._core.errors import check_choice, check_whole
-from rarely._core.inputs.arm_blocks import ArmBlocks
-from rarely._core.inputs.scaling import Affine
-from rarely._core.policies import BatchNeuralUCB, LinUCB, Policy
-from rarely._core.schedules import EveryRound, FixedGrid, Schedule
-from rarely._core.types import Array, IntArray
+from rarely import Affine, ArmBlocks, BatchNeuralUCB, EveryRound, FixedGrid, LinUCB, Policy, Schedule
+from rarely.extend import Array, IntArray
+from rarely.extend.checks import check_choice, check_whole
+from rarely.extend.provisional import errors
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
 from rarely.worlds.protocol import Rounds, World, seeded

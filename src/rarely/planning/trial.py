@@ -15,14 +15,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rarely import AtRounds, BatchNeuralUCB, LinTS, LinUCB, Policy, Training
-from rarely._core.errors import InvalidInput, as_number, check_choice, check_not_negative, check_whole, shown
-from rarely._core.policies.replay import rule_of, set_rule
-from rarely._core.progress import Progress, read_progress
-from rarely._core.types import Array
-from rarely._pages.grid import Grid
-from rarely._runs.sealed_json import plain_json
+from rarely import AtRounds, BatchNeuralUCB, InvalidInput, LinTS, LinUCB, Policy, Training
+from rarely.extend import Array, Progress, read_progress
+from rarely.extend.checks import as_number, check_choice, check_not_negative, check_whole, shown
+from rarely.extend.provisional import rule_of, set_rule
 from rarely.offpolicy.intervals import Span, check_level, deviations, score
+from rarely.pages.grid import Grid
+from rarely.runs.sealed_json import plain_json
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.effects import Outcomes, Spending, anytime, planned_looks, predict_rewards, scores_of
 from rarely.study.trial import rule_of_stage, stage_at

@@ -32,8 +32,8 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from rarely import InvalidInput
-from rarely._core.errors import check_choice, check_positive
-from rarely._core.saving.files import replacing
+from rarely.extend.checks import check_choice, check_positive
+from rarely.extend.provisional import replacing
 from rarely.service.bodies import Refusal
 
 Scope = Literal["decide", "reward", "read", "admin"]

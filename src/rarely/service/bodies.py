@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, Tag, ValidationError
 
-from rarely._core.errors import InvalidInput, RarelyError
+from rarely import InvalidInput, RarelyError
 from rarely.study import Answer, Receipt, errors
 from rarely.study.settings import parse_json
 

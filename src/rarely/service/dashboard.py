@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.types import Array, IntArray
-from rarely._pages.page import render
-from rarely._pages.plots import group_means
-from rarely._pages.svg import Chart, legend
+from rarely.extend import Array, IntArray
 from rarely.offpolicy.intervals import Span, deviations, normal, read_range, score, variance_share
+from rarely.pages.page import render
+from rarely.pages.plots import group_means
+from rarely.pages.svg import Chart, legend
 from rarely.study import Status, VersionRow
 from rarely.study.events import SPECIALS, Event
 from rarely.study.settings import StudySettings

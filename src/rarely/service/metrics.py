@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from rarely._core.version import __version__
+from rarely import __version__
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 BOUNDS = {"rarely_group_size": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)}

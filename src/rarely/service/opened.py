@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from typing import Any, TypeVar
 
 from rarely import NothingToLearn, RarelyError
-from rarely._core.policies.alarms import KINDS as ALARMS
+from rarely.extend.provisional import ALARM_KINDS as ALARMS
 from rarely.service.bodies import Refusal
 from rarely.service.dashboard import Overview
 from rarely.service.metrics import Meters, sample

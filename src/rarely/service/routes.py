@@ -21,7 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse
 
 from rarely import RarelyError
-from rarely._pages.page import render
+from rarely.pages.page import render
 from rarely.service import bodies
 from rarely.service.access import Key, KeyFile
 from rarely.service.bodies import ActivateRequest, DecideRequest, OutcomeBody, Refusal, RewardRequest, SignedRequest

@@ -19,7 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rarely import InvalidInput
-from rarely._core.errors import check_choice
+from rarely.extend.checks import check_choice
 from rarely.service.access import KeyFile, is_loopback
 from rarely.service.app import REQUESTS, create_app
 from rarely.service.writer import Limits

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from rarely._core.errors import check_positive, check_whole
+from rarely.extend.checks import check_positive, check_whole
 from rarely.service.bodies import Refusal
 from rarely.service.metrics import Meters
 from rarely.study import Answer, Receipt, Request, StudyError, Tell

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, shown
-from rarely._core.saving.files import write
-from rarely._core.types import Array
-from rarely._pages.grid import Grid
-from rarely._runs.sealed_json import plain_json
+from rarely import InvalidInput
+from rarely.extend import Array
+from rarely.extend.checks import shown
+from rarely.extend.provisional import write_file as write
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
+from rarely.pages.grid import Grid
+from rarely.runs.sealed_json import plain_json
 from rarely.study import effects as statistics
 from rarely.study.audit import records
 from rarely.study.effects import AnalysisPlan, Look, Outcomes, Scores, planned_looks, scores_of
@@ -541,7 +542,7 @@ def html_of(analysis: Analysis | None, *, study: str = "", refused: str = "", li
 
 def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
     try:
-        from rarely._pages.page import render
+        from rarely.pages.page import render
     except ImportError:
         raise InvalidInput("a report needs jinja2: pip install '.[lab]' in the checkout.") from None
     tables = [] if analysis is None else list(tables_of(analysis).items())
@@ -556,7 +557,7 @@ def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
 
 def _chart(analysis: Analysis) -> Any:
     """Draw the intervals of all contrasts with the control arm, or of all contrasts if there is none."""
-    from rarely._pages.svg import Chart
+    from rarely.pages.svg import Chart
 
     effects = [effect for effect in analysis.contrasts if effect.registered] or analysis.contrasts
     bars = [[*(look[2:5] for look in each.looks), (each.estimate, each.low, each.high)] for each in effects]

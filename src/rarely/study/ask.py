@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rarely import Decision, RarelyError
-from rarely._core.errors import InvalidContexts, shown
-from rarely._core.inputs.contexts import read_real
-from rarely._core.types import Array, BoolArray, Described
+from rarely import Decision, InvalidContexts, RarelyError
+from rarely.extend import Array, BoolArray, Described
+from rarely.extend.checks import read_real, shown
 from rarely.study.errors import BrokenStudy, StudyConflict
 from rarely.study.events import Event, canonical, check_id, check_text, digest, new_id, next_event, packed, unpacked
 from rarely.study.settings import StudySettings

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from rarely import Decision, Policy
-from rarely._core.policies.replay import content_at
-from rarely._core.types import Described
+from rarely.extend import Described
+from rarely.extend.provisional import content_at
 from rarely.logs import DecisionLog
 from rarely.study.ask import Record, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError

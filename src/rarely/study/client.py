@@ -24,9 +24,10 @@ from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
-from rarely._core import errors as core_errors
-from rarely._core.errors import InvalidInput, RarelyError, check_positive, check_whole, is_whole, named_arguments, shown
-from rarely._core.saving.files import path_of, replacing
+from rarely import InvalidInput, RarelyError
+from rarely.extend.checks import check_positive, check_whole, is_whole, named_arguments, shown
+from rarely.extend.provisional import errors as core_errors
+from rarely.extend.provisional import path_of, replacing
 from rarely.study import errors as study_errors
 from rarely.study.ask import Answer, Request
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy

@@ -36,12 +36,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rarely._core.choice.gaussian_argmax import distribution
-from rarely._core.errors import check_choice, check_whole, is_whole, named_arguments, shown
-from rarely._core.types import Array, BoolArray, IntArray
-from rarely._runs.sealed_json import plain_json
+from rarely.extend import Array, BoolArray, IntArray
+from rarely.extend.checks import check_choice, check_whole, is_whole, named_arguments, shown
+from rarely.extend.provisional import distribution
 from rarely.offpolicy.estimates import Ridge, stages
 from rarely.offpolicy.intervals import Range, check_level
+from rarely.runs.sealed_json import plain_json
 from rarely.study.errors import InvalidStudy
 
 MEMORY = 50

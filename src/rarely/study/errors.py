@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rarely._core.errors import InvalidInput, RarelyError
+from rarely import InvalidInput, RarelyError
 
 
 class StudyError(RarelyError):

@@ -16,9 +16,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rarely._core.errors import shown
-from rarely._core.saving.archive import plain
-from rarely._core.types import Array
+from rarely.extend import Array
+from rarely.extend.checks import shown
+from rarely.extend.provisional import plain
 from rarely.study.errors import InvalidId
 
 Special = Literal["create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock"]

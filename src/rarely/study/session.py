@@ -41,11 +41,19 @@ from typing import Any
 import numpy as np
 
 from rarely import Decision, Policy, SnapshotError
-from rarely._core.policies.replay import content_at, follow, put_back, rule_of, set_life, set_rule, state_of
-from rarely._core.policies.saving import restore
-from rarely._core.policies.state import PolicyState
-from rarely._core.saving import archive
-from rarely._core.types import Array, Arrays
+from rarely.extend import Array, Arrays
+from rarely.extend.provisional import (
+    PolicyState,
+    archive,
+    content_at,
+    follow,
+    put_back,
+    restore,
+    rule_of,
+    set_life,
+    set_rule,
+    state_of,
+)
 from rarely.study import errors
 from rarely.study.ask import Question, Record, block_of, record_of
 from rarely.study.errors import BrokenStudy, StudyBusy, StudyError, StudyFailed

@@ -11,11 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely import ArmBlocks, InvalidReward, Policy
-from rarely._core import policies
-from rarely._core.errors import InvalidInput, as_number, check_choice, is_whole, named_arguments, shown
-from rarely._core.inputs.history import read_rewards
-from rarely._core.policies.saving import decoded
+from rarely import ArmBlocks, InvalidInput, InvalidReward, Policy
+from rarely.extend import decoded
+from rarely.extend.checks import as_number, check_choice, is_whole, named_arguments, read_rewards, shown
+from rarely.extend.provisional import policies
 from rarely.study.effects import AnalysisPlan
 from rarely.study.errors import BrokenStudy, InvalidStudy
 from rarely.study.events import check_id

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, Literal, Self
 
 from rarely import ArmBlocks, InvalidInput, Policy, RarelyError
-from rarely._core.errors import check_choice, is_whole, shown
-from rarely._core.policies.policy import facts_table
-from rarely._core.progress import Progress
+from rarely.extend import Progress
+from rarely.extend.checks import check_choice, is_whole, shown
+from rarely.extend.provisional import facts_table
 from rarely.logs import DecisionLog, write_log
 from rarely.study import audit, versions
 from rarely.study.analysis import Analysis, analyse

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from rarely import InvalidInput, InvalidReward
-from rarely._core.errors import is_whole, shown
-from rarely._core.inputs.history import read_rewards
-from rarely._core.types import Described
+from rarely.extend import Described
+from rarely.extend.checks import is_whole, read_rewards, shown
 from rarely.study.errors import StudyConflict
 from rarely.study.events import Event, Kind, canonical, check_id, check_text
 from rarely.study.session import Session

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.rules import GRID, ChoiceRule, MixedRule, UniformChoice, summing_to_one
-from rarely._core.errors import InvalidContexts, as_number, check_flag, check_whole, named_arguments, shown
-from rarely._core.schedules import AtRounds, Budget, Schedule
-from rarely._core.types import Array, BoolArray
+from rarely import AtRounds, Budget, InvalidContexts, Schedule
+from rarely.extend import Array, BoolArray, ChoiceRule, MixedRule, UniformChoice
+from rarely.extend.checks import as_number, check_flag, check_whole, named_arguments, shown
+from rarely.extend.provisional import GRID, summing_to_one
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import check_id
 

@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from rarely import Policy, RarelyError, build_info
-from rarely._core.code_digest import code_digest
-from rarely._core.errors import shown
-from rarely._core.progress import Progress
+from rarely.extend import Progress
+from rarely.extend.checks import shown
+from rarely.extend.provisional import code_digest
 from rarely.study import errors
 from rarely.study.errors import BrokenStudy, InvalidStudy, StaleTrainer, StudyBusy, StudyError
 from rarely.study.events import Event, Kind, Position, canonical, next_event

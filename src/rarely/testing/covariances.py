@@ -12,9 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rarely import InvalidInput
-from rarely._core.covariance import Covariance, Proposal, Widths
-from rarely._core.model.features import Factors
-from rarely._core.types import Array
+from rarely.extend import Array, Covariance, Factors, Proposal, Widths
 from rarely.testing.promises import (
     check_promises,
     ensure,

@@ -8,11 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rarely._core.covariance import CovarianceFactory
-from rarely._core.inputs.history import History
-from rarely._core.model.features import Factors
-from rarely._core.policies.learner import FitResult, Learner
-from rarely._core.types import Array
+from rarely.extend import Array, CovarianceFactory, Factors, FitResult, History, Learner
 from rarely.testing.promises import (
     check_promises,
     ensure,

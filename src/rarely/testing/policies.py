@@ -15,11 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from rarely import AtRounds, Budget, DeterminantTrigger, EveryRound, FixedGrid, OnDemand, Policy, Schedule, load
-from rarely._core import errors
-from rarely._core.choice.confidence_radius import FUNCTION
-from rarely._core.errors import shown
-from rarely._core.types import Array, Decision, IntArray
+from rarely import (
+    AtRounds,
+    Budget,
+    Decision,
+    DeterminantTrigger,
+    EveryRound,
+    FixedGrid,
+    OnDemand,
+    Policy,
+    Schedule,
+    load,
+)
+from rarely.extend import Array, IntArray
+from rarely.extend.checks import shown
+from rarely.extend.provisional import FUNCTION, errors
 from rarely.testing.promises import (
     check_promises,
     ensure,

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from rarely import InvalidInput
-from rarely._core.errors import shown
-from rarely._core.saving.fields import Fields
-from rarely._core.types import Array
+from rarely.extend import Array, Fields
+from rarely.extend.checks import shown
 
 
 def names_of(promises: type) -> tuple[str, ...]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rarely import Budget, Schedule
-from rarely._core.schedules import schedule_from
-from rarely._core.types import Array
+from rarely.extend import Array, schedule_from
 from rarely.testing.promises import check_promises, ensure, ensure_equal, names_of
 
 MANY_ROUNDS = 150

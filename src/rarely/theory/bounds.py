@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 
-from rarely._core.errors import check_not_negative, check_positive, check_whole
-from rarely._core.schedules import DeterminantTrigger
+from rarely.extend import DeterminantTrigger
+from rarely.extend.checks import check_not_negative, check_positive, check_whole
 from rarely.theory.dimension import Dimension
 
 

@@ -17,10 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.covariance import in_bytes
-from rarely._core.errors import InvalidContexts, TooExpensive, check_positive, check_whole
-from rarely._core.inputs.history import read_rewards
-from rarely._core.types import Array
+from rarely.extend import Array, in_bytes
+from rarely.extend.checks import InvalidContexts, TooExpensive, check_positive, check_whole, read_rewards
 from rarely.theory.ntk import NTK, Directions, KernelKind, read_contexts
 
 MAX_OUTSIDE = 1e-6

@@ -16,27 +16,44 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.confidence_radius import Beta, VersionStats
-from rarely._core.choice.random_stream import Seed, seeded
-from rarely._core.choice.rules import Mixture, UpperConfidence, with_exploration
-from rarely._core.covariance import Covariance, DualFactory, Widths
-from rarely._core.covariance.cholesky import ridge_solution
-from rarely._core.errors import check_choice, check_flag, check_whole
-from rarely._core.inputs.forgetting import Forgetting
-from rarely._core.inputs.history import History
-from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
-from rarely._core.model.features import Factors
-from rarely._core.policies.learner import FitResult, ScaledLearner, TrainingSet
-from rarely._core.policies.options import Limits, limits_from
-from rarely._core.policies.policy import Policy, Ties
-from rarely._core.policies.saving import decoded, encoded
-from rarely._core.policies.state import WithinBatch
-from rarely._core.saving.fields import Fields
-from rarely._core.schedules import EveryRound, Schedule
-from rarely._core.training.gradient_descent import STABLE, TrainingReport
-from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS
-from rarely._core.training.watch import UNWATCHED, Watch
-from rarely._core.types import Array, Arrays
+from rarely.extend import (
+    UNWATCHED,
+    Affine,
+    Array,
+    Arrays,
+    Beta,
+    ContextScale,
+    Covariance,
+    DualFactory,
+    EveryRound,
+    Factors,
+    Fields,
+    FitResult,
+    Forgetting,
+    History,
+    Limits,
+    Mixture,
+    Policy,
+    RewardScale,
+    ScaledLearner,
+    Schedule,
+    Seed,
+    Ties,
+    TrainingReport,
+    TrainingSet,
+    UpperConfidence,
+    VersionStats,
+    Watch,
+    Widths,
+    WithinBatch,
+    decoded,
+    encoded,
+    limits_from,
+    seeded,
+    with_exploration,
+)
+from rarely.extend.checks import check_choice, check_flag, check_whole
+from rarely.extend.provisional import CONVERGED, MAX_ITERATIONS, STABLE, ridge_solution
 from rarely.theory.ntk import NTK, KernelKind
 
 

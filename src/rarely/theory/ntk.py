@@ -24,9 +24,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rarely._core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
-from rarely._core.inputs.contexts import read_real
-from rarely._core.types import Array, BoolArray
+from rarely.extend import Array, BoolArray
+from rarely.extend.checks import InvalidContexts, InvalidInput, check_choice, check_whole, read_real
 
 KernelKind = Literal["definition", "network"]
 TILE = 2**14

@@ -19,11 +19,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from rarely._core.covariance import Candidates, Dual, Limit, Proposal, Widths, prior_variances
-from rarely._core.covariance.cholesky import GrowingCholesky, announce_rounding, cholesky
-from rarely._core.model.features import FactorRows, Factors, gram
-from rarely._core.saving.fields import Fields
-from rarely._core.types import Array, Arrays
+from rarely.extend import (
+    Array,
+    Arrays,
+    Candidates,
+    Dual,
+    FactorRows,
+    Factors,
+    Fields,
+    Limit,
+    Proposal,
+    Widths,
+    gram,
+    prior_variances,
+)
+from rarely.extend.provisional import GrowingCholesky, announce_rounding, cholesky
 
 TILE_NUMBERS = 2**22
 """Numbers in a tile of products of positions."""

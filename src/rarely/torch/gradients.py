@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from rarely._core.errors import InvalidInput
+from rarely.extend.checks import InvalidInput
 from rarely.torch.factors import Form, TorchFactors
 
 AGREE = 1e-9

@@ -24,13 +24,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from rarely._core.covariance import CovarianceFactory, Dual, RowCost, prices
-from rarely._core.errors import InvalidContexts, InvalidInput, SnapshotError, check_whole, shown
-from rarely._core.model.features import FactorRows
-from rarely._core.model.network import Network, Weights
-from rarely._core.training.gradient_descent import TrainingPlan
-from rarely._core.training.objective import MAX_ITERATIONS, MomentumState, Objective
-from rarely._core.types import Array
+from rarely.extend import Array, CovarianceFactory, Dual, FactorRows, RowCost, prices
+from rarely.extend.checks import InvalidContexts, InvalidInput, SnapshotError, check_whole, shown
+from rarely.extend.provisional import MAX_ITERATIONS, MomentumState, Network, Objective, TrainingPlan, Weights
 from rarely.torch.factors import DeviceDual, TorchFactors, host, inner_products
 from rarely.torch.gradients import PASS, check_outputs, compute, forms_of, has_rule
 

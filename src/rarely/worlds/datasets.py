@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rarely._core.errors import RarelyError
-from rarely._core.saving.files import replacing
+from rarely.extend.checks import RarelyError
+from rarely.extend.provisional import replacing
 from rarely.worlds.table import Table
 
 DOWNLOAD_TIMEOUT = 30.0

@@ -31,9 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.inputs.arm_blocks import ArmBlocks
-from rarely._core.inputs.scaling import Affine
-from rarely._core.types import Array, IntArray
+from rarely.extend import Affine, ArmBlocks, Array, IntArray
 from rarely.worlds.protocol import World
 
 Round = tuple[Array, Array, float | Array]

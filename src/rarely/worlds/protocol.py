@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, check_whole
-from rarely._core.inputs.scaling import Affine
-from rarely._core.types import Array, IntArray
+from rarely.extend import Affine, Array, IntArray
+from rarely.extend.checks import InvalidInput, check_whole
 
 
 @dataclass(frozen=True)

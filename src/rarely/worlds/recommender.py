@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, check_not_negative, check_positive, check_whole
-from rarely._core.inputs.arm_blocks import Crossed
-from rarely._core.types import Array
+from rarely.extend import Array
+from rarely.extend.checks import InvalidInput, check_not_negative, check_positive, check_whole
+from rarely.extend.provisional import Crossed
 from rarely.worlds.protocol import Rounds, World, seeded
 
 HOURS_A_DAY = 24.0

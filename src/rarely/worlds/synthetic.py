@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, check_whole
-from rarely._core.types import Array
+from rarely.extend import Array
+from rarely.extend.checks import InvalidInput, check_whole
 from rarely.worlds.protocol import World
 
 VARIANCE_READING, DEVIATION_READING = 0.5, 0.25

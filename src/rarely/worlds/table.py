@@ -22,10 +22,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, RarelyError, check_choice, check_whole
-from rarely._core.inputs.arm_blocks import ArmBlocks
-from rarely._core.inputs.scaling import Affine
-from rarely._core.types import Array, IntArray
+from rarely.extend import Affine, ArmBlocks, Array, IntArray
+from rarely.extend.checks import InvalidInput, RarelyError, check_choice, check_whole
 from rarely.logs.tables import finite_number, is_missing, is_name_like, read_lines
 from rarely.worlds.protocol import World
 

@@ -34,10 +34,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from rarely._core.policies.options import PresetName
 from rarely._reproduce.catalogue import PROBLEMS, SECOND_READINGS, configurations
 from rarely._reproduce.report.results import NEURAL, SLACK, Comparison, Series
-from rarely._runs.statistics import IntervalEstimate, Sample, differences, ratios
+from rarely.extend import PresetName
+from rarely.runs.statistics import IntervalEstimate, Sample, differences, ratios
 
 ClaimKind = Literal["claim", "figure", "finding"]
 """A claim of the paper; a number that gets no verdict; or a finding of ours, judged like a claim."""

@@ -23,12 +23,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rarely._pages.figures import COLOURS, DASHES, MARKERS, NAMES, plain_numbers, plain_text
-from rarely._pages.svg import INK
 from rarely._reproduce.catalogue import GROWTH
 from rarely._reproduce.config import Kind
 from rarely._reproduce.report.results import Comparison, Series, growth
-from rarely._runs.statistics import mean
+from rarely.pages.figures import COLOURS, DASHES, MARKERS, NAMES, plain_numbers, plain_text
+from rarely.pages.svg import INK
+from rarely.runs.statistics import mean
 
 WIDTH = 5.2
 MIN_RUNS_FOR_BOX = 5

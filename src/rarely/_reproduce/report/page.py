@@ -11,10 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from rarely._core.errors import RarelyError
-from rarely._pages.figures import drawn
-from rarely._pages.page import render
-from rarely._pages.svg import inline
+from rarely import RarelyError
 from rarely._reproduce.catalogue import GROWTH
 from rarely._reproduce.records import Found, Record, Store, publish, read_published
 from rarely._reproduce.report import tables
@@ -22,8 +19,11 @@ from rarely._reproduce.report.claims import PRINTED_ROUNDS, Judged
 from rarely._reproduce.report.figures import figures
 from rarely._reproduce.report.paper_claims import judge
 from rarely._reproduce.report.results import NEURAL, Comparison, compare, overhead, where
-from rarely._runs.record import Refusal, describe_records
-from rarely._runs.writing import make_folder, write_text
+from rarely.pages.figures import drawn
+from rarely.pages.page import render
+from rarely.pages.svg import inline
+from rarely.runs.record import Refusal, describe_records
+from rarely.runs.writing import make_folder, write_text
 
 PRINTED_RUNS = 10
 """How many runs of each configuration the paper has."""

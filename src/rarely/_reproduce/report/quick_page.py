@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from rarely._pages.figures import COLOURS, DASHES, MARKERS, drawn, plain_numbers
-from rarely._pages.grid import Grid
-from rarely._pages.page import render
-from rarely._pages.svg import inline
 from rarely._reproduce.catalogue import QUICK, QUICK_CONFIGURATIONS
 from rarely._reproduce.records import Record, Store
 from rarely._reproduce.report.claims import PRINTED_ROUNDS
 from rarely._reproduce.report.figures import draw_updates
 from rarely._reproduce.report.page import NothingToReport
 from rarely._reproduce.report.results import Series
-from rarely._runs.writing import write_text
+from rarely.pages.figures import COLOURS, DASHES, MARKERS, drawn, plain_numbers
+from rarely.pages.grid import Grid
+from rarely.pages.page import render
+from rarely.pages.svg import inline
+from rarely.runs.writing import write_text
 
 CAPTIONS = (
     "Regret: the reward missed so far, compared with always choosing the best arm. Below, a tick for every training, "

@@ -18,12 +18,11 @@ from operator import attrgetter
 
 import numpy as np
 
-from rarely._core.policies.options import PresetName
-from rarely._core.types import Array
 from rarely._reproduce.catalogue import FAIR, PROBLEMS, TIMED, growing
 from rarely._reproduce.config import PRESETS, VIEWS, Configuration, Kind
 from rarely._reproduce.records import Record
-from rarely._runs.statistics import IntervalEstimate, Sample, mean
+from rarely.extend import Array, PresetName
+from rarely.runs.statistics import IntervalEstimate, Sample, mean
 
 BEST_LINEAR, NEURAL = "linucb-best", "neuralucb"
 BATCHED: tuple[Kind, ...] = ("fixed", "adaptive", "default")

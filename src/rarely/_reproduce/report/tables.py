@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from rarely._core.policies.options import PresetName
-from rarely._pages.grid import Grid
 from rarely._reproduce.catalogue import GROWTH
 from rarely._reproduce.config import PRESETS
 from rarely._reproduce.report.claims import HELD, Decided, Judged, Verdict
 from rarely._reproduce.report.results import NEURAL, Comparison, Series, growth
-from rarely._runs.statistics import CONFIDENCE, IntervalEstimate, ratios
+from rarely.extend import PresetName
+from rarely.pages.grid import Grid
+from rarely.runs.statistics import CONFIDENCE, IntervalEstimate, ratios
 
 WITH_INTERCEPT = "LinUCB + 1, best"
 MARKS: dict[Verdict, str] = {

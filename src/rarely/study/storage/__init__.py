@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl
 
-from rarely._core.errors import shown
+from rarely.extend.checks import shown
 from rarely.study.errors import InvalidStorage
 from rarely.study.storage.postgresql import PostgresqlStorage
 from rarely.study.storage.sqlite import MemoryStorage, SqliteStorage, loses_writes

@@ -25,7 +25,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Literal, Protocol
 
-from rarely._core.version import __version__
+from rarely import __version__
 from rarely.study.errors import BrokenStudy, NewerSchema
 from rarely.study.events import SPECIALS, Event, Kind
 

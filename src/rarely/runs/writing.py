@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rarely._core.errors import InvalidInput, RarelyError
-from rarely._core.saving.files import replacing
+from rarely.extend.checks import InvalidInput, RarelyError
+from rarely.extend.provisional import replacing
 
 if sys.platform == "win32":
     fcntl = None
@@ -61,7 +61,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
     ...     raise OSError(errno.ENOSPC, "No space left on device")
     Traceback (most recent call last):
     ...
-    rarely._runs.writing.CannotWrite: full/record.json cannot be written: No space left on device. Free some ...
+    rarely.runs.writing.CannotWrite: full/record.json cannot be written: No space left on device. Free some ...
     """
     try:
         yield

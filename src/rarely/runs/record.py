@@ -22,9 +22,9 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
-from rarely._core.code_digest import code_digest
-from rarely._core.errors import InvalidInput, RarelyError
-from rarely._runs.sealed_json import Malformed, check_digest
+from rarely.extend.checks import InvalidInput, RarelyError
+from rarely.extend.provisional import code_digest
+from rarely.runs.sealed_json import Malformed, check_digest
 
 Value = TypeVar("Value")
 FORMAT = 1

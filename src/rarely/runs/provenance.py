@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rarely._core import native
-from rarely._core.version import __version__
+from rarely.extend import __version__
+from rarely.extend.provisional import native
 
 
 @cache

@@ -16,7 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from rarely._pages.svg import INK, PALETTE, RULE
+from rarely.pages.svg import INK, PALETTE, RULE
 
 # Families also differ in marker and dash, for readers who see no colours.
 LOOKS = {

@@ -14,8 +14,8 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from rarely._core.version import __version__
-from rarely._pages.svg import short
+from rarely.extend import __version__
+from rarely.pages.svg import short
 
 
 def render(package: str, template: str, *, contents: Sequence[tuple[str, str]] = (), **context: Any) -> str:
@@ -30,7 +30,7 @@ def render(package: str, template: str, *, contents: Sequence[tuple[str, str]] =
 def environment(package: str) -> Environment:
     """Return the Jinja environment of a package; its templates may extend and import those of this one."""
     made = Environment(
-        loader=ChoiceLoader([PackageLoader(package), PackageLoader("rarely._pages")]),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("rarely.pages")]),
         autoescape=select_autoescape(["html"]),
         undefined=StrictUndefined,
         trim_blocks=True,

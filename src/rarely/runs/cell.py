@@ -1,7 +1,7 @@
 """A cell: one run that is played, recorded and resumed; and what comes of it.
 
 Whoever uses the engine defines two classes. A `Cell` says what is asked for and how it is played. A `Record`, in
-`rarely._runs.record`, says what is kept and which source files decide its numbers.
+`rarely.runs.record`, says what is kept and which source files decide its numbers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from rarely._core.errors import RarelyError
-from rarely._runs.record import Record
+from rarely.extend.checks import RarelyError
+from rarely.runs.record import Record
 
 
 class Cell(ABC):

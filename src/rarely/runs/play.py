@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import OutlierWarning, RejectedWarning, ScheduleWarning
-from rarely._core.policies import Policy
-from rarely._core.types import Array
+from rarely.extend import Array, Policy
+from rarely.extend.checks import OutlierWarning, RejectedWarning, ScheduleWarning
 from rarely.worlds.protocol import Rounds
 
 POINTS = 200

@@ -15,7 +15,7 @@ from html import escape
 import numpy as np
 from markupsafe import Markup
 
-from rarely._core.types import Array
+from rarely.extend import Array
 
 INK, RULE = "#1c2126", "#dfe3e7"
 PALETTE = {

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput
-from rarely._core.policies.policy import Policy
-from rarely._core.types import IntArray
+from rarely.extend import IntArray, Policy
+from rarely.extend.checks import InvalidInput
 
 GROUPS, CALIBRATION_GROUPS, LEAST = 40, 10, 5
 """Points of a curve over rounds and of the calibration, and rounds that each stands for at least."""
@@ -23,8 +22,8 @@ def plot_policy(policy: Policy, figure: Any = None, arms: Sequence[str] = ()) ->
     try:
         from matplotlib import colors, pyplot, rc_context, rcParams
 
-        from rarely._pages.figures import STYLE, plain_text
-        from rarely._pages.svg import PALETTE
+        from rarely.pages.figures import STYLE, plain_text
+        from rarely.pages.svg import PALETTE
     except ImportError:
         raise InvalidInput("plot needs matplotlib: pip install '.[lab]' in the checkout.") from None
     history, ink = policy.history, rcParams["text.color"]

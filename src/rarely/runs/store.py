@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from rarely._runs.cell import Cell, Result
-from rarely._runs.executor import Executor
-from rarely._runs.record import MixedRecords, Record, Refusal, check_id, identity
-from rarely._runs.sealed_json import Malformed, read_json, reason_of, sealed_text
-from rarely._runs.writing import lock_folder, make_folder, write_file, writing
+from rarely.runs.cell import Cell, Result
+from rarely.runs.executor import Executor
+from rarely.runs.record import MixedRecords, Record, Refusal, check_id, identity
+from rarely.runs.sealed_json import Malformed, read_json, reason_of, sealed_text
+from rarely.runs.writing import lock_folder, make_folder, write_file, writing
 
 SUFFIX = ".json.gz"
 COMPRESSION = 4

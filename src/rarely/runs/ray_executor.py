@@ -15,10 +15,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from rarely._core.errors import RarelyError
-from rarely._runs.cell import Cell, Result, play_cell
-from rarely._runs.executor import ONE_THREAD
-from rarely._runs.provenance import cores
+from rarely.extend.checks import RarelyError
+from rarely.runs.cell import Cell, Result, play_cell
+from rarely.runs.executor import ONE_THREAD
+from rarely.runs.provenance import cores
 
 CELLS_PER_CORE = 3
 """Cells handed to Ray for each core: none waits for the next, and thousands do not flood the scheduler."""

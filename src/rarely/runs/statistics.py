@@ -19,7 +19,7 @@ from functools import cache
 
 import numpy as np
 
-from rarely._core.types import Array
+from rarely.extend import Array
 
 CONFIDENCE = 0.95
 SKEWNESS_ERRORS = 1.75

@@ -1,7 +1,7 @@
 """Where cells are played: in this process, or side by side in processes with one BLAS thread each.
 
 An executor is called with cells and yields results as they come, in any order. `RayExecutor`, in
-`rarely._runs.ray_executor`, is the third.
+`rarely.runs.ray_executor`, is the third.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rarely._runs.cell import Cell, Result, play_cell
+from rarely.runs.cell import Cell, Result, play_cell
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
