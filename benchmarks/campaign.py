@@ -128,8 +128,8 @@ def timed(name: str, rounds: int, call: Callable[[], Any]) -> float:
 
 def bare_update(policy: Any, decisions: Path, rewards: Path) -> float:
     """Return the processor seconds of the reads and products of an update, and of nothing else."""
-    start, learner = time.process_time(), state_of(policy).frozen.learner
-    covariance, folder = state_of(policy).frozen.covariance, Folder.at(decisions)
+    start, learner = time.process_time(), state_of(policy).current.learner
+    covariance, folder = state_of(policy).current.covariance, Folder.at(decisions)
     rows = Rows.at(rewards, ("id", "reward"))
     for _ in rows.batches(0, len(rows)):
         pass

@@ -46,6 +46,7 @@ from rarely._core.inputs.scaling import Affine
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.native.build_info import BuildInfo, build_info
 from rarely._core.policies import (
+    Additions,
     BatchNeuralUCB,
     Limits,
     LinTS,
@@ -77,7 +78,6 @@ from rarely._core.schedules import (
     Paced,
     Schedule,
 )
-from rarely._core.training.tuning import Validation
 from rarely._core.types import Decision
 from rarely._core.version import __version__ as __version__
 from rarely.ensembles import EnsemblePolicy
@@ -87,8 +87,8 @@ from rarely.pages.plots import plot_policy
 from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
-    "Affine", "ApproximationWarning", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BudgetSpent", "BuildInfo",
-    "ColumnEffect", "ConflictingReward", "ContextsWarning", "Decision", "DeterminantTrigger", "Discount",
+    "Additions", "Affine", "ApproximationWarning", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BudgetSpent",
+    "BuildInfo", "ColumnEffect", "ConflictingReward", "ContextsWarning", "Decision", "DeterminantTrigger", "Discount",
     "DriftWarning", "DroppedRound", "EnsemblePolicy", "EveryRound", "FixedGrid", "ForgettingWarning", "FrameEncoder",
     "FramePolicy", "GeometricGrid", "HistoryDropped", "InvalidContexts", "InvalidInput", "InvalidReward",
     "InvalidSchedule", "JitterWarning", "KernelUCB", "Limits", "LinTS", "LinUCB", "LogLogGrid", "Mixture",
@@ -97,7 +97,7 @@ __all__ = [
     "PolicyEvent", "Preset", "Price", "RarelyError", "RejectedWarning", "Roster", "RosterFull", "RoundingWarning",
     "Schedule", "ScheduleWarning", "Scores", "SnapshotError", "SnapshotWarning", "SparseRows", "StaleUpdate",
     "TheoremRadius", "TooExpensive", "Training", "TrainingRejected", "Uniform", "UnknownArm", "UnknownRound",
-    "UpdateDue", "UpdateJob", "UpdateRecord", "UpdateResult", "Validation", "Window", "WrongDecision", "WrongUpdate",
+    "UpdateDue", "UpdateJob", "UpdateRecord", "UpdateResult", "Window", "WrongDecision", "WrongUpdate",
     "build_info", "load", "prices",
 ]  # fmt: skip
 

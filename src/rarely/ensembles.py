@@ -26,8 +26,10 @@ from rarely.extend import (
     DEFAULT_HISTORY,
     UNWATCHED,
     Affine,
+    ArmScores,
     Array,
     Beta,
+    ChoiceRule,
     ContextScale,
     DeterminantTrigger,
     Discount,
@@ -48,11 +50,10 @@ from rarely.extend import (
     Thompson,
     Watch,
     Widths,
-    decoded,
     encoded,
     limits_from,
+    rule_from,
     seeded,
-    with_exploration,
 )
 from rarely.extend.checks import InvalidInput, InvalidSchedule, SnapshotWarning, check_flag, check_whole
 
@@ -65,15 +66,16 @@ PACKAGES = ("sklearn", "lightgbm", "xgboost", "catboost")
 
 
 @dataclass(frozen=True, slots=True)
-class MemberVotes:
+class MemberVotes(ChoiceRule):
     """Each arm as often as it is the best for a member of the ensemble; a member's tie is shared equally."""
 
     draws: bool = True
     joint: bool = True
 
-    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
-        values = means[:, :, None] + np.sqrt(max(bonuses.shape[2] - 1, 1)) * bonuses
-        best = values >= (np.fmax.reduce(values, axis=1) - tolerance[:, None])[:, None]
+    def probabilities(self, scores: ArmScores) -> Array:
+        assert scores.joint is not None
+        values = scores.means[:, :, None] + np.sqrt(max(scores.joint.shape[2] - 1, 1)) * scores.joint
+        best = values >= (np.fmax.reduce(values, axis=1) - scores.tolerance[:, None])[:, None]
         return np.asarray((best / best.sum(axis=1, keepdims=True)).mean(axis=2))
 
 
@@ -246,9 +248,7 @@ class EnsemblePolicy(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        schedule, context_scale, limits = decoded(schedule=schedule, context_scale=context_scale, limits=limits)
-        exploration, forgetting, beta = decoded(exploration=exploration, forgetting=forgetting, beta=beta)
-        limits = limits_from(limits).settled(history=DEFAULT_HISTORY)
+        limits = limits_from(limits).with_defaults(history=DEFAULT_HISTORY)
         limits.check_unset(type(self).__name__, "operations", "arms")
         check_whole("dim", dim, 1)
         check_whole("members", members, 1, besides=(None,))
@@ -279,7 +279,7 @@ class EnsemblePolicy(Policy):
             covariance="exact",
             ridge=1.0,
             beta=beta,
-            chooser=with_exploration(Thompson(lowest=False) if members is None else MemberVotes(), exploration),
+            chooser=rule_from(Thompson(lowest=False) if members is None else MemberVotes(), exploration),
             seed=seeds,
             limits=limits,
             forgetting=forgetting,

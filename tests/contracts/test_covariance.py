@@ -127,11 +127,11 @@ def test_auto_goes_from_dual_to_primal_at_an_update_once_rounds_outnumber_parame
     net, rng = Network(2, 4), np.random.default_rng(0)
     form = auto().empty(net.shapes)
     record(form, features(net, rng, net.parameters - 1))
-    form = auto().frozen(form, 3, ahead=0)
+    form = auto().freeze_for_batch(form, 3, ahead=0)
     assert form.kind == "dual"
     record(form, features(net, rng, 1))
     assert auto().adapted(form, 3).kind == "dual"
-    assert auto().frozen(form, 3, ahead=0).kind == "primal"
+    assert auto().freeze_for_batch(form, 3, ahead=0).kind == "primal"
 
 
 def test_auto_goes_primal_inside_a_batch_that_nobody_knew_to_be_long(no_small_networks):
@@ -156,9 +156,9 @@ def test_auto_goes_primal_before_a_batch_that_is_known_to_be_long(no_small_netwo
     net, rng = Network(2, 4), np.random.default_rng(0)
     form = auto().empty(net.shapes)
     record(form, features(net, rng, 3))
-    form = auto().frozen(form, 3, ahead=45)
+    form = auto().freeze_for_batch(form, 3, ahead=45)
     assert form.kind == "dual"
-    assert auto().frozen(form, 3, ahead=46).kind == "primal"
+    assert auto().freeze_for_batch(form, 3, ahead=46).kind == "primal"
 
 
 def test_auto_stays_dual_where_primal_would_not_fit():
@@ -172,7 +172,7 @@ def test_auto_stays_dual_where_primal_would_not_fit():
         maker = auto(fits[room].bytes)
         form = maker.empty(net.shapes)
         record(form, past)
-        assert maker.frozen(form, 3, ahead=0).kind == kind
+        assert maker.freeze_for_batch(form, 3, ahead=0).kind == kind
 
 
 @pytest.mark.parametrize("frozen", [0, 5, 17])

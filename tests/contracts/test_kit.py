@@ -102,8 +102,8 @@ def eager_observe(self, *args, **named):
     """Learning at once, inside the batch."""
     LinUCB.observe(self, *args, **named)
     state = self._state
-    learner = state.frozen.learner.learn(state.history).learner
-    self._state = replace(state, frozen=state.frozen.with_learner(learner))
+    learner = state.current.learner.learn(state.history).learner
+    self._state = replace(state, current=state.current.with_learner(learner))
 
 
 def update_beyond_budget(self, **named):
@@ -124,8 +124,8 @@ def lossy_state(self):
 def dropping(self, *, open_for=None):
     """Compaction that loses what a network or a sum still needs."""
     state = self._state
-    learner = replace(state.frozen.learner, moment=0.9 * state.frozen.learner.moment)
-    self._state = replace(state, frozen=state.frozen.with_learner(learner))
+    learner = replace(state.current.learner, moment=0.9 * state.current.learner.moment)
+    self._state = replace(state, current=state.current.with_learner(learner))
     return 0
 
 

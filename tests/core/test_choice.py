@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from rarely import InvalidInput, LinUCB, Mixture, OnDemand
 from rarely._core.choice.rules import (
+    ArmScores,
     Thompson,
     UniformChoice,
     UpperConfidence,
     argmax_mask,
+    rule_from,
     sample_arms,
     tolerances,
     uniform_over,
-    with_exploration,
 )
 
 SEEDS = st.integers(0, 10**6)
@@ -37,7 +38,9 @@ def test_the_highest_score_wins_and_ties_stay_among_the_tied(arms, n, seed):
     means, bonuses = some_scores(rng, n, arms)
     bonuses[~np.isnan(bonuses)] = 0.0
     best = np.nanmax(means, axis=1)
-    lowest, random = (UpperConfidence(draws).probabilities(means, bonuses, np.zeros(n)) for draws in (False, True))
+    lowest, random = (
+        UpperConfidence(draws).probabilities(ArmScores(means, bonuses, np.zeros(n))) for draws in (False, True)
+    )
     picked = sample_arms(random, rng.random(n))
     for i in range(n):
         ties = np.flatnonzero(means[i] == best[i])
@@ -59,8 +62,8 @@ def test_probabilities_sum_to_1_and_absent_arms_have_none(arms, n, epsilon, seed
     means, bonuses = some_scores(rng, n, arms)
     present = ~np.isnan(means)
     for rule in (UpperConfidence(), UpperConfidence(draws=True), Thompson(), Thompson(lowest=False), UniformChoice()):
-        chances = with_exploration(rule, None if epsilon is None else Mixture(epsilon)).probabilities(
-            means, bonuses, np.zeros(n)
+        chances = rule_from(rule, None if epsilon is None else Mixture(epsilon)).probabilities(
+            ArmScores(means, bonuses, np.zeros(n))
         )
         np.testing.assert_allclose(chances.sum(axis=1), 1.0, rtol=1e-12)
         assert (chances[~present] == 0).all()
@@ -91,7 +94,7 @@ def test_a_mixture_is_a_part(epsilon):
 
 def test_exploration_is_a_mixture():
     with pytest.raises(InvalidInput, match="Mixture"):
-        with_exploration(UpperConfidence(), 0.1)
+        rule_from(UpperConfidence(), 0.1)
 
 
 def test_ties_have_a_tolerance():
@@ -105,22 +108,26 @@ def test_numpys_numbers_are_numbers():
 def test_small_bonuses_are_bonuses():
     """A tolerance of 1e-9 times the scale of rewards took them for none, and every arm for tied."""
     means, bonuses, tolerance = np.zeros((1, 3)), np.array([[1.0, 2.0, 0.0]]), np.array([1e-9])
-    whole = Thompson().probabilities(means, bonuses, tolerance)
+    whole = Thompson().probabilities(ArmScores(means, bonuses, tolerance))
     assert whole[0].round(3).tolist() == [0.324, 0.426, 0.25]
     for scale in (1e-9, 1e-10, 1e-100):
-        np.testing.assert_allclose(Thompson().probabilities(means, scale * bonuses, tolerance), whole, atol=1e-12)
-        some = np.array([[0.1, 0.3, -0.2]])
-        expected = Thompson().probabilities(some, bonuses, tolerance)
         np.testing.assert_allclose(
-            Thompson().probabilities(scale * some, scale * bonuses, tolerance), expected, atol=1e-12
+            Thompson().probabilities(ArmScores(means, scale * bonuses, tolerance)), whole, atol=1e-12
+        )
+        some = np.array([[0.1, 0.3, -0.2]])
+        expected = Thompson().probabilities(ArmScores(some, bonuses, tolerance))
+        np.testing.assert_allclose(
+            Thompson().probabilities(ArmScores(scale * some, scale * bonuses, tolerance)), expected, atol=1e-12
         )
 
 
 def test_without_bonuses_ties_are_those_of_the_scale_of_rewards():
     means, none, tolerance = np.array([[1e-12, 0.0, -1.0]]), np.zeros((1, 3)), np.array([1e-9])
-    assert Thompson().probabilities(means, none, tolerance).tolist() == [[1, 0, 0]]
-    assert Thompson(lowest=False).probabilities(means, none, tolerance).tolist() == [[0.5, 0.5, 0]]
-    assert Thompson().probabilities(means[:, ::-1], none, tolerance).tolist() == [[0, 1, 0]]  # 0 ties with 1e-12
+    assert Thompson().probabilities(ArmScores(means, none, tolerance)).tolist() == [[1, 0, 0]]
+    assert Thompson(lowest=False).probabilities(ArmScores(means, none, tolerance)).tolist() == [[0.5, 0.5, 0]]
+    assert Thompson().probabilities(ArmScores(means[:, ::-1], none, tolerance)).tolist() == [
+        [0, 1, 0]
+    ]  # 0 ties with 1e-12
 
 
 def test_scores_that_rounding_of_their_bonuses_explains_are_a_tie():

@@ -138,7 +138,7 @@ def test_rows_keep_their_numbers_and_rewards(gone, order, count):
 @given(st.lists(st.floats(-10, 10), max_size=30), st.integers(0, 30), st.integers(0, 30))
 def test_the_spread_of_dropped_rewards_is_remembered(values, first, second):
     values = np.array(values)
-    sums = RewardSums().also(values[:first]).also(values[first : first + second])
+    sums = RewardSums().merge(values[:first]).merge(values[first : first + second])
     whole = RewardSums().spread_with(values)
     assert sums.spread_with(values[first + second :]) == pytest.approx(whole, rel=1e-9, abs=1e-9)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import LinTS, LinUCB, Mixture, OnDemand
-from rarely._core.choice.rules import MixedRule, UpperConfidence, held_out, sample_arms
+from rarely._core.choice.rules import ArmScores, MixedRule, UpperConfidence, held_out, sample_arms
 from rarely.offpolicy import DecisionLog, NotIdentified, against_holdout, difference
 from rarely.study import Stage, Study
 
@@ -24,7 +24,7 @@ GRID = 1000
 def test_each_arm_is_held_out_with_its_part_of_the_lot(epsilon, means, absent):
     means = np.array([[*means, np.nan]] if absent else [means])
     rule, present = MixedRule(UpperConfidence(), Mixture(epsilon)), ~np.isnan(means)
-    chances = np.repeat(rule.probabilities(means, np.zeros(means.shape), np.zeros(1)), GRID, axis=0)
+    chances = np.repeat(rule.probabilities(ArmScores(means, np.zeros(means.shape))), GRID, axis=0)
     uniforms = np.arange(GRID) / GRID
     arms = sample_arms(chances, uniforms)
     marks = held_out(rule, np.repeat(present, GRID, axis=0), chances, arms, uniforms)

@@ -8,7 +8,7 @@ import pytest
 
 from rarely import BatchNeuralUCB, Discount, ForgettingWarning, InvalidInput, Paced, SparseRows, Window, load
 from rarely._core.inputs.history import Samples
-from rarely._core.training.tuning import FEWEST_BEFORE, FEWEST_NEW, Newest, recall
+from rarely._core.policies.additions import FEWEST_BEFORE, FEWEST_NEW, Newest, recall
 from rarely.worlds import GALLERY
 from rarely.worlds.gallery import Drifting
 
@@ -170,7 +170,7 @@ def test_arms_that_return_are_judged_by_what_is_remembered():
             policy.observe(decision, 5 * sign * rounds.rewards[t % 200][decision.arm])
             if policy.due:
                 policy.update()
-    own, memory = policy._state.frozen.own, policy.history.forgetting
+    own, memory = policy._state.current.override, policy.history.forgetting
     assert isinstance(memory, Window)
     assert own.chosen.sum() < ROUNDS
     assert own.count.sum() <= memory.rounds

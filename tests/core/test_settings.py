@@ -128,6 +128,7 @@ MADE = {
     "Mixture": {"epsilon": 0.5},
     "NoiseRadius": {"factor": 1.0},
     "TheoremRadius": {"nu": 1.0, "S": 1.0},
+    "Additions": {},
     "Limits": {},
     "Preset": {},
     "Training": {},
@@ -140,7 +141,7 @@ STUDIES = {
 }
 RECORDS = {  # what the package makes and a caller reads, and abstract classes
     *("BuildInfo", "Decision", "Offer", "Policy", "PolicyEvent", "Price", "Schedule", "Scores"),
-    *("UpdateJob", "UpdateRecord", "UpdateResult", "Validation", "ColumnEffect", "FrameEncoder", "FramePolicy"),
+    *("UpdateJob", "UpdateRecord", "UpdateResult", "ColumnEffect", "FrameEncoder", "FramePolicy"),
     "SparseRows",
 }
 CONSTRUCTORS = {getattr(rarely, name): given for name, given in MADE.items()} | STUDIES

@@ -111,17 +111,17 @@ def test_the_code_preset_goes_on_from_its_last_weights():
         policy.observe(decision, np.arange(5.0))
         chosen, rewards = policy.history.observed()
         policy.update()
-        truth, _ = plain(policy.network, before, chosen, rewards, 0.01, 3, 0.01, policy._neural.shuffle_seed)
+        truth, _ = plain(policy.network, before, chosen, rewards, 0.01, 3, 0.01, policy._network.plan.seed)
         np.testing.assert_allclose(flat(policy.weights), truth, rtol=1e-9)
         assert policy.version == batch
 
 
 def test_every_seed_has_an_order_of_its_own_and_keeps_it(tmp_path):
     made = [BatchNeuralUCB(2, FixedGrid(20, 4), hidden=8, preset="code", seed=seed) for seed in (0, 1)]
-    seeds = [policy._neural.shuffle_seed for policy in made]
+    seeds = [policy._network.plan.seed for policy in made]
     assert seeds[0] != seeds[1]
     made[0].save(tmp_path / "policy")
-    assert load(tmp_path / "policy")._neural.shuffle_seed == seeds[0]
+    assert load(tmp_path / "policy")._network.plan.seed == seeds[0]
 
 
 def test_a_step_of_its_own_is_half_of_what_one_sample_bears():

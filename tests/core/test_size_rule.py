@@ -159,7 +159,7 @@ class TestSwitch:
         latest = exact.history.contexts[-RECENT:]
         sizes = [np.log(each.score(latest).bonuses).mean() for each in (policy, exact)]
         assert sizes[0] == pytest.approx(sizes[1], abs=1e-9)
-        assert policy._state.frozen.unit != 1
+        assert policy._state.current.unit != 1
         policy.save(tmp_path / "policy.rarely")
         np.testing.assert_array_equal(
             rarely.load(tmp_path / "policy.rarely").score(latest).bonuses, policy.score(latest).bonuses
@@ -182,7 +182,7 @@ class TestSwitch:
         loaded = rarely.load(tmp_path / "policy.rarely")
         for each in (policy, loaded):
             decide(each, 60, 40)
-            assert each._state.frozen.unit == unit
+            assert each._state.current.unit == unit
         np.testing.assert_array_equal(loaded.history.bonuses, policy.history.bonuses)
         assert loaded.fingerprint() == policy.fingerprint()
 
@@ -195,7 +195,7 @@ class TestSwitch:
                 policy.update()
         policy = policy.with_covariance("diagonal", reason="to be faster")
         policy.observe(policy.select(np.tile([0.0, 0.0, 1.0], (20, 2, 1))), np.ones(20))
-        assert policy._state.frozen.unit > 1
+        assert policy._state.current.unit > 1
         assert policy._state.arm_stats.share <= 1
         policy.save(tmp_path / "policy.rarely")
         assert rarely.load(tmp_path / "policy.rarely").update().unexplored <= 1

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, Training, UpdateRecord
 from rarely._core.model.network import Network
+from rarely._core.policies.additions import STEP_GRID
 from rarely._core.training.gradient_descent import SHRINK, TrainingPlan, TrainingReport, allowed_loss, train
 from rarely._core.training.objective import Objective
-from rarely._core.training.tuning import STEP_GRID
 
 NET = Network(dim=3, hidden=20)
 THETA = NET.initial_weights(np.random.default_rng(0))
@@ -190,5 +190,5 @@ def test_every_trainer_fills_the_report(case):
     tuned = policy.tuning is not None
     assert record.steps in (STEP_GRID if tuned else (7,))
     assert bool(record.tuning) == tuned
-    assert record.step_size == policy._neural.used_step
+    assert record.step_size == policy._network.used_step
     assert record.skip == policy.network.skip

@@ -21,8 +21,8 @@ from rarely import (
 )
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import Affine, ContextScale
-from rarely._core.policies.neural_learner import RIDGES, LinearPart
-from rarely._core.training.tuning import training_rows
+from rarely._core.policies.additions import RIDGES, LinearPart
+from rarely._core.policies.learner import training_rows
 
 # --- which rows
 
@@ -149,7 +149,7 @@ def test_above_the_limit_a_record_says_how_many_samples_trained():
     assert [update.trained for update in policy.updates] == [None, 150, 150, 150, 150]
     assert policy.updates[-1].samples > 400
     assert policy.updates[-1].accepted
-    assert policy._neural.linear.learned == policy.updates[-1].samples
+    assert policy._learner.linear.learned == policy.updates[-1].samples
 
 
 @pytest.mark.parametrize(
@@ -191,19 +191,19 @@ def test_what_is_not_linear_is_left_to_the_network():
         policy = BatchNeuralUCB.from_log(contexts, rewards, **own)
         means = policy.score(new[:, None]).means[:, 0]
         errors[most] = np.mean(np.square(means - np.cos(3 * new[:, 0]))) / np.var(rewards)
-        assert most == "all" or policy._neural.linear.share > 0.9
+        assert most == "all" or policy._learner.linear.share > 0.9
     assert errors["all"] < errors[1000] < 0.01
 
 
 def test_a_window_has_its_own_limit_and_no_linear_part():
     policy = played(tuned(training=Training(rows=100), forgetting=Window(200)), 500)
-    assert policy._neural.linear is None
+    assert policy._learner.linear is None
     assert policy.updates[-1].trained == 100
 
 
 def test_the_last_layer_of_neural_linear_needs_no_linear_part():
     policy = played(NeuralLinear(4, FixedGrid(600, 6), hidden=10, seed=0, training=Training(rows=150)), 500)
-    assert policy._neural.linear is None
+    assert policy._learner.base.linear is None
     assert policy.updates[-1].trained == 150
     assert NeuralLinear(4, FixedGrid(600, 6)).settings()["training"]["rows"] == "all"
 
@@ -228,7 +228,7 @@ def test_rows_that_train_no_more_are_dropped_and_nothing_else_changes():
     assert all(update.lost == 0 for update in limited.updates)
     assert [u.trained for u in limited.updates] == [u.trained for u in whole.updates]
     assert all(np.array_equal(w, v) for w, v in zip(limited.weights, whole.weights, strict=True))
-    np.testing.assert_array_equal(limited._neural.linear.matrix, whole._neural.linear.matrix)
+    np.testing.assert_array_equal(limited._learner.linear.matrix, whole._learner.linear.matrix)
     contexts = np.random.default_rng(8).normal(size=(20, 3, 4))
     np.testing.assert_array_equal(limited.score(contexts).means, whole.score(contexts).means)
 

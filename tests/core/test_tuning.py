@@ -25,11 +25,8 @@ from rarely import (
     Window,
 )
 from rarely._core.model.network import Network
-from rarely._core.training import gradient_descent
-from rarely._core.training import tuning as module
-from rarely._core.training.gradient_descent import TrainingPlan, descend_to, objective_of, train
-from rarely._core.training.objective import MomentumState
-from rarely._core.training.tuning import (
+from rarely._core.policies import additions as module
+from rarely._core.policies.additions import (
     EXHAUSTIVE_SAMPLES,
     FIRST,
     FOLDS,
@@ -41,6 +38,9 @@ from rarely._core.training.tuning import (
     split_mix,
     tune,
 )
+from rarely._core.training import gradient_descent
+from rarely._core.training.gradient_descent import TrainingPlan, descend_to, objective_of, train
+from rarely._core.training.objective import MomentumState
 from rarely.worlds import Cosine
 
 PLAN = TrainingPlan(0.01)
@@ -424,8 +424,10 @@ def test_the_radius_is_that_of_noise_and_norm_and_nothing_at_the_end():
     *earlier, last = policy.updates
     assert last.beta == policy.beta == 0.0  # nothing that it finds out is ever learned from
     for before, learner in zip(earlier, learners[:-1], strict=True):
-        moved = np.concatenate([(w - v).ravel() for w, v in zip(learner.weights, learner.initial, strict=True)])
-        norm = np.sqrt(learner.network.hidden) * np.linalg.norm(moved) * learner.reward_spread
+        moved = np.concatenate(
+            [(w - v).ravel() for w, v in zip(learner.base.weights, learner.base.initial, strict=True)]
+        )
+        norm = np.sqrt(learner.base.network.hidden) * np.linalg.norm(moved) * learner.reward_spread
         noise = before.noise or learner.reward_spread / 4
         so_far = [record for record in policy.updates if record.round <= before.round]
         known, least_known = min(record.chosen for record in so_far), before.least_known
@@ -499,7 +501,7 @@ def test_a_saved_policy_goes_on_tuning_where_it_was(tmp_path):
     np.testing.assert_array_equal(policy.history.arms, other.history.arms)
     a, b = policy._learner.learn(policy.history), other._learner.learn(other.history)
     assert a.report == b.report
-    for v, w in zip(a.learner.weights, b.learner.weights, strict=True):
+    for v, w in zip(a.learner.base.weights, b.learner.base.weights, strict=True):
         np.testing.assert_array_equal(v, w)
 
 
@@ -688,7 +690,7 @@ def test_no_mean_is_below_all_rewards(tmp_path):
         clicks(policy, 30, seed)
         policy.update()
     far = 3 * np.random.default_rng(9).normal(size=(200, 2, 6))
-    bare = replace(policy._state.frozen.learner, lowest=None).assess(far.reshape(-1, 6))[0]
+    bare = replace(policy._state.current.learner, lowest=None).assess(far.reshape(-1, 6))[0]
     means = policy.score(far).means
     assert bare.min() < 0
     np.testing.assert_array_equal(means.ravel(), np.maximum(bare, 0.0))
@@ -719,4 +721,4 @@ def test_the_lowest_reward_outlives_its_round(tmp_path):
     assert policy.history.rewards.min() == 0
     policy.save(tmp_path / "policy")
     for one in (policy, rarely.load(tmp_path / "policy")):
-        assert one._state.frozen.learner.lowest == -1
+        assert one._state.current.learner.lowest == -1

@@ -137,9 +137,8 @@ def test_adoption_is_an_update_at_the_cut_and_a_replay_of_the_rounds_since(
     assert policy.version == origin.version + (not fit.reason)
     assert_same_learner(policy._learner, fit.learner)
     if policy._learner.fits_scale:
-        for name_, moment in now._learner.scale.state()[1].items():
-            if name_.startswith("seen"):
-                np.testing.assert_array_equal(moment, policy._learner.scale.state()[1][name_])
+        for name_, moment in vars(now._learner.moments).items():
+            np.testing.assert_array_equal(moment, getattr(policy._learner.moments, name_))
     places, kept = now.history._kept.positions(policy.history.rows)
     assert kept.all()
     for column in ("contexts", "rewards", "arms", "versions", "means", "bonuses", "propensities"):

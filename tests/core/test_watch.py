@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import rarely
 from rarely import BatchNeuralUCB, InvalidInput, LinUCB, NeuralLinear, OnDemand, Training
+from rarely._core.policies.additions import STEP_GRID
 from rarely._core.training import watch
 from rarely._core.training.gradient_descent import _advanced, _descend
 from rarely._core.training.objective import MomentumState
-from rarely._core.training.tuning import STEP_GRID
 
 MAKERS = {
     "tuned": lambda: BatchNeuralUCB(3, OnDemand(), hidden=8, seed=0),

@@ -419,7 +419,7 @@ class Duck:
 @pytest.mark.parametrize("members", [1, 3])
 def test_a_regressor_that_knows_nothing_of_scikit_learn(members, tmp_path):
     policy = taught(Duck(), members=members)
-    learner = policy._state.frozen.learner
+    learner = policy._state.current.learner
     assert policy.version == 1
     np.testing.assert_array_equal(learner.rewards, policy.history.rewards)
     policy.save(tmp_path / "p")

@@ -140,8 +140,8 @@ def test_the_callers_module_stays_as_it_is(tmp_path):
     assert not torch.equal(trained[0].weight, net[0].weight)
     x = np.random.default_rng(1).random((5, 3))
     raw = trained(torch.as_tensor(x, dtype=torch.float32)).detach().numpy()[:, 0]
-    scale = policy._neural.rewards
-    means = np.maximum(scale.center + scale.spread * raw, policy._neural.lowest)
+    scale = policy._network.rewards
+    means = np.maximum(scale.center + scale.spread * raw, policy._learner.lowest)
     np.testing.assert_allclose(means, policy.score(x).means, rtol=1e-4)
 
 

@@ -3,7 +3,7 @@
 import difflib
 import inspect
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import wraps
 from numbers import Integral
 from typing import Any, TypeVar, get_args
@@ -222,20 +222,25 @@ def shown(value: Any, length: int = 60) -> str:
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
-def named_arguments(kind: Kind) -> Kind:
-    """Let a constructor refuse arguments that it does not have by InvalidInput, with the nearest name that it has."""
+def named_arguments(kind: Kind, read: Callable[[str, Any], Any] | None = None) -> Kind:
+    """Let a constructor refuse arguments that it does not have by InvalidInput, with the nearest name that it has.
+
+    `read` returns what the constructor gets, for an argument's name and value.
+    """
     made: Any = kind
     init, signature = made.__init__, inspect.signature(made.__init__)
 
     @wraps(init)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
-            signature.bind(self, *args, **kwargs)
+            bound = signature.bind(self, *args, **kwargs)
         except TypeError as error:
             owner, names = type(self).__name__, _argument_names(type(self))
             check_names(owner, kwargs, names)
             raise InvalidInput(f"{owner}: {error}. It has {', '.join(sorted(names))}.") from None
-        init(self, *args, **kwargs)
+        if read is not None:
+            bound.arguments.update({name: read(name, value) for name, value in bound.arguments.items()})
+        init(*bound.args, **bound.kwargs)
 
     made.__init__ = checked
     return kind

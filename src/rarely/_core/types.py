@@ -60,7 +60,7 @@ class Decision:
     means: Array
     """(K,) or (n, K): the predicted reward of every arm, in reward units."""
     bonuses: Array
-    """(K,) or (n, K): β·√(φᵀZ⁻¹φ) of every arm, in reward units, rescaled if Z was exact before and is approximate."""
+    """(K,) or (n, K): how much more every arm may pay, in reward units; `source` says by which reckoning."""
     version: int | IntArray
     """int, or (n,): the frozen policy that decided."""
     round: int | IntArray
@@ -72,6 +72,9 @@ class Decision:
     that a decision lost in a crash is not mistaken for the later one with the same round number."""
     held_out: bool | BoolArray | None = None
     """bool, or (n,): whether a lot decided, as in a share of the rounds under a `Mixture`; None without one."""
+    source: str | NDArray[np.str_] = "model"
+    """str, or (n,): what the scores are those of. Of the "model" bonuses are β·ω·√(φᵀZ⁻¹φ); of "returning arms" they
+    are bounds from the rewards of each arm alone (`Additions.returning_arms`); of "none" there is no model."""
 
     @property
     def arms(self) -> IntArray:
@@ -112,6 +115,7 @@ class Decision:
         if not self.single:
             return [described for i in range(len(self)) if isinstance(described := self[i].describe(), dict)]
         found = {name: getattr(self, name) for name in ("id", "round", "version", "arm", "propensity")}
+        found["source"] = str(self.source)
         if self.held_out is not None:
             found["held_out"] = bool(self.held_out)
         numbers = {"means": self.means, "bonuses": self.bonuses, "probabilities": self.probabilities}
@@ -144,4 +148,5 @@ class Decision:
         if np.ndim(arm) == 0:
             arm, version, number = int(arm), int(version), int(number)
         chances, lot = self.probabilities[rounds], None if self.held_out is None else np.asarray(self.held_out)[rounds]
-        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life, lot)
+        source = self.source if isinstance(self.source, str) else self.source[rounds]
+        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life, lot, source)

@@ -26,13 +26,13 @@ import numpy as np
 
 from rarely import InvalidInput, Policy, RarelyError
 from rarely.cluster.files import Folder, Rows, as_parquet, pyarrow
-from rarely.extend import Array, Learner, ScaledLearner
+from rarely.extend import Array, Learner
 from rarely.extend.checks import check_whole
 from rarely.extend.provisional import (
     ArmStats,
     ContextReader,
-    FrozenPolicy,
     Moments,
+    Version,
     rounds_at_once,
     sample_arms,
     score,
@@ -45,7 +45,7 @@ MANIFEST = "_campaign.json"
 BLOCK = 65_536
 """Rounds in a block."""
 Url = str | os.PathLike[str]
-Frozen = tuple[FrozenPolicy, ContextReader, int, bytes]
+Frozen = tuple[Version, ContextReader, int, bytes]
 """What a worker needs of a policy: a version, how it reads contexts, its number, and the key of its random numbers."""
 Contexts = Callable[[Any], Any]
 """From a record batch to the contexts of its rounds, (n, K, d) or a list of (K_i, d)."""
@@ -87,12 +87,12 @@ class Campaign:
 def frozen_of(policy: Policy) -> Frozen:
     """Return the version in use with frozen bonuses."""
     state = state_of(policy)
-    if state.frozen.learner.follows:
+    if state.current.learner.follows:
         raise InvalidInput(
             "a campaign needs a policy whose scale of contexts is settled, because blocks are decided apart from "
             "each other: start with from_log, with a pilot of at least 16 rounds and an update, or give context_scale."
         )
-    return replace(state.frozen, within_batch="frozen"), state.reader, policy.version, key_of(policy)
+    return replace(state.current, within_batch="frozen"), state.reader, policy.version, key_of(policy)
 
 
 def key_of(policy: Policy) -> bytes:
@@ -166,7 +166,7 @@ def decide(
     [1, 0]
     """
     check_whole("block", block, 1)
-    frozen = frozen_of(policy)
+    current = frozen_of(policy)
     rows = Rows.at(contexts_url, (id,) if contexts else (id, "contexts"))
     if not len(rows):
         raise InvalidInput(f"{os.fspath(contexts_url)} must have at least one row to decide; it has none.")
@@ -179,7 +179,7 @@ def decide(
             f"{folder.path} has decisions of another policy, of other contexts or in other blocks; to resume, the call "
             "must be the same. Give a folder of its own for each version and each set of contexts."
         )
-    task = partial(_block, frozen, rows, folder, id, contexts or partial(listed_contexts, policy.dim))
+    task = partial(_block, current, rows, folder, id, contexts or partial(listed_contexts, policy.dim))
     calls = ((f"block-{b:08d}.parquet", (b, b * block, min(len(rows), (b + 1) * block))) for b in range(planned.blocks))
     with committing(jobs, address) as commit:
         commit(folder, task, calls)
@@ -221,10 +221,10 @@ def called(task: Callable[..., str], *args: Any) -> str:
 
 
 def _block(
-    frozen: Frozen, rows: Rows, folder: Folder, id: str, read: Contexts, block: int, start: int, stop: int
+    current: Frozen, rows: Rows, folder: Folder, id: str, read: Contexts, block: int, start: int, stop: int
 ) -> str:
     """Decide a block, and write it."""
-    version, reader, number, key = frozen
+    version, reader, number, key = current
     ids, parts, stats, most = list[Any](), list[tuple[Any, ...]](), ArmStats(), 0
     moments = None if moments_of(version.learner) is None else Moments(version.learner.dim)
     for batch in rows.batches(start, stop):
@@ -243,7 +243,7 @@ def _block(
                 moments.add(part.rows, count)
             if scored.candidates:
                 disjoint, seen = stats.disjoint and part.disjoint(count), (scored.variances, scored.priors)
-                stats = stats.also(*seen, arms, disjoint=disjoint, unit=scored.unit)
+                stats = stats.merge(*seen, arms, disjoint=disjoint, unit=scored.unit)
     *columns, contexts = map(np.concatenate, zip(*parts, strict=True))
     columns = [np.full(stop - start, number), *columns]
     decided = dict(zip(("version", "arm", "probability", "mean", "bonus"), columns, strict=True))
@@ -273,7 +273,7 @@ def decision_table(
 
 def moments_of(learner: Learner) -> Moments | None:
     """Return the moments of the contexts that a learner has seen; None where it fits no scale to them."""
-    return learner.scale.moments if isinstance(learner, ScaledLearner) else None
+    return learner.moments
 
 
 def read_block(folder: Folder, block: int, columns: Sequence[str] | None = None) -> Any:

@@ -32,15 +32,14 @@ from numpy.typing import NDArray
 from rarely import InvalidInput, NothingToLearn, Policy, UpdateResult
 from rarely.cluster.campaign import Campaign, Commit, Url, committing, contexts_of, moments_of, read_block
 from rarely.cluster.files import Folder, Rows, as_parquet, pyarrow, unpacked
-from rarely.extend import Array, Arrays, Described, Dual, Forgetting, IntArray, Learner
+from rarely.extend import Array, Arrays, Described, Dual, Forgetting, IntArray, Learner, LearnerAround
+from rarely.extend.additions import TUNED_ROWS, LinearPart, SelfTunedLearner
 from rarely.extend.provisional import (
-    TRAINING_ROWS,
     UNLIMITED,
     ArmStats,
     LinearLearner,
-    LinearPart,
     Moments,
-    NeuralLearner,
+    NetworkLearner,
     PolicyState,
     RewardSums,
     SparseDiagonal,
@@ -258,9 +257,10 @@ def update(
 
 def check_supported(policy: Policy) -> None:
     """Refuse a policy whose update needs every round in one place."""
-    state, learner = state_of(policy), state_of(policy).frozen.learner
+    state, learner = state_of(policy), state_of(policy).current.learner
     sized = policy._factory.empty(learner.widths, arms=state.most_arms, rows=UNLIMITED)
-    trains = isinstance(learner, NeuralLearner) and learner.training_rows is not None
+    network = _network_of(learner)
+    trains = network is not None and network.training_rows is not None
     if not (trains or isinstance(learner, LinearLearner)) or isinstance(sized, Dual | SparseDiagonal):
         raise InvalidInput(
             "an update from many blocks takes LinUCB, LinTS and networks that train on a sample, Training(rows=10_000) "
@@ -268,6 +268,12 @@ def check_supported(policy: Policy) -> None:
         )
     if state.history.forgetting is not None and not learner.chooses_memory:
         raise InvalidInput("an update from many blocks takes a policy that remembers all rounds, without forgetting.")
+
+
+def _network_of(learner: Learner) -> NetworkLearner | None:
+    """Return the network inside a learner, if it has one."""
+    inner = learner.innermost if isinstance(learner, LearnerAround) else learner
+    return inner if isinstance(inner, NetworkLearner) else None
 
 
 def _nights(policy: Policy, folders: Sequence[Folder]) -> list[Night]:
@@ -419,7 +425,7 @@ def kept_rows(rows: IntArray, most: int) -> IntArray:
 
     What it keeps of the parts contains what it keeps of the whole.
     """
-    latest = np.arange(max(0, len(rows) - min(most, TRAINING_ROWS)), len(rows))
+    latest = np.arange(max(0, len(rows) - min(most, TUNED_ROWS)), len(rows))
     return np.union1d(training_rows(rows, most), latest)
 
 
@@ -474,10 +480,13 @@ class _Update:
         self._take_in_facts()
         learner, self.linear = self.learner, None
         self.scale: Scale = None
-        if isinstance(learner, NeuralLearner):
-            self.most = learner.training_rows or 0
-            ready = learner.with_fitted_scale().scale
-            if learner.has_linear(self.state.history.forgetting, ready, self.arrived):
+        network = _network_of(learner)
+        if network is not None:
+            self.most = network.training_rows or 0
+            ready = network.with_fitted_scale().scale
+            if isinstance(learner, SelfTunedLearner) and learner.has_linear(
+                self.state.history.forgetting, ready, self.arrived
+            ):
                 self.linear = learner.linear or LinearPart.start(ready).learn(self.state.history)
             self.scale = None if self.linear is None else self.linear.scale
         elif isinstance(learner, LinearLearner):
@@ -485,7 +494,7 @@ class _Update:
 
     def _take_in_facts(self) -> None:
         """Add what the metadata of new blocks say: contexts that were offered, and how well arms were known."""
-        learner, stats, arms = self.state.frozen.learner, self.state.arm_stats, self.state.most_arms
+        learner, stats, arms = self.state.current.learner, self.state.arm_stats, self.state.most_arms
         moments = moments_of(learner)
         for night in self.fresh:
             for b in range(night.campaign.blocks):
@@ -493,9 +502,9 @@ class _Update:
                 arms, seen = max(arms, facts["arms"]), facts["moments"]
                 stats = stats.plus(ArmStats(**facts["stats"]))
                 if moments is not None and seen:
-                    moments = moments.also(Moments.of(**seen))
-        if moments is not None:  # then there is a learner with a scale, which its type does not say
-            learner = changed(learner, scale=changed(learner.scale, moments=moments))  # type: ignore[attr-defined]
+                    moments = moments.merge(Moments.of(**seen))
+        if moments is not None:
+            learner = learner.with_moments(moments)
         self.learner, self.stats, self.arms = learner, stats, arms
 
     def subtrees(self, kind: str, nights: Sequence[Night]) -> Iterator[tuple[str, tuple[Night, int, int]]]:
@@ -528,7 +537,7 @@ class _Update:
         return replace(
             self.state,
             history=history,
-            frozen=self.state.frozen.with_learner(self._with_sums(history.arrived)),
+            current=self.state.current.with_learner(self._with_sums(history.arrived)),
             arm_stats=self.stats,
             most_arms=self.arms,
             learned=history.arrived - len(rows),
@@ -557,10 +566,11 @@ class _Update:
 
         The policy's own history has dropped most of them, so that it would not ask for it.
         """
-        before, after, history = self.state.frozen.learner, result.fit.learner, self.state.history
+        before, after, history = self.state.current.learner, result.fit.learner, self.state.history
         whole = result.basis is None and not result.reason and len(history) == history.total
-        if whole and isinstance(before, NeuralLearner) and isinstance(after, NeuralLearner):
-            return result if after.network.skip == before.network.skip else replace(result, basis=after)
+        old, new = _network_of(before), _network_of(after)
+        if whole and old is not None and new is not None:
+            return result if new.network.skip == old.network.skip else replace(result, basis=after)
         return result
 
     def features(self, result: UpdateResult) -> Callable[..., str]:
@@ -572,9 +582,9 @@ class _Update:
     def with_rounds(self, state: PolicyState, result: UpdateResult) -> tuple[PolicyState, UpdateResult]:
         """Return the state with these rounds in Z, and the result with its own Z where features change."""
         factory = self.factory
-        sized = factory.sized(state.frozen.covariance, self.arms)
-        frozen, clock = adapted(state.frozen, sized, state.clock, factory, state.history.contexts[-64:])
-        covariance: Any = frozen.covariance
+        sized = factory.sized(state.current.covariance, self.arms)
+        current, clock = adapted(state.current, sized, state.clock, factory, state.history.contexts[-64:])
+        covariance: Any = current.covariance
         weights: Array | None = None
         if result.basis is not None:
             covariance = factory.empty(result.basis.widths, arms=self.arms, rows=UNLIMITED)
@@ -592,16 +602,16 @@ class _Update:
         samples = arrived if weights is None else result.cut.samples
         result = replace(result, cut=replace(result.cut, samples=samples, missing=state.history.total - arrived))
         if result.basis is None:
-            frozen = frozen.with_covariance(covariance)
+            current = current.with_covariance(covariance)
         else:
             result = replace(result, covariance=covariance)
-        return replace(state, frozen=frozen, clock=clock), result
+        return replace(state, current=current, clock=clock), result
 
     def mean_reward(self) -> tuple[float, float]:
         """Return the mean reward of the new rounds, and its standard error; NaN without any."""
         sums = RewardSums()
         for part in self._parts(self.fresh):
-            sums = sums.also(part["rewards"])
+            sums = sums.merge(part["rewards"])
         if sums.count < 2:
             return float("nan"), float("nan")
         return sums.mean, (sums.squares / (sums.count - 1) / sums.count) ** 0.5

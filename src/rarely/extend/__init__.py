@@ -11,13 +11,14 @@ has what the packages around the core and the laboratory use besides, and may ch
 from rarely._core.choice.confidence_radius import Beta, VersionStats
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import (
+    ArmScores,
     ChoiceRule,
     MixedRule,
     Mixture,
     Thompson,
     UniformChoice,
     UpperConfidence,
-    with_exploration,
+    rule_from,
 )
 from rarely._core.covariance import (
     Candidates,
@@ -40,7 +41,7 @@ from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import FactorRows, Factors, gram
 from rarely._core.policies import FitResult, Learner, Limits, Scores, Uniform
-from rarely._core.policies.learner import ScaledLearner, TrainingSet
+from rarely._core.policies.learner import LearnerAround, ScaledLearner, ScoreOverride, TrainingSet
 from rarely._core.policies.options import DEFAULT_HISTORY, PresetName, limits_from
 from rarely._core.policies.policy import Policy, Ties
 from rarely._core.policies.saving import decoded, encoded
@@ -59,6 +60,7 @@ __all__ = [
     "UNWATCHED",
     "Affine",
     "ArmBlocks",
+    "ArmScores",
     "Array",
     "Arrays",
     "Beta",
@@ -83,6 +85,7 @@ __all__ = [
     "History",
     "IntArray",
     "Learner",
+    "LearnerAround",
     "Limit",
     "Limits",
     "MixedRule",
@@ -96,6 +99,7 @@ __all__ = [
     "RowCost",
     "ScaledLearner",
     "Schedule",
+    "ScoreOverride",
     "Scores",
     "Seed",
     "SparseRows",
@@ -119,7 +123,7 @@ __all__ = [
     "prices",
     "prior_variances",
     "read_progress",
+    "rule_from",
     "schedule_from",
     "seeded",
-    "with_exploration",
 ]  # fmt: skip

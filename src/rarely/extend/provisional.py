@@ -17,20 +17,20 @@ from rarely._core.inputs.scaling import CLIP, OFF_CENTER, OFF_SPREAD, TRUSTED_RO
 from rarely._core.model.network import Network, Weights
 from rarely._core.policies.alarms import KINDS as ALARM_KINDS
 from rarely._core.policies.covariance_change import adapted
+from rarely._core.policies.learner import split_mix, training_rows
 from rarely._core.policies.linear import LinearLearner
-from rarely._core.policies.neural_learner import TRAINING_ROWS, LinearPart, NeuralLearner
+from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.policy import facts_table
 from rarely._core.policies.replay import content_at, follow, put_back, rule_of, set_life, set_rule, state_of
 from rarely._core.policies.saving import WRAPPERS, restore
 from rarely._core.policies.select import decide, rounds_at_once, score
-from rarely._core.policies.state import ArmStats, BatchClock, FrozenPolicy, PolicyState
+from rarely._core.policies.state import ArmStats, BatchClock, PolicyState, Version
 from rarely._core.saving import archive
 from rarely._core.saving.archive import plain
 from rarely._core.saving.files import path_of, replacing
 from rarely._core.saving.files import write as write_file
 from rarely._core.training.gradient_descent import ATTEMPTS, SHRINK, STABLE, TrainingPlan, refusal
 from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS, MomentumState, Objective
-from rarely._core.training.tuning import split_mix, training_rows
 
 __all__ = [
     "ALARM_KINDS",
@@ -46,7 +46,6 @@ __all__ = [
     "SHRINK",
     "STABLE",
     "TIE",
-    "TRAINING_ROWS",
     "TRUSTED_ROUNDS",
     "UNLIMITED",
     "WRAPPERS",
@@ -54,17 +53,15 @@ __all__ = [
     "BatchClock",
     "ContextReader",
     "Crossed",
-    "FrozenPolicy",
     "GivenNumbers",
     "GrowableArray",
     "GrowingCholesky",
     "Layout",
     "LinearLearner",
-    "LinearPart",
     "Moments",
     "MomentumState",
     "Network",
-    "NeuralLearner",
+    "NetworkLearner",
     "Objective",
     "OpenContexts",
     "PolicyState",
@@ -72,6 +69,7 @@ __all__ = [
     "RoundContexts",
     "SparseDiagonal",
     "TrainingPlan",
+    "Version",
     "Weights",
     "adapted",
     "all_finite",

@@ -13,7 +13,7 @@ import torch
 
 from rarely import LinUCB
 from rarely.extend import Array, IntArray
-from rarely.extend.provisional import TIE
+from rarely.extend.provisional import TIE, state_of
 from rarely.worlds.protocol import Rounds
 
 
@@ -22,7 +22,7 @@ def play_linear(policies: Sequence[LinUCB], runs: Sequence[Rounds], device: str)
     rounds, _ = runs[0].rewards.shape
     unlike = {id(run): run for run in runs}
     place = {name: i for i, name in enumerate(unlike)}
-    scale: Any = policies[0]._state.frozen.learner
+    scale: Any = state_of(policies[0]).current.learner
     flat = [scale.scale(run.contexts.reshape(-1, run.contexts.shape[2])) for run in unlike.values()]
     contexts, paid = (
         torch.from_numpy(np.stack(arrays)).to(device)

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from rarely import Policy
 from rarely.extend import Array, IntArray, RewardScale, UpperConfidence
-from rarely.extend.provisional import TIE, TRUSTED_ROUNDS, BatchClock, NeuralLearner
+from rarely.extend.provisional import TIE, TRUSTED_ROUNDS, BatchClock, NetworkLearner, state_of
 from rarely.gpu.executor import BLOCK
 from rarely.gpu.scales import Scales
 from rarely.gpu.training import Samples, Theta, train
@@ -68,14 +68,14 @@ class Replica:
 
 def fits(policy: Policy) -> bool:
     """Return whether a policy can be played in lockstep: printed training, upper bounds, frozen bonuses."""
-    state = policy._state
-    learner = state.frozen.learner
-    if not isinstance(learner, NeuralLearner) or learner.tuning is not None or learner.plan.optimiser == "sgd":
+    state = state_of(policy)
+    learner = state.current.learner
+    if not isinstance(learner, NetworkLearner) or learner.plan.optimiser == "sgd":
         return False
-    net, plain = learner.network, state.frozen.rule == UpperConfidence()
+    net, plain = learner.network, state.current.rule == UpperConfidence()
     usual = net.depth == 2 and not net.biases and net.skip is None and net.scaling == "ntk"
     whole = learner.clip is None and learner.training_rows is None and learner.plan.step_size is None
-    kept = state.history.forgetting is None and state.frozen.within_batch == "frozen" and not learner.plan.warm_start
+    kept = state.history.forgetting is None and state.current.within_batch == "frozen" and not learner.plan.warm_start
     return plain and usual and whole and kept and isinstance(policy.settings()["beta"], int | float)
 
 
@@ -86,13 +86,13 @@ class Lockstep:
         self, policies: Sequence[Policy], runs: Sequence[Rounds], device: str, precision: torch.dtype = torch.float32
     ) -> None:
         self.device, self.precision = torch.device(device), precision
-        learners: list[Any] = [policy._state.frozen.learner for policy in policies]
+        learners: list[Any] = [state_of(policy).current.learner for policy in policies]
         first = learners[0]
         self.plan, self.network = first.plan, first.network
         self.beta, self.standardises = float(policies[0].settings()["beta"]), first.standardise_rewards
         self.horizon, self.arms = runs[0].rewards.shape
         self.replicas = [
-            Replica(policy._state.clock, np.zeros(self.horizon, np.int64), np.zeros(self.horizon))
+            Replica(state_of(policy).clock, np.zeros(self.horizon, np.int64), np.zeros(self.horizon))
             for policy in policies
         ]
         self.fits_scale = first.scale.fits
@@ -324,7 +324,7 @@ class Lockstep:
             r.updates.append(Update(r.done, not reason, r.log_det, attempts, reason))
 
     def _rescale(self, who: list[int]) -> None:
-        """Make Z anew for scales that changed: at θ_0 while no other weights have decided, as `NeuralLearner` does."""
+        """Make Z anew for scales that changed: at θ_0 while no other weights have decided, as `NetworkLearner` does."""
         for trained, weights in ((False, self.initial), (True, self.weights)):
             some = [i for i in who if self.replicas[i].trained == trained]
             if some:

@@ -181,7 +181,7 @@ class LivePolicy:
         contexts, mask = block_of([record.question for record in block], self._settings)
         arms = np.array([record.answer.index for record in block], np.int64)
         chances = np.array([record.answer.probability for record in block])
-        follow(self.policy, contexts, mask, arms, chances, together=together)
+        follow(self.policy, contexts, mask, arms, chances, ignore_running_bonuses=together)
 
     def _enter(self, stage: int) -> None:
         """Set the rule of a stage."""

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from rarely import ArmBlocks, InvalidInput, InvalidReward, Policy
-from rarely.extend import decoded
 from rarely.extend.checks import as_number, check_choice, is_whole, named_arguments, read_rewards, shown
 from rarely.extend.provisional import policies
 from rarely.study.effects import AnalysisPlan
@@ -276,5 +275,5 @@ def policy_of(description: Any) -> Policy:
     if not isinstance(description, dict) or description.get("kind") not in KINDS:
         raise InvalidStudy(f"policy must be a JSON object whose kind is one of {', '.join(KINDS)}.")
     settings = {name: value for name, value in description.items() if name != "kind"}
-    policy: Policy = getattr(policies, description["kind"])(**dict(zip(settings, decoded(**settings), strict=True)))
+    policy: Policy = getattr(policies, description["kind"])(**settings)
     return policy

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rarely import AtRounds, Budget, InvalidContexts, Schedule
-from rarely.extend import Array, BoolArray, ChoiceRule, MixedRule, UniformChoice
+from rarely.extend import ArmScores, Array, BoolArray, ChoiceRule, UniformChoice
 from rarely.extend.checks import as_number, check_flag, check_whole, named_arguments, shown
 from rarely.extend.provisional import GRID, summing_to_one
 from rarely.study.errors import InvalidStudy
@@ -130,34 +130,31 @@ def stage_at(stages: Sequence[Stage], round: int) -> tuple[int, int | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitedRule:
+class LimitedRule(ChoiceRule):
     """A choice rule under allocation limits."""
 
     rule: ChoiceRule
     least: tuple[float, ...] | float
 
     @property
-    def draws(self) -> bool:
-        return True
+    def joint(self) -> bool:
+        return self.rule.joint
 
-    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+    def probabilities(self, scores: ArmScores) -> Array:
         """Return a + (1 − Σa)·p, on the grid of exact multiples of 2⁻⁵³."""
-        own, present = self.rule.probabilities(means, bonuses, tolerance), ~np.isnan(means)
-        least = self._limits(present)
+        own, least = self.rule.probabilities(scores), self._limits(~np.isnan(scores.means))
         return summing_to_one(least + np.maximum(1 - least.sum(axis=1), 0.0)[:, None] * own, least)
+
+    def exploration_share(self, present: BoolArray) -> Array | None:
+        """Return the lot's part of what the limits leave to the rule."""
+        share = self.rule.exploration_share(present)
+        if share is None:
+            return None
+        left = np.maximum(1 - self._limits(present).sum(axis=1), 0.0)
+        return np.asarray(left[:, None] * share)
 
     def _limits(self, present: BoolArray) -> Array:
         return np.array([_on_grid(self.least, tuple(row)) for row in present.tolist()])
-
-
-class LimitedMixture(LimitedRule):
-    """A mixture under allocation limits, whose lot decides what the limits leave to it."""
-
-    def lot(self, present: BoolArray) -> Array:
-        """Return the part of each arm's probability that the lot gives it, (n, K)."""
-        assert isinstance(self.rule, MixedRule)
-        left = np.maximum(1 - self._limits(present).sum(axis=1), 0.0)
-        return np.asarray(left[:, None] * self.rule.lot(present))
 
 
 @lru_cache(maxsize=1024)
@@ -179,4 +176,4 @@ def rule_of_stage(stage: Stage, own: ChoiceRule, arms: Sequence[str] | None) -> 
     limits = stage.limits(arms)
     if not np.any(np.asarray(limits) > 0):
         return own
-    return LimitedMixture(own, limits) if isinstance(own, MixedRule) else LimitedRule(own, limits)
+    return LimitedRule(own, limits)

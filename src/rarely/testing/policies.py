@@ -29,7 +29,7 @@ from rarely import (
 )
 from rarely.extend import Array, IntArray
 from rarely.extend.checks import shown
-from rarely.extend.provisional import FUNCTION, errors
+from rarely.extend.provisional import FUNCTION, errors, state_of
 from rarely.testing.promises import (
     check_promises,
     ensure,
@@ -88,12 +88,12 @@ def _play(policy: Policy, contexts: Array, block: int | None = None) -> list[int
 
 def _runs(policy: Policy) -> bool:
     """Return whether bonuses follow every round of a batch."""
-    return policy._state.frozen.uses_running
+    return state_of(policy).current.uses_running
 
 
 def _draws(policy: Policy) -> bool:
     """Return whether arms are drawn."""
-    return policy._state.frozen.rule.draws
+    return state_of(policy).current.rule.draws
 
 
 def _same_decision(found: Decision, expected: Decision, when: str, rtol: float = 0.0) -> None:
@@ -306,7 +306,7 @@ class _Promises(_Case):
         for t in range(8):
             before = policy.log_det
             policy.observe(policy.select(contexts[t]), float(t))
-            grown = policy.log_det > before or policy._state.frozen.learner.follows
+            grown = policy.log_det > before or state_of(policy).current.learner.follows
             ensure(grown, f"log_det was {before} before round {t + 1} and is {policy.log_det}")
             if policy.due:
                 policy.update()

@@ -46,11 +46,10 @@ from rarely.extend import (
     Watch,
     Widths,
     WithinBatch,
-    decoded,
     encoded,
     limits_from,
+    rule_from,
     seeded,
-    with_exploration,
 )
 from rarely.extend.checks import check_choice, check_flag, check_whole
 from rarely.extend.provisional import CONVERGED, MAX_ITERATIONS, STABLE, ridge_solution
@@ -208,9 +207,7 @@ class KernelUCB(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        schedule, beta, context_scale = decoded(schedule=schedule, beta=beta, context_scale=context_scale)
-        exploration, forgetting, limits = decoded(exploration=exploration, forgetting=forgetting, limits=limits)
-        limits = limits_from(limits).settled()
+        limits = limits_from(limits).with_defaults()
         limits.check_unset(type(self).__name__, "history", "operations", "arms")
         check_choice("ties", ties, Ties)
         check_flag("standardise_rewards", standardise_rewards)
@@ -229,7 +226,7 @@ class KernelUCB(Policy):
             covariance="dual",
             ridge=ridge,
             beta=beta,
-            chooser=with_exploration(UpperConfidence(draws=ties == "random"), exploration),
+            chooser=rule_from(UpperConfidence(draws=ties == "random"), exploration),
             seed=seeded(seed),
             limits=limits,
             forgetting=forgetting,

@@ -11,15 +11,17 @@ they are standardised) and β‖φ‖/√λ the bonus before any data, which is 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, cast
 
 import numpy as np
 
 from rarely._core.choice.gaussian_argmax import highest_of_gaussians
 from rarely._core.errors import InvalidInput, as_number, named_arguments, shown
+from rarely._core.registry import Registry
 from rarely._core.types import Array, BoolArray, IntArray
 
 TIE = 1e-9
@@ -74,38 +76,102 @@ def sample_arms(probabilities: Array, uniforms: Array) -> IntArray:
     return np.asarray((reached > uniforms[:, None] * reached[:, -1:]).argmax(axis=1), np.int64)
 
 
-def held_out(rule: Any, present: BoolArray, probabilities: Array, arms: IntArray, uniforms: Array) -> BoolArray | None:
+def held_out(
+    rule: ChoiceRule, present: BoolArray, probabilities: Array, arms: IntArray, uniforms: Array
+) -> BoolArray | None:
     """Return which rounds a lot decided rather than the policy's own rule; None if the rule leaves none to a lot.
 
     The draw that chose the arm tells: it lies in the interval of that arm, of whose length p the lot has the first
-    part, `rule.lot`. So an arm is held out with exactly its part of p, and no other number is drawn.
+    part, `rule.exploration_share`. So an arm is held out with exactly its part of p, and no other number is drawn.
     """
-    if not hasattr(rule, "lot"):
+    share = rule.exploration_share(present)
+    if share is None:
         return None
     rounds, reached = np.arange(len(arms)), np.add.accumulate(probabilities, axis=1)
     start = reached[rounds, arms] - probabilities[rounds, arms]
-    return np.asarray(uniforms * reached[:, -1] - start < rule.lot(present)[rounds, arms], np.bool_)
+    return np.asarray(uniforms * reached[:, -1] - start < share[rounds, arms], np.bool_)
 
 
-class ChoiceRule(Protocol):
-    """A rule by which scores become arms."""
+@dataclass(slots=True, eq=False)
+class ArmScores:
+    """What a rule chooses by: the arms of n rounds, NaN for those that are absent.
+
+    Examples
+    --------
+    >>> scores = ArmScores(np.array([[0.1, 0.5]]), np.array([[0.2, 0.0]]))
+    >>> UpperConfidence().probabilities(scores)
+    array([[0., 1.]])
+    """
+
+    means: Array
+    """(n, K), in reward units."""
+    bonuses: Array
+    """(n, K): β·ω·√v of the model, or the bound of a `ScoreOverride`."""
+    tolerance: Array = field(default_factory=lambda: np.zeros(1))
+    """(n,): scores that differ by less are equal."""
+    joint: Array | None = None
+    """(n, K, p): β·ω·φ, for a rule that is `joint`: one draw z ~ N(0, I) for all arms gives arm k mean_k + ⟨φ_k, z⟩."""
+
+
+RULES: Registry[ChoiceRule] = Registry("a choice rule")
+"""Every rule by its name, the package's and the user's."""
+
+
+class ChoiceRule(ABC):
+    """A rule by which scores become arms.
+
+    A rule of your own is a frozen dataclass whose fields are JSON; it is registered by its definition, given to a
+    policy as `exploration=MyRule(…)`, and saved with it. `rarely.testing.check_rule` checks its promises.
+
+    Examples
+    --------
+    >>> from rarely.extend import ChoiceRule
+    >>> isinstance(UpperConfidence(), ChoiceRule)
+    True
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        RULES.add(cls)
 
     @property
     def draws(self) -> bool:
         """Whether it uses one uniform number per round; else one arm of each round has probability 1."""
+        return True
 
-    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
-        """Return the probability of every arm, (n, K); means and bonuses are NaN for absent arms."""
+    @property
+    def joint(self) -> bool:
+        """Whether it draws one model for all arms, and so wants `ArmScores.joint`."""
+        return False
+
+    @property
+    def ignore_running_bonuses(self) -> bool:
+        """Whether bonuses of a block may be those before its first round, because nobody chooses by them."""
+        return False
+
+    @abstractmethod
+    def probabilities(self, scores: ArmScores) -> Array:
+        """Return the probability of every arm, (n, K): 0 for absent ones, and 1 in all for each round."""
+
+    def exploration_share(self, present: BoolArray) -> Array | None:
+        """Return the part of each arm's probability that a lot gives it, (n, K); None if a lot has none."""
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """Return the rule as JSON: its kind and its fields."""
+        return {"kind": type(self).__name__} | asdict(cast(Any, self))
 
 
 @dataclass(frozen=True, slots=True)
-class UpperConfidence:
+class UpperConfidence(ChoiceRule):
     """The arm with the highest mean + bonus; a tie goes to the lowest arm, or is drawn if `draws`."""
 
     draws: bool = False
 
-    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
-        best = argmax_mask(means + bonuses, tolerance)
+    def probabilities(self, scores: ArmScores) -> Array:
+        best = argmax_mask(scores.means + scores.bonuses, scores.tolerance)
         if self.draws:
             return uniform_over(best)
         out = np.zeros(best.shape)
@@ -114,7 +180,7 @@ class UpperConfidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Thompson:
+class Thompson(ChoiceRule):
     """Each arm as often as it would be the best if rewards were independent N(mean, bonus²).
 
     A bonus below 1e-9 of the largest mean or bonus of its round counts as 0. Among arms without a bonus the one with
@@ -124,20 +190,21 @@ class Thompson:
     lowest: bool = True
     draws: bool = True
 
-    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
+    def probabilities(self, scores: ArmScores) -> Array:
+        means, bonuses = scores.means, scores.bonuses
         size = np.fmax.reduce(np.fmax(np.abs(means), bonuses), axis=1)
         some = np.fmax.reduce(bonuses, axis=1) > 0
-        return highest_of_gaussians(means, bonuses, np.where(some, TIE * size, tolerance), lowest=self.lowest)
+        return highest_of_gaussians(means, bonuses, np.where(some, TIE * size, scores.tolerance), lowest=self.lowest)
 
 
 @dataclass(frozen=True, slots=True)
-class UniformChoice:
+class UniformChoice(ChoiceRule):
     """Every available arm equally often, whatever the scores."""
 
     draws: bool = True
 
-    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
-        return uniform_over(~np.isnan(means))
+    def probabilities(self, scores: ArmScores) -> Array:
+        return uniform_over(~np.isnan(scores.means))
 
 
 @named_arguments
@@ -175,7 +242,7 @@ def _share(epsilon: float, arms: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class MixedRule:
+class MixedRule(ChoiceRule):
     """Another rule under a `Mixture`."""
 
     rule: ChoiceRule
@@ -187,22 +254,33 @@ class MixedRule:
 
     @property
     def joint(self) -> bool:
-        return getattr(self.rule, "joint", False)
+        return self.rule.joint
 
-    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
-        own, least = self.rule.probabilities(means, bonuses, tolerance), self.lot(~np.isnan(means))
-        return summing_to_one(least + (1 - self.mixture.epsilon) * own, least)
+    def probabilities(self, scores: ArmScores) -> Array:
+        least = self.exploration_share(~np.isnan(scores.means))
+        return summing_to_one(least + (1 - self.mixture.epsilon) * self.rule.probabilities(scores), least)
 
-    def lot(self, present: BoolArray) -> Array:
-        """Return the part of each arm's probability that a lot gives it, (n, K)."""
+    def exploration_share(self, present: BoolArray) -> Array:
         shares = [_share(float(self.mixture.epsilon), arms) for arms in present.sum(axis=1).tolist()]
         return np.where(present, np.array(shares)[:, None], 0.0)
 
 
-def with_exploration(rule: ChoiceRule, exploration: Mixture | None) -> ChoiceRule:
-    """Return the rule under the user's mixture, if any."""
+def rule_from(rule: ChoiceRule, exploration: Mixture | ChoiceRule | None) -> ChoiceRule:
+    """Return a policy's rule, under the user's mixture if there is one, or the user's own rule in its place."""
     if exploration is None:
         return rule
+    if isinstance(exploration, ChoiceRule):
+        return exploration
     if not isinstance(exploration, Mixture):
-        raise InvalidInput(f"exploration must be a Mixture, such as Mixture(0.05), or None; got {shown(exploration)}.")
+        came = shown(exploration)
+        raise InvalidInput(f"exploration must be a Mixture, such as Mixture(0.05), a ChoiceRule or None; got {came}.")
     return MixedRule(rule, exploration)
+
+
+def exploration_from(description: dict[str, Any]) -> Mixture | ChoiceRule:
+    """Return what `describe` of a mixture or of a rule described.
+
+    >>> exploration_from({"epsilon": 0.1})
+    Mixture(epsilon=0.1)
+    """
+    return RULES.made(description) if "kind" in description else Mixture(**description)

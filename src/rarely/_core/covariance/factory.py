@@ -151,7 +151,7 @@ class CovarianceFactory:
         form = self.empty(covariance.widths, arms=arms, rows=UNLIMITED).kind
         return covariance if covariance.kind == form else self._filled(covariance, form)
 
-    def frozen(self, covariance: Covariance, arms: int, ahead: int) -> Covariance:
+    def freeze_for_batch(self, covariance: Covariance, arms: int, ahead: int) -> Covariance:
         """Freeze Z for a batch of at least `ahead` rounds, in the form that is the cheaper for it."""
         if not self._fixed and covariance.kind == "dual":
             p = parameters_of(covariance.widths)

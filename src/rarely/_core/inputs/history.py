@@ -98,7 +98,7 @@ class RewardSums:
         spreads = np.sqrt(np.maximum(squares - np.square(mean), 0.0))
         return max(self.largest, float(spreads.max(initial=0.0)))
 
-    def also(self, rewards: Array) -> RewardSums:
+    def merge(self, rewards: Array) -> RewardSums:
         """Return the sums with these rewards dropped too."""
         if not len(rewards):
             return self
@@ -413,7 +413,7 @@ class History:
         """
         sums = self._kept.rewards
         for part in dropped:
-            sums = sums.also(part)
+            sums = sums.merge(part)
         contexts, arms, versions, *known, rewards = columns
         length, own = self._length, self.rows
         new = (contexts, np.column_stack([arms, versions, np.zeros_like(arms)]), np.column_stack(known))
@@ -582,7 +582,7 @@ class History:
         other._kept = KeptRows(
             start,
             rows[kept & (rows < start)],
-            before.rewards.also(known),
+            before.rewards.merge(known),
             before.abandoned + len(dropped) - len(known),
             max(before.settled, int(last[-1]) + 1 + before.rewards.count if len(last) else 0),
             before.late,

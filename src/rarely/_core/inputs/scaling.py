@@ -170,7 +170,7 @@ class Moments:
         moments.count, moments.rounds, moments.mean, moments.squares = count, rounds, np.array(mean), np.array(squares)
         return moments
 
-    def also(self, other: Moments) -> Moments:
+    def merge(self, other: Moments) -> Moments:
         """Return the moments of both."""
         both, shift = shallow(self), other.mean - self.mean
         both.count, both.rounds = self.count + other.count, self.rounds + other.rounds

@@ -53,7 +53,7 @@ def compacted(state: PolicyState, *, limit: int | None = None, open_for: int | N
     `limit` is in bytes. With `open_for`, rounds that have waited longer for a reward are dropped too.
     """
     history = state.history
-    if state.frozen.learner.follows:  # Z is rebuilt with every round
+    if state.current.learner.follows:  # Z is rebuilt with every round
         return Compacted(state, 0, 0, 0)
     rows, open_, fixed = history.rows, np.isnan(history.rewards), _fixed(state)
     gone = spare = _spare(state) & ~fixed
@@ -64,8 +64,8 @@ def compacted(state: PolicyState, *, limit: int | None = None, open_for: int | N
     after = history.without(gone)
     if after is history:
         return Compacted(state, 0, 0, 0)
-    learner = state.frozen.learner.without_rows(rows[gone])
-    state = replace(state, history=after, frozen=state.frozen.with_learner(learner))
+    learner = state.current.learner.without_rows(rows[gone])
+    state = replace(state, history=after, current=state.current.with_learner(learner))
     lost = gone & ~spare
     counts = spare & gone, lost & ~open_, lost & open_
     return Compacted(state, *(int(np.count_nonzero(each)) for each in counts))
@@ -86,7 +86,7 @@ def _fixed(state: PolicyState) -> BoolArray:
     """Return rows that stay whatever happens: those of the batch, and rewards that no update has learned from."""
     history, clock = state.history, state.clock
     fixed = (history.rows >= history.logged + clock.base_round) | history.came_after(state.learned)
-    if state.frozen.learner.noise is not None:  # the next record's coverage asks for them
+    if state.current.learner.noise is not None:  # the next record's coverage asks for them
         fixed |= history.versions == clock.version
     return fixed
 
@@ -94,11 +94,11 @@ def _fixed(state: PolicyState) -> BoolArray:
 def _spare(state: PolicyState) -> BoolArray:
     """Return rows that neither training nor Z needs, and whose rewards are in or would not count."""
     history = state.history
-    if history.forgetting is not None and not state.frozen.learner.chooses_memory:
+    if history.forgetting is not None and not state.current.learner.chooses_memory:
         rounds = max((record.round for record in state.updates if record.accepted), default=0)
         ages = history.logged + rounds - 1 - history.rows
         return np.asarray((ages >= 0) & (history.forgetting.weights(np.maximum(ages, 0.0)) == 0))
-    needs = state.frozen.learner.needs(history)
+    needs = state.current.learner.needs(history)
     return np.zeros(len(history), np.bool_) if needs is None else ~needs & ~np.isnan(history.rewards)
 
 

@@ -13,17 +13,17 @@ import numpy as np
 
 from rarely._core.covariance import RECENT, Covariance, CovarianceFactory, in_bytes, parameters_of
 from rarely._core.errors import ApproximationWarning, HistoryDropped
-from rarely._core.policies.state import BatchClock, FrozenPolicy, PolicyState
+from rarely._core.policies.state import BatchClock, PolicyState, Version
 from rarely._core.types import Array
 
 
 def adapted(
-    frozen: FrozenPolicy, covariance: Covariance, clock: BatchClock, factory: CovarianceFactory, recent: Array
-) -> tuple[FrozenPolicy, BatchClock]:
+    current: Version, covariance: Covariance, clock: BatchClock, factory: CovarianceFactory, recent: Array
+) -> tuple[Version, BatchClock]:
     """Return the version and its clock with Z in another form; `recent` are contexts that were chosen lately."""
 
-    factory.rescale_bonuses(covariance, frozen.covariance, lambda: (frozen.learner.features(recent),) * 2)
-    return frozen.with_covariance(covariance), rebased(clock, frozen.covariance, covariance)
+    factory.rescale_bonuses(covariance, current.covariance, lambda: (current.learner.features(recent),) * 2)
+    return current.with_covariance(covariance), rebased(clock, current.covariance, covariance)
 
 
 def rebased(clock: BatchClock, before: Covariance, after: Covariance) -> BatchClock:
@@ -33,21 +33,21 @@ def rebased(clock: BatchClock, before: Covariance, after: Covariance) -> BatchCl
     return clock.rebased(after.frozen_log_det - before.frozen_log_det)
 
 
-def rebuilt_for_scale(frozen: FrozenPolicy, factory: CovarianceFactory, arms: int, contexts: Array) -> FrozenPolicy:
+def rebuilt_for_scale(current: Version, factory: CovarianceFactory, arms: int, contexts: Array) -> Version:
     """Return the version whose scale has changed, with Z rebuilt from all rounds so far."""
-    learner = frozen.learner
+    learner = current.learner
     covariance = factory.build(learner.features, learner.widths, contexts, arms=arms)
 
-    factory.rescale_bonuses(covariance, frozen.covariance, lambda: (learner.features(contexts[-RECENT:]),) * 2)
-    return frozen.with_covariance(covariance)
+    factory.rescale_bonuses(covariance, current.covariance, lambda: (learner.features(contexts[-RECENT:]),) * 2)
+    return current.with_covariance(covariance)
 
 
-def noted(before: PolicyState, after: PolicyState, factory: CovarianceFactory, round: int) -> PolicyState:
+def record_form_change(before: PolicyState, after: PolicyState, factory: CovarianceFactory, round: int) -> PolicyState:
     """Return the state after a call, with an event if Z changed between exact and approximate at that round.
 
     The first change is announced by a warning.
     """
-    was, now = before.frozen.covariance, after.frozen.covariance
+    was, now = before.current.covariance, after.current.covariance
     if was is now or was.exact == now.exact:
         return after
     converted = f"Z converted from {was.kind} to {now.kind}"
@@ -74,15 +74,15 @@ def change_covariance(
 
     With `same_form` only the limit of memory is another.
     """
-    before, learner = state.frozen.covariance, state.frozen.learner
+    before, learner = state.current.covariance, state.current.learner
     made, how = factory.converted(before, state.most_arms, same_form=same_form), "made from the matrix in use"
     if made is None:
         made = factory.adapted(_rebuilt(state, factory), state.most_arms)
         how = f"rebuilt from the history with the features of version {state.clock.version}"
     recent = state.history.contexts[-RECENT:]
     factory.rescale_bonuses(made, before, lambda: (learner.features(recent),) * 2)
-    frozen, clock = state.frozen.with_covariance(made), rebased(state.clock, before, made)
-    after = replace(state, frozen=frozen, clock=clock, lost=state.history.total - made.rounds)
+    current, clock = state.current.with_covariance(made), rebased(state.clock, before, made)
+    after = replace(state, current=current, clock=clock, lost=state.history.total - made.rounds)
     if same_form:
         detail = f"limits.memory is {in_bytes(factory.memory_limit)}; Z stays {made.kind}"
         return after.with_event("covariance", detail, reason)
@@ -94,7 +94,7 @@ def change_covariance(
 
 def _rebuilt(state: PolicyState, factory: CovarianceFactory) -> Covariance:
     """Return a new Z from the rounds on record: those before the batch in the frozen matrix, all in the running one."""
-    history, learner = state.history, state.frozen.learner
+    history, learner = state.history, state.current.learner
     if history.dropped and (history.forgetting is None or state.lost < history.dropped):
         raise HistoryDropped(
             f"Z in another form must be rebuilt from all rounds, but {history.dropped} of {history.total} were "

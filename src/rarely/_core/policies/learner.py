@@ -5,21 +5,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rarely._core.choice.confidence_radius import VersionStats
 from rarely._core.covariance import Covariance, Widths
 from rarely._core.growable_array import changed
+from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
-from rarely._core.inputs.scaling import ContextScale, RewardScale
+from rarely._core.inputs.scaling import ContextScale, Moments, RewardScale
 from rarely._core.model.features import Factors
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import NO_TRAINING, TrainingReport
-from rarely._core.training.tuning import Recall, training_rows
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, BoolArray, IntArray
+
+SAMPLE_SALT = 0x5DEECE66D
+"""Makes the sample of rows independent of the folds, which hash rows too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,13 @@ class FitResult:
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew."""
     report: TrainingReport = NO_TRAINING
+
+
+class Recall(NamedTuple):
+    """What to remember, and why where that changes."""
+
+    forgetting: Forgetting | None
+    why: str = ""
 
 
 class TrainingSet(NamedTuple):
@@ -92,6 +103,39 @@ class TrainingSet(NamedTuple):
         return "the rewards are so large that their standard deviation overflows"
 
 
+def training_rows(rows: IntArray, most: int | None) -> IntArray:
+    """Return which of these rising rows of a history to train on: the positions of all, or of `most` of them.
+
+    The latest half of `most` is used, and as many of the others: those with the smallest hashes of their rows, which is
+    a uniform sample (bottom-k; Cohen and Kaplan, 2007). A row that falls out of it never returns, since later rows only
+    lower the bar, so a history may drop it.
+
+    >>> training_rows(np.arange(3), most=4)
+    array([0, 1, 2])
+    >>> training_rows(np.arange(10), most=4)
+    array([3, 7, 8, 9])
+    """
+    count = len(rows)
+    if most is None or count <= most:
+        return np.arange(count)
+    recent = count - (most - most // 2)
+    hashes = split_mix(rows[:recent] ^ SAMPLE_SALT)
+    older = np.argpartition(hashes, most // 2)[: most // 2]
+    return np.concatenate((np.sort(older), np.arange(recent, count)))
+
+
+def split_mix(rows: IntArray) -> NDArray[np.uint64]:
+    """Return SplitMix64 hashes of rows, by which folds and samples are drawn: the same in every process.
+
+    Each bit depends on all bits of the row. A product alone would leave rows of some periods mostly in one fold, so
+    that the hours of a day would decide what is held out.
+    """
+    state = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ state >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return state ^ state >> np.uint64(31)
+
+
 class Learner(ABC):
     """A frozen model of rewards: a value, of which `learn` makes the next.
 
@@ -130,6 +174,15 @@ class Learner(ABC):
         return self.assess(contexts)[1]
 
     @property
+    def predicts(self) -> bool:
+        """Whether there is a model at all; without one means and bonuses are 0, and Z does not grow."""
+        return True
+
+    def plausible(self, means: Array) -> Array:
+        """Return means within the range of rewards, where the learner knows one."""
+        return means
+
+    @property
     def noise(self) -> float | None:
         """Standard deviation of rewards around its predictions, in reward units; None where it has no estimate."""
         return None
@@ -155,6 +208,15 @@ class Learner(ABC):
         """Whether the contexts of every round change its features, so that Z must be rebuilt."""
         return False
 
+    @property
+    def moments(self) -> Moments | None:
+        """Those of the contexts that it has seen; None if it fits no scale to them."""
+        return None
+
+    def with_moments(self, moments: Moments) -> Self:
+        """Return the learner after contexts with these moments, its own included."""
+        return self
+
     def prepare_scale(self, contexts: Array) -> Self:
         """Return the learner that decides a round of these contexts: the first one's scale is fitted to them."""
         return self
@@ -171,10 +233,16 @@ class Learner(ABC):
         """Return the learner after it saw all contexts that `other` saw, the version that it replaces."""
         return self
 
+    def with_scale_of(self, other: Learner) -> Self:
+        """Return the learner on the scale of contexts that `other` has, the version that replaces it."""
+        return self
+
     # --- rows of the history
 
-    chooses_memory: bool = False
-    """Whether `recall` may choose; rows that are forgotten now may then count again."""
+    @property
+    def chooses_memory(self) -> bool:
+        """Whether `recall` may choose; rows that are forgotten now may then count again."""
+        return False
 
     def recall(self, history: History, new: int) -> Recall:
         """Return what of the history to learn from next; the last `new` rewards arrived since the last update."""
@@ -239,6 +307,13 @@ class ScaledLearner(Learner):
     def reward_spread(self) -> float:
         return self.rewards.spread
 
+    @property
+    def moments(self) -> Moments | None:
+        return self.scale.moments
+
+    def with_moments(self, moments: Moments) -> Self:
+        return self.with_scale(changed(self.scale, moments=moments))
+
     def prepare_scale(self, contexts: Array) -> Self:
         return self.with_scale(self.scale.prepared(contexts))
 
@@ -252,6 +327,142 @@ class ScaledLearner(Learner):
         assert isinstance(other, ScaledLearner)
         return self.with_scale(self.scale.with_moments_of(other.scale))
 
+    def with_scale_of(self, other: Learner) -> Self:
+        assert isinstance(other, ScaledLearner)
+        return self.with_scale(other.scale)
+
     def with_scale(self, scale: ContextScale) -> Self:
         """Return the same learner with another scale of contexts."""
         return self if scale is self.scale else changed(self, scale=scale)
+
+
+@dataclass(frozen=True)
+class LearnerAround(Learner):
+    """A learner that changes something in another one, and leaves the rest to it.
+
+    A subclass is a frozen dataclass whose first field is `base`, and has `assess` and `learn`.
+    """
+
+    base: Learner
+
+    @property
+    def innermost(self) -> Learner:
+        """The learner inside all that go around it."""
+        return self.base.innermost if isinstance(self.base, LearnerAround) else self.base
+
+    @property
+    def dim(self) -> int:
+        return self.base.dim
+
+    @property
+    def widths(self) -> Widths:
+        return self.base.widths
+
+    @property
+    def noise(self) -> float | None:
+        return self.base.noise
+
+    @property
+    def reward_spread(self) -> float:
+        return self.base.reward_spread
+
+    @property
+    def fits_scale(self) -> bool:
+        return self.base.fits_scale
+
+    @property
+    def follows(self) -> bool:
+        return self.base.follows
+
+    @property
+    def chooses_memory(self) -> bool:
+        return self.base.chooses_memory
+
+    @property
+    def predicts(self) -> bool:
+        """Whether there is a model at all; without one means and bonuses are 0, and Z does not grow."""
+        return True
+
+    def plausible(self, means: Array) -> Array:
+        return self.base.plausible(means)
+
+    def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
+        return self.base.version_stats(round, covariance)
+
+    @property
+    def moments(self) -> Moments | None:
+        return self.base.moments
+
+    def with_moments(self, moments: Moments) -> Self:
+        return self.with_base(self.base.with_moments(moments))
+
+    def with_base(self, base: Learner) -> Self:
+        """Return the same around another learner."""
+        return self if base is self.base else changed(self, base=base)
+
+    def prepare_scale(self, contexts: Array) -> Self:
+        return self.with_base(self.base.prepare_scale(contexts))
+
+    def observe_contexts(self, contexts: Array, rounds: int) -> Self:
+        return self.with_base(self.base.observe_contexts(contexts, rounds))
+
+    def with_fitted_scale(self) -> Self:
+        return self.with_base(self.base.with_fitted_scale())
+
+    def merge_scale(self, other: Learner) -> Self:
+        assert isinstance(other, LearnerAround)
+        return self.with_base(self.base.merge_scale(other.base))
+
+    def with_scale_of(self, other: Learner) -> Self:
+        assert isinstance(other, LearnerAround)
+        return self.with_base(self.base.with_scale_of(other.base))
+
+    def recall(self, history: History, new: int) -> Recall:
+        return self.base.recall(history, new)
+
+    def needs(self, history: History) -> BoolArray | None:
+        return self.base.needs(history)
+
+    def without_rows(self, rows: IntArray) -> Self:
+        return self.with_base(self.base.without_rows(rows))
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        return self.base.state()
+
+
+class ScoreOverride(ABC):
+    """A second opinion on arms, which replaces the model's scores while it `decides`: a value, as a learner is."""
+
+    source: ClassVar[str]
+    """What `Decision.source` says of a round that it has decided."""
+
+    @property
+    @abstractmethod
+    def decides(self) -> bool:
+        """Whether it replaces scores."""
+
+    @abstractmethod
+    def override_scores(self, rows: Array, means: Array, bonuses: Array, *, explores: bool) -> tuple[Array, Array]:
+        """Return means and bonuses of n contexts, those of the model replaced; bonuses are 0 unless it `explores`."""
+
+    @abstractmethod
+    def after(self, rows: Array, arm: int) -> ScoreOverride | None:
+        """Return the value after a round that offered these contexts and chose one; None if it has come to an end."""
+
+    @abstractmethod
+    def after_update(
+        self, contexts: Array, rewards: Array, predicted: Array, *, spread: float, horizon: int, disjoint: bool
+    ) -> ScoreOverride:
+        """Return the value after an update on new rewards, which the model of the version before `predicted`."""
+
+    @abstractmethod
+    def recounted(self, chosen: Array, contexts: Array, rewards: Array) -> ScoreOverride:
+        """Return the value for a policy that remembers only these choices and rewards."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return numbers and arrays, for `restored`."""
+
+    @abstractmethod
+    def restored(self, saved: Fields) -> ScoreOverride:
+        """Return the saved value, in the place of this one, which knows nothing yet."""

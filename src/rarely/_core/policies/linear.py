@@ -20,7 +20,7 @@ import numpy as np
 
 from rarely._core.choice.confidence_radius import Beta
 from rarely._core.choice.random_stream import Seed, seeded
-from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, with_exploration
+from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, rule_from
 from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, Widths
 from rarely._core.covariance.cholesky import cholesky, lower_inverse, ridge_solution
 from rarely._core.errors import check_choice, check_flag
@@ -34,7 +34,7 @@ from rarely._core.model.sparse_features import linear_factors, sparse_gram, time
 from rarely._core.policies.learner import FitResult, Learner
 from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
 from rarely._core.policies.policy import Policy, Ties
-from rarely._core.policies.saving import decoded, encoded
+from rarely._core.policies.saving import encoded
 from rarely._core.policies.state import WithinBatch
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import EveryRound, Schedule
@@ -301,9 +301,7 @@ class LinUCB(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        schedule, beta, context_scale = decoded(schedule=schedule, beta=beta, context_scale=context_scale)
-        exploration, forgetting, limits = decoded(exploration=exploration, forgetting=forgetting, limits=limits)
-        limits = limits_from(limits).settled(history=DEFAULT_HISTORY)
+        limits = limits_from(limits).with_defaults(history=DEFAULT_HISTORY)
         limits.check_unset(type(self).__name__, "operations", "arms")
         check_choice("ties", ties, Ties)
         within_batch = self._usual_within_batch if within_batch is None else within_batch
@@ -322,7 +320,7 @@ class LinUCB(Policy):
             covariance=covariance,
             ridge=ridge,
             beta=beta,
-            chooser=with_exploration(self._rule(ties), exploration),
+            chooser=rule_from(self._rule(ties), exploration),
             seed=seeded(seed),
             limits=limits,
             forgetting=forgetting,

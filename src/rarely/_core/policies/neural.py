@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from rarely._core.choice.confidence_radius import Beta, NoiseRadius
 from rarely._core.choice.random_stream import Seed, seeded
-from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, with_exploration
+from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, rule_from
 from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, in_bytes
 from rarely._core.errors import InvalidInput, TooExpensive, check_choice, is_whole, shown
 from rarely._core.inputs.forgetting import Discount, Forgetting, is_automatic
@@ -28,26 +28,31 @@ from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.network import Network
 from rarely._core.model.sparse_features import sparse_gram
-from rarely._core.policies.neural_learner import TRAINING_ROWS, NeuralLearner
+from rarely._core.policies.learner import Learner, LearnerAround, ScoreOverride
+from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.options import (
     DEFAULT_HISTORY,
     DEFAULT_OPERATIONS,
+    TUNED_ROWS,
+    Additions,
     Limits,
     Preset,
     PresetName,
     Training,
+    additions_from,
     limits_from,
     preset_from,
     training_from,
 )
-from rarely._core.policies.own_evidence import OwnEvidence
 from rarely._core.policies.policy import Policy, Ties
-from rarely._core.policies.saving import decoded, encoded
+from rarely._core.policies.saving import encoded
 from rarely._core.policies.state import WithinBatch
 from rarely._core.schedules import EveryRound, Schedule
 from rarely._core.training.gradient_descent import Precision, TrainingPlan
-from rarely._core.training.tuning import Tuning, Validation
 from rarely._core.types import Array
+
+if TYPE_CHECKING:
+    from rarely._core.policies.additions import Validation
 
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
@@ -107,6 +112,8 @@ class BatchNeuralUCB(Policy):
         "lowest" arm, or "random".
     limits
         A `Limits`: bytes that Z and past rounds may take, and multiplications that a decision may take.
+    additions
+        An `Additions`, which leaves out some of what a policy that tunes itself has beyond the paper.
 
     Notes
     -----
@@ -146,44 +153,49 @@ class BatchNeuralUCB(Policy):
         ties: Ties = "lowest",
         seed: Seed = None,
         limits: Limits | None = None,
+        additions: Additions | None = None,
     ) -> None:
-        schedule, beta, context_scale = decoded(schedule=schedule, beta=beta, context_scale=context_scale)
-        exploration, forgetting, limits = decoded(exploration=exploration, forgetting=forgetting, limits=limits)
-        preset, training = decoded(preset=preset, training=training)
-        preset, training = preset_from(preset), training_from(training)
+        preset, training, additions = preset_from(preset), training_from(training), additions_from(additions)
         _check_together(ties, forgetting, preset)
         deep = None if is_whole(depth) and depth == 2 else depth
         shape: Any = {"hidden": hidden, "depth": deep, "context_scale": context_scale, "skip": training.skip}
         dim = self._dim_of(model, dim, preset, **shape)
         fitted = preset.scale_contexts and model is None
         scale = ContextScale.start(dim, context_scale, constant=fitted or model is not None, fitted=fitted)
-        tuned = preset.can_tune and training.tunes
+        tuned = preset.can_tune and training.tunes and additions.tuned_training
         # Everything that makes the policy again, except what may change in its life and the seed, drawn below.
         self._settings: dict[str, Any] = {"dim": dim, "schedule": schedule, "depth": depth, "ridge": ridge}
-        self._settings |= {"training": training.settled(self._tuned_rows if tuned else "all"), "preset": preset}
+        self._settings |= {"training": training.with_rows(self._tuned_rows if tuned else "all"), "preset": preset}
         self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
-        self._settings["ties"] = ties
-        self._settings |= self._defaults(tuned=tuned, hidden=hidden, beta=beta, within_batch=within_batch)
+        self._settings |= {"ties": ties} | ({} if additions == Additions() else {"additions": additions})
+        self._settings |= self._defaults(additions if tuned else None, hidden, beta, within_batch)
         if model is not None:
             del self._settings["hidden"], self._settings["depth"]
             self._settings["model"], self._packed = model, model.contexts
         if isinstance(scale.affine, SparseRows):
             self._check_sparse(depth, preset, training)
-        settled = _settled_limits(limits_from(limits), preset, scale.affine.arms, tuned=tuned)
-        given: Any = None if is_automatic(forgetting) else forgetting
+        operations = DEFAULT_OPERATIONS if preset.scale_contexts else None
+        limits = limits_from(limits).with_defaults(
+            history=DEFAULT_HISTORY if tuned else None, operations=operations, arms=scale.affine.arms
+        )
         source = seeded(seed)
+        window: Any = None if is_automatic(forgetting) else forgetting
+        network_learner = self._network_learner(scale, limits.memory, source.generator, tuned=tuned)
+        learner = self._self_tuned(network_learner, additions) if tuned else network_learner
+        when: Any = schedule  # None is refused there
         super().__init__(
-            self._make_learner(scale, Tuning() if tuned else None, settled, source.generator),
-            schedule=schedule,
+            self._around(learner),
+            schedule=when,
             covariance=covariance,
             ridge=ridge,
             beta=self._settings["beta"],
-            chooser=with_exploration(self._rule(ties), exploration),
+            chooser=rule_from(self._rule(ties), exploration),
             seed=source,
-            limits=settled,
-            forgetting=given,
+            limits=limits,
+            forgetting=window,
             within_batch=self._settings["within_batch"],
             factory=_factory_of(model, scale),
+            override=self._returning_arms(dim) if window is None and additions.returning_arms else None,
         )
 
     def _dim_of(self, model: Any, dim: int | None, preset: Preset, **others: Any) -> int:
@@ -193,7 +205,7 @@ class BatchNeuralUCB(Policy):
                 raise InvalidInput("dim must be given, the numbers in a context, or a model, which knows it.")
             return dim
         taken = [name for name, value in others.items() if value is not None]
-        plain = self._learner_kind is NeuralLearner and not preset.biases and preset.optimiser != "sgd"
+        plain = self._takes_models and not preset.biases and preset.optimiser != "sgd"
         if not hasattr(model, "factory") or taken or not plain or dim not in (None, model.dim):
             raise InvalidInput(
                 "model must be a rarely.torch.Module(net), for BatchNeuralUCB, NeuralUCB, NeuralTS or "
@@ -205,109 +217,137 @@ class BatchNeuralUCB(Policy):
     def _check_sparse(self, depth: int, preset: Preset, training: Training) -> None:
         """Refuse settings that do not go with sparse contexts."""
         continues = training.warm_start or preset.optimiser == "sgd"
-        if depth != 2 or preset.biases or continues or self._learner_kind is not NeuralLearner:
+        if depth != 2 or preset.biases or continues or not self._takes_models:
             raise InvalidInput(
                 "SparseRows need BatchNeuralUCB, NeuralUCB or NeuralTS, of depth 2 without biases, whose trainings "
                 "start from the initial weights."
             )
 
-    def _defaults(self, *, tuned: bool, **given: Any) -> dict[str, Any]:
-        """Return these settings, those that are None chosen for training that tunes itself or for a fixed one."""
-        chosen = {
-            "hidden": TUNED_HIDDEN if tuned else PLAIN_HIDDEN,
-            "beta": self._tuned_beta if tuned else PLAIN_BETA,
-            "within_batch": self._tuned_within_batch if tuned else "frozen",
+    def _defaults(
+        self, additions: Additions | None, hidden: int | None, beta: Beta | None, within_batch: WithinBatch | None
+    ) -> dict[str, Any]:
+        """Return these settings, those that are None chosen; without `additions` the policy does not tune itself."""
+        estimates = additions is not None and additions.noise_radius
+        running = additions is not None and additions.running_bonuses
+        usual = {
+            "hidden": PLAIN_HIDDEN if additions is None else TUNED_HIDDEN,
+            "beta": self._tuned_beta if estimates else PLAIN_BETA,
+            "within_batch": self._tuned_within_batch if running else "frozen",
         }
-        return {name: chosen[name] if value is None else value for name, value in given.items()}
+        chosen = {"hidden": hidden, "beta": beta, "within_batch": within_batch}
+        return {name: usual[name] if value is None else value for name, value in chosen.items()}
 
-    def _make_learner(
-        self, scale: ContextScale, tuning: Tuning | None, limits: Limits, generator: np.random.Generator
-    ) -> NeuralLearner:
-        """Return the learner before any reward, with weights that the generator draws."""
-        given = self._settings
-        preset, training = given["preset"], given["training"]
-        model: Any = given.get("model")
+    def _network_learner(
+        self, scale: ContextScale, memory: int, generator: np.random.Generator, *, tuned: bool
+    ) -> NetworkLearner:
+        """Return the paper's learner before any reward, with weights that the generator draws."""
+        chosen = self._settings
+        preset, training = chosen["preset"], chosen["training"]
+        model: Any = chosen.get("model")
         if model is None:
-            sizes, reading = (given["hidden"], given["depth"]), (preset.biases, preset.scaling, preset.initial)
+            sizes, reading = (chosen["hidden"], chosen["depth"]), (preset.biases, preset.scaling, preset.initial)
             network = Network(scale.affine.scaled_dim, *sizes, *reading, training.skip)
         else:
             network = model.network(preset.scaling)
-        network = network if tuning is None else network.on_path(None)
-        if 8 * network.parameters > limits.memory:
+        network = network.on_path(None) if tuned else network
+        if 8 * network.parameters > memory:
             raise TooExpensive(
-                f"the weights alone must fit limits.memory = {in_bytes(limits.memory)}, but {network.parameters:,} "
+                f"the weights alone must fit limits.memory = {in_bytes(memory)}, but {network.parameters:,} "
                 f"parameters need {in_bytes(8 * network.parameters)}. Use fewer hidden units, or raise limits.memory."
             )
         weights = network.initial_weights(generator)
         steps = PLAIN_STEPS if training.steps is None else training.steps
         # The long descents that tuning compares multiply rounding by 10⁵: in single precision it would decide which of
         # them is chosen, and a processor with other instructions would train another policy.
-        precision: Precision = preset.precision if tuning is None or model is not None else "float64"
+        precision: Precision = preset.precision if not tuned or model is not None else "float64"
         drawn = int(generator.integers(2**32)) if preset.optimiser == "sgd" or model is not None else 0
-        return self._learner_kind(
+        plan = TrainingPlan(
+            *(chosen["ridge"], steps, training.step_size), *(preset.optimiser, precision, training.warm_start), drawn
+        )
+        return NetworkLearner(
             network=network,
             initial=weights,
             weights=weights,
             scale=scale,
             rewards=RewardScale(),
-            tuning=tuning,
-            clip=training.clip,
-            chooses_memory=tuning is not None and model is None and is_automatic(given["forgetting"]),
-            plan=TrainingPlan(
-                *(given["ridge"], steps, training.step_size), *(preset.optimiser, precision, training.warm_start), drawn
-            ),
+            plan=plan,
             standardise_rewards=preset.standardise_rewards,
-            shuffle_seed=drawn,
             training_rows=None if training.rows == "all" else training.rows,
+            clip=training.clip,
         )
 
-    _learner_kind: type[NeuralLearner] = NeuralLearner
+    # What the default adds is imported where it is used: a policy that names its training needs none of it.
+
+    def _self_tuned(self, learner: NetworkLearner, additions: Additions) -> Learner:
+        from rarely._core.policies.additions import SelfTunedLearner
+
+        memory = additions.memory and "model" not in self._settings and is_automatic(self._settings["forgetting"])
+        linear_part = additions.linear_part and self._tuned_rows != "all"
+        return SelfTunedLearner(learner, additions=replace(additions, memory=memory, linear_part=linear_part))
+
+    def _returning_arms(self, dim: int) -> ScoreOverride | None:
+        """Return where the rewards of arms that return are kept apart; None where the learner alone judges."""
+        if not isinstance(self._settings["beta"], NoiseRadius) or not isinstance(self._rule("lowest"), UpperConfidence):
+            return None
+        from rarely._core.policies.additions import ReturningArms
+
+        return ReturningArms.start(dim)
+
     _tuned_beta: NoiseRadius = TUNED_BETA
     _tuned_within_batch: WithinBatch = "running"
-    _tuned_rows: int | Literal["all"] = TRAINING_ROWS
+    _tuned_rows: int | Literal["all"] = TUNED_ROWS
+    _takes_models = True
+    """Whether the network may be one of the user's, or one of sparse contexts."""
+
+    def _around(self, learner: Learner) -> Learner:
+        """Return what the policy learns with, given its network."""
+        return learner
 
     def _rule(self, ties: Ties) -> ChoiceRule:
         return UpperConfidence(draws=ties == "random")
-
-    def _own_evidence(self, dim: int, beta: Beta, forgetting: Forgetting | None) -> OwnEvidence | None:
-        estimates = isinstance(beta, NoiseRadius) and isinstance(self._rule("lowest"), UpperConfidence)
-        return OwnEvidence.start(dim) if estimates and forgetting is None else None
 
     @property
     def model(self) -> Any:
         """The model that was given, with the weights of the version in use; None for the perceptron."""
         model: Any = self._settings.get("model")
-        return None if model is None else model.at(self._neural.weights)
+        return None if model is None else model.at(self._network.weights)
 
     @property
     def network(self) -> Network:
         """The shape of the network."""
-        return self._neural.network
+        return self._network.network
 
     @property
     def weights(self) -> list[Array]:
         """W_1 … W_L of the version in use; with biases the last column of each is the bias."""
-        return [np.array(w, np.float64) for w in self._neural.weights]
+        return [np.array(w, np.float64) for w in self._network.weights]
 
     @property
     def initial_weights(self) -> list[Array]:
         """θ_0, where every training starts."""
-        return [w.copy() for w in self._neural.initial]
+        return [w.copy() for w in self._network.initial]
 
     @property
     def context_scale(self) -> Affine:
         """The map from contexts to what the network sees."""
-        return self._neural.scale.affine
+        return self._network.scale.affine
 
     @property
     def tuning(self) -> Validation | None:
         """How every length of training and strength of the skip path fares on held-out rewards; None if not tuned."""
-        return None if self._neural.tuning is None else self._neural.tuning.validation()
+        learner: Any = self._learner
+        while isinstance(learner, LearnerAround) and not hasattr(learner, "tuning"):
+            learner = learner.base
+        tuning = getattr(learner, "tuning", None)
+        return None if tuning is None else tuning.validation()
 
     @property
-    def _neural(self) -> NeuralLearner:
-        assert isinstance(self._learner, NeuralLearner)
-        return self._learner
+    def _network(self) -> NetworkLearner:
+        """The paper's learner, which others may go around."""
+        learner = self._learner
+        innermost = learner.innermost if isinstance(learner, LearnerAround) else learner
+        assert isinstance(innermost, NetworkLearner)
+        return innermost
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON."""
@@ -387,12 +427,6 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
         return {name: value for name, value in super().settings().items() if name not in fixed} | {
             "epsilon": self._epsilon
         }
-
-
-def _settled_limits(limits: Limits, preset: Preset, arms: int | None, *, tuned: bool) -> Limits:
-    """Return the limits, those that are not given chosen."""
-    history, operations = DEFAULT_HISTORY if tuned else None, DEFAULT_OPERATIONS if preset.scale_contexts else None
-    return limits.settled(history=history, operations=operations, arms=arms)
 
 
 def _factory_of(model: Any, scale: ContextScale) -> Any:

@@ -15,60 +15,63 @@ from rarely._core.covariance import Widths
 from rarely._core.covariance.cholesky import ridge_solution
 from rarely._core.errors import SnapshotError
 from rarely._core.inputs.history import History
-from rarely._core.inputs.scaling import ContextScale
 from rarely._core.model.features import Factors
-from rarely._core.policies.learner import FitResult
+from rarely._core.policies.learner import FitResult, Learner, LearnerAround
+from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.neural import NeuralTS
-from rarely._core.policies.neural_learner import LinearPart, NeuralLearner
 from rarely._core.saving.fields import Fields
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays
 
 
 @dataclass(frozen=True)
-class LastLayerLearner(NeuralLearner):
+class LastLayerLearner(LearnerAround):
     """A network whose last layer is fitted exactly; its feature is that layer's input."""
 
     coefficients: Array = field(default_factory=lambda: np.zeros(0))
     """ĉ, in units of u; none before the first update, where the mean is 0."""
 
     @property
+    def _network(self) -> NetworkLearner:
+        innermost = self.innermost
+        assert isinstance(innermost, NetworkLearner)
+        return innermost
+
+    @property
     def widths(self) -> Widths:
-        return self.network.shapes[-1:]
+        return self._network.network.shapes[-1:]
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
-        factors = super().assess(contexts)[1].last_layer()
+        network = self._network
+        factors = network.values_and_factors(contexts)[1].last_layer()
         a = factors.inputs[0]
         values = a @ self.coefficients if len(self.coefficients) else np.zeros(len(a))
-        means = self.rewards.center + self.rewards.spread * self.network.output_scale * values
-        return self._plausible(means), factors
+        means = network.rewards.center + network.rewards.spread * network.network.output_scale * values
+        return self.base.plausible(means), factors
 
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
-        fit = super().learn(history, watch)
-        learner = fit.learner
+        fit = self.base.learn(history, watch)
+        learner = self.with_base(fit.learner)
         if fit.reason:
-            return fit
-        assert isinstance(learner, LastLayerLearner)
+            return replace(fit, learner=learner, basis=None if fit.basis is None else self.with_base(fit.basis))
         _, contexts, rewards, weights = history.samples()
-        targets = (rewards - learner.rewards.center) / (learner.rewards.spread * self.network.output_scale)
+        network = learner._network
+        targets = (rewards - network.rewards.center) / (network.rewards.spread * network.network.output_scale)
         a = learner.assess(contexts)[1].weighted(weights).vectors()
         targets = targets if weights is None else targets * np.sqrt(weights)
-        coefficients = ridge_solution(self.plan.ridge * np.eye(a.shape[1]) + a.T @ a, a.T @ targets)
+        coefficients = ridge_solution(network.plan.ridge * np.eye(a.shape[1]) + a.T @ a, a.T @ targets)
         fitted = replace(learner, coefficients=coefficients)
         return replace(fit, learner=fitted, basis=fitted)
 
-    def _next_linear(self, history: History, scale: ContextScale) -> LinearPart | None:
-        return None  # the last layer is fitted to all samples, the skip path among them
-
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        numbers, arrays = super().state()
+        numbers, arrays = self.base.state()
         return numbers, arrays | {"coefficients": self.coefficients}
 
     def restored(self, saved: Fields) -> Self:
         coefficients = saved.array("coefficients", (None,))
-        if len(coefficients) not in (0, self.network.shapes[-1][1]):
+        if len(coefficients) not in (0, self._network.network.shapes[-1][1]):
             raise SnapshotError("must hold learner.coefficients of the last layer, or none. Use a backup.")
-        return replace(super().restored(saved), coefficients=coefficients)
+        return replace(self, base=self.base.restored(saved), coefficients=coefficients)
 
 
 class NeuralLinear(NeuralTS):
@@ -86,5 +89,8 @@ class NeuralLinear(NeuralTS):
     array([0.5, 0.5])
     """
 
-    _learner_kind = LastLayerLearner
     _tuned_rows = "all"
+    _takes_models = False
+
+    def _around(self, learner: Learner) -> Learner:
+        return LastLayerLearner(learner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from rarely._core.covariance import DEFAULT_LIMIT
@@ -150,9 +150,54 @@ class Training(Described):
         """Whether the policy may choose J and s itself: nothing but `rows` and `clip` is set."""
         return self == Training(rows=self.rows, clip=self.clip)
 
-    def settled(self, rows: int | Literal["all"]) -> Training:
+    def with_rows(self, rows: int | Literal["all"]) -> Training:
         """Return the training with this number of rows, if none was given."""
         return replace(self, rows=rows) if self.rows is None else self
+
+
+@named_arguments
+@dataclass(frozen=True)
+class Additions(Described):
+    """What a policy that tunes itself has beyond the paper's algorithm; each can be left out.
+
+    They apply where the policy tunes itself: in preset "practical", with a `training` that names neither steps nor
+    path. `rarely.extend.additions` has their code, and nothing else in the library depends on it.
+
+    Parameters
+    ----------
+    tuned_training
+        Steps and skip path chosen by held-out rewards. Without it the policy has none of the others either.
+    memory
+        With forgetting="auto": old rounds are forgotten where they mislead.
+    linear_part
+        A ridge regression on all rewards, where there are more than the network is trained on.
+    returning_arms
+        Arms whose contexts come back are judged by their own rewards, where these predict better or arms share nothing.
+    noise_radius
+        β from the estimated noise, and 0 for the last version, unless `beta` is given.
+    floor
+        No mean is below the smallest reward so far.
+    running_bonuses
+        Bonuses from Z with the rounds of the batch, unless `within_batch` is given.
+
+    Examples
+    --------
+    >>> from rarely import Additions, BatchNeuralUCB, OnDemand
+    >>> BatchNeuralUCB(dim=2, schedule=OnDemand(), additions=Additions(noise_radius=False), seed=0).beta
+    0.01
+    """
+
+    tuned_training: bool = True
+    memory: bool = True
+    linear_part: bool = True
+    returning_arms: bool = True
+    noise_radius: bool = True
+    floor: bool = True
+    running_bonuses: bool = True
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check_flag(f"additions.{each.name}", getattr(self, each.name))
 
 
 def _read_quantiles(given: Any) -> tuple[float, float]:
@@ -180,6 +225,8 @@ def training_from(given: Any) -> Training:
     raise InvalidInput(f"training must be a Training, such as Training(steps=200), or the steps; got {shown(given)}.")
 
 
+TUNED_ROWS = 10_000
+"""Samples that a training that tunes itself uses, at most."""
 DEFAULT_HISTORY = 20_000_000
 """Bytes of past rounds that "auto" allows: a file then stays below 30 MB."""
 DEFAULT_OPERATIONS = 37_800_000
@@ -228,10 +275,12 @@ class Limits(Described):
         check_whole("limits.operations", self.operations, 1, besides=("auto", None))
         check_whole("limits.arms", self.arms, 1, besides=(None,))
 
-    def settled(self, *, history: int | None = None, operations: int | None = None, arms: int | None = None) -> Limits:
+    def with_defaults(
+        self, *, history: int | None = None, operations: int | None = None, arms: int | None = None
+    ) -> Limits:
         """Return the limits with these values in the places of "auto", and of `arms` if none were given.
 
-        >>> Limits(operations=None).settled(history=100, operations=1000)
+        >>> Limits(operations=None).with_defaults(history=100, operations=1000)
         Limits(memory=4294967296, history=100, operations=None, arms=None)
         """
         history = history if self.history == "auto" else self.history
@@ -247,13 +296,22 @@ class Limits(Described):
 
     @property
     def history_bytes(self) -> int | None:
-        """Bytes that past rounds may take, once "auto" is settled."""
+        """Bytes that past rounds may take, once "auto" is replaced."""
         return None if self.history is None or self.history == "auto" else int(self.history)
 
     @property
     def exact_operations(self) -> int | None:
-        """Multiplications that an exact decision may take, once "auto" is settled."""
+        """Multiplications that an exact decision may take, once "auto" is replaced."""
         return None if self.operations is None or self.operations == "auto" else int(self.operations)
+
+
+def additions_from(given: Any) -> Additions:
+    """Return additions, given their description, None or themselves."""
+    if given is None or isinstance(given, Additions):
+        return given or Additions()
+    if isinstance(given, dict):
+        return Additions(**given)
+    raise InvalidInput(f"additions must be an Additions, such as Additions(memory=False); got {shown(given)}.")
 
 
 def limits_from(given: Any) -> Limits:

@@ -48,12 +48,11 @@ from rarely._core.inputs.forgetting import Discount, Forgetting, Window
 from rarely._core.inputs.history import History, Late, read_log
 from rarely._core.policies.compaction import compacted
 from rarely._core.policies.covariance_change import change_covariance
-from rarely._core.policies.learner import Learner
+from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.options import Limits
-from rarely._core.policies.own_evidence import OwnEvidence
-from rarely._core.policies.saving import content_of, register, restored_state
+from rarely._core.policies.saving import POLICIES, content_of, decoded, restored_state
 from rarely._core.policies.select import ScoredArms, Scores, concatenated, decide, prepared, rounds_at_once, score
-from rarely._core.policies.state import BatchClock, FrozenPolicy, PolicyEvent, PolicyState, UpdateRecord, WithinBatch
+from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord, Version, WithinBatch
 from rarely._core.policies.update import (
     UpdateJob,
     UpdateResult,
@@ -99,9 +98,9 @@ class Policy(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        register(cls)
+        POLICIES.add(cls)
         if "__init__" in vars(cls):
-            named_arguments(cls)
+            named_arguments(cls, decoded)
 
     def __init__(
         self,
@@ -117,6 +116,7 @@ class Policy(ABC):
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch = "frozen",
         factory: Callable[..., CovarianceFactory] = CovarianceFactory,
+        override: ScoreOverride | None = None,
     ) -> None:
         if not isinstance(schedule, Schedule):
             raise InvalidInput(f"schedule must be one, such as FixedGrid(horizon, batches); got {shown(schedule)}.")
@@ -132,19 +132,14 @@ class Policy(ABC):
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._factory.empty(learner.widths, ahead=clock.rounds_ahead(0, 0))
         radius = radius_at(beta, learner.version_stats(1, empty))
-        own = self._own_evidence(learner.dim, beta, forgetting)
         self._state = PolicyState(
-            FrozenPolicy(learner, empty, radius, chooser, within_batch, own),
+            Version(learner, empty, radius, chooser, within_batch, override),
             clock,
             History(learner.dim, forgetting),
             seed.generator.bit_generator.state,
             ContextReader(learner.dim, learner.fits_scale, missing=learner.takes_missing),
         )
         self._begin_life()
-
-    def _own_evidence(self, dim: int, beta: Beta, forgetting: Forgetting | None) -> OwnEvidence | None:
-        """Return where the rewards of arms that return are kept apart; None where the learner alone judges."""
-        return None
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -203,7 +198,7 @@ class Policy(ABC):
         state = self._state
         with np.errstate(all="ignore"):
             rounds, scored = _scored(state, self._packed(contexts), mask)
-            return _joined([arms.probabilities(state.frozen.rule) for arms in scored], rounds)
+            return _joined([arms.probabilities(state.current.rule) for arms in scored], rounds)
 
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
         """Decide one round, or n under the same version.
@@ -534,7 +529,7 @@ class Policy(ABC):
     @property
     def beta(self) -> float:
         """The radius of the version in use."""
-        return self._state.frozen.radius
+        return self._state.current.radius
 
     @property
     def covariance(self) -> str:
@@ -573,11 +568,11 @@ class Policy(ABC):
 
     @property
     def _learner(self) -> Learner:
-        return self._state.frozen.learner
+        return self._state.current.learner
 
     @property
     def _covariance(self) -> Covariance:
-        return self._state.frozen.covariance
+        return self._state.current.covariance
 
     # --- identity, copies and files
 
@@ -651,10 +646,10 @@ class Policy(ABC):
 
 def _scored(state: PolicyState, contexts: Any, mask: Any) -> tuple[RoundContexts, list[ScoredArms]]:
     """Return the rounds, and what the frozen version thinks of their arms, in parts that fit into memory."""
-    rounds, frozen = state.reader.read(contexts, mask), state.frozen.fork()
+    rounds, current = state.reader.read(contexts, mask), state.current.fork()
     with np.errstate(all="ignore"):  # what is not finite is refused
-        parts = rounds.parts(lambda: rounds_at_once(frozen, rounds.arms))
-        return rounds, [score(prepared(frozen, part), part) for part in parts]
+        parts = rounds.parts(lambda: rounds_at_once(current, rounds.arms))
+        return rounds, [score(prepared(current, part), part) for part in parts]
 
 
 def _joined(parts: list[Array], rounds: RoundContexts) -> Array:

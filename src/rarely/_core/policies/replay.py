@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.rules import ChoiceRule
+from rarely._core.choice.rules import ArmScores, ChoiceRule
 from rarely._core.growable_array import shallow
 from rarely._core.policies.policy import Policy
 from rarely._core.policies.state import PolicyState
@@ -20,19 +20,19 @@ from rarely._core.types import Array, Arrays, IntArray
 
 
 @dataclass(slots=True)
-class Script:
+class Script(ChoiceRule):
     """A rule that chooses the given arms, one round after another, and draws as the true rule would."""
 
     arms: IntArray
     draws: bool
-    together: bool = False
-    """Whether bonuses within a block may be those before its first round: nobody chooses by them."""
+    ignore_running_bonuses: bool = False
     done: int = 0
 
-    def probabilities(self, means: Array, bonuses: Array, tolerance: Array) -> Array:
-        out, each = np.zeros(means.shape), np.arange(len(means))
-        out[each, self.arms[self.done : self.done + len(means)]] = 1.0
-        self.done += len(means)
+    def probabilities(self, scores: ArmScores) -> Array:
+        rounds = len(scores.means)
+        out = np.zeros(scores.means.shape)
+        out[np.arange(rounds), self.arms[self.done : self.done + rounds]] = 1.0
+        self.done += rounds
         return out
 
 
@@ -55,12 +55,12 @@ def content_at(policy: Policy, state: PolicyState) -> tuple[dict[str, Any], Arra
 
 def rule_of(policy: Policy) -> ChoiceRule:
     """Return how the policy turns scores into arms."""
-    return policy._state.frozen.rule
+    return policy._state.current.rule
 
 
 def set_rule(policy: Policy, rule: ChoiceRule) -> None:
     """Let the policy choose by another rule from now on, which is neither a setting nor saved."""
-    policy._state = replace(policy._state, frozen=replace(policy._state.frozen, rule=rule))
+    policy._state = replace(policy._state, current=replace(policy._state.current, rule=rule))
 
 
 def set_life(policy: Policy, life: str) -> None:
@@ -69,19 +69,25 @@ def set_life(policy: Policy, life: str) -> None:
 
 
 def follow(
-    policy: Policy, contexts: Any, mask: Any, arms: IntArray, propensities: Array, *, together: bool = False
+    policy: Policy,
+    contexts: Any,
+    mask: Any,
+    arms: IntArray,
+    propensities: Array,
+    *,
+    ignore_running_bonuses: bool = False,
 ) -> None:
     """Replay n rounds that were decided already, with the arms and propensities on record.
 
     The state afterwards is that of `select` on the same contexts, bit for bit in one environment, if `select`
     chooses these arms. Under another version, or in another environment, it is the state with the recorded arms.
-    Rounds that another version has decided may be followed `together`: their bonuses are then those of the Z before
+    Rounds that another version has decided may `ignore_running_bonuses`: their bonuses are then those of the Z before
     them, which takes a fraction of the time.
     """
     before = policy._state
-    rule = before.frozen.rule
+    rule = before.current.rule
     try:
-        set_rule(policy, Script(arms, rule.draws, together))
+        set_rule(policy, Script(arms, rule.draws, ignore_running_bonuses))
         policy.select(contexts, mask)
         after = policy._state
         done = slice(len(before.history), None)
@@ -89,7 +95,7 @@ def follow(
         # The rows that were just written hold the script's propensities, 1; they are written again.
         rows, version = after.history.contexts[done].copy(), before.clock.version
         history = before.history.with_rounds(rows, arms, version, known, policy._life)
-        policy._state = replace(after, history=history, frozen=replace(after.frozen, rule=rule))
+        policy._state = replace(after, history=history, current=replace(after.current, rule=rule))
     except BaseException:
         policy._state = before
         raise

@@ -17,22 +17,23 @@ import numpy as np
 
 from rarely._core.choice.confidence_radius import FUNCTION, Beta, beta_from, describe_beta
 from rarely._core.choice.random_stream import generator_from
-from rarely._core.choice.rules import Mixture
+from rarely._core.choice.rules import exploration_from
 from rarely._core.covariance import CovarianceFactory
 from rarely._core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.forgetting import forgetting_from
 from rarely._core.policies.alarms import Expectations
-from rarely._core.policies.options import limits_from, preset_from, training_from
-from rarely._core.policies.own_evidence import OwnEvidence
-from rarely._core.policies.state import ArmStats, PolicyEvent, PolicyState, UpdateRecord
+from rarely._core.policies.learner import ScoreOverride
+from rarely._core.policies.options import additions_from, limits_from, preset_from, training_from
+from rarely._core.policies.state import ArmStats, PolicyEvent, PolicyState, UpdateRecord, Version
+from rarely._core.registry import Registry, is_own
 from rarely._core.saving import archive
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import schedule_from
 from rarely._core.types import Arrays
 
-POLICIES: dict[str, Any] = {}
-"""Every kind of policy that is imported, the package's and the user's, by its name."""
+POLICIES: Registry[Any] = Registry("a policy")
+"""Every kind of policy that is imported, the package's and the user's."""
 WRAPPERS: dict[str, Callable[[Any, Any], Any]] = {}
 """What other packages put around a policy and save in its file, by name: made of the policy and of what was saved."""
 _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
@@ -42,24 +43,21 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "beta": beta_from,
     "forgetting": forgetting_from,
     "context_scale": scale_from,
-    "exploration": lambda description: Mixture(**description),
+    "exploration": exploration_from,
     "preset": preset_from,
     "training": training_from,
     "limits": limits_from,
+    "additions": additions_from,
 }
 _ENCODERS: dict[str, Callable[[Any], Any]] = {"beta": describe_beta, "model": lambda model: model.settings()}
 
 
-def decoded(**arguments: Any) -> tuple[Any, ...]:
-    """Return arguments from their descriptions, in order; what is not a dict is the argument itself.
+def decoded(name: str, value: Any) -> Any:
+    """Return an argument of a constructor from its description; what is not a dict is the argument itself.
 
-    >>> decoded(beta=0.5, exploration={"epsilon": 0.1})
+    >>> decoded("beta", 0.5), decoded("exploration", {"epsilon": 0.1})
     (0.5, Mixture(epsilon=0.1))
     """
-    return tuple(_decoded(name, value) for name, value in arguments.items())
-
-
-def _decoded(name: str, value: Any) -> Any:
     if name not in _DECODERS or not isinstance(value, dict):
         return value
     try:
@@ -73,6 +71,7 @@ def _decoded(name: str, value: Any) -> Any:
 def encoded(settings: dict[str, Any]) -> dict[str, Any]:
     """Return all arguments as JSON.
 
+    >>> from rarely import Mixture
     >>> encoded({"dim": 2, "exploration": Mixture(0.1)})
     {'dim': 2, 'exploration': {'epsilon': 0.1}}
     """
@@ -85,30 +84,19 @@ def encoded(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: described(name, value) for name, value in settings.items()}
 
 
-def register(kind: type) -> None:
-    """Let `load` find a kind of policy by its name; a user's class does not replace one of the package."""
-    if is_own(kind) or not is_own(POLICIES.get(kind.__name__, object)):
-        POLICIES[kind.__name__] = kind
-
-
-def is_own(kind: type) -> bool:
-    """Return whether a class belongs to this package."""
-    return kind.__module__.partition(".")[0] == "rarely"
-
-
 def content_of(state: PolicyState, factory: CovarianceFactory) -> tuple[dict[str, Any], Arrays]:
     """Return a state as numbers and arrays, for `restored_state`."""
-    learner_numbers, learner_arrays = state.frozen.learner.state()
-    covariance_numbers, covariance_arrays = factory.state(state.frozen.covariance)
+    learner_numbers, learner_arrays = state.current.learner.state()
+    covariance_numbers, covariance_arrays = factory.state(state.current.covariance)
     history_numbers, history_arrays = state.history.state()
-    own = None if state.frozen.own is None else state.frozen.own.state()
+    override = None if state.current.override is None else state.current.override.state()
     numbers = {
         "generator": state.random,
         "version": state.clock.version,
         "due": state.clock.due,
         "base_round": state.clock.base_round,
         "base_log_det": state.clock.base_log_det,
-        "radius": state.frozen.radius,
+        "radius": state.current.radius,
         "updates": [record.describe() for record in state.updates],
         "learned": state.learned,
         "lost": state.lost,
@@ -118,13 +106,13 @@ def content_of(state: PolicyState, factory: CovarianceFactory) -> tuple[dict[str
         "arm_stats": state.arm_stats.describe(),
         "expectations": state.expectations.describe(),
         "reader": state.reader.describe(),
-        "own": None if own is None else own[0],
+        "own": None if override is None else override[0],
         "learner": learner_numbers,
         "covariance": covariance_numbers,
         "history": history_numbers,
     }
     arrays = {f"learner.{k}": v for k, v in learner_arrays.items()}
-    arrays |= {f"own.{k}": v for k, v in (own[1] if own else {}).items()}
+    arrays |= {f"own.{k}": v for k, v in (override[1] if override else {}).items()}
     arrays |= {f"covariance.{k}": v for k, v in covariance_arrays.items()}
     arrays |= {f"history.{k}": v for k, v in history_arrays.items()}
     return numbers, arrays
@@ -134,19 +122,19 @@ def restored_state(
     new: PolicyState, saved: Fields, factory: CovarianceFactory
 ) -> tuple[PolicyState, np.random.Generator]:
     """Return the saved state and its generator; `new` is the state of a policy made with the saved settings."""
-    frozen, dim = new.frozen, new.frozen.learner.dim
+    current = new.current
     history = new.history.restored(saved.inner("history"), missing=new.reader.missing)
-    frozen = replace(
-        frozen,
-        learner=frozen.learner.restored(saved.inner("learner")),
-        covariance=factory.restored(frozen.learner.widths, saved.inner("covariance")),
+    current = replace(
+        current,
+        learner=current.learner.restored(saved.inner("learner")),
+        covariance=factory.restored(current.learner.widths, saved.inner("covariance")),
         radius=saved.number("radius"),
-        own=None if saved.is_null("own") else OwnEvidence.restored(saved.inner("own"), dim),
+        override=_restored_override(current, saved),
     )
     lists = ("rescaled", "alarms")
     generator = generator_from(saved.value("generator"))
     state = PolicyState(
-        frozen,
+        current,
         new.clock.restored(saved),
         history,
         generator.bit_generator.state,
@@ -160,6 +148,16 @@ def restored_state(
         Expectations.restored(saved.inner("expectations")),
     )
     return state, generator
+
+
+def _restored_override(new: Version, saved: Fields) -> ScoreOverride | None:
+    if saved.is_null("own"):
+        return None
+    if new.override is None:
+        raise SnapshotError(
+            "holds scores of single arms, which a policy with its settings does not keep. Use a backup."
+        )
+    return new.override.restored(saved.inner("own"))
 
 
 def load(path: str | os.PathLike[str], *, beta: Beta | None = None, model: Any = None) -> Any:
@@ -230,7 +228,7 @@ def _restored(found: archive.Archive, others: dict[str, Any]) -> Any:
     if is_own(POLICIES[name]):
         _check_sizes(settings, found.arrays)
     given = settings | others
-    policy = POLICIES[name](**dict(zip(given, decoded(**given), strict=True)))
+    policy = POLICIES[name](**given)
     policy._restore(saved, settings.get("seed"))
     saved.finish()
     return policy

@@ -23,18 +23,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rarely._core.choice.random_stream import UniformStream
-from rarely._core.choice.rules import ChoiceRule, held_out, sample_arms, tolerances
+from rarely._core.choice.rules import ArmScores, ChoiceRule, held_out, sample_arms, tolerances
 from rarely._core.covariance import CANCELLED, RECENT, Candidates, CovarianceFactory, prior_variances
 from rarely._core.errors import InvalidContexts, UpdateDue
 from rarely._core.growable_array import all_finite, all_true
 from rarely._core.inputs.contexts import ContextReader, Part, RoundContexts
-from rarely._core.policies.covariance_change import adapted, noted, rebuilt_for_scale
-from rarely._core.policies.state import FrozenPolicy, PolicyState
+from rarely._core.policies.covariance_change import adapted, rebuilt_for_scale, record_form_change
+from rarely._core.policies.state import PolicyState, Version
 from rarely._core.types import Array, BoolArray, Decision, IntArray
 
 MEASURED_TOGETHER = 64
 """Candidates of sequential bonuses that are measured together, however few rounds there have been."""
 Number = TypeVar("Number", np.float64, np.int64)
+
+
+MODEL, NO_MODEL = "model", "none"
+"""What scores are those of, where no `ScoreOverride` decides."""
 
 
 class Scores(NamedTuple):
@@ -68,21 +72,19 @@ class ScoredArms:
     per_deviation: float
     reward_spread: float
     candidates: list[Candidates]
-    """None of a policy without a model, to which all arms are alike."""
     block: int
+    source: str = MODEL
+    """What the scores are those of: `Decision.source`."""
 
     def probabilities(self, rule: ChoiceRule) -> Array:
         """Return the probability of every arm."""
-        if not self.candidates:
-            return rule.probabilities(self.means, self.bonuses, np.zeros(len(self.means)))
         largest = self.per_deviation * np.sqrt(self.rounding_scale)
         tolerance = tolerances(self.means + self.bonuses, largest, self.reward_spread)
-        spreads = self._joint if getattr(rule, "joint", False) else self.bonuses
-        return rule.probabilities(self.means, spreads, tolerance)
+        return rule.probabilities(ArmScores(self.means, self.bonuses, tolerance, self._joint if rule.joint else None))
 
     @property
     def _joint(self) -> Array:
-        """β·ω·φ of every arm, (n, K, p), NaN for absent arms: for a rule that draws one model for all arms."""
+        """β·ω·φ of every arm, (n, K, p), NaN for absent arms; see `ArmScores`."""
         features = np.concatenate([each.factors.inputs[0] for each in self.candidates])
         out = np.full((*self.means.shape, features.shape[1]), np.nan)
         out[~np.isnan(self.means)] = self.per_deviation * features
@@ -93,58 +95,60 @@ class ScoredArms:
         one = slice(i, i + 1)
         return replace(self, means=self.means[one], bonuses=bonuses, rounding_scale=self.rounding_scale[one])
 
-    def chosen(self, rows: IntArray, frozen: FrozenPolicy) -> Candidates:
+    def chosen(self, rows: IntArray, current: Version) -> Candidates:
         """Return the chosen rows as candidates; those of several blocks are measured again, together."""
         if len(self.candidates) == 1:
             return self.candidates[0][rows]
         parts = [self.candidates[row // self.block].factors[[row % self.block]] for row in rows]
         factors = parts[0].joined(parts)
-        return frozen.covariance.measure(factors, running=frozen.uses_running)
+        return current.covariance.measure(factors, running=current.uses_running)
 
 
-def score(frozen: FrozenPolicy, part: Part) -> ScoredArms:
+def score(current: Version, part: Part) -> ScoredArms:
     """Return means, bonuses and measured features of a part's arms, in blocks where one round has very many."""
-    block, count = frozen.covariance.block(), len(part.rows)
-    if not frozen.covariance.widths:
+    block, count = current.covariance.block(), len(part.rows)
+    if not current.learner.predicts:
         zeros = part.padded(np.zeros(count))
-        return ScoredArms(zeros, zeros.copy(), zeros, zeros, zeros, 1.0, 0.0, 1.0, [], block)
+        return ScoredArms(zeros, zeros.copy(), zeros, zeros, zeros, 1.0, 0.0, 1.0, [], block, NO_MODEL)
     if count <= block:
-        means, priors, candidates = _measure(frozen, part.rows)
+        means, priors, candidates = _measure(current, part.rows)
         variances, scale, measured = candidates.variances, candidates.rounding_scale, [candidates]
     else:
-        pieces = [_measure(frozen, part.rows[start : start + block]) for start in range(0, count, block)]
+        pieces = [_measure(current, part.rows[start : start + block]) for start in range(0, count, block)]
         means, priors = (np.concatenate(arrays) for arrays in list(zip(*pieces, strict=True))[:2])
         # Of several blocks only the features are kept: what was solved would fill t numbers an arm.
         measured = [replace(candidates, solved=None) for _, _, candidates in pieces]
         variances = np.concatenate([each.variances for each in measured])
         scale = np.concatenate([each.rounding_scale for each in measured])
-    unit, per_deviation = frozen.unit, frozen.radius * frozen.unit
+    unit, per_deviation = current.unit, current.radius * current.unit
     bonuses = per_deviation * np.sqrt(variances)
-    if frozen.own is not None and frozen.own.decides:
-        means, bonuses = frozen.own.judged(part.rows, means, bonuses, explores=frozen.radius > 0)
+    override, source = current.override, MODEL
+    if override is not None and override.decides:
+        means, bonuses = override.override_scores(part.rows, means, bonuses, explores=current.radius > 0)
+        source = override.source
     means, bonuses, variances, priors, scale = map(part.padded, (means, bonuses, variances, priors, scale))
-    units = unit, per_deviation, frozen.learner.reward_spread
-    return ScoredArms(means, bonuses, variances, priors, scale, *units, measured, block)
+    units = unit, per_deviation, current.learner.reward_spread
+    return ScoredArms(means, bonuses, variances, priors, scale, *units, measured, block, source)
 
 
-def _measure(frozen: FrozenPolicy, rows: Array) -> tuple[Array, Array, Candidates]:
-    covariance = frozen.covariance
-    means, factors = frozen.learner.assess(rows)
+def _measure(current: Version, rows: Array) -> tuple[Array, Array, Candidates]:
+    covariance = current.covariance
+    means, factors = current.learner.assess(rows)
     prior = prior_variances(factors, covariance.ridge)
     finite = math.isfinite(means.dot(prior))  # then all of them are finite; otherwise the product may be too large
     if not finite and not (all_finite(means) and all_finite(prior)):
         raise InvalidContexts("contexts must be small enough for the features' squared norms to be finite.")
-    candidates = covariance.measure(factors, running=frozen.within_batch == "running")
+    candidates = covariance.measure(factors, running=current.within_batch == "running")
     if not math.isfinite(np.add.reduce(candidates.variances)):
         raise InvalidContexts("contexts must be small enough for the features' variances to be finite.")
     return means, prior, candidates
 
 
-def prepared(frozen: FrozenPolicy, part: Part) -> FrozenPolicy:
+def prepared(current: Version, part: Part) -> Version:
     """Return the version that decides the first round of a part; see `Learner.prepare_scale`."""
-    if not frozen.learner.follows:
-        return frozen
-    return frozen.with_learner(frozen.learner.prepare_scale(part.rows_until(1)))
+    if not current.learner.follows:
+        return current
+    return current.with_learner(current.learner.prepare_scale(part.rows_until(1)))
 
 
 class Choices(NamedTuple):
@@ -169,6 +173,7 @@ class Chosen(NamedTuple):
     contexts: Array
     """(n, d): those of the chosen arms."""
     held_out: BoolArray | None
+    source: str
 
 
 def decide(
@@ -216,52 +221,52 @@ class _OpenBatch:
         self.done: list[Chosen] = []
         self.round = self.changed = state.history.rounds
         """Rounds decided so far, and when Z last changed its form."""
-        self.frozen = state.frozen.fork()
+        self.current = state.current.fork()
         # With no more arms than in earlier rounds, the form of Z has been right since the last call.
         self.may_change = self._adapt() if self.most_arms > state.most_arms else self._next_change()
         """The round after which Z may change its form again."""
-        self.draws = (draws or UniformStream(generator, state.random)) if self.frozen.rule.draws else None
+        self.draws = (draws or UniformStream(generator, state.random)) if self.current.rule.draws else None
 
     def rounds_at_once(self) -> int:
         """Return how many rounds the next part should have."""
-        if self.frozen.learner.follows or self.frozen.own is not None:
+        if self.current.learner.follows or self.current.override is not None:
             return 1
-        most = rounds_at_once(self.frozen, self.rounds.arms)
+        most = rounds_at_once(self.current, self.rounds.arms)
         # A form that changes does so after the same round, whether rounds come one by one or in blocks.
         most = min(most, self.may_change - self.round)
         if not self.until_due:
             return most
-        return min(most, self.clock.lookahead(self.round, self.frozen.covariance.log_det))
+        return min(most, self.clock.lookahead(self.round, self.current.covariance.log_det))
 
     def play(self, part: Part) -> int:
         """Decide the rounds of a part, and return how many: fewer if the batch ends or bonuses would lose digits."""
-        follows = self.frozen.learner.follows
-        self.frozen = frozen = prepared(self.frozen, part) if follows else self.frozen
-        scored = score(frozen, part)
+        follows = self.current.learner.follows
+        self.current = current = prepared(self.current, part) if follows else self.current
+        scored = score(current, part)
         arms, variances, bonuses, probabilities, lot = self._choose(scored, part)
         rows = part.row_of(arms)  # those of as many rounds as could be chosen together
         chosen = part.rows[rows]
         if follows:
             keep, end = 1, self._rebuild(part, chosen)
-        elif scored.candidates:
+        elif current.learner.predicts:
             keep, end = self._grow(scored, part, rows)
         else:
             keep, end = self._count(len(rows))
-        if frozen.own is not None:
-            self.frozen = self.frozen.with_own(frozen.own.after(part.rows, int(rows[0])))
+        if current.override is not None:
+            self.current = self.current.with_override(current.override.after(part.rows, int(rows[0])))
         if end is not None:
             self.clock = self.clock.ended()
         if self.draws is not None:
             self.draws.keep(keep)
-        disjoint = bool(scored.candidates) and self.stats.disjoint and part.disjoint(keep)
-        played = Chosen(scored.means, bonuses, probabilities, arms, chosen, lot)
+        disjoint = current.learner.predicts and self.stats.disjoint and part.disjoint(keep)
+        played = Chosen(scored.means, bonuses, probabilities, arms, chosen, lot, scored.source)
         if keep < len(part):
             variances, scored.priors = variances[:keep], scored.priors[:keep]
             means, bonuses, probabilities = scored.means[:keep], bonuses[:keep], probabilities[:keep]
             lot = None if lot is None else lot[:keep]
-            played = Chosen(means, bonuses, probabilities, arms[:keep], chosen[:keep], lot)
-        if scored.candidates:
-            self.stats = self.stats.also(variances, scored.priors, played.arms, disjoint=disjoint, unit=scored.unit)
+            played = Chosen(means, bonuses, probabilities, arms[:keep], chosen[:keep], lot, scored.source)
+        if current.learner.predicts:
+            self.stats = self.stats.merge(variances, scored.priors, played.arms, disjoint=disjoint, unit=scored.unit)
         self.done.append(played)
         self.round += keep
         if self.round >= self.may_change:
@@ -269,66 +274,66 @@ class _OpenBatch:
         return keep
 
     def _choose(self, scored: ScoredArms, part: Part) -> Choices:
-        frozen, count = self.frozen, len(part.present)
+        current, count = self.current, len(part.present)
         uniforms = None if self.draws is None else self.draws.peek(count)
-        if count > 1 and frozen.uses_running and not getattr(frozen.rule, "together", False):
-            found = sequential_choices(scored, part, frozen, uniforms)
+        if count > 1 and current.uses_running and not current.rule.ignore_running_bonuses:
+            found = sequential_choices(scored, part, current, uniforms)
         else:
-            probabilities = scored.probabilities(frozen.rule)
+            probabilities = scored.probabilities(current.rule)
             arms = probabilities.argmax(axis=1) if uniforms is None else sample_arms(probabilities, uniforms)
             found = Choices(arms, scored.variances, scored.bonuses, probabilities)
         if uniforms is None:
             return found
         done = slice(len(found.arms))
-        lot = held_out(frozen.rule, part.present[done], found.probabilities, found.arms, uniforms[done])
+        lot = held_out(current.rule, part.present[done], found.probabilities, found.arms, uniforms[done])
         return found if lot is None else found._replace(held_out=lot)
 
     def _grow(self, scored: ScoredArms, part: Part, rows: IntArray) -> tuple[int, int | None]:
         """Add the chosen rounds to the running Z; return how many, and the index of the one that ends the batch."""
-        frozen, covariance = self.frozen, self.frozen.covariance
-        proposal = covariance.propose(scored.chosen(rows, frozen))
+        current, covariance = self.current, self.current.covariance
+        proposal = covariance.propose(scored.chosen(rows, current))
         end = self.clock.first_due(self.round, proposal.log_dets)
         keep = len(rows) if end is None or not self.until_due else end + 1
         covariance.accept(proposal, keep)
-        self.frozen = frozen.with_learner(frozen.learner.observe_contexts(part.rows_until(keep), keep))
+        self.current = current.with_learner(current.learner.observe_contexts(part.rows_until(keep), keep))
         return keep, end
 
     def _count(self, rounds: int) -> tuple[int, int | None]:
         """Do what `_grow` does for a policy without a model, whose Z does not grow."""
         end = self.clock.first_due(self.round, np.zeros(rounds))
         keep = rounds if end is None or not self.until_due else end + 1
-        self.frozen.covariance.rounds += keep
+        self.current.covariance.rounds += keep
         return keep, end
 
     def _rebuild(self, part: Part, chosen: Array) -> int | None:
         """Rebuild Z after one round on a scale that follows contexts; return 0 if that round ends the batch."""
         contexts = np.concatenate([self.state.history.contexts, *(each.contexts for each in self.done), chosen])
-        frozen = self.frozen.with_learner(self.frozen.learner.observe_contexts(part.rows, 1))
-        self.frozen = rebuilt_for_scale(frozen, self.factory, self.most_arms, contexts)
-        return self.clock.first_due(self.round, np.array([self.frozen.covariance.log_det]))
+        current = self.current.with_learner(self.current.learner.observe_contexts(part.rows, 1))
+        self.current = rebuilt_for_scale(current, self.factory, self.most_arms, contexts)
+        return self.clock.first_due(self.round, np.array([self.current.covariance.log_det]))
 
     def _adapt(self) -> int:
         """Let Z change its form, where its size asks for that; return the round after which it may do so again."""
-        covariance = self.factory.adapted(self.frozen.covariance, self.most_arms)
-        if covariance is not self.frozen.covariance:
+        covariance = self.factory.adapted(self.current.covariance, self.most_arms)
+        if covariance is not self.current.covariance:
             chosen = [self.state.history.contexts[-RECENT:], *(each.contexts for each in self.done)]
             recent = np.concatenate(chosen)[-RECENT:]
-            self.frozen, self.clock = adapted(self.frozen, covariance, self.clock, self.factory, recent)
+            self.current, self.clock = adapted(self.current, covariance, self.clock, self.factory, recent)
             self.changed = self.round
         return self._next_change()
 
     def _next_change(self) -> int:
-        return self.round + self.factory.rounds_until_change(self.frozen.covariance, self.most_arms)
+        return self.round + self.factory.rounds_until_change(self.current.covariance, self.most_arms)
 
     def finished(self, reader: ContextReader, life: str) -> tuple[PolicyState, Decision]:
         """Return the state after all rounds, and their decision."""
         state, single, version = self.state, self.rounds.single, self.clock.version
-        means, bonuses, probabilities, arms, chosen, lot = _in_order(self.done)
+        means, bonuses, probabilities, arms, chosen, lot, source = _in_order(self.done)
         count = len(arms)
         places = np.arange(0, means.size, means.shape[1]) + arms
         known = np.array((probabilities, means, bonuses)).reshape(3, -1).take(places, axis=1).T
         after = PolicyState(
-            self.frozen,
+            self.current,
             self.clock,
             state.history.with_rounds(chosen, arms, version, known, life),
             state.random if self.draws is None else self.draws.state,
@@ -343,32 +348,42 @@ class _OpenBatch:
         )
         if single:
             one = None if lot is None else bool(lot[0])
-            decision = Decision(int(arms[0]), means[0], bonuses[0], version, self.round, probabilities[0], life, one)
+            decision = Decision(
+                *(int(arms[0]), means[0], bonuses[0], version, self.round, probabilities[0], life, one, source)
+            )
         else:
             versions, numbered = np.full(count, version), np.arange(self.round - count + 1, self.round + 1)
-            decision = Decision(arms, means, bonuses, versions, numbered, probabilities, life, lot)
-        if state.frozen.covariance.exact != self.frozen.covariance.exact:
-            after = noted(state, after, self.factory, self.changed)
+            decision = Decision(
+                *(arms, means, bonuses, versions, numbered, probabilities, life, lot), self._sources(source, count)
+            )
+        if state.current.covariance.exact != self.current.covariance.exact:
+            after = record_form_change(state, after, self.factory, self.changed)
         return after, decision
 
+    def _sources(self, last: str, count: int) -> NDArray[np.str_]:
+        """Return what decided each of the rounds, (n,)."""
+        if all(each.source == last for each in self.done):
+            return np.broadcast_to(np.array(last), (count,))
+        return np.repeat([each.source for each in self.done], [len(each.arms) for each in self.done])
 
-def rounds_at_once(frozen: FrozenPolicy, arms: int) -> int:
+
+def rounds_at_once(current: Version, arms: int) -> int:
     """Return how many rounds of that many arms are well scored at a time."""
-    most = max(1, frozen.covariance.block() // arms)
-    if not frozen.uses_running:
+    most = max(1, current.covariance.block() // arms)
+    if not current.uses_running:
         return most
-    if not frozen.covariance.additive:
+    if not current.covariance.additive:
         return 1
     # One reading of Z's factor for n rounds, t² numbers, against t·nK for each of them.
-    return min(most, max(1, math.isqrt(2 * frozen.covariance.rounds // arms), MEASURED_TOGETHER // arms))
+    return min(most, max(1, math.isqrt(2 * current.covariance.rounds // arms), MEASURED_TOGETHER // arms))
 
 
-def sequential_choices(scored: ScoredArms, part: Part, frozen: FrozenPolicy, uniforms: Array | None) -> Choices:
+def sequential_choices(scored: ScoredArms, part: Part, current: Version, uniforms: Array | None) -> Choices:
     """Choose the arms of consecutive rounds, each with the bonuses that the rounds before it leave.
 
     They end before a round whose variances would keep too few digits of those that were measured.
     """
-    candidates, covariance, per_deviation = scored.candidates[0], frozen.covariance, scored.per_deviation
+    candidates, covariance, per_deviation = scored.candidates[0], current.covariance, scored.per_deviation
     variances = candidates.variances.copy()
     ends = np.cumsum(part.present.sum(axis=1))
     arms = np.empty(len(part), np.int64)
@@ -381,7 +396,7 @@ def sequential_choices(scored: ScoredArms, part: Part, frozen: FrozenPolicy, uni
             count = i
             break
         known[i, present] = variances[here]
-        one = scored.round(i, per_deviation * np.sqrt(known[[i]])).probabilities(frozen.rule)
+        one = scored.round(i, per_deviation * np.sqrt(known[[i]])).probabilities(current.rule)
         probabilities[i] = one[0]
         arms[i] = (one.argmax(axis=1) if uniforms is None else sample_arms(one, uniforms[[i]]))[0]
         if i + 1 == len(part):
@@ -406,5 +421,7 @@ def _in_order(done: list[Chosen]) -> Chosen:
     """Return all rounds of a call in order."""
     if len(done) == 1:
         return done[0]
-    columns: list[Any] = [None if each[0] is None else np.concatenate(each) for each in zip(*done, strict=True)]
-    return Chosen(*columns)
+    *columns, sources = zip(*done, strict=True)
+    joined: list[Any] = [None if each[0] is None else np.concatenate(each) for each in columns]
+    joined.append(sources[-1])
+    return Chosen(*joined)

@@ -1,7 +1,7 @@
 """All that a policy knows at one moment, as one value, and the values that it is made of.
 
-PolicyState    frozen, clock, history, arm_stats, updates, events …
-FrozenPolicy   one version: f(·; θ_b), Z, β and how means and bonuses become arms
+PolicyState    current, clock, history, arm_stats, updates, events …
+Version        the version in use: f(·; θ_b), Z, β and how means and bonuses become arms
 BatchClock     where it stands in its schedule
 ArmStats       how well the arms offered since the last update were known
 UpdateRecord   what an update did          PolicyEvent   what else was done to the policy
@@ -20,8 +20,7 @@ from rarely._core.covariance import Covariance
 from rarely._core.inputs.contexts import ContextReader
 from rarely._core.inputs.history import History
 from rarely._core.policies.alarms import Expectations
-from rarely._core.policies.learner import Learner
-from rarely._core.policies.own_evidence import OwnEvidence
+from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import NEVER, Budget, Schedule
 from rarely._core.types import Array, Described, IntArray
@@ -36,8 +35,8 @@ TINY_VARIANCE = 1e-30
 
 
 @dataclass(slots=True, eq=False)
-class FrozenPolicy:
-    """One version of a policy.
+class Version:
+    """The version in use: its model is frozen, and its Z grows with every round.
 
     learner      f(·; θ_b) and its features        radius   β_{t_b}
     covariance   Z, both frozen and running        rule     how means and bonuses become arms
@@ -49,8 +48,8 @@ class FrozenPolicy:
     rule: ChoiceRule
     within_batch: WithinBatch = "frozen"
     """Which Z bonuses come from: with the running one the rounds of a batch spread. Means are frozen either way."""
-    own: OwnEvidence | None = None
-    """What the rewards of arms that return say about them; None where contexts do not return."""
+    override: ScoreOverride | None = None
+    """A second opinion on arms; None where the model alone scores them."""
 
     @property
     def uses_running(self) -> bool:
@@ -64,25 +63,25 @@ class FrozenPolicy:
 
     # `dataclasses.replace` takes longer than the rest of what happens to the state in a round.
 
-    def fork(self) -> FrozenPolicy:
+    def fork(self) -> Version:
         """Return a copy whose running Z may grow; see `Covariance.fork`."""
-        return FrozenPolicy(self.learner, self.covariance.fork(), self.radius, self.rule, self.within_batch, self.own)
+        return Version(self.learner, self.covariance.fork(), self.radius, self.rule, self.within_batch, self.override)
 
-    def with_covariance(self, covariance: Covariance) -> FrozenPolicy:
+    def with_covariance(self, covariance: Covariance) -> Version:
         """Return the version with another form of Z."""
         if covariance is self.covariance:
             return self
-        return FrozenPolicy(self.learner, covariance, self.radius, self.rule, self.within_batch, self.own)
+        return Version(self.learner, covariance, self.radius, self.rule, self.within_batch, self.override)
 
-    def with_learner(self, learner: Learner) -> FrozenPolicy:
+    def with_learner(self, learner: Learner) -> Version:
         """Return the version with another learner."""
         if learner is self.learner:
             return self
-        return FrozenPolicy(learner, self.covariance, self.radius, self.rule, self.within_batch, self.own)
+        return Version(learner, self.covariance, self.radius, self.rule, self.within_batch, self.override)
 
-    def with_own(self, own: OwnEvidence | None) -> FrozenPolicy:
-        """Return the version after another round."""
-        return FrozenPolicy(self.learner, self.covariance, self.radius, self.rule, self.within_batch, own)
+    def with_override(self, override: ScoreOverride | None) -> Version:
+        """Return the version with another second opinion."""
+        return Version(self.learner, self.covariance, self.radius, self.rule, self.within_batch, override)
 
 
 @dataclass(slots=True)
@@ -240,7 +239,7 @@ class ArmStats(Described):
     disjoint: bool = True
     """Whether no column had numbers other than 0 for two arms of a round, as with `ArmBlocks` or one-hot arms."""
 
-    def also(self, variances: Array, priors: Array, arms: IntArray, *, disjoint: bool, unit: float = 1.0) -> ArmStats:
+    def merge(self, variances: Array, priors: Array, arms: IntArray, *, disjoint: bool, unit: float = 1.0) -> ArmStats:
         """Return the sums with these rounds; NaN stands for absent arms. Logarithms are of ω²v, ω being the `unit`."""
         # Every decision comes through here, so absent arms cost only those who have some.
         rounds, logs = len(arms), np.log(np.maximum(variances, TINY_VARIANCE))
@@ -366,7 +365,7 @@ class UpdateRecord(Described):
 class PolicyState:
     """All that a policy knows at one moment."""
 
-    frozen: FrozenPolicy
+    current: Version
     clock: BatchClock
     history: History
     random: Any
@@ -390,7 +389,7 @@ class PolicyState:
     def with_history(self, history: History) -> PolicyState:
         """Return the state with other rewards."""
         return PolicyState(
-            *(self.frozen, self.clock, history, self.random, self.reader, self.updates, self.arm_stats, self.learned),
+            *(self.current, self.clock, history, self.random, self.reader, self.updates, self.arm_stats, self.learned),
             *(self.events, self.lost, self.most_arms, self.expectations),
         )
 

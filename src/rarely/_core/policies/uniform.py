@@ -17,7 +17,7 @@ from rarely._core.model.features import Factors
 from rarely._core.policies.learner import FitResult, Learner
 from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
 from rarely._core.policies.policy import Policy
-from rarely._core.policies.saving import decoded, encoded
+from rarely._core.policies.saving import encoded
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import OnDemand, Schedule
 from rarely._core.training.watch import UNWATCHED, Watch
@@ -44,6 +44,10 @@ class NoModel(Learner):
 
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
         return FitResult(self)
+
+    @property
+    def predicts(self) -> bool:
+        return False
 
     def needs(self, history: History) -> BoolArray:
         return np.zeros(len(history), np.bool_)
@@ -132,8 +136,7 @@ class Uniform(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        schedule, context_scale, limits = decoded(schedule=schedule, context_scale=context_scale, limits=limits)
-        limits = limits_from(limits).settled(history=DEFAULT_HISTORY)
+        limits = limits_from(limits).with_defaults(history=DEFAULT_HISTORY)
         limits.check_unset(type(self).__name__, "operations", "arms")
         check_whole("dim", dim, 1)
         ContextScale.start(dim, context_scale, constant=True, fitted=False)  # it must fit the contexts all the same

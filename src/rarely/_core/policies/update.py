@@ -27,15 +27,13 @@ from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.model.features import Factors
 from rarely._core.policies.compaction import compacted_after_update
-from rarely._core.policies.covariance_change import noted
-from rarely._core.policies.learner import FitResult, Learner, ScaledLearner
-from rarely._core.policies.own_evidence import OwnEvidence
-from rarely._core.policies.state import ArmStats, FrozenPolicy, PolicyState, UpdateRecord
+from rarely._core.policies.covariance_change import record_form_change
+from rarely._core.policies.learner import FitResult, Learner, Recall, ScoreOverride
+from rarely._core.policies.state import ArmStats, PolicyState, UpdateRecord, Version
 from rarely._core.policies.update_warnings import announce
 from rarely._core.progress import Progress
 from rarely._core.saving import archive
 from rarely._core.training.gradient_descent import NO_TRAINING, TRAINING_NUMBERS
-from rarely._core.training.tuning import Recall
 from rarely._core.training.watch import TRAINED, UNWATCHED, Watch
 from rarely._core.types import Array
 
@@ -166,10 +164,9 @@ class UpdateJob:
         """Return the learner whose features Z must be rebuilt with; None if no rebuild is needed."""
         if memory is not None or self.history.forgetting is not None:
             return fit.learner
-        if fit.basis is None and self.cut.digest and isinstance(self.learner, ScaledLearner) and self.learner.follows:
+        if fit.basis is None and self.cut.digest and self.learner.follows:
             # By then the scale, and Z with it, will have followed the rounds decided meanwhile.
-            assert isinstance(fit.learner, ScaledLearner)
-            return self.learner.with_scale(fit.learner.scale)
+            return self.learner.with_scale_of(fit.learner)
         return fit.basis
 
 
@@ -215,9 +212,9 @@ def update(
     job = prepare(state, factory)
     skipped = None if force else _nothing_new(state)
     result = job.run(progress, seconds=seconds) if skipped is None else UpdateResult(job.cut, skipped)
-    after, record = _concluded(state, factory, beta, result)
+    after, record = _apply(state, factory, beta, result)
     announce(state, after, record, trained=skipped is None)
-    return _tidied(state, after, record, limit)
+    return _compact(state, after, record, limit)
 
 
 def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
@@ -228,7 +225,7 @@ def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
             f"the budget allows {clock.budget.batches} versions, and version {clock.version} is the last; "
             "keep calling select, plan more batches, or call extend_budget."
         )
-    rounds, log_det = history.rounds, state.frozen.covariance.log_det
+    rounds, log_det = history.rounds, state.current.covariance.log_det
     cut = Cut(
         round=rounds,
         version=clock.version,
@@ -238,11 +235,11 @@ def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
         samples=history.counted,
         missing=history.missing,
         log_det=log_det,
-        exact=state.frozen.covariance.exact,
+        exact=state.current.covariance.exact,
         due=clock.explain(rounds, log_det),
     )
     ahead = clock.rounds_ahead(rounds, clock.version + 1)
-    return UpdateJob(cut, state.frozen.learner, history, factory, state.most_arms, ahead)
+    return UpdateJob(cut, state.current.learner, history, factory, state.most_arms, ahead)
 
 
 def check_new(state: PolicyState) -> None:
@@ -264,9 +261,9 @@ def adopt(
 ) -> tuple[PolicyState, UpdateRecord]:
     """Return the state after an update that was prepared earlier and run elsewhere."""
     _check_result(state, result, settings)
-    after, record = _concluded(state, factory, beta, result)
+    after, record = _apply(state, factory, beta, result)
     announce(state, after, record, trained=True)
-    return _tidied(state, after, record, limit)
+    return _compact(state, after, record, limit)
 
 
 def _check_result(state: PolicyState, result: UpdateResult, settings: dict[str, Any]) -> None:
@@ -281,7 +278,7 @@ def _check_result(state: PolicyState, result: UpdateResult, settings: dict[str, 
             f"{last.round}. It was adopted already, or another update came first. Call prepare_update again."
         )
     known = known and cut.arrived <= history.arrived and cut.updates == len(state.updates)
-    if not known or digest_of(settings, state.frozen.learner, history, cut, state.learned) != cut.digest:
+    if not known or digest_of(settings, state.current.learner, history, cut, state.learned) != cut.digest:
         raise errors.WrongUpdate(
             f"a result must come from a job that this policy prepared; this one was prepared at round {cut.round} "
             "by another policy, or by a process of this one whose later decisions or rewards were lost in a "
@@ -289,14 +286,14 @@ def _check_result(state: PolicyState, result: UpdateResult, settings: dict[str, 
         )
 
 
-def _concluded(
+def _apply(
     state: PolicyState, factory: CovarianceFactory, beta: Beta, result: UpdateResult
 ) -> tuple[PolicyState, UpdateRecord]:
     """Return the state after an update; rounds and rewards since its cut stay as they are."""
     cut, fit, history = result.cut, result.fit, state.history
     if result.memory is not None and not fit.reason:
         history = history.with_forgetting(result.memory.forgetting)
-    frozen, version, learned, base = state.frozen, state.clock.version, state.learned, cut.log_det
+    current, version, learned, base = state.current, state.clock.version, state.learned, cut.log_det
     if not fit.reason:
         version, learned = version + 1, cut.arrived
         covariance = _next_covariance(state, factory, result)
@@ -304,20 +301,20 @@ def _concluded(
         if history.rounds == cut.round:
             base = covariance.log_det
         else:
-            learner = learner.merge_scale(frozen.learner)
+            learner = learner.merge_scale(current.learner)
             if result.covariance is not None:
                 base = result.covariance.log_det
             elif covariance.exact != cut.exact:  # log det is that of another form
                 base = covariance.log_det
         radius = _radius(beta, state, learner, covariance, version)
-        own = _own_evidence(state, cut.arrived, history)
-        frozen = FrozenPolicy(learner, covariance, radius, frozen.rule, frozen.within_batch, own)
+        override = _next_override(state, cut.arrived, history)
+        current = Version(learner, covariance, radius, current.rule, current.within_batch, override)
     clock = state.clock.restarted(cut.round, base, version)
-    clock = clock.replayed(history.rounds, frozen.covariance.log_det)
+    clock = clock.replayed(history.rounds, current.covariance.log_det)
     due = f"{cut.due}; {clock.plan}" if cut.due else ""
-    lost = state.lost if fit.reason else history.total - frozen.covariance.rounds
+    lost = state.lost if fit.reason else history.total - current.covariance.rounds
     after = PolicyState(
-        *(frozen, clock, history, state.random, state.reader, state.updates, ArmStats(), learned, state.events, lost),
+        *(current, clock, history, state.random, state.reader, state.updates, ArmStats(), learned, state.events, lost),
         *(state.most_arms, state.expectations),
     )
     after, record = _watched(after, state, _record_of(after, fit, cut, _coverage(state), due, state.arm_stats))
@@ -325,13 +322,13 @@ def _concluded(
         record = replace(record, memory=result.memory.why)
         after = after.with_event("memory", result.memory.why)
     after = replace(after, updates=(*after.updates, record))
-    return noted(state, after, factory, history.rounds), record
+    return record_form_change(state, after, factory, history.rounds), record
 
 
 def _watched(after: PolicyState, before: PolicyState, record: UpdateRecord) -> tuple[PolicyState, UpdateRecord]:
     """Return the state and the record of an update with the alarms that the rewards of the batch raise."""
-    frozen, version = before.frozen, before.clock.version
-    how = {"predicts": bool(frozen.covariance.widths), "frozen": not frozen.uses_running}
+    current, version = before.current, before.clock.version
+    how = {"predicts": current.learner.predicts, "frozen": not current.uses_running}
     expectations, alarms = before.expectations.after(before.history, version, record.chosen or 0.0, **how)
     if expectations is before.expectations and not expectations.raised:
         return after, record
@@ -341,7 +338,7 @@ def _watched(after: PolicyState, before: PolicyState, record: UpdateRecord) -> t
     return after, replace(record, alarms=expectations.raised)
 
 
-def _tidied(
+def _compact(
     before: PolicyState, after: PolicyState, record: UpdateRecord, limit: int | None
 ) -> tuple[PolicyState, UpdateRecord]:
     """Return the state after an update without the rows that it has made superfluous; the record counts them."""
@@ -368,7 +365,7 @@ def start_from_log(
     state: PolicyState, factory: CovarianceFactory, beta: Beta, rows: Array, values: Array
 ) -> PolicyState:
     """Return the state whose version 0 is trained: the log is in the history and in Z, features taken at θ_0."""
-    learner = state.frozen.learner.observe_contexts(rows, len(rows)).with_fitted_scale()
+    learner = state.current.learner.observe_contexts(rows, len(rows)).with_fitted_scale()
     history = state.history.with_log(rows, values)
     fit = learner.learn(history)
     if fit.reason:
@@ -377,11 +374,11 @@ def start_from_log(
     ahead = state.clock.rounds_ahead(0, 0)
     contexts, weights = history.remembered()
     covariance = factory.build(basis.features, basis.widths, contexts, weights, ahead=ahead)
-    covariance = factory.frozen(covariance, 0, ahead)
+    covariance = factory.freeze_for_batch(covariance, 0, ahead)
     radius = _radius(beta, state, fit.learner, covariance, version=0)
     after = replace(
         state,
-        frozen=replace(state.frozen, learner=fit.learner, covariance=covariance, radius=radius),
+        current=replace(state.current, learner=fit.learner, covariance=covariance, radius=radius),
         clock=state.clock.restarted(0, covariance.log_det, 0),
         history=history,
         learned=history.arrived,
@@ -406,12 +403,12 @@ def _nothing_new(state: PolicyState) -> FitResult | None:
         errors.NothingToLearnWarning,
         stacklevel=4,
     )
-    return FitResult(state.frozen.learner, reason)
+    return FitResult(state.current.learner, reason)
 
 
 def _next_covariance(state: PolicyState, factory: CovarianceFactory, result: UpdateResult) -> Covariance:
     """Return the frozen Z of the next version: the running one or, where features or weights changed, a new one."""
-    clock, history, before = state.clock, state.history, state.frozen
+    clock, history, before = state.clock, state.history, state.current
     if result.covariance is None:
         covariance, basis = before.covariance.fork(), before.learner
     else:
@@ -427,7 +424,7 @@ def _next_covariance(state: PolicyState, factory: CovarianceFactory, result: Upd
     factory.rescale_bonuses(covariance, before.covariance, factors)
     # Only from the dual form another one follows, and then it depends on the length of the batch.
     ahead = clock.rounds_ahead(history.rounds, clock.version + 1) if covariance.kind == "dual" else 0
-    return factory.frozen(covariance, state.most_arms, ahead)
+    return factory.freeze_for_batch(covariance, state.most_arms, ahead)
 
 
 def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covariance, version: int) -> float:
@@ -452,18 +449,18 @@ def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covari
     return radius_at(beta, stats)
 
 
-def _own_evidence(state: PolicyState, arrived: int, history: History) -> OwnEvidence | None:
-    """Return what the rewards up to an update say about single arms, where arms return."""
-    own, budget = state.frozen.own, state.clock.budget
-    if own is None:
+def _next_override(state: PolicyState, arrived: int, history: History) -> ScoreOverride | None:
+    """Return the second opinion on arms after an update, where there is one."""
+    override, budget = state.current.override, state.clock.budget
+    if override is None:
         return None
     contexts, rewards = (rows[: arrived - state.learned] for rows in history.arrived_since(state.learned))
-    predicted, horizon = state.frozen.learner.assess(contexts)[0], budget.horizon or 2 * history.rounds
+    predicted, horizon = state.current.learner.assess(contexts)[0], budget.horizon or 2 * history.rounds
     facts: dict[str, Any] = {"horizon": horizon, "disjoint": state.arm_stats.disjoint}
-    own = own.after_update(contexts, rewards, predicted, spread=history.largest_spread, **facts)
+    override = override.after_update(contexts, rewards, predicted, spread=history.largest_spread, **facts)
     if history.forgetting == state.history.forgetting is None:
-        return own
-    return own.recounted(history.remembered()[0], *history.samples()[1:3])
+        return override
+    return override.recounted(history.remembered()[0], *history.samples()[1:3])
 
 
 def _deviations(state: PolicyState) -> tuple[list[float], list[float]]:
@@ -476,7 +473,7 @@ def _deviations(state: PolicyState) -> tuple[list[float], list[float]]:
 
 def _coverage(state: PolicyState) -> float | None:
     """Return the share of this version's rewards within two deviations of its predictions; see `UpdateRecord`."""
-    noise, history = state.frozen.learner.noise, state.history
+    noise, history = state.current.learner.noise, state.history
     if noise is None:
         return None
     rewards, means = history.rewards, history.means
@@ -495,7 +492,7 @@ def _record_of(
     due: str = "",
     arm_stats: ArmStats | None = None,
 ) -> UpdateRecord:
-    covariance = state.frozen.covariance
+    covariance = state.current.covariance
     chosen, least_known = (None, None) if arm_stats is None else arm_stats.deviations or (None, None)
     training = {} if fit.report is NO_TRAINING else {name: getattr(fit.report, name) for name in TRAINING_NUMBERS}
     return UpdateRecord(
@@ -507,11 +504,11 @@ def _record_of(
         samples=cut.samples,
         missing=cut.missing,
         log_det=state.clock.base_log_det,
-        beta=state.frozen.radius,
+        beta=state.current.radius,
         covariance=covariance.kind,
         jitters=covariance.jitters,
         rescaled=fit.rescaled,
-        noise=state.frozen.learner.noise,
+        noise=state.current.learner.noise,
         coverage=coverage,
         due=due,
         unexplored=None if arm_stats is None or covariance.kind == "none" else arm_stats.share,

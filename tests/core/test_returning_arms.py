@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import rarely
 from rarely import BatchNeuralUCB, FixedGrid, NeuralTS, OnDemand, Paced
-from rarely._core.policies.own_evidence import OTHER_ARMS, OWN_REWARDS, WIDER, OwnEvidence
+from rarely._core.policies.additions import BOUND_WIDENING, OTHER_ARMS, OWN_REWARDS, ReturningArms
 
 
 def played(policy, stream, rewards, rounds=None):
@@ -43,14 +43,14 @@ def test_contexts_that_do_not_return_are_never_looked_up():
     rng = np.random.default_rng(0)
     policy = BatchNeuralUCB(3, FixedGrid(40, 4), hidden=8, seed=0)
     policy.select(rng.normal(size=(4, 3)))
-    assert policy._state.frozen.own is not None
+    assert policy._state.current.override is not None
     policy.select(rng.normal(size=(4, 3)))
-    assert policy._state.frozen.own is None
+    assert policy._state.current.override is None
 
 
 @pytest.mark.parametrize("kind", [NeuralTS, lambda *a, **k: BatchNeuralUCB(*a, beta=0.5, **k)])
 def test_a_given_radius_and_other_rules_are_left_alone(kind):
-    assert kind(3, OnDemand(), hidden=8, seed=0)._state.frozen.own is None
+    assert kind(3, OnDemand(), hidden=8, seed=0)._state.current.override is None
 
 
 @given(
@@ -73,7 +73,7 @@ def test_sums_indices_files_and_blocks(arms, sizes, shared, seed, tmp_path_facto
         policy.update()
         chosen += decision.arm.tolist()
         paid += rewards.tolist()
-    own = policy._state.frozen.own
+    own = policy._state.current.override
     places = [own.places[row.tobytes()] for row in contexts]
     for arm, place in enumerate(places):
         mine = np.array(paid)[np.array(chosen) == arm]
@@ -93,24 +93,24 @@ def test_sums_indices_files_and_blocks(arms, sizes, shared, seed, tmp_path_facto
 
 
 def test_the_index_is_the_one_that_is_written_down():
-    own = OwnEvidence.start(2)
+    own = ReturningArms.start(2)
     for arm in (0, 1, 1, 1):
         own = own.after(np.eye(2), arm)
     own = own.after_update(
         np.eye(2)[[0, 1, 1]], np.array([2.0, 0.0, 1.0]), np.zeros(3), spread=0.8, horizon=100, disjoint=True
     )
-    means, bonuses = own.judged(np.eye(2), np.zeros(2), np.zeros(2), explores=True)
+    means, bonuses = own.override_scores(np.eye(2), np.zeros(2), np.zeros(2), explores=True)
     assert means.tolist() == [2.0, 0.5]
     other = (0.5 + OTHER_ARMS * 0.64) / (1 + OTHER_ARMS)
-    expected = np.sqrt(OWN_REWARDS * other / OWN_REWARDS) * (1 + WIDER / 2) * np.sqrt(np.log(100 / 2))
+    expected = np.sqrt(OWN_REWARDS * other / OWN_REWARDS) * (1 + BOUND_WIDENING / 2) * np.sqrt(np.log(100 / 2))
     assert bonuses[0] == pytest.approx(expected)
     noise = np.sqrt((0.5 + OWN_REWARDS * 0.64) / (1 + OWN_REWARDS))
-    assert bonuses[1] == pytest.approx(noise * (1 + WIDER / 4) * np.sqrt(np.log(100 / 6) / 3))
-    assert own.judged(np.eye(2), np.zeros(2), np.ones(2), explores=False)[1].tolist() == [0.0, 0.0]
+    assert bonuses[1] == pytest.approx(noise * (1 + BOUND_WIDENING / 4) * np.sqrt(np.log(100 / 6) / 3))
+    assert own.override_scores(np.eye(2), np.zeros(2), np.ones(2), explores=False)[1].tolist() == [0.0, 0.0]
 
 
 def test_an_arm_without_rewards_is_tried():
-    own = OwnEvidence.start(3).after(np.eye(3), 0)
+    own = ReturningArms.start(3).after(np.eye(3), 0)
     own = own.after_update(np.eye(3)[:1], np.array([5.0]), np.zeros(1), spread=1.0, horizon=100, disjoint=True)
-    means, bonuses = own.judged(np.eye(3), np.zeros(3), np.full(3, 0.1), explores=True)
+    means, bonuses = own.override_scores(np.eye(3), np.zeros(3), np.full(3, 0.1), explores=True)
     assert np.argmax(means + bonuses) == 1

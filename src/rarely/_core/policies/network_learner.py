@@ -1,0 +1,265 @@
+"""The paper's learner: a network that every update trains on all rewards so far (Algorithm 1, line 6).
+
+    f(x; θ)   network      θ_0   initial    where trainings start, and what the ridge pulls to
+    θ_b       weights                       of the version in use
+    φ         g(x; θ_b)/√m, held as factors (a, δ) per layer
+
+    mean of x   μ + s·f(x̃; θ_b)            x̃ scaled contexts, μ and s the scale of rewards; 0 and 1 in the paper
+
+`learn` is TrainNN (Algorithm 2) on J samples' worth of steps: all samples at once from θ_0 or, where a plan says so,
+from the last weights, or one sample after the other as the public program does. What the library's default adds to
+this learner is `rarely._core.policies.additions`, and nothing here knows of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from rarely._core.choice.confidence_radius import VersionStats
+from rarely._core.covariance import Covariance, Widths
+from rarely._core.inputs.arm_blocks import Crossed
+from rarely._core.inputs.history import History
+from rarely._core.inputs.scaling import ContextScale, RewardScale
+from rarely._core.inputs.sparse_rows import SeenSpace, SparseRows
+from rarely._core.model.features import Factors
+from rarely._core.model.network import Network, Weights
+from rarely._core.model.shared_row import SharedRow
+from rarely._core.model.sparse_features import values_and_factors
+from rarely._core.policies.learner import FitResult, Learner, ScaledLearner, TrainingSet
+from rarely._core.saving.fields import DType, Fields
+from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, train
+from rarely._core.training.sgd import train_singly
+from rarely._core.training.watch import UNWATCHED, Watch
+from rarely._core.types import Array, Arrays
+
+
+@dataclass(frozen=True)
+class NetworkLearner(ScaledLearner):
+    """A network, its weights, and the scales around it."""
+
+    network: Network
+    initial: tuple[Array, ...]
+    weights: Weights
+    scale: ContextScale
+    rewards: RewardScale
+    plan: TrainingPlan
+    standardise_rewards: bool
+    training_rows: int | None = None
+    """Samples that an update trains on, at most; None: all of them."""
+    clip: tuple[float, float] | None = None
+    """Quantiles beyond which rewards are clipped."""
+    direction: Weights | None = None
+    """Where the next estimate of the curvature starts."""
+    used_step: float | None = None
+    used_steps: int | None = None
+    """Steps of the last training; None before one, and in a policy that was loaded."""
+
+    # --- predictions
+
+    @property
+    def widths(self) -> Widths:
+        if self.sparse is None:
+            return self.network.feature_widths
+        m, packed = self.network.hidden, self.sparse.dim + 2 * self.sparse.constant
+        return ((m + 1, packed), (1, m))  # see `rarely._core.model.sparse_features`
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        values, factors = self.values_and_factors(contexts)
+        return self.rewards.center + self.rewards.spread * values, factors
+
+    def values_and_factors(self, contexts: Array) -> tuple[Array, Factors]:
+        """Return f(x̃; θ_b), (n,), and features; zeros of sparse contexts and shared rows save work."""
+        if self.sparse is not None:
+            return values_and_factors(self.network, self.weights, self.sparse.padded(contexts))
+        shared = self.shared_row(contexts)
+        if shared is not None:
+            return self.network.values_of_shared(self.weights, shared)
+        return self.network.values_and_factors(self.weights, self.scale(contexts))
+
+    def shared_row(self, contexts: Array) -> SharedRow | None:
+        """Return the parts of contexts that are crossed with one row, where that saves work."""
+        crossed = self.scale.affine
+        if not (isinstance(crossed, Crossed) and self.network.shares_rows) or self.scale.clips:
+            return None
+        return SharedRow.of(crossed.plain(contexts), crossed.rows, crossed.constant)
+
+    @property
+    def sparse(self) -> SparseRows | None:
+        """How contexts are packed, if they are sparse."""
+        rows = self.scale.affine
+        return rows if isinstance(rows, SparseRows) and not isinstance(rows, SeenSpace) else None
+
+    def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
+        step = self.used_step if self.used_step is not None else self.plan.step_size
+        return VersionStats(
+            round=round,
+            features=covariance.rounds,
+            log_det=covariance.frozen_log_det,
+            ridge=self.plan.ridge,
+            depth=self.network.depth,
+            steps=self.plan.steps if self.used_steps is None else self.used_steps,
+            step=None if step is None else step * self.network.output_scale**2,
+            norm=self.network.output_scale * self.rewards.spread * _distance(self.weights, self.initial),
+        )
+
+    # --- learning
+
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        if self.sparse is not None:
+            training = SparseTraining.of(self, history.samples().contexts)
+            return training.leave(training.inside.learn(history, watch), self, training.outside)
+        ready = self.with_fitted_scale()
+        samples = self.training_set(history, ready.scale)
+        if samples.overflow:
+            return FitResult(self, samples.overflow)
+        outcome = self._train(samples, watch)
+        return self.fit_result(ready.trained(outcome, samples.scale), outcome, samples, history)
+
+    def training_set(
+        self, history: History, scale: ContextScale, linear: Callable[[Array], Array] | None = None
+    ) -> TrainingSet:
+        """Return what there is to learn from, on this scale of contexts; `linear` predicts a part of the rewards."""
+        rewards, most = self.standardise_rewards, self.training_rows
+        return TrainingSet.of(history, scale, rewards=rewards, most=most, linear=linear, clip=self.clip)
+
+    def _train(self, samples: TrainingSet, watch: Watch) -> TrainingOutcome:
+        network, plan, (x, y) = self.network, self.plan, samples.weighted()
+        if plan.optimiser == "sgd":
+            return train_singly(network, self.weights, x, y, plan, plan.seed, watch)
+        start = self.weights if plan.warm_start else None
+        return train(network, self.initial, x, y, plan, self.direction, start, watch)
+
+    def trained(self, outcome: TrainingOutcome, rewards: RewardScale) -> Self:
+        """Return the learner with what a training on this scale of rewards left."""
+        step, steps = outcome.report.step_size, outcome.report.steps
+        weights, direction = outcome.weights, outcome.direction
+        return replace(self, weights=weights, rewards=rewards, direction=direction, used_step=step, used_steps=steps)
+
+    def fit_result(
+        self,
+        learner: NetworkLearner,
+        outcome: TrainingOutcome,
+        samples: TrainingSet,
+        history: History,
+        *,
+        rebuild: bool = False,
+    ) -> FitResult:
+        """Return the next version; Z is rebuilt with its features if the scale of contexts changed, or if told so."""
+        rescaled, count = self.scale.changed_columns(learner.scale), len(samples.rows)
+        trained = None if count == history.counted else count
+        report = replace(outcome.report, trained=trained, clipped=samples.clipped)
+        # While no weights but θ_0 have decided, Z has the features at θ_0.
+        basis = replace(learner, weights=self.initial) if self._untrained else learner
+        return FitResult(learner, outcome.reason, basis if rescaled or rebuild else None, rescaled, report)
+
+    @property
+    def _untrained(self) -> bool:
+        return all(np.array_equal(w, v) for w, v in zip(self.weights, self.initial, strict=True))
+
+    # --- saving
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        numbers, arrays = self.scale.state()
+        numbers |= {"reward_center": self.rewards.center, "reward_spread": self.rewards.spread}
+        numbers["shuffle_seed"] = self.plan.seed
+        arrays |= {f"initial{i}": w for i, w in enumerate(self.initial)}
+        arrays |= {f"weights{i}": w for i, w in enumerate(self.weights)}
+        if self.direction is not None:
+            arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}
+        return numbers, arrays
+
+    def restored(self, saved: Fields) -> Self:
+        with saved:
+            return self.restored_from(saved)
+
+    def restored_from(self, saved: Fields) -> Self:
+        """Return the saved value; other fields may be left, which a learner around this one reads."""
+
+        def layers(name: str, dtype: DType = "float") -> tuple[Array, ...]:
+            return tuple(saved.array(f"{name}{i}", shape, dtype) for i, shape in enumerate(self.network.shapes))
+
+        precision: DType = "single" if self.plan.precision == "float32" else "float"
+        return replace(
+            self,
+            initial=layers("initial"),
+            weights=layers("weights"),
+            scale=self.scale.restored(saved),
+            rewards=RewardScale.restored(saved),
+            plan=replace(self.plan, seed=saved.whole("shuffle_seed")),
+            direction=layers("direction", precision) if "direction0" in saved else None,
+        )
+
+
+class SparseTraining(NamedTuple):
+    """A training in the space that sparse samples span.
+
+    Gradients of W_1 and of the skip path are sums of samples, so weights leave θ_0 in that space only, and steps and
+    penalty are the same in any orthonormal coordinates of it.
+    """
+
+    whole: NetworkLearner
+    space: SeenSpace
+
+    @classmethod
+    def of(cls, learner: NetworkLearner, contexts: Array) -> SparseTraining:
+        """Return the training of a learner of sparse contexts on these, (n, 2w)."""
+        assert learner.sparse is not None
+        return cls(learner, SeenSpace.of_sample(learner.sparse, contexts))
+
+    @property
+    def inside(self) -> NetworkLearner:
+        """The learner in the coordinates of the space, for which it predicts the same."""
+        whole = self.whole
+        return replace(
+            whole,
+            network=replace(whole.network, dim=self.space.scaled_dim),
+            initial=self._inner(whole.initial),
+            weights=self._inner(whole.weights),
+            direction=None if whole.direction is None else self._inner(whole.direction),
+            scale=ContextScale(self.space),
+        )
+
+    def leave(self, fit: FitResult, before: Learner, outside: Callable[[Any], Learner]) -> FitResult:
+        """Return a fit in the space as one of packed contexts; `outside` takes a learner there, `before` failed."""
+        if fit.reason:
+            return replace(fit, learner=before, basis=None)
+        return replace(fit, learner=outside(fit.learner), basis=None if fit.basis is None else outside(fit.basis))
+
+    def outside(self, trained: NetworkLearner) -> NetworkLearner:
+        """Return a learner that was trained in the space as one of the packed contexts."""
+        whole, inside = self.whole, self.inside
+        zeros, none = (tuple(np.zeros_like(layer) for layer in layers) for layers in (inside.initial, whole.initial))
+        direction = trained.direction
+        return replace(
+            trained,
+            network=replace(trained.network, dim=whole.network.dim),
+            initial=whole.initial,
+            weights=self._outer(trained.weights, inside.initial, whole.initial),
+            direction=None if direction is None else self._outer(direction, zeros, none),
+            scale=whole.scale,
+        )
+
+    def _inner(self, layers: Any) -> Any:
+        space, m = self.space, self.whole.network.hidden
+        skip = layers[1][:, m:] if self.whole.network.skip is None else space.turned(layers[1][:, m:][:, space.seen])
+        return np.ascontiguousarray(space.turned(layers[0][:, space.seen])), np.hstack((layers[1][:, :m], skip))
+
+    def _outer(self, layers: Weights, start: Weights, others: Weights) -> Weights:
+        """Return layers of the packed contexts: `others`, moved as `layers` have left `start` in the space."""
+        space, m = self.space, self.whole.network.hidden
+        first, last = (np.array(layer, part.dtype) for layer, part in zip(others, layers, strict=True))
+        first[:, space.seen] += space.turned_back(layers[0] - start[0])
+        last[:, :m] = layers[1][:, :m]
+        if self.whole.network.skip is not None:
+            last[:, m + space.seen] += space.turned_back(layers[1][:, m:] - start[1][:, m:])
+        return first, last
+
+
+def _distance(weights: Weights, others: Weights) -> float:
+    """Return ‖θ − θ'‖."""
+    return math.sqrt(sum(float(np.square(w - v).sum()) for w, v in zip(weights, others, strict=True)))

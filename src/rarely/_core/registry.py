@@ -1,0 +1,47 @@
+"""Classes by their names: what a file or a setting names is found among those that are imported.
+
+A base class adds every subclass when it is defined, the package's and the user's alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from rarely._core.errors import InvalidInput, RarelyError, nearest, shown
+
+Part = TypeVar("Part")
+
+
+def is_own(kind: type) -> bool:
+    """Return whether a class belongs to this package."""
+    return kind.__module__.partition(".")[0] == "rarely"
+
+
+class Registry(dict[str, type[Part]]):
+    """The subclasses of one base class, by name.
+
+    >>> registry = Registry[int]("a number")
+    >>> registry.add(bool)
+    >>> registry["bool"], "int" in registry
+    (<class 'bool'>, False)
+    """
+
+    def __init__(self, what: str, error: type[RarelyError] = InvalidInput) -> None:
+        super().__init__()
+        self._what, self._error = what, error
+
+    def add(self, kind: type[Part], name: str | None = None) -> None:
+        """Register a class; a user's does not replace one of the package, and a later definition replaces a former."""
+        name = kind.__name__ if name is None else name
+        if is_own(kind) or not is_own(self.get(name, object)):
+            self[name] = kind
+
+    def __missing__(self, name: Any) -> type[Part]:
+        raise self._error(
+            f"{self._what} must be one of {', '.join(sorted(self))}; got {shown(name)}. {nearest(name, self)}If the "
+            "class is your own, import its module first."
+        )
+
+    def made(self, description: dict[str, Any]) -> Part:
+        """Return the value that a description names by its kind and its fields."""
+        return self[description["kind"]](**{name: value for name, value in description.items() if name != "kind"})
