@@ -1,6 +1,7 @@
 """Records of a comparison that were never played."""
 
 from rarely.compare.records import Record
+from rarely.runs.record import FORMAT, identity
 
 ENVIRONMENT = {"machine": "a machine", "rarely": "0", "python": "3", "numpy": "2"}
 
@@ -38,5 +39,6 @@ def record(
         "seconds": {"selecting": float(seconds), "training": 0.0},
         "environment": ENVIRONMENT | {"machine": machine},
     }
-    made = Record.of(f"{problem}/{policy}/B{batches or 'T'}/seed{seed}", asked, content)
-    return Record(made.data | {"code": code})
+    cell_id = f"{problem}/{policy}/B{batches or 'T'}/seed{seed}"
+    head = {"format": FORMAT, "kind": Record.kind, "id": cell_id, "identity": identity(asked)}
+    return Record({**head, "code": code, "asked": asked, **content})

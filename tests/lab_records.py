@@ -8,6 +8,7 @@ from rarely._reproduce.catalogue import PROBLEMS
 from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import VIEWS, Configuration
 from rarely._reproduce.records import Record
+from rarely.runs.record import FORMAT, identity
 
 
 def record(
@@ -57,9 +58,9 @@ def record(
             "form": "numpy",
         },
     }
-    made = Record.of(cell.id, asked, content)
-    # To look for NaN in the curves takes most of the time of a test.
-    return Record(made.data | {"code": "y", "curve": np.linspace(0, regret, rounds).tolist()})
+    head = {"format": FORMAT, "kind": Record.kind, "id": cell.id, "identity": identity(asked)}
+    curve = np.linspace(0, regret, rounds).tolist()
+    return Record({**head, "code": "y", "asked": asked, **content, "curve": curve})
 
 
 def runs(regrets, **kind):

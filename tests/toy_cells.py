@@ -18,7 +18,6 @@ from rarely.runs.store import Store, run_cells
 
 class ToyRecord(Record):
     kind: ClassVar[str] = "toy"
-    sources: ClassVar[tuple[str, ...]] = ("runs/cell.py",)
 
     @classmethod
     def check_together(cls, records, planned):

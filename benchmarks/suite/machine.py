@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from rarely._core import native
-from rarely._core.code_digest import code_digest
 from rarely._core.types import Floats
+from rarely.golden.family import source_digest
 from rarely.runs import provenance
 from suite.figures import BenchmarkFailed, Tell
 
@@ -39,7 +39,7 @@ def describe() -> str:
 
 def facts() -> dict[str, str | int]:
     """Everything that a figure may depend on."""
-    return {**provenance.describe(), "code": code_digest("_core"), "threads": native.threads()}
+    return {**provenance.describe(), "code": source_digest("rarely"), "threads": native.threads()}
 
 
 def seconds_of(work: Callable[[], object]) -> float:

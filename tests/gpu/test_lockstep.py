@@ -13,8 +13,9 @@ from rarely import BatchNeuralUCB, FixedGrid, LinUCB  # noqa: E402
 from rarely._core.inputs.scaling import ContextScale  # noqa: E402
 from rarely._core.model.network import Network  # noqa: E402
 from rarely._core.training.gradient_descent import TrainingPlan, train  # noqa: E402
-from rarely._reproduce.cells import Cell, policy_of, world_of  # noqa: E402
+from rarely._reproduce.cells import Cell  # noqa: E402
 from rarely._reproduce.config import Configuration, Problem  # noqa: E402
+from rarely._reproduce.setup import policy_of, world_of  # noqa: E402
 from rarely.gpu import training  # noqa: E402
 from rarely.gpu.linear import play_linear  # noqa: E402
 from rarely.gpu.lockstep import Lockstep, fits  # noqa: E402

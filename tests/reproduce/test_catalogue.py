@@ -4,8 +4,9 @@ import pytest
 from rarely import BatchNeuralUCB, LinUCB, NeuralUCB
 from rarely._core.schedules import DeterminantTrigger, FixedGrid, Paced
 from rarely._reproduce.catalogue import FAIR, PROBLEMS, configurations, plan_cells
-from rarely._reproduce.cells import Cell, policy_of, world_of
+from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import PRESETS, Configuration, Problem
+from rarely._reproduce.setup import policy_of, world_of
 from rarely.runs.record import identity
 from rarely.worlds import Table, TableWorld
 

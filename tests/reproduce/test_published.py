@@ -146,8 +146,8 @@ def test_records_that_update_every_round_share_one_list(published):
 
 
 def test_records_of_other_code_are_not_continued(published, tmp_path, monkeypatch):
-    monkeypatch.setattr(Record, "fingerprint", classmethod(lambda cls: "another"))
-    with pytest.raises(MixedRecords, match="was made by code"):
+    monkeypatch.setattr(Record, "fingerprint", classmethod(lambda cls, asked: "another"))
+    with pytest.raises(MixedRecords, match=r"reproduce/code in .* was made by code"):
         unpack(published, tmp_path, {"cosine/code/fixed-B40"}, print)
     assert not (tmp_path / "records").exists()
 

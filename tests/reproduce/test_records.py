@@ -12,11 +12,12 @@ from lab_records import record
 from rarely._cli import app
 from rarely._core import native
 from rarely._reproduce.catalogue import PROBLEMS, QUICK_CONFIGURATIONS, plan_cells, quick_cells
-from rarely._reproduce.cells import Cell, policy_of, world_of
+from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import PRESETS, Configuration, Problem
 from rarely._reproduce.records import Record, Store
 from rarely._reproduce.report.page import write_report
 from rarely._reproduce.report.quick_page import summarise
+from rarely._reproduce.setup import policy_of, world_of
 from rarely.runs.cell import play_cell
 from rarely.runs.executor import SerialExecutor
 from rarely.runs.play import play
@@ -135,8 +136,8 @@ def test_runs_of_other_lengths_are_refused_before_they_are_played_and_by_a_repor
 
 def test_codes_are_not_mixed_by_a_report_nor_by_a_replacement_of_some_cells(folder, played, monkeypatch):
     before = {path: path.read_bytes() for path in folder.rglob("*.gz")}
-    monkeypatch.setattr(Record, "fingerprint", classmethod(lambda cls: "another"))
-    with pytest.raises(MixedRecords, match="2 versions of the code"):
+    monkeypatch.setattr(Record, "fingerprint", classmethod(lambda cls, asked: "another"))
+    with pytest.raises(MixedRecords, match="2 versions of the code in family reproduce/code"):
         Store(folder).missing(cells(runs=1), replace=True)
     assert {path: path.read_bytes() for path in folder.rglob("*.gz")} == before
     Store(folder).write(Record(played[0].data | {"code": "another"}))

@@ -48,13 +48,13 @@ def folder(tmp_path):
 @pytest.fixture
 def other_code(monkeypatch):
     """Call it, and the code has changed."""
-    return lambda: monkeypatch.setattr(ToyRecord, "fingerprint", classmethod(lambda cls: "another"))
+    return lambda: monkeypatch.setattr(ToyRecord, "fingerprint", classmethod(lambda cls, asked: "another"))
 
 
 def test_a_record_says_what_was_asked_and_which_code_made_it(folder):
     data = on_file(folder / "records" / "plain" / "seed3.json.gz")
     assert data["format"] == FORMAT
-    assert (data["kind"], data["id"], data["code"]) == ("toy", "plain/seed3", ToyRecord.fingerprint())
+    assert (data["kind"], data["id"], data["code"]) == ("toy", "plain/seed3", ToyRecord.fingerprint({}))
     assert data["asked"] == ToyCell(seed=3).describe()
     assert data["identity"] == identity(data["asked"])
     assert (data["value"], data["digest"]) == (3, digest_of(data))

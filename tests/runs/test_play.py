@@ -6,9 +6,10 @@ import pytest
 
 from rarely import BatchNeuralUCB, FixedGrid, NeuralUCB
 from rarely._reproduce.catalogue import PROBLEMS
-from rarely._reproduce.cells import Cell, policy_of
+from rarely._reproduce.cells import Cell
 from rarely._reproduce.config import Configuration
 from rarely._reproduce.records import content_of
+from rarely._reproduce.setup import policy_of
 from rarely.runs.play import play
 from rarely.worlds import Cosine
 

@@ -4,42 +4,28 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-import numpy as np
-
-from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB, Paced, Policy, Training
-from rarely._reproduce.config import Configuration, Problem
+from rarely._reproduce.config import Problem
 from rarely._reproduce.records import Record, content_of
-from rarely.extend import PresetName
+from rarely._reproduce.setup import Setup, policy_of, world_of
 from rarely.runs import cell as runs
 from rarely.runs.play import play
 from rarely.runs.provenance import reset_peak_memory
 from rarely.worlds import Rounds
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
-from rarely.worlds.table import View
 
 CAUSES = {"fixed": "grid", "adaptive": "determinant", "default": "pace"}
 """Why an update of a configuration came when it came."""
 
 
 @dataclass(frozen=True)
-class Cell(runs.Cell):
+class Cell(Setup, runs.Cell):
     """One configuration on one run of one problem."""
 
     record_type: ClassVar[type[Record]] = Record
     shared_field: ClassVar[str] = "problem"
-
-    problem: Problem
-    reading: PresetName | View
-    configuration: Configuration
-    seed: int
-    rounds: int
-
-    @property
-    def id(self) -> str:
-        return f"{self.problem.name}/{self.reading}/{self.configuration.id}/seed{self.seed}"
 
     def describe(self) -> dict[str, Any]:
         # The world tells the source; B and log q are the configuration's, and T stands below.
@@ -80,47 +66,6 @@ class Cell(runs.Cell):
         """Return its problem with the table itself in place of the file that holds it."""
         source = self.problem.source
         return replace(self.problem, source=source.table()) if isinstance(source, Dataset) else self.problem
-
-
-def world_of(cell: Cell) -> World:
-    if cell.configuration.linear:
-        constant = cell.configuration.kind == "linucb-intercept"
-        return cell.problem.world(cast(View, cell.reading), constant=constant)
-    preset = cast(PresetName, cell.reading)
-    return cell.problem.world(cell.problem.view(preset), constant=preset == "practical")
-
-
-def policy_of(cell: Cell, world: World) -> Policy:
-    problem, configuration = cell.problem, cell.configuration
-    if configuration.linear:
-        assert configuration.ridge is not None
-        assert configuration.beta is not None
-        # A table's constant stands in its blocks already, one for each arm.
-        appended = configuration.kind == "linucb-intercept" and isinstance(problem.source, World)
-        return LinUCB(world.dim, intercept=appended, ridge=configuration.ridge, beta=configuration.beta)
-    always: dict[str, Any] = {
-        "context_scale": world.context_scale,
-        "covariance": "exact",  # results must not depend on the speed of a machine
-        "seed": cell.seed,
-    }
-    if configuration.kind == "default":
-        assert configuration.batches is not None
-        return BatchNeuralUCB(world.dim, Paced(cell.rounds, configuration.batches), **always)
-    code = cell.reading == "code"
-    knobs: dict[str, Any] = {
-        "hidden": problem.hidden,
-        "ridge": problem.ridge,
-        "beta": float(np.sqrt(problem.ridge * problem.beta)) if code else problem.beta,
-        "training": Training(problem.steps, problem.step_size if code else None),
-        "preset": cell.reading,
-        **always,
-    }
-    if configuration.batches is None:
-        return NeuralUCB(world.dim, **knobs)
-    if configuration.log_ratio is None:
-        return BatchNeuralUCB(world.dim, FixedGrid(cell.rounds, configuration.batches), **knobs)
-    trigger = DeterminantTrigger(cell.rounds, configuration.batches, configuration.log_ratio)
-    return BatchNeuralUCB(world.dim, trigger, **knobs)
 
 
 _LAST: list[tuple[World, int, int, Rounds]] = []

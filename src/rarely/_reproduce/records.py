@@ -2,6 +2,8 @@
 
     records.json.gz    {"format", "code", "worlds", "environments", "records", "digest"}
 
+`code` is that of all records, as in 0.3, or that of each golden family.
+
 The file is small, to be kept beside code: it has all that a report needs, and a digest of each original. A regret curve
 is thinned to the points that figures show, with the digest of the whole curve, so that equal runs are still known to be
 equal. log det Z is kept at its end alone. A report from the file is the report from the folder, letter by letter.
@@ -12,6 +14,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -21,6 +24,7 @@ import numpy as np
 
 from rarely import InvalidInput
 from rarely._reproduce.config import Configuration
+from rarely._reproduce.golden import FAMILIES, family_of
 from rarely.extend import Array
 from rarely.runs import store
 from rarely.runs.play import Played
@@ -45,19 +49,29 @@ class Record(PolicyRecord):
     """What is known of a finished cell."""
 
     kind: ClassVar[str] = "reproduction"
-    sources: ClassVar = ("_core", "worlds", "gpu", "runs/play.py", "_reproduce/config.py", "_reproduce/cells.py")
+    golden: ClassVar = FAMILIES
     advice: ClassVar[str] = "Run reproduce again to play its cell anew, or remove the file"
 
     @classmethod
+    def golden_family(cls, asked: dict[str, Any]) -> str:
+        return family_of(asked["reading"], asked["configuration"]["kind"])
+
+    @classmethod
     def check_together(cls, records: Sequence[Self], planned: Iterable[dict[str, Any]]) -> None:
-        """Raise MixedRecords for records of two codes, of two problems with one name, or of two engines to compare."""
+        """Raise MixedRecords if two codes made a family, two problems have one name, or two engines are compared."""
         planned = list(planned)
-        codes = {record.code for record in records} | ({cls.fingerprint()} if planned else set())
-        if len(codes) > 1:
-            raise MixedRecords(
-                f"it holds, or would hold, records of {len(codes)} versions of the code ({', '.join(sorted(codes))}), "
-                "whose numbers may differ. Ask for all of its cells with --replace, or use another --out."
-            )
+        codes = defaultdict[str, set[str]](set)
+        for record in records:
+            codes[cls.golden_family(record.asked)].add(record.numerics)
+        for asked in planned:
+            codes[cls.golden_family(asked)].add(cls.fingerprint(asked))
+        for family, made in codes.items():
+            if len(made) > 1:
+                raise MixedRecords(
+                    f"it holds, or would hold, records of {len(made)} versions of the code in family {family} "
+                    f"({', '.join(sorted(made))}), whose numbers differ. Ask for all of its cells with --replace, or "
+                    "use another --out."
+                )
         check_engines((record.series, record.engine) for record in records if not record.configuration.same_everywhere)
         known: dict[str, tuple[Any, ...]] = {}
         for asked in (*(record.asked for record in records), *planned):
@@ -169,6 +183,13 @@ def _few_digits(**seconds: float) -> dict[str, float]:
 # --- published in one file
 
 
+def codes_of(records: Sequence[Record]) -> str | dict[str, str]:
+    """Return the code that made the records: one for all, or that of each family."""
+    if len(codes := {record.code for record in records}) == 1:
+        return codes.pop()
+    return {Record.golden_family(record.asked): record.numerics for record in records}
+
+
 def publish(records: Sequence[Record], path: Path) -> int:
     """Write the records of one report into one file, and return its size in bytes."""
     if not records:
@@ -176,7 +197,7 @@ def publish(records: Sequence[Record], path: Path) -> int:
     worlds, environments = list[Any](), list[Any]()
     content = {
         "format": PUBLISHED,
-        "code": records[0].data["code"],
+        "code": codes_of(records),
         "records": [_compact(r, worlds, environments) for r in records],
         "worlds": worlds,
         "environments": environments,
@@ -190,13 +211,15 @@ def unpack(path: Path, out: Path, configurations: Container[str], progress: Call
     """Copy published records into a folder, to be continued there, and return how many were not there yet.
 
     `configurations` are those whose runs are copied, as in `read_published`; `progress` receives how many records of
-    how many are copied. Raises MixedRecords, before anything is written, if another version of the code made them.
+    how many are copied. Raises MixedRecords, before anything is written, if a version of the code with other numbers
+    made some of them.
     """
     records, store = read_published(path, configurations), Store(out)
-    if records and records[0].code != (code := Record.fingerprint()):
+    if others := [record for record in records if record.numerics != Record.fingerprint(record.asked)]:
+        family, code = Record.golden_family(others[0].asked), Record.fingerprint(others[0].asked)
         raise MixedRecords(
-            f"{path} was made by code {records[0].code}, and this is {code}, whose numbers may differ. Continue it "
-            "with the version that made it, or play all of it anew without --from."
+            f"{family} in {path} was made by code {others[0].made_by or others[0].code}, and this is {code}, whose "
+            "numbers differ. Continue it with the version that made it, or play all of it anew without --from."
         )
     new = [record for record in records if not store.path(record.id).exists()]
     for done, record in enumerate(new, 1):
@@ -258,7 +281,7 @@ def _expanded(kept: dict[str, Any], content: dict[str, Any]) -> Record:
     updates = kept["updates"] | {"rounds": _every_round(rounds) if isinstance(rounds, int) else rounds}
     data = {name: kept[name] for name in PLAIN if name in kept} | {
         "identity": identity(asked),
-        "code": content["code"],
+        "code": code if isinstance(code := content["code"], str) else code[Record.golden_family(asked)],
         "asked": asked,
         "environment": content["environments"][kept["environment"]],
         "curve_points": kept["curve"],

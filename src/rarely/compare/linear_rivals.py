@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,9 +75,9 @@ class LinearContestant(AtEnds, ABC):
 class BayesianContestant(LinearContestant):
     """bayesianbandits: Thompson sampling, with the Bayesian regression of its README for all arms together."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, package: Any = None) -> None:
         super().__init__(task)
-        package = import_module("bayesianbandits")
+        package = package or import_module("bayesianbandits")
         self.agent = package.LipschitzContextualAgent(
             arms=[package.Arm(arm) for arm in range(task.arms)],
             learner=package.NormalRegressor(alpha=1.0, beta=1.0),

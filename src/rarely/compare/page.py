@@ -6,9 +6,10 @@ DIR/leaderboard.html
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +18,12 @@ from matplotlib.lines import Line2D
 
 from rarely import RarelyError
 from rarely.compare.records import Record, read_records
-from rarely.compare.scores import Leaderboard, Results, leaderboard, tuned_on
+from rarely.compare.scores import HINDSIGHT, Leaderboard, Results, leaderboard, tuned_on
 from rarely.pages.figures import DASHES, drawn, plain_numbers, plain_text
 from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import INK, PALETTE, inline
-from rarely.runs.record import Refusal, describe_records
+from rarely.runs.record import Refusal, describe_records, outdated
 from rarely.runs.statistics import IntervalEstimate
 from rarely.runs.writing import write_text
 
@@ -67,7 +68,7 @@ def write_leaderboard(out: Path, markdown_path: Path | None = None) -> Written:
     board = leaderboard(found.records)
     if not board.rows:
         raise NothingToCompare(_why_nothing(board.results, out))
-    warnings = found.warnings(out, "page")
+    warnings = [*outdated(found.records), *found.warnings(out, "page")]
     write_text(out / "leaderboard.html", render_page(found.records, board, warnings))
     if markdown_path is not None:
         write_text(markdown_path, render_markdown(found.records, board, warnings))
@@ -112,7 +113,7 @@ def _shown(records: Sequence[Record], board: Leaderboard, warnings: Sequence[str
     return {
         "board": board,
         "warnings": warnings,
-        "ranking": ranking(board),
+        "ranking": ranking(board, {record.policy: made_by for record in records if (made_by := record.made_by)}),
         "scales": scales(board),
         "each": {problem: of_problem(board, problem) for problem in board.results.problems},
         "provenance": describe_records(records, "one policy on one run with one budget each"),
@@ -143,8 +144,8 @@ def _signed(value: float, digits: int) -> str:
     return text.replace("-", "−") if float(text) else text.replace("-", "")
 
 
-def ranking(board: Leaderboard) -> Grid:
-    """Return the leaderboard."""
+def ranking(board: Leaderboard, made_by: Mapping[str, str] = MappingProxyType({})) -> Grid:
+    """Return the leaderboard; `made_by` names the release of policies whose numbers are no longer those on record."""
     budgets = board.results.budgets()
     untuned = ["untuned"] if any(row.untuned is not None for row in board.rows) else []
     head = [
@@ -162,7 +163,9 @@ def ranking(board: Leaderboard) -> Grid:
         won = [f"{row.wins} / {row.ties} / {row.losses}", f"{row.seconds:.2g}"]
         half = NONE if row.untuned is None else _signed(row.untuned, 2)
         areas = [interval(row.area), *(half for _ in untuned)]
-        body.append([f"{place}. {row.policy}", *areas, *scores, *won, str(row.problems)])
+        release = made_by.get("linucb" if row.policy == HINDSIGHT else row.policy)
+        name = f"{row.policy} (made by {release})" if release else row.policy
+        body.append([f"{place}. {name}", *areas, *scores, *won, str(row.problems)])
     return Grid(head, body, 1)
 
 

@@ -172,11 +172,11 @@ def _under(model: str, name: str, task: Task) -> LibraryContestant:
 class RegressorContestant(LibraryContestant):
     """An `EnsemblePolicy` at the rounds T(b/B)²; where arms are blocks of one row, it gets the row and the arm."""
 
-    def __init__(self, task: Task, regressor: str, settings: dict[str, Any]) -> None:
-        module, name, given = REGRESSORS[regressor]
+    def __init__(self, task: Task, regressor: tuple[str, str, dict[str, Any]], settings: dict[str, Any]) -> None:
+        module, name, parameters = regressor
         dim = task.block + task.arms if task.block else task.dim
         schedule = EveryRound() if task.sequential else AtRounds(task.squares)
-        estimator = getattr(import_module(module), name)(**given)
+        estimator = getattr(import_module(module), name)(**parameters)
         super().__init__(EnsemblePolicy(estimator, dim, schedule, seed=task.seed, **settings))
         self._task = task
 
@@ -187,9 +187,9 @@ class RegressorContestant(LibraryContestant):
 class VowpalContestant(AtEnds):
     """Vowpal Wabbit, one pass over the rewards of each batch."""
 
-    def __init__(self, task: Task, exploration: str = f"--epsilon {EPSILON}") -> None:
+    def __init__(self, task: Task, exploration: str = f"--epsilon {EPSILON}", package: Any = None) -> None:
         super().__init__(task)
-        vowpal = import_module("vowpalwabbit")
+        vowpal = package or import_module("vowpalwabbit")
         self._generator = np.random.default_rng((task.seed, 0, 7))
         options = f"--cb_explore_adf {exploration} --quiet --random_seed {task.seed % 2**31}"
         self._workspace = vowpal.Workspace(options)
@@ -240,8 +240,11 @@ EXPLORATIONS: dict[str, dict[str, Any]] = {
 }
 ADAPTERS: dict[str, tuple[Callable[[Task], Contestant], str]] = {
     **{
-        name + suffix: (partial(RegressorContestant, regressor=name, settings=settings), module.partition(".")[0])
-        for name, (module, _, _) in REGRESSORS.items()
+        name + suffix: (
+            partial(RegressorContestant, regressor=regressor, settings=settings),
+            regressor[0].partition(".")[0],
+        )
+        for name, regressor in REGRESSORS.items()
         for suffix, settings in EXPLORATIONS.items()
     },
     "vowpal": (VowpalContestant, "vowpalwabbit"),

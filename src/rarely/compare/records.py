@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from rarely.compare.contestant import Played
+from rarely.compare.golden import FAMILIES, family_of
 from rarely.runs import store
 from rarely.runs.provenance import describe
 from rarely.runs.record import MixedRecords, PolicyRecord, Refusal, Stored, identity
@@ -41,20 +42,20 @@ class Record(PolicyRecord):
     """
 
     kind: ClassVar[str] = "comparison"
-    sources: ClassVar[tuple[str, ...]] = (
-        *("_core", "ensembles.py", "theory", "worlds"),
-        *("compare/contestant.py", "compare/problems.py", "compare/policies.py"),
-        *("compare/linear_rivals.py", "compare/neural_rivals.py"),
-    )
+    golden: ClassVar = FAMILIES
     advice: ClassVar[str] = "Run compare again to play its cell anew, or remove the file"
+
+    @classmethod
+    def golden_family(cls, asked: dict[str, Any]) -> str | None:
+        return family_of(asked["policy"]["name"])
 
     @classmethod
     def check_together(cls, records: Sequence[Self], planned: Iterable[dict[str, Any]] = ()) -> None:
         """Raise MixedRecords unless one problem is one world of one length, and one policy one piece of code."""
         worlds: dict[str, tuple[int, str]] = {}
         codes: dict[str, tuple[str, str]] = {}
-        questions = [(record.code, record.asked) for record in records]
-        questions += [(cls.fingerprint(), asked) for asked in planned]
+        questions = [(record.numerics, record.asked) for record in records]
+        questions += [(cls.fingerprint(asked), asked) for asked in planned]
         for code, asked in questions:
             problem, policy = asked["problem"]["name"], asked["policy"]["name"]
             world = asked["rounds"], identity(asked["problem"])
@@ -69,7 +70,9 @@ class Record(PolicyRecord):
                 )
             own = code, asked["policy"]["text"]
             if codes.setdefault(policy, own) != own:
-                whose = "the policy's own" if codes[policy][0] == code else "rarely's"
+                family = cls.golden_family(asked)
+                changed = f": the numbers of family {family} have changed" if family else ""
+                whose = "the policy's own" if codes[policy][0] == code else f"rarely's{changed}"
                 raise MixedRecords(
                     f"there would be records of {policy} made by two versions of the code ({whose}). Use another "
                     "folder, name one of them (--policy NAME=module:factory), or play them again with --replace."

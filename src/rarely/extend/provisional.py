@@ -5,7 +5,6 @@ from rarely._core.choice.confidence_radius import FUNCTION
 from rarely._core.choice.gaussian_argmax import distribution
 from rarely._core.choice.random_stream import GivenNumbers
 from rarely._core.choice.rules import GRID, TIE, sample_arms, summing_to_one
-from rarely._core.code_digest import code_digest
 from rarely._core.covariance.cholesky import GrowingCholesky, announce_rounding, cholesky, ridge_solution
 from rarely._core.covariance.diagonal import SparseDiagonal
 from rarely._core.covariance.factory import UNLIMITED
@@ -77,7 +76,6 @@ __all__ = [
     "archive",
     "changed",
     "cholesky",
-    "code_digest",
     "content_at",
     "decide",
     "distribution",

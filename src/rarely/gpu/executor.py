@@ -19,8 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rarely import RarelyError
-from rarely._reproduce.cells import CAUSES, Cell, policy_of, world_of
+from rarely._reproduce.cells import CAUSES, Cell
 from rarely._reproduce.records import Record, content_of
+from rarely._reproduce.setup import policy_of, world_of
 from rarely.extend import Array, IntArray
 from rarely.runs import cell as runs
 from rarely.runs.executor import executor_of, side_by_side

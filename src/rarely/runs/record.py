@@ -4,7 +4,7 @@ format     1
 kind       what sort of run it is: "reproduction", "comparison" …
 id         the cell's readable name, and the record's place in its folder
 asked      what was asked for; `identity` is its hash
-code       a fingerprint of the source that made it
+code       the numerics of the code that made it: the golden digest of its family
 …          what the run left
 digest     of all of that, so that damage and edits show
 """
@@ -22,8 +22,9 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
+from rarely.extend import __version__
 from rarely.extend.checks import InvalidInput, RarelyError
-from rarely.extend.provisional import code_digest
+from rarely.golden import Families
 from rarely.runs.sealed_json import Malformed, check_digest
 
 Value = TypeVar("Value")
@@ -66,8 +67,8 @@ class Record:
 
     kind: ClassVar[str]
     """The name of its kind, on file."""
-    sources: ClassVar[tuple[str, ...]]
-    """Files and folders of the package whose source decides its numbers."""
+    golden: ClassVar[Families | None] = None
+    """Its golden families; None where the version of the package stands for its numbers."""
     advice: ClassVar[str] = "Run the same command again to play its cell anew, or remove the file"
     """What to do about a file that is refused."""
 
@@ -82,7 +83,7 @@ class Record:
             except ValueError:
                 raise InvalidInput(f"{name} of a finished run must be finite; it is, or holds, NaN or ∞.") from None
         head = {"format": FORMAT, "kind": cls.kind, "id": cell_id, "identity": identity(asked)}
-        return cls({**head, "code": cls.fingerprint(), "asked": asked, **content})
+        return cls({**head, "code": cls.fingerprint(asked), "asked": asked, **content})
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Self:
@@ -97,9 +98,27 @@ class Record:
         return cls(data)
 
     @classmethod
-    def fingerprint(cls) -> str:
-        """Return the fingerprint of the source that decides such a record's numbers."""
-        return code_digest(*cls.sources)
+    def golden_family(cls, asked: dict[str, Any]) -> str | None:
+        """Return the name of the golden family of what was asked for; None if it has none."""
+        return None
+
+    @classmethod
+    def fingerprint(cls, asked: dict[str, Any]) -> str:
+        """Return the numerics of this code for what is asked: a golden digest, or else the package's version."""
+        name = cls.golden_family(asked)
+        return f"rarely {__version__}" if cls.golden is None or name is None else cls.golden[name].golden.digest
+
+    @property
+    def numerics(self) -> str:
+        """The golden digest that its code stands for: records with the same one belong together."""
+        name = self.golden_family(self.asked)
+        return self.code if self.golden is None or name is None else self.golden.numerics(name, self.code)
+
+    @property
+    def made_by(self) -> str:
+        """The release that made it, if this code gives other numbers than that one; "" elsewhere."""
+        name = self.golden_family(self.asked)
+        return "" if self.golden is None or name is None else self.golden.made_by(name, self.code)
 
     @classmethod
     def check_together(cls, records: Sequence[Self], planned: Iterable[dict[str, Any]]) -> None:
@@ -110,7 +129,7 @@ class Record:
     asked = Stored(dict[str, Any], "asked")
     """What was asked for."""
     code = Stored(str, "code")
-    """The fingerprint of the code that made it."""
+    """The golden digest of the code that made it; of records of 0.3 a hash of source files."""
 
 
 class PolicyRecord(Record):
@@ -143,6 +162,15 @@ def describe_records(records: Sequence[PolicyRecord], each: str) -> str:
         f"{len(records)} records ({each}), {hours:.2g} hours of processor time of the policies, on {where}. "
         f"{'; '.join(versions)}. Code {', '.join(sorted({record.code for record in records}))}.{many}"
     )
+
+
+def outdated(records: Sequence[Record]) -> list[str]:
+    """Say of which golden families this code no longer gives the numbers on record, and which release made them."""
+    counts = Counter((record.golden_family(record.asked), made_by) for record in records if (made_by := record.made_by))
+    return [
+        f"The {count} records of {family} are made by {release}: this version gives other numbers."
+        for (family, release), count in sorted(counts.items(), key=str)
+    ]
 
 
 def check_id(cell_id: str) -> None:

@@ -99,17 +99,19 @@ class Store(Generic[AnyRecord]):
         missing; those of other cells are never touched.
         """
         asked = {cell.id: (cell, cell.describe()) for cell in cells}
-        code, found = self.record_type.fingerprint(), self.find()
+        found, code_of = self.find(), self.record_type.fingerprint
         fitting, misfits = list[AnyRecord](), list[AnyRecord]()
         for record in found.records:
-            own = asked.get(record.id)
-            same = own is None or (record.data["code"] == code and record.data["identity"] == identity(own[1]))
+            _, description = asked.get(record.id, (None, None))
+            same = description is None or (
+                record.data["identity"] == identity(description) and record.numerics == code_of(description)
+            )
             (fitting if same else misfits).append(record)
         if misfits and not replace:
             first = misfits[0]
             raise MixedRecords(
                 f"{self.folder} holds {len(misfits)} records made by other code or with other settings; {first.id}: "
-                f"{_difference(first.data, asked[first.id][1], code)}. Use another --out, or --replace to play them "
+                f"{_difference(first, asked[first.id][1])}. Use another --out, or --replace to play them "
                 "again."
             )
         self._check_together(fitting, [description for _, description in asked.values()])
@@ -185,7 +187,7 @@ def _kept(todo: Sequence[AnyCell], store: Store[Any], executor: Executor) -> Ite
         most = 2 * WRITERS if getattr(executor, "many_at_once", False) else 0
         writing = deque[Future[Result]]()
         for result in executor(todo) if todo else ():
-            if result.record is not None and result.record.code != result.record.fingerprint():
+            if result.record is not None and result.record.code != result.record.fingerprint(result.record.asked):
                 # A machine of a cluster may have another version installed.
                 reason = "it was played by another version of the code; install the same everywhere"
                 result = Result(result.id, None, reason)
@@ -211,12 +213,13 @@ def _put_aside(path: Path) -> None:
     path.rename(aside)
 
 
-def _difference(data: dict[str, Any], asked: dict[str, Any], code: str) -> str:
-    on_record, wanted = _flat(data["asked"]), _flat(asked)
+def _difference(record: Record, asked: dict[str, Any]) -> str:
+    on_record, wanted = _flat(record.asked), _flat(asked)
     for name in sorted(on_record.keys() | wanted.keys()):
         if on_record.get(name) != wanted.get(name):
             return f"{name} is {on_record.get(name)} on record, {wanted.get(name)} is asked for"
-    return f"code {data['code']} made it, this is {code}"
+    family = record.golden_family(asked)
+    return f"code {record.code} made it, this is {record.fingerprint(asked)}{f' in family {family}' if family else ''}"
 
 
 def _flat(nested: dict[str, Any]) -> dict[str, Any]:

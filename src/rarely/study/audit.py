@@ -284,10 +284,11 @@ class _Player:
     """A replay in progress, and what it has found so far."""
 
     def __init__(self, session: Session) -> None:
-        self._session, self._here = session, environment()
+        self._session = session
         with session.reading() as tables:
             self._live = LivePolicy(session.load(tables, 1), session.settings)
             self._specials = specials = tables.specials(session.row.study)
+        self._here = environment(self._live.policy)
         self._cuts = {event.content["cut"] for event in specials if event.kind in OUTCOMES}
         self._origin = 1
         self._jobs: dict[int, tuple[Policy, int]] = {}

@@ -30,7 +30,7 @@ import numpy as np
 from rarely import Policy, RarelyError, build_info
 from rarely.extend import Progress
 from rarely.extend.checks import shown
-from rarely.extend.provisional import code_digest
+from rarely.golden import family_of
 from rarely.study import errors
 from rarely.study.errors import BrokenStudy, InvalidStudy, StaleTrainer, StudyBusy, StudyError
 from rarely.study.events import Event, Kind, Position, canonical, next_event
@@ -50,18 +50,25 @@ NICENESS = 10
 """Added to the niceness of a training process, so that decisions come first."""
 OUTCOMES = ("version", "rejected", "candidate")
 """Kinds of events that hold the result of a training."""
-_DECISIVE = ("rarely", "code", "numpy", "machine", "loops", "blas")
+_DECISIVE = ("rarely", "code", "bits", "numpy", "machine", "loops", "blas")
 """What the last digits depend on; the versions of Python and of the system do not matter."""
 _TRAINED = ("cut", "environment", "fingerprint", "force", "parent", "record", "settings", "token")
 """What the event of a trained version takes from `Trained`."""
 
 
-def environment() -> dict[str, str]:
-    """Return the versions and the code that compute here: bits are promised within one environment."""
+def environment(policy: Policy) -> dict[str, str]:
+    """Return the versions and the numerics that compute here: bits are promised within one environment.
+
+    `code` is the golden digest of the policy's family, which arms depend on, and `bits` is that of its golden numbers
+    to the last bit. A policy of the user's own has the family of the class that it is made from; one without a family,
+    such as a network of torch, has the name of its class, and the version of the package stands for its code.
+    """
     info = build_info()
-    known = {name: str(getattr(info, name)) for name in ("rarely", "python", "numpy", "platform", "machine")}
+    here = {name: str(getattr(info, name)) for name in ("rarely", "python", "numpy", "platform", "machine")}
     blas = f"{info.blas.name} {info.blas.version} {info.blas.kernel}".strip()
-    return known | {"code": code_digest("_core"), "loops": info.form, "blas": blas}
+    family = family_of(policy)
+    code, bits = (type(policy).__name__, "") if family is None else (family.golden.digest, family.golden.bits)
+    return here | {"code": code, "bits": bits, "loops": info.form, "blas": blas}
 
 
 def same_environment(one: dict[str, str], other: dict[str, str]) -> bool:
@@ -117,7 +124,7 @@ def _first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dic
     except RarelyError as error:
         raise InvalidStudy(f"the policy of a study must be one that can be saved and loaded: {error}") from error
     content: dict[str, Any] = {"policy": type(policy).__name__, "settings": policy.settings()}
-    content |= {"study": settings.describe(), "dim": policy.dim, "environment": environment()}
+    content |= {"study": settings.describe(), "dim": policy.dim, "environment": environment(policy)}
     content |= {"cut": 1, "number": 0, "parent": None, "snapshot": 1}
     return content | {"fingerprint": kept.fingerprint(), "sha256": sha256_of(snapshot)}, snapshot
 
@@ -223,7 +230,7 @@ def train(job: Job, progress: Progress = None) -> Trained:
         policy.observe(rounds=np.array(job.rounds), rewards=np.array(job.rewards))
     record = policy.update(force=job.force, progress=progress)
     known = (job.study, job.token, job.parent, job.cut, job.force, record.accepted, to_bytes(policy))
-    return Trained(*known, policy.fingerprint(), record.describe(), policy.settings(), environment())
+    return Trained(*known, policy.fingerprint(), record.describe(), policy.settings(), environment(policy))
 
 
 def train_process() -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rarely import RarelyError
 from rarely._reproduce.catalogue import GROWTH
-from rarely._reproduce.records import Found, Record, Store, publish, read_published
+from rarely._reproduce.records import Found, Record, Store, codes_of, publish, read_published
 from rarely._reproduce.report import tables
 from rarely._reproduce.report.claims import PRINTED_ROUNDS, Judged
 from rarely._reproduce.report.figures import figures
@@ -22,7 +22,7 @@ from rarely._reproduce.report.results import NEURAL, Comparison, compare, overhe
 from rarely.pages.figures import drawn
 from rarely.pages.page import render
 from rarely.pages.svg import inline
-from rarely.runs.record import Refusal, describe_records
+from rarely.runs.record import Refusal, describe_records, outdated
 from rarely.runs.writing import make_folder, write_text
 
 PRINTED_RUNS = 10
@@ -77,7 +77,7 @@ def write_report(
     claims = {
         "claims": [claim.describe() for claim in judged],
         "machines": sorted({record.machine for record in found.records}),
-        "code": found.records[0].data["code"],
+        "code": codes_of(found.records),
         "refused": {file.path.relative_to(out).as_posix(): file.reason for file in found.refused},
     }
     write_text(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False))
@@ -90,7 +90,7 @@ def write_report(
     for stale in (out / "figures").glob("*.svg"):
         if stale.stem not in pictures:
             stale.unlink()
-    warnings = found.warnings(out, "report")
+    warnings = [*outdated(found.records), *found.warnings(out, "report")]
     write_text(out / "report.html", render_page(found.records, comparisons, judged, pictures, warnings))
     if markdown is not None:
         write_text(markdown, render_markdown(found.records, comparisons, judged, warnings))
