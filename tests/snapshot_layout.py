@@ -15,9 +15,11 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.linear_model import LinearRegression
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -25,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from rarely import (
     Affine,
     Budget,
+    ComposedPolicy,
     EnsemblePolicy,
     EveryRound,
     GeometricGrid,
@@ -36,7 +39,23 @@ from rarely import (
     TheoremRadius,
 )
 from rarely._core.saving import archive
+from rarely.extend import UNWATCHED, Array, Factors, FitResult, History, Learner, Watch
 from worlds import MAKERS, contexts, play, rewards, sequential, small
+
+
+@dataclass(frozen=True)
+class Curious(Learner):
+    """Expects 0 of every context."""
+
+    dim: int = 2
+    widths = ((1, 2),)
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        return np.zeros(len(contexts)), Factors((contexts,), (np.ones((len(contexts), 1)),))
+
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        return FitResult(self)
+
 
 RECORD = Path(__file__).with_name("snapshot_layout.json")
 CASES: dict[str, Callable[[], Policy]] = {
@@ -44,6 +63,7 @@ CASES: dict[str, Callable[[], Policy]] = {
     "neural_ucb": sequential,
     "context_scale": lambda: small(context_scale=Affine.identity(2)),
     "ensemble": lambda: EnsemblePolicy(LinearRegression(), 2, EveryRound(), seed=0),
+    "composed": lambda: ComposedPolicy(Curious(), EveryRound(), seed=0),
     "budget": lambda: LinUCB(2, Budget(EveryRound(), 5)),
     "geometric": lambda: LinUCB(2, GeometricGrid(24, 4)),
     "on_demand": lambda: LinUCB(2, OnDemand(batches=3)),

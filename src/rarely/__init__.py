@@ -48,6 +48,7 @@ from rarely._core.native.build_info import BuildInfo, build_info
 from rarely._core.policies import (
     Additions,
     BatchNeuralUCB,
+    ComposedPolicy,
     Limits,
     LinTS,
     LinUCB,
@@ -87,18 +88,18 @@ from rarely.pages.plots import plot_policy
 from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
-    "Additions", "Affine", "ApproximationWarning", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BudgetSpent",
-    "BuildInfo", "ColumnEffect", "ConflictingReward", "ContextsWarning", "Decision", "DeterminantTrigger", "Discount",
-    "DriftWarning", "DroppedRound", "EnsemblePolicy", "EveryRound", "FixedGrid", "ForgettingWarning", "FrameEncoder",
-    "FramePolicy", "GeometricGrid", "HistoryDropped", "InvalidContexts", "InvalidInput", "InvalidReward",
-    "InvalidSchedule", "JitterWarning", "KernelUCB", "Limits", "LinTS", "LinUCB", "LogLogGrid", "Mixture",
-    "NeuralEpsilonGreedy", "NeuralLinear", "NeuralTS", "NeuralUCB", "NoiseRadius", "NotCompiled", "NotPositiveDefinite",
-    "NothingToLearn", "NothingToLearnWarning", "Offer", "OnDemand", "OutlierWarning", "Paced", "Policy", "PolicyBusy",
-    "PolicyEvent", "Preset", "Price", "RarelyError", "RejectedWarning", "Roster", "RosterFull", "RoundingWarning",
-    "Schedule", "ScheduleWarning", "Scores", "SnapshotError", "SnapshotWarning", "SparseRows", "StaleUpdate",
-    "TheoremRadius", "TooExpensive", "Training", "TrainingRejected", "Uniform", "UnknownArm", "UnknownRound",
-    "UpdateDue", "UpdateJob", "UpdateRecord", "UpdateResult", "Window", "WrongDecision", "WrongUpdate",
-    "build_info", "load", "prices",
+    "Additions", "Affine", "ApproximationWarning", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget",
+    "BudgetSpent", "BuildInfo", "ColumnEffect", "ComposedPolicy", "ConflictingReward", "ContextsWarning",
+    "Decision", "DeterminantTrigger", "Discount", "DriftWarning", "DroppedRound", "EnsemblePolicy", "EveryRound",
+    "FixedGrid", "ForgettingWarning", "FrameEncoder", "FramePolicy", "GeometricGrid", "HistoryDropped",
+    "InvalidContexts", "InvalidInput", "InvalidReward", "InvalidSchedule", "JitterWarning", "KernelUCB", "Limits",
+    "LinTS", "LinUCB", "LogLogGrid", "Mixture", "NeuralEpsilonGreedy", "NeuralLinear", "NeuralTS", "NeuralUCB",
+    "NoiseRadius", "NotCompiled", "NotPositiveDefinite", "NothingToLearn", "NothingToLearnWarning", "Offer",
+    "OnDemand", "OutlierWarning", "Paced", "Policy", "PolicyBusy", "PolicyEvent", "Preset", "Price", "RarelyError",
+    "RejectedWarning", "Roster", "RosterFull", "RoundingWarning", "Schedule", "ScheduleWarning", "Scores",
+    "SnapshotError", "SnapshotWarning", "SparseRows", "StaleUpdate", "TheoremRadius", "TooExpensive", "Training",
+    "TrainingRejected", "Uniform", "UnknownArm", "UnknownRound", "UpdateDue", "UpdateJob", "UpdateRecord",
+    "UpdateResult", "Window", "WrongDecision", "WrongUpdate", "build_info", "load", "prices",
 ]  # fmt: skip
 
 # A traceback names what users import and catch. Other classes keep their module, by which their sources are found.

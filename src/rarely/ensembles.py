@@ -243,7 +243,7 @@ class EnsemblePolicy(Policy):
         prior: int = 10,
         missing: bool | None = None,
         context_scale: Affine | None = None,
-        exploration: Mixture | None = None,
+        exploration: Mixture | ChoiceRule | None = None,
         forgetting: Forgetting | None = None,
         seed: Seed = None,
         limits: Limits | None = None,

@@ -1,7 +1,5 @@
 """Another form of Z in mid-life, and what it does on record."""
 
-from typing import Literal
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,8 @@ from rarely import (
     TooExpensive,
     Window,
 )
-from rarely._core.covariance import Candidates, Covariance, Proposal, cost, factory
+from rarely._core.covariance import FORMS as KNOWN_FORMS
+from rarely._core.covariance import Candidates, Covariance, Primal, Proposal, prices
 from worlds import MAKERS, contexts, rewards, small
 
 STREAM = contexts(seed=51, rounds=120)
@@ -112,6 +111,7 @@ class Plain(Covariance):
     """The dense inverse: a form with what every form must have, and no more."""
 
     kind, exact = "plain", True
+    price = Primal.price
 
     def __init__(self, widths, ridge, limit):
         super().__init__(widths, ridge, limit)
@@ -145,33 +145,47 @@ class Plain(Covariance):
     read = state
 
 
-@pytest.fixture
-def plain(monkeypatch):
-    """Add a form as CONTRIBUTING says, but for its price."""
-    monkeypatch.setitem(factory.FORMS, "plain", Plain)
-    monkeypatch.setattr(factory, "Kind", Literal["auto", "exact", "dual", "primal", "diagonal", "last_layer", "plain"])
+@pytest.fixture(autouse=True)
+def known_forms():
+    """Other tests see the package's forms alone."""
+    KNOWN_FORMS["plain"] = Plain
+    yield
+    KNOWN_FORMS.pop("plain")
 
 
-def test_a_form_that_takes_over_nothing_is_rebuilt_from_the_rounds_on_record(plain, monkeypatch):
-    price = cost.price
-    monkeypatch.setattr(cost, "price", lambda kind, *sizes: price("primal" if kind == "plain" else kind, *sizes))
+KNOWN_FORMS.pop("plain")
+
+
+def test_a_form_of_the_users_is_made_of_the_dual_form_and_else_of_the_rounds_on_record():
     for source in FORMS:
         policy = lived(covariance=source)
         other = policy.with_covariance("plain")
         assert other.covariance == "plain"
-        assert "rebuilt from the history" in other.events[-1].detail
-        rebuilt = policy.with_covariance("diagonal").with_covariance("primal")  # a diagonal holds too little as well
+        rebuilt = "made from the matrix in use" if policy.covariance == "dual" else "rebuilt from the history"
+        assert rebuilt in other.events[-1].detail
+        again = policy.with_covariance("diagonal").with_covariance("primal")  # a diagonal holds too little as well
+        truth = policy if policy.covariance == "dual" else again
         back = other.with_covariance("auto")
         for running in (False, True):
-            np.testing.assert_allclose(variances(other, running), variances(rebuilt, running), rtol=1e-6)
-            np.testing.assert_allclose(variances(back, running), variances(rebuilt, running), rtol=1e-6)
+            np.testing.assert_allclose(variances(other, running), variances(truth, running), rtol=1e-6)
+            np.testing.assert_allclose(variances(back, running), variances(again, running), rtol=1e-6)
         decide(other, 19, 5)
 
 
-def test_a_form_without_a_price_is_refused_with_what_to_add(plain):
-    for make in (lambda: small(OnDemand(), covariance="plain"), lambda: lived().with_covariance("plain")):
-        with pytest.raises(InvalidInput, match=r"'plain' must have a price.* to `price`, and its name to `KINDS`"):
-            make()
+def test_a_form_of_the_users_is_listed_with_its_price():
+    assert prices(((3, 2),), 10)["plain"].bytes == prices(((3, 2),), 10)["primal"].bytes
+    with pytest.raises(TooExpensive, match=r"The others: .*plain \(exact\)"):
+        LinUCB(dim=50, covariance="diagonal", limits=Limits(memory=100))
+
+
+def test_a_form_without_a_price_is_refused_with_what_to_add():
+    with pytest.raises(InvalidInput, match=r"Free must have a price.* price\(widths, rounds, row=None\)"):
+        type("Free", (Covariance,), {"kind": "free"})
+
+
+def test_a_form_that_auto_may_choose_can_be_made_of_a_matrix():
+    with pytest.raises(InvalidInput, match="auto_rank"):
+        type("Ranked", (Covariance,), {"kind": "ranked", "price": Primal.price, "auto_rank": 0.0})
 
 
 def test_forms_are_compared_at_a_round_at_which_all_of_them_cost_something():
@@ -187,7 +201,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
             policy.with_covariance(**change)
     with pytest.raises(InvalidInput, match="covariance must be one of"):
         policy.with_covariance("quick")
-    with pytest.raises(InvalidInput, match=r"got 'diagnal'\. Did you mean 'diagonal'\?$"):
+    with pytest.raises(InvalidInput, match=r"got 'diagnal'\. Did you mean 'diagonal'\?"):
         policy.with_covariance("diagnal")
     with pytest.raises(InvalidInput, match="memory_limit"):
         policy.with_covariance(memory_limit=-1)

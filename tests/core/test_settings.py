@@ -141,7 +141,7 @@ STUDIES = {
 }
 RECORDS = {  # what the package makes and a caller reads, and abstract classes
     *("BuildInfo", "Decision", "Offer", "Policy", "PolicyEvent", "Price", "Schedule", "Scores"),
-    *("UpdateJob", "UpdateRecord", "UpdateResult", "ColumnEffect", "FrameEncoder", "FramePolicy"),
+    *("UpdateJob", "UpdateRecord", "UpdateResult", "ColumnEffect", "ComposedPolicy", "FrameEncoder", "FramePolicy"),
     "SparseRows",
 }
 CONSTRUCTORS = {getattr(rarely, name): given for name, given in MADE.items()} | STUDIES

@@ -29,12 +29,15 @@ class Registry(dict[str, type[Part]]):
     def __init__(self, what: str, error: type[RarelyError] = InvalidInput) -> None:
         super().__init__()
         self._what, self._error = what, error
+        self.changes = 0
+        """How often a class was registered."""
 
     def add(self, kind: type[Part], name: str | None = None) -> None:
         """Register a class; a user's does not replace one of the package, and a later definition replaces a former."""
         name = kind.__name__ if name is None else name
         if is_own(kind) or not is_own(self.get(name, object)):
             self[name] = kind
+            self.changes += 1
 
     def __missing__(self, name: Any) -> type[Part]:
         raise self._error(

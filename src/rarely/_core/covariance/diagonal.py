@@ -15,8 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely._core.covariance.cost import Limit, Widths
-from rarely._core.covariance.protocol import Candidates, Covariance, Proposal
+from rarely._core.covariance.protocol import Candidates, Covariance, Limit, Price, Proposal, RowCost, Widths
 from rarely._core.model.features import Factors
 from rarely._core.model.shared_row import SharedFactors
 from rarely._core.model.sparse_features import unpacked
@@ -32,6 +31,14 @@ class Diagonal(Covariance):
     """The p-vector form; its log det is exact for its own, diagonal matrix."""
 
     kind = "diagonal"
+    takes_matrices = True
+    auto_rank = 1.0
+
+    @classmethod
+    def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
+        """Return 8·3p bytes and 3p operations an arm."""
+        p = sum(o * i for o, i in widths)
+        return Price(cls.kind, cls.exact, 24 * p, 3 * p)
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         super().__init__(widths, ridge, limit)

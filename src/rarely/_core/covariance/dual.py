@@ -17,8 +17,16 @@ from typing import Any, Self
 import numpy as np
 
 from rarely._core.covariance.cholesky import GrowingCholesky, announce_rounding, whole_panels
-from rarely._core.covariance.cost import Limit, Widths
-from rarely._core.covariance.protocol import Candidates, Covariance, Proposal, prior_variances
+from rarely._core.covariance.protocol import (
+    Candidates,
+    Covariance,
+    Limit,
+    Price,
+    Proposal,
+    RowCost,
+    Widths,
+    prior_variances,
+)
 from rarely._core.growable_array import changed
 from rarely._core.model.features import FactorRows, Factors, gram
 from rarely._core.saving.fields import Fields
@@ -35,6 +43,12 @@ class Dual(Covariance):
 
     kind = "dual"
     exact = additive = True
+
+    @classmethod
+    def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
+        """Return 8(t²/2 + 128t + ct) bytes, and t² + 2ct operations an arm, c numbers in one round's factors."""
+        t, (c, products) = rounds, RowCost.of(widths, row)
+        return Price(cls.kind, cls.exact, 8 * (t * t // 2 + 128 * t + c * t), t * t + 2 * products * t)
 
     def __init__(
         self,

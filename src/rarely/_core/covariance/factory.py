@@ -23,29 +23,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isqrt
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely._core.covariance.cost import Limit, RowCost, Widths, price
-from rarely._core.covariance.diagonal import Diagonal, SparseDiagonal
+from rarely._core.covariance.diagonal import SparseDiagonal
 from rarely._core.covariance.dual import Dual, InnerProducts
-from rarely._core.covariance.primal import LastLayer, Primal
-from rarely._core.covariance.protocol import Covariance
-from rarely._core.errors import InvalidInput, check_choice, check_positive, check_whole
+from rarely._core.covariance.primal import Primal
+from rarely._core.covariance.protocol import FORMS, Covariance, Limit, RowCost, Widths
+from rarely._core.errors import InvalidInput, check_positive, check_whole, nearest, shown
 from rarely._core.model.features import Factors
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
 
-Kind = Literal["auto", "exact", "dual", "primal", "diagonal", "last_layer"]
+Kind = str
+"""The name of a form, or "auto" or "exact"."""
+BY_SIZE = ("auto", "exact")
+"""Names under which the size of Z decides its form."""
 Features = Callable[[Array], Factors]
 
-FORMS: dict[str, Callable[[Widths, float, Limit], Covariance]] = {
-    "dual": Dual,
-    "primal": Primal,
-    "diagonal": Diagonal,
-    "last_layer": LastLayer,
-}
 UNLIMITED = 2**62
 """More rounds than anyone will see."""
 SMALL_PRIMAL = 256
@@ -84,7 +80,12 @@ class CovarianceFactory:
     dual: Callable[[Widths, float, Limit], Covariance] = Dual
 
     def __post_init__(self) -> None:
-        check_choice("covariance", self.form, Kind)
+        if not isinstance(self.form, str) or self.form not in (*BY_SIZE, *FORMS):
+            names = [*BY_SIZE, *FORMS]
+            raise InvalidInput(
+                f"covariance must be one of {', '.join(map(repr, names))}; got {shown(self.form)}. "
+                f"{nearest(self.form, names)}If the form is your own, import its module first."
+            )
         check_positive("ridge", self.ridge, "because Z_1 = ridge·I is inverted")
         check_whole("memory_limit", self.memory_limit, 1)
 
@@ -164,18 +165,16 @@ class CovarianceFactory:
         """Return Z in this factory's form, made from the one in use; None where that does not hold enough for it.
 
         The dual form holds the features of all rounds, so every form can be made of it; the primal form is the matrix,
-        of which the diagonal and the last layer's block are parts; the others hold too little. A form without
-        `take_over` is made of none. With `same_form` only the limit of memory is another.
+        of which the diagonal and the last layer's block are parts; the others hold too little. With `same_form` only
+        the limit of memory is another.
         """
         into = self.empty(source.widths, arms=arms, ahead=source.rounds)
         if isinstance(source, Dual):
             stays = same_form or into.kind == "dual"
-            if not stays and not isinstance(into, Primal | Diagonal):
-                return None
             return self.adapted(source.limited(into.limit) if stays else self._filled(source, into.kind), arms)
         if same_form or source.kind == self.form or (source.kind == "primal" and not self._fixed):
             return self.adapted(source.fork(), arms)
-        part = source.kind == "primal" and self.form in ("diagonal", "last_layer")
+        part = source.kind == "primal" and into.takes_matrices
         return self._filled(source, self.form) if part else None
 
     def rescale_bonuses(
@@ -201,7 +200,6 @@ class CovarianceFactory:
         The frozen matrix has the first `frozen` rounds of a dual form, or as many as there.
         """
         into = self._new(form, source.widths)
-        assert isinstance(into, Primal | Diagonal)
         if isinstance(source, Dual):
             into.take_over(source.past.view, source.jitters, source.frozen_rounds if frozen is None else frozen)
         else:
@@ -213,8 +211,7 @@ class CovarianceFactory:
 
     @property
     def _fixed(self) -> bool:
-        form = self.form
-        return form != "auto" and form != "exact"
+        return self.form not in BY_SIZE
 
     def _limit(self, widths: Widths) -> Limit:
         return Limit(widths, self.memory_limit, self.horizon, self.row)
@@ -224,7 +221,7 @@ class CovarianceFactory:
 
     def _rule(self, widths: Widths, arms: int) -> SizeRule:
         operations = self.operations if self.form == "auto" else None
-        return size_rule(widths, self.memory_limit, operations, self._known_arms(arms), self.row)
+        return size_rule(widths, self.memory_limit, operations, self._known_arms(arms), self.row, FORMS.changes)
 
     def rounds_until_change(self, covariance: Covariance, arms: int) -> int:
         """Return after how many more rounds of the batch the form may change, at least 1."""
@@ -287,8 +284,13 @@ class DualFactory(CovarianceFactory):
 
 
 @lru_cache(maxsize=256)
-def size_rule(widths: Widths, memory: int, operations: float | None, arms: int, row: RowCost | None = None) -> SizeRule:
-    """Return the rule for these sizes and limits; `arms` is 0 before K is known, and then no decision is too large."""
+def size_rule(
+    widths: Widths, memory: int, operations: float | None, arms: int, row: RowCost | None = None, forms: int = 0
+) -> SizeRule:
+    """Return the rule for these sizes and limits; `arms` is 0 before K is known, and then no decision is too large.
+
+    `forms` counts the definitions of forms: a new one may change what is the best approximation.
+    """
     p, c = parameters_of(widths), sum(o + i for o, i in widths) if row is None else row.products
     limited = operations is not None and arms > 0
     allowed = operations if limited and operations is not None else float("inf")
@@ -311,9 +313,10 @@ def _dual_rounds(c: int, arms: int, allowed: float) -> int:
 
 def _approximation(widths: Widths, arms: int, allowed: float) -> str:
     """Return the first approximation that takes what is allowed, or the one that takes least."""
+    ranked = sorted((form.auto_rank, name) for name, form in FORMS.items() if form.auto_rank is not None)
     work = {}
-    for form in ("diagonal", "last_layer"):  # the better one first
-        cost = price(form, widths, 0)
+    for _, form in ranked:
+        cost = FORMS[form].price(widths, 0)
         work[form] = arms * cost.flops + cost.bytes // 3 / 2
         if work[form] <= allowed:
             return form

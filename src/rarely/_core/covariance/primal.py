@@ -22,8 +22,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from rarely._core.covariance.cholesky import GrowingCholesky, definite, updated_factor
-from rarely._core.covariance.cost import Limit, Widths
-from rarely._core.covariance.protocol import CANCELLED, Candidates, Covariance, Proposal
+from rarely._core.covariance.protocol import CANCELLED, Candidates, Covariance, Limit, Price, Proposal, RowCost, Widths
 from rarely._core.growable_array import GrowableArray, changed
 from rarely._core.model.features import Factors
 from rarely._core.native.linalg import product
@@ -54,7 +53,13 @@ class Primal(Covariance):
     """The p×p form."""
 
     kind = "primal"
-    exact = additive = True
+    exact = additive = takes_matrices = True
+
+    @classmethod
+    def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
+        """Return 8·(3p² + 2.5p²) bytes, Z and two factors and a block of pending rounds, and p² operations an arm."""
+        p = sum(o * i for o, i in widths)
+        return Price(cls.kind, cls.exact, 44 * p * p, p * p)
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         super().__init__(widths, ridge, limit)
@@ -317,6 +322,13 @@ class LastLayer(Primal):
 
     kind = "last_layer"
     exact = False
+    auto_rank = 2.0
+
+    @classmethod
+    def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
+        """Return 8·5.5m² bytes and m² operations an arm, m the last layer's inputs."""
+        m = widths[-1][1]
+        return Price(cls.kind, cls.exact, 44 * m * m, m * m)
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         super().__init__(widths, ridge, limit)

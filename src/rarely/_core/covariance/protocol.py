@@ -9,25 +9,131 @@
 
 Two matrices in one object: the *frozen* one scores, unless the caller asks for the *running* one, which grows with
 every round and feeds the determinant rule. They part when a round is accepted and meet again at `freeze`.
+
+What a form costs is known before anything is allocated. Bytes are those of the arrays kept; scoring adds blocks of a
+fixed size, and growing may for a moment hold the factors twice.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from rarely._core.covariance.cost import Limit, Widths
-from rarely._core.errors import InvalidInput
+from rarely._core.errors import InvalidInput, TooExpensive
 from rarely._core.growable_array import shallow
 from rarely._core.model.features import Factors
+from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
 
+Widths = tuple[tuple[int, int], ...]
+"""(out_l, in_l) of the layers that features have."""
 CANCELLED = 1e-4
 """A difference below this part of what it was subtracted from is computed in another way, where there is one."""
+DEFAULT_LIMIT = 4 * 2**30
+UNPLANNED_ROUNDS = 1000
+"""Rounds at which a message compares the forms where no horizon is known: at none the dual form costs nothing."""
+FORMS: Registry[Covariance] = Registry("covariance")
+"""Every form of Z by its name, the package's and the user's."""
+
+
+class RowCost(NamedTuple):
+    """What the features of a round take in the dual form, where they are not one pair (a, δ) per layer."""
+
+    numbers: int
+    """Numbers stored per round."""
+    products: int
+    """Multiplications of an inner product."""
+
+    @classmethod
+    def of(cls, widths: Widths, row: RowCost | None) -> RowCost:
+        """Return the cost of a row, given or that of one pair (a, δ) per layer."""
+        return row or cls(*(sum(o + i for o, i in widths),) * 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Memory kept, and the work for one arm's bonus at the end.
+
+    Examples
+    --------
+    >>> from rarely import prices
+    >>> print(prices(((10, 3), (1, 10)), rounds=1000)["primal"])
+    primal (exact): 70.4 kB, 1.6e+03 operations an arm
+    """
+
+    kind: str
+    exact: bool
+    bytes: int
+    flops: int
+
+    def __str__(self) -> str:
+        how = "exact" if self.exact else "approximate"
+        return f"{self.kind} ({how}): {in_bytes(self.bytes)}, {self.flops:.2g} operations an arm"
+
+
+def prices(widths: Widths, rounds: int, row: RowCost | None = None) -> dict[str, Price]:
+    """Return the price of every form of Z at that many rounds.
+
+    Parameters
+    ----------
+    widths
+        (out, in) of the network's layers, as `policy.network.shapes` has them.
+    rounds
+        t.
+    row
+        What a round of a model of your own takes, as `policy.model.row` has it.
+
+    Examples
+    --------
+    >>> str(prices(((200, 10), (1, 200)), rounds=2000)["dual"])
+    'dual (exact): 24.6 MB, 5.6e+06 operations an arm'
+    """
+    return {name: form.price(widths, rounds, row) for name, form in FORMS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A bound on memory that a form asks before it allocates."""
+
+    widths: Widths
+    bytes: int = DEFAULT_LIMIT
+    horizon: int | None = None
+    row: RowCost | None = None
+
+    def allows(self, kind: str, rounds: int) -> bool:
+        """Return whether the form fits at that many rounds."""
+        return self._price(kind, rounds).bytes <= self.bytes
+
+    def check_rounds(self, kind: str, rounds: int) -> None:
+        """Refuse a form that does not fit, with what the others would cost."""
+        if self.allows(kind, rounds):
+            return
+        at = max(rounds, self.horizon or 0) or UNPLANNED_ROUNDS
+        others = "; ".join(str(other) for name, other in prices(self.widths, at, self.row).items() if name != kind)
+        raise TooExpensive(
+            f"covariance {kind!r} must fit limits.memory = {in_bytes(self.bytes)}, but at {at} rounds it needs "
+            f"{in_bytes(self._price(kind, at).bytes)}. The others: {others}. Choose one that fits by "
+            "name, or raise limits.memory (memory_limit in with_covariance)."
+        )
+
+    def _price(self, kind: str, rounds: int) -> Price:
+        return FORMS[kind].price(self.widths, rounds, self.row)
+
+
+def in_bytes(count: int) -> str:
+    """Format a number of bytes for people.
+
+    >>> in_bytes(1_500_000)
+    '1.5 MB'
+    """
+    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.3g} {units[0]}"
 
 
 @dataclass(slots=True, eq=False)
@@ -67,9 +173,10 @@ class Proposal:
 class Covariance(ABC):
     """One way of holding Z.
 
-    A form has a name, `kind`, a constructor with these arguments, and six methods: `measure`, `propose`, `accept`,
-    `freeze` (which calls this one), `state` and `read`. `fork` is shallow, so `accept` replaces arrays and does not
-    change them in place. `rarely.testing.check_covariance` compares a form with the dense matrix.
+    A form has a name, `kind`, a constructor with these arguments, a `price`, and six methods: `measure`, `propose`,
+    `accept`, `freeze` (which calls this one), `state` and `read`. `fork` is shallow, so `accept` replaces arrays and
+    does not change them in place. Its definition registers it: `covariance="its kind"` makes it, `prices` and messages
+    list it, and files hold it. `rarely.testing.check_covariance` compares a form with the dense matrix.
     """
 
     kind: ClassVar[str]
@@ -77,13 +184,31 @@ class Covariance(ABC):
     """Whether v and log det are those of the full Z, rounding aside."""
     additive: ClassVar[bool] = False
     """Whether a round adds φφᵀ to the matrix and nothing else; only then is there a `cross`."""
+    takes_matrices: ClassVar[bool] = False
+    """Whether it has a `take_part`."""
+    auto_rank: ClassVar[float | None] = None
+    """Its place among the approximations that "auto" tries where Z becomes too large, the lowest first; None: it is
+    used only by name."""
+
+    def __init_subclass__(cls, *, by_name: bool = True) -> None:
+        """Register a form under its `kind`, unless it is made for one kind of features and has no name of its own."""
+        super().__init_subclass__()
+        if cls.auto_rank is not None and not cls.takes_matrices:
+            raise InvalidInput(f"{cls.__name__} has an auto_rank, so it must have take_part and takes_matrices = True.")
+        if by_name and "kind" in vars(cls):
+            if getattr(cls.price, "__isabstractmethod__", False):
+                raise InvalidInput(
+                    f"{cls.__name__} must have a price, so that limits.memory can be kept: a class method "
+                    "price(widths, rounds, row=None) that returns a Price of bytes and operations."
+                )
+            FORMS.add(cls, cls.kind)
 
     rounds: int = 0
     """Features in the running matrix."""
     log_det: float = 0.0
-    """log det Z − log det λI of the running matrix,"""
+    """log det Z − log det λI of the running matrix."""
     frozen_log_det: float = 0.0
-    """and of the frozen one."""
+    """log det Z − log det λI of the frozen matrix."""
     running_unit: float = 1.0
     """ω of √v under the running matrix; other than 1 only after `CovarianceFactory.rescale_bonuses`."""
     frozen_unit: float = 1.0
@@ -91,6 +216,11 @@ class Covariance(ABC):
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         self.widths, self.ridge, self.limit = widths, ridge, limit
+
+    @classmethod
+    @abstractmethod
+    def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
+        """Return what Z takes after that many rounds, of features with these layers or, in the dual form, rows."""
 
     @property
     def jitters(self) -> int:
@@ -126,6 +256,19 @@ class Covariance(ABC):
     def freeze(self) -> None:
         """Make the frozen matrix equal to the running one."""
         self.frozen_log_det, self.frozen_unit = self.log_det, self.running_unit
+
+    def take_over(self, past: Factors, jitters: int, frozen: int = 0) -> None:
+        """Become the matrices of another form, this one being empty: of all features, the first ones frozen."""
+        for start, end in ((0, frozen), (frozen, len(past))):
+            for first in range(start, end, self.block()):
+                part = past[first : min(first + self.block(), end)]
+                self.accept(self.propose(self.measure(part)), len(part))
+            if end == frozen:
+                self.freeze()
+
+    def take_part(self, running: Array, frozen: Array, rounds: int, jitters: int) -> None:
+        """Become these p×p matrices as far as the form can hold them, this one being empty."""
+        raise InvalidInput(f"Z in the form {self.kind!r} cannot be made of a matrix; it needs all features.")
 
     def fork(self) -> Self:
         """Return a copy to work on; the original stays valid as long as the fork is kept or dropped whole."""

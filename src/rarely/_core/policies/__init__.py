@@ -1,5 +1,6 @@
 """Policies: what they share, and each kind."""
 
+from rarely._core.policies.composed import ComposedPolicy
 from rarely._core.policies.learner import FitResult, Learner
 from rarely._core.policies.linear import LinTS, LinUCB
 from rarely._core.policies.neural import BatchNeuralUCB, NeuralEpsilonGreedy, NeuralTS, NeuralUCB

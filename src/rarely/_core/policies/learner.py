@@ -17,6 +17,7 @@ from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale, Moments, RewardScale
 from rarely._core.model.features import Factors
+from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import NO_TRAINING, TrainingReport
 from rarely._core.training.watch import UNWATCHED, Watch
@@ -136,13 +137,22 @@ def split_mix(rows: IntArray) -> NDArray[np.uint64]:
     return state ^ state >> np.uint64(31)
 
 
+LEARNERS: Registry[Learner] = Registry("a learner")
+"""Every learner by its name, the package's and the user's."""
+
+
 class Learner(ABC):
     """A frozen model of rewards: a value, of which `learn` makes the next.
 
     Four members make a learner: `dim`, `widths`, `assess` and `learn`. The others are capabilities with defaults: a
-    scale of contexts that is fitted, rows that are dropped, an estimate of the noise, saving.
+    scale of contexts that is fitted, rows that are dropped, an estimate of the noise, saving. A learner of your own is
+    a frozen dataclass; its definition registers it, and `ComposedPolicy` decides with it.
     `rarely.testing.check_learner` checks the promises.
     """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        LEARNERS.add(cls)
 
     # --- required
 
@@ -273,6 +283,11 @@ class Learner(ABC):
         numbers = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
         return numbers, arrays
 
+    def describe(self) -> dict[str, Any]:
+        """Return the learner as JSON, for `learner_from`: its kind, and fields that are numbers, texts or arrays."""
+        numbers, arrays = self.state()
+        return {"kind": type(self).__name__} | numbers | {name: array.tolist() for name, array in arrays.items()}
+
     def restored(self, saved: Fields) -> Self:
         """Return the saved value, in the place of this one, which knows nothing yet."""
         numbers, arrays = self.state()
@@ -283,6 +298,11 @@ class Learner(ABC):
                 for name, array in arrays.items()
             }
             return cast(Self, replace(cast(Any, self), **values))
+
+
+def learner_from(description: dict[str, Any]) -> Learner:
+    """Return the learner that `describe` described."""
+    return LEARNERS.made({n: np.array(v, float) if isinstance(v, list) else v for n, v in description.items()})
 
 
 class ScaledLearner(Learner):

@@ -294,7 +294,7 @@ class LinUCB(Policy):
         ridge: float = 1.0,
         beta: Beta = 1.0,
         covariance: Kind = "auto",
-        exploration: Mixture | None = None,
+        exploration: Mixture | ChoiceRule | None = None,
         forgetting: Forgetting | None = None,
         within_batch: WithinBatch | None = None,
         ties: Ties = "lowest",

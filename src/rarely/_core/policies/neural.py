@@ -103,7 +103,8 @@ class BatchNeuralUCB(Policy):
         et al., 2014); means stay frozen, and the rounds of a batch spread. None is "running" where the policy tunes
         itself and "frozen" elsewhere; in `NeuralTS` and `NeuralLinear` None is always "frozen".
     exploration
-        A `Mixture`, which gives every arm a share of all rounds and therefore a probability above 0.
+        A `Mixture`, which gives every arm a share of all rounds and therefore a probability above 0; or a
+        `rarely.extend.ChoiceRule` of your own in the place of the policy's rule.
     forgetting
         For worlds that change: a `Window` or a `Discount`; None never forgets. With "auto", a policy that tunes itself
         asks at each update whether old rounds still predict the newest rewards, and records what it remembers and why;
@@ -147,7 +148,7 @@ class BatchNeuralUCB(Policy):
         covariance: Kind = "auto",
         preset: PresetName | Preset = "practical",
         context_scale: Affine | None = None,
-        exploration: Mixture | None = None,
+        exploration: Mixture | ChoiceRule | None = None,
         forgetting: Forgetting | Literal["auto"] | None = "auto",
         within_batch: WithinBatch | None = None,
         ties: Ties = "lowest",

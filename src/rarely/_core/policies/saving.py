@@ -17,19 +17,19 @@ import numpy as np
 
 from rarely._core.choice.confidence_radius import FUNCTION, Beta, beta_from, describe_beta
 from rarely._core.choice.random_stream import generator_from
-from rarely._core.choice.rules import exploration_from
-from rarely._core.covariance import CovarianceFactory
+from rarely._core.choice.rules import RULES, exploration_from
+from rarely._core.covariance import FORMS, CovarianceFactory
 from rarely._core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.forgetting import forgetting_from
 from rarely._core.policies.alarms import Expectations
-from rarely._core.policies.learner import ScoreOverride
+from rarely._core.policies.learner import LEARNERS, ScoreOverride, learner_from
 from rarely._core.policies.options import additions_from, limits_from, preset_from, training_from
 from rarely._core.policies.state import ArmStats, PolicyEvent, PolicyState, UpdateRecord, Version
 from rarely._core.registry import Registry, is_own
 from rarely._core.saving import archive
 from rarely._core.saving.fields import Fields
-from rarely._core.schedules import schedule_from
+from rarely._core.schedules import SCHEDULES, schedule_from
 from rarely._core.types import Arrays
 
 POLICIES: Registry[Any] = Registry("a policy")
@@ -48,6 +48,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "training": training_from,
     "limits": limits_from,
     "additions": additions_from,
+    "learner": learner_from,
 }
 _ENCODERS: dict[str, Callable[[Any], Any]] = {"beta": describe_beta, "model": lambda model: model.settings()}
 
@@ -220,11 +221,7 @@ def _restored(found: archive.Archive, others: dict[str, Any]) -> Any:
     """Return the policy of an archive, made with `others` that it cannot hold; errors continue after the path."""
     saved = Fields("", found.header, found.arrays)
     name, settings = saved.text("policy"), saved.value("settings")
-    if name not in POLICIES:
-        raise SnapshotError(
-            f"holds a policy of kind {name!r}, which this version does not know; if the class is your own, import it "
-            "before loading."
-        )
+    _check_imported(name, settings, found.header)
     if is_own(POLICIES[name]):
         _check_sizes(settings, found.arrays)
     given = settings | others
@@ -232,6 +229,30 @@ def _restored(found: archive.Archive, others: dict[str, Any]) -> Any:
     policy._restore(saved, settings.get("seed"))
     saved.finish()
     return policy
+
+
+def _check_imported(policy: str, settings: Any, header: dict[str, Any]) -> None:
+    """Refuse a file that names a class which is not imported: a policy, or one of its parts."""
+
+    def kind_of(part: Any, inner: str = "") -> Any:
+        if isinstance(part, dict) and inner in part:
+            return kind_of(part[inner], inner)
+        return part.get("kind") if isinstance(part, dict) else None
+
+    settings, covariance = settings if isinstance(settings, dict) else {}, header.get("covariance")
+    names = {
+        "policy": (policy, POLICIES),
+        "schedule": (kind_of(settings.get("schedule"), "schedule"), SCHEDULES),
+        "choice rule": (kind_of(settings.get("exploration")), RULES),
+        "learner": (kind_of(settings.get("learner")), LEARNERS),
+        "covariance": (covariance.get("form") if isinstance(covariance, dict) else None, FORMS),
+    }
+    for part, (name, registry) in names.items():
+        if name is not None and name not in registry and name != "none":
+            raise SnapshotError(
+                f"holds a {part} of kind {name!r}, which is not imported here; if the class is your own, import its "
+                "module before loading."
+            )
 
 
 def _check_sizes(settings: dict[str, Any], arrays: Arrays) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import UniformChoice
-from rarely._core.covariance import Candidates, Covariance, CovarianceFactory, Kind, Proposal, Widths
+from rarely._core.covariance import Candidates, Covariance, CovarianceFactory, Kind, Price, Proposal, RowCost, Widths
 from rarely._core.errors import InvalidInput, check_whole
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import Affine, ContextScale
@@ -57,11 +57,15 @@ class NoModel(Learner):
         return False
 
 
-class NoCovariance(Covariance):
+class NoCovariance(Covariance, by_name=False):
     """Z that stays the identity: it counts rounds, v is ‖φ‖², and log det is 0."""
 
     kind = "none"
     exact = additive = True
+
+    @classmethod
+    def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
+        return Price("none", True, 0, 0)
 
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
         return Candidates(factors, factors.squared_norms)
