@@ -71,6 +71,16 @@ def test_a_sparse_policy_decides_as_a_dense_one(name, covariance, tmp_path):
     assert rarely.load(tmp_path / "policy.rarely").fingerprint() == sparse.fingerprint()
 
 
+def test_an_update_before_any_reward_can_be_forced():
+    policy, row = (
+        BatchNeuralUCB(schedule=OnDemand(), hidden=8, seed=0, **ROWS.settings),
+        ROWS.pack([{3: 1.0}, {4: 2.0}]),
+    )
+    before = policy.score(row).means
+    assert policy.update(force=True).accepted
+    assert np.array_equal(policy.score(row).means, before)
+
+
 def test_the_estimate_is_the_ridge_estimate_to_rounding():
     rng, policy = np.random.default_rng(2), LinUCB(schedule=OnDemand(), **ROWS.settings)
     for _ in range(40):

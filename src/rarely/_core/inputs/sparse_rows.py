@@ -127,7 +127,7 @@ class SeenSpace(SparseRows):
     def of_sample(cls, rows: SparseRows, contexts: Array) -> SeenSpace:
         """Return the space of (n, 2w) packed contexts."""
         seen = np.union1d(rows.padded(contexts)[:, : (rows.dim // 2 + rows.constant)], [0]).astype(np.int64)
-        few = len(contexts) < len(seen)
+        few = 0 < len(contexts) < len(seen)  # without samples: column 0, for a network needs one
         return cls(**rows.describe(), seen=seen, basis=np.linalg.qr(rows._on(contexts, seen).T)[0] if few else None)
 
     @cached_property
