@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from rarely import (
+    Affine,
+    ArmBlocks,
     BatchNeuralUCB,
     DeterminantTrigger,
     Discount,
@@ -18,7 +20,9 @@ from rarely import (
     NeuralLinear,
     NeuralTS,
     NeuralUCB,
+    NoiseRadius,
     Preset,
+    SparseRows,
     Training,
     Uniform,
     Window,
@@ -91,12 +95,11 @@ MAKERS = {
         2, schedule or FixedGrid(HORIZON, 4), **({"steps": 20, "depth": 3, "forgetting": Discount(0.9), "seed": 0} | s)
     ),
     "uniform": lambda schedule=None, **s: Uniform(2, schedule or FixedGrid(HORIZON, 4), **({"seed": 5} | s)),
+    "default": lambda schedule=None, **s: BatchNeuralUCB(2, schedule or FixedGrid(HORIZON, 4), **({"seed": 0} | s)),
 }
 DRAWN = ("uniform", "random_ties", "mixture", "thompson", "epsilon_greedy", "neural_linear", "linear_thompson")
 REBUILT = ("window", "discount", "linear_discount", "neural_linear", "kernel_steps")
 """Whose matrix is built again at updates."""
-RUNNING = [name for name in MAKERS if name.startswith("running") or name in ("tuned", "linear", "linear_discount")]
-"""Whose bonuses change with every round of a batch."""
 DETERMINISTIC = [name for name in MAKERS if name not in DRAWN]
 OWN_LOOPS = ("paper", "practical", "deep", "primal", "diagonal", "last_layer", "running", "sgd", "linear", "tuned")
 """That train, score or factor in a way of their own; the others differ from one of them in rules, rows or schedules."""
@@ -105,6 +108,44 @@ OWN_LOOPS = ("paper", "practical", "deep", "primal", "diagonal", "last_layer", "
 def by_loops(names):
     """The names for a test; without the compiled loops only those with loops of their own are tested again."""
     return [name if name in OWN_LOOPS else pytest.param(name, marks=pytest.mark.once) for name in names]
+
+
+FIELDS = ArmBlocks(3, Affine.identity(1, constant=True))
+ARTICLES = ArmBlocks(None, Affine.identity(1, constant=True), "bilinear", features=Affine.identity(1))
+WORDS = SparseRows.of(columns=30, nonzeros=3)
+
+
+def returning_arms(rng, rounds, arms):
+    """The same arms in every round, none of which says anything about another."""
+    return np.tile(np.eye(3)[:arms], (rounds, 1, 1))
+
+
+def blocks_of_rows(rng, rounds, arms):
+    return np.array([FIELDS(row)[:arms] for row in rng.normal(size=(rounds, 1))])
+
+
+def packed_rows(rng, rounds, arms):
+    """Contexts of three of 30 columns."""
+    columns = np.argsort(rng.random((rounds * arms, 30)), axis=1)[:, :3]
+    rows = [dict(zip(each.tolist(), rng.normal(size=3), strict=True)) for each in columns]
+    return WORDS.pack(rows).reshape(rounds, arms, WORDS.dim)
+
+
+AS_SHIPPED = {
+    "noise_radius": (lambda schedule: BatchNeuralUCB(2, schedule, beta=NoiseRadius(0.1, relative=0.1), seed=0), None),
+    "returning_arms": (lambda schedule: BatchNeuralUCB(3, schedule, seed=0), returning_arms),
+    "returning_arms_tried_to_the_end": (
+        lambda schedule: BatchNeuralUCB(3, schedule, beta=NoiseRadius(0.1, relative=0.1), seed=0),
+        returning_arms,
+    ),
+    "arm_blocks": (lambda schedule: BatchNeuralUCB(schedule=schedule, seed=0, **FIELDS.settings), blocks_of_rows),
+    "content_arms": (lambda schedule: BatchNeuralUCB(schedule=schedule, seed=0, **ARTICLES.settings), None),
+    "sparse_rows": (lambda schedule: BatchNeuralUCB(schedule=schedule, seed=0, **WORDS.settings), packed_rows),
+    "sparse_linear": (lambda schedule: LinUCB(schedule=schedule, seed=0, **WORDS.settings), packed_rows),
+    "neural_ts": (lambda schedule: NeuralTS(2, schedule, seed=0), None),
+    "neural_linear_default": (lambda schedule: NeuralLinear(2, schedule, seed=0), None),
+}
+"""Policies as users construct them, beside the default of `MAKERS`, and how their contexts are drawn."""
 
 
 def sequential(**settings):

@@ -156,6 +156,12 @@ def test_a_policy_that_breaks_a_promise_is_caught(promise):
     caught(lambda: check_policy(lambda schedule: kind(2, schedule, ridge=0.5, seed=0), only=promise), promise)
 
 
+def test_running_bonuses_that_do_not_fall_are_caught():
+    promise = "select_twice_gives_the_same_arms"
+    kind = changed(LinUCB, *altered("select", replaced(bonuses=lambda p, d: np.ones_like(d.bonuses))))
+    caught(lambda: check_policy(lambda schedule: kind(2, schedule, seed=0), only=promise), promise)
+
+
 def test_a_policy_without_a_seed_is_caught():
     caught(lambda: check_policy(lambda schedule: LinUCB(2, schedule), only=POLICY_PROMISES[0]), POLICY_PROMISES[0])
 

@@ -20,6 +20,8 @@ from rarely.testing.promises import (
 )
 
 ROUNDS = 24
+Draw = Callable[[np.random.Generator, int], Array]
+"""Draws n contexts, (n, d)."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,11 @@ class _Case:
 
     make: Callable[[], Learner]
     seed: int
+    draw: Draw | None
 
     def contexts(self, count: int = ROUNDS, stream: int = 0) -> Array:
         rng = np.random.default_rng((self.seed, stream))
-        return rng.normal(size=(count, self.make().dim))
+        return rng.normal(size=(count, self.make().dim)) if self.draw is None else self.draw(rng, count)
 
     def history(self, missing: tuple[int, ...] = (3, 8), rounds: int = ROUNDS) -> History:
         """Return a history in which the rewards of some rounds are missing."""
@@ -50,13 +53,17 @@ class _Case:
         return self.seen().learn(self.history()).learner
 
 
-def check_learner(make: Callable[[], Learner], *, seed: int = 0, only: str | None = None) -> None:
+def check_learner(
+    make: Callable[[], Learner], *, contexts: Draw | None = None, seed: int = 0, only: str | None = None
+) -> None:
     """Check that a learner keeps its promises; raise `AssertionError` for a broken one.
 
     Parameters
     ----------
     make
         Returns a learner that has learned nothing yet, the same at every call.
+    contexts
+        Draws n contexts, (n, d), of a learner that needs contexts of a kind; without it they are Gaussian.
     seed
         From which contexts and rewards are drawn.
     only
@@ -69,7 +76,7 @@ def check_learner(make: Callable[[], Learner], *, seed: int = 0, only: str | Non
     >>> from rarely.testing import check_learner
     >>> check_learner(lambda: LinearLearner.start(Affine.identity(2), ridge=0.5))
     """
-    check_promises(_Promises(make, seed), type(make()).__name__, only, f" (seed={seed})")
+    check_promises(_Promises(make, seed, contexts), type(make()).__name__, only, f" (seed={seed})")
 
 
 _State = tuple[str, dict[str, Array]]
