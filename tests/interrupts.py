@@ -12,8 +12,8 @@ class Interrupt(BaseException):
     """Like KeyboardInterrupt, which pytest would take for the user's."""
 
 
-def lines_of(call, stop=None):
-    """How many lines of the package a call runs, interrupted at line `stop`."""
+def lines_of(call, stop=None, lines=None):
+    """How many lines of the package a call runs, interrupted at line `stop`; `lines` is a set that takes them."""
     count = 0
 
     def trace(frame, event, arg):
@@ -22,6 +22,8 @@ def lines_of(call, stop=None):
             return None
         if event == "line":
             count += 1
+            if lines is not None:
+                lines.add((frame.f_code.co_filename, frame.f_lineno))
             if count == stop:
                 sys.settrace(None)
                 raise Interrupt

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from rarely import (
     Affine,
@@ -101,15 +100,6 @@ DRAWN = ("uniform", "random_ties", "mixture", "thompson", "epsilon_greedy", "neu
 REBUILT = ("window", "discount", "linear_discount", "neural_linear", "kernel_steps")
 """Whose matrix is built again at updates."""
 DETERMINISTIC = [name for name in MAKERS if name not in DRAWN]
-OWN_LOOPS = ("paper", "practical", "deep", "primal", "diagonal", "last_layer", "running", "sgd", "linear", "tuned")
-"""That train, score or factor in a way of their own; the others differ from one of them in rules, rows or schedules."""
-
-
-def by_loops(names):
-    """The names for a test; without the compiled loops only those with loops of their own are tested again."""
-    return [name if name in OWN_LOOPS else pytest.param(name, marks=pytest.mark.once) for name in names]
-
-
 FIELDS = ArmBlocks(3, Affine.identity(1, constant=True))
 ARTICLES = ArmBlocks(None, Affine.identity(1, constant=True), "bilinear", features=Affine.identity(1))
 WORDS = SparseRows.of(columns=30, nonzeros=3)

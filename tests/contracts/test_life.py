@@ -19,9 +19,9 @@ from rarely import (
     UpdateDue,
     load,
 )
-from worlds import HORIZON, MAKERS, by_loops, contexts, play, rewards
+from worlds import HORIZON, MAKERS, contexts, play, rewards
 
-pytestmark = pytest.mark.parametrize("name", by_loops(MAKERS))
+pytestmark = pytest.mark.parametrize("name", MAKERS)
 
 
 def refused(policy, error, call, *args, **named):

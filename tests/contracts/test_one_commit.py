@@ -24,6 +24,10 @@ APART = 1 if MANY else 5
 """`observe` and a single `select` are interrupted at every fifth line, which is another one for the next policy."""
 ARRAYS = 40 if MANY else 15
 """Arrays of a call at which memory ends, or all of them if they are fewer."""
+FEW = ("default", "deep", "sgd", "diagonal", "last_layer", "window", "epsilon_greedy", "random_ties", "neural_linear")
+FEW += ("no_intercept", "linear_discount", "kernel", "kernel_steps", "uniform")
+"""Between them they run every line that any policy runs in these calls, as a slow test finds out."""
+NAMES = [*MAKERS] if MANY else [*FEW]
 STREAM = contexts(seed=11)
 
 
@@ -38,7 +42,7 @@ def started(name):
 
 def spread(lines, index):
     """Lines of a long call, the first and the last ones among them, and others for each policy between."""
-    shift = (index / len(MAKERS)) % 1
+    shift = (index / len(NAMES)) % 1
     between = (np.arange(POINTS) + shift) * lines / POINTS
     return sorted({1, *np.clip(between.astype(int), 1, lines).tolist(), lines - 2, lines - 1, lines})
 
@@ -55,7 +59,7 @@ CALLS = {
 # A file that is open at the line of an interrupt is closed with the frame that opened it.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_interrupt_at_any_line_changes_nothing(name, call, tmp_path):
     origin, decision = started(name)
     # Z takes accepted rounds in when it is first asked for, by a fingerprint too: every call meets a fresh copy.
@@ -69,7 +73,7 @@ def test_an_interrupt_at_any_line_changes_nothing(name, call, tmp_path):
     lines_of(lambda: run(finished), lines_of(lambda: run(cold)) - 5)
     lines = lines_of(lambda: run(finished))
     before, after = copy.deepcopy(origin).fingerprint(), finished.fingerprint()
-    short, index = call in ("select_one", "observe"), list(MAKERS).index(name)
+    short, index = call in ("select_one", "observe"), NAMES.index(name)
     # The last lines are those of the one assignment that ends a call.
     stops = [*range(1 + index % APART, lines - 4, APART), *range(lines - 4, lines + 1)]
     for stop in stops if short else spread(lines, index):
@@ -85,6 +89,18 @@ def test_an_interrupt_at_any_line_changes_nothing(name, call, tmp_path):
         if again is not None and reached == before:  # what it wrote beyond what is known is not in the way
             run(again)
             assert again.fingerprint() == after, f"again after line {stop} of {lines}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", CALLS)
+def test_the_policies_that_are_interrupted_run_every_line_that_any_policy_runs(call, tmp_path):
+    ran = {}
+    MAKERS["linear"]().save(tmp_path / "policy.rarely")
+    for name in MAKERS:
+        policy, decision = started(name)
+        ran[name] = set()
+        lines_of(lambda p=policy, d=decision: CALLS[call](p, d, tmp_path), lines=ran[name])
+    assert set().union(*ran.values()) == set().union(*(ran[name] for name in FEW))
 
 
 @pytest.mark.parametrize("name", ["paper", "tuned", "primal", "linear", "kernel", "mixture"])
@@ -134,7 +150,7 @@ def allocations_of(call, stop=None):
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_memory_that_ends_at_any_array_changes_nothing(name, call, tmp_path):
     origin, decision = started(name)
     copy.deepcopy(origin).save(tmp_path / "policy.rarely")

@@ -248,7 +248,6 @@ def share_of_new(names):
 
 
 @pytest.mark.filterwarnings("ignore::rarely.DriftWarning")  # where arms share columns, a better arm is a surprise
-@pytest.mark.once
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("schedule", [FixedGrid(ROUNDS, 12), Paced(ROUNDS, 8)])
 def test_a_better_arm_that_arrives_is_found(schedule, layout):
@@ -258,7 +257,6 @@ def test_a_better_arm_that_arrives_is_found(schedule, layout):
     assert policy.version == schedule.batches - 1
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -273,7 +271,6 @@ def test_with_wrong_contexts_it_would_not_be_found(wrong):
     assert share_of_new(names) < 0.5
 
 
-@pytest.mark.once
 def test_a_restart_in_mid_stream_changes_nothing(tmp_path):
     def at_restart(policy, roster):
         policy.save(tmp_path / "policy.rarely")
