@@ -1,6 +1,7 @@
 """Lockstep on CPU tensors: the same arms as the core, whatever the schedules; its parts against the core's own."""
 
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rarely._core.model.network import Network  # noqa: E402
 from rarely._core.training.gradient_descent import TrainingPlan, train  # noqa: E402
 from rarely._reproduce.cells import Cell  # noqa: E402
 from rarely._reproduce.config import Configuration, Problem  # noqa: E402
+from rarely._reproduce.golden import setups  # noqa: E402
 from rarely._reproduce.setup import policy_of, world_of  # noqa: E402
 from rarely.gpu import training  # noqa: E402
 from rarely.gpu.linear import play_linear  # noqa: E402
@@ -64,6 +66,15 @@ def test_every_schedule_chooses_the_arms_of_the_core_in_float64(source):
         np.testing.assert_allclose([u.log_det for u in replica.updates], [u.log_det for u in policy.updates], rtol=1e-9)
         for t, log_det in played.log_dets[1:]:
             assert replica.log_dets[t - 1] == pytest.approx(log_det, rel=1e-9)
+
+
+@pytest.mark.parametrize(("reading", "precision"), [("paper", torch.float64), ("practical", torch.float32)])
+def test_golden_runs_have_the_arms_of_the_core(reading, precision):
+    """So records of both engines belong to one golden family."""
+    for _, runs in groupby(setups(reading), key=lambda setup: (setup.problem.name, setup.seed)):
+        for replica, (policy, _) in compared(list(runs), precision):
+            np.testing.assert_array_equal(replica.arms, policy.history.arms)
+            assert [u.round for u in replica.updates] == [u.round for u in policy.updates]
 
 
 @pytest.mark.parametrize("source", [Cosine(dim=5), table()], ids=["a scale that is fitted", "a scale that is given"])
