@@ -26,7 +26,7 @@ from rarely._core.policies.select import decide, rounds_at_once, score
 from rarely._core.policies.state import ArmStats, BatchClock, PolicyState, Version
 from rarely._core.saving import archive
 from rarely._core.saving.archive import plain
-from rarely._core.saving.files import path_of, replacing
+from rarely._core.saving.files import cache_folder, path_of, replacing
 from rarely._core.saving.files import write as write_file
 from rarely._core.training.gradient_descent import ATTEMPTS, SHRINK, STABLE, TrainingPlan, refusal
 from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS, MomentumState, Objective
@@ -74,6 +74,7 @@ __all__ = [
     "all_finite",
     "announce_rounding",
     "archive",
+    "cache_folder",
     "changed",
     "cholesky",
     "content_at",

@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from rarely import RarelyError, build_info
-from rarely.extend.provisional import replacing
+from rarely.extend.provisional import cache_folder, replacing
 from rarely.golden.lives import Life, quiet
-from rarely.worlds.datasets import cache_folder
 
 SOURCES = (".py", ".c", ".cu", ".h", ".toml")
 CLEAR = 2e-3

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from rarely.extend.checks import RarelyError
-from rarely.extend.provisional import replacing
+from rarely.extend.provisional import cache_folder, replacing
 from rarely.worlds.table import Table
 
 DOWNLOAD_TIMEOUT = 30.0
@@ -129,14 +129,6 @@ DATASETS = {
     for name, each in _PINNED.items()
 }
 """All of them by name, as `datasets.toml` pins them."""
-
-
-def cache_folder() -> Path:
-    """Return where downloads are kept: RARELY_CACHE, or the user's cache."""
-    if own := os.environ.get("RARELY_CACHE"):
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "rarely"
 
 
 def places(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Iterator[Path]:

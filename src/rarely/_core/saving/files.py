@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from rarely._core.errors import InvalidInput, shown
@@ -162,3 +163,11 @@ def _sync(folder: str, path: str | os.PathLike[str]) -> None:
 def _explained(error: OSError, sentence: str, path: str | os.PathLike[str]) -> OSError:
     """Return the system's error with what became of the file, and its path."""
     return OSError(error.errno, f"{sentence} ({error.strerror or error})", os.fspath(path))
+
+
+def cache_folder() -> Path:
+    """Return where is kept what can be had again, such as downloads: RARELY_CACHE, or the user's cache."""
+    if own := os.environ.get("RARELY_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "rarely"
