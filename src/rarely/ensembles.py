@@ -25,11 +25,11 @@ import numpy as np
 from rarely.extend import (
     DEFAULT_HISTORY,
     UNWATCHED,
-    Affine,
     ArmScores,
     Array,
     Beta,
     ChoiceRule,
+    ContextMap,
     ContextScale,
     DeterminantTrigger,
     Discount,
@@ -89,7 +89,7 @@ class EnsembleLearner(Learner):
     """
 
     estimator: Any
-    scale: Affine
+    scale: ContextMap
     members: int | None
     prior: int
     entropy: int
@@ -242,7 +242,7 @@ class EnsemblePolicy(Policy):
         beta: Beta = 1.0,
         prior: int = 10,
         missing: bool | None = None,
-        context_scale: Affine | None = None,
+        context_scale: ContextMap | None = None,
         exploration: Mixture | ChoiceRule | None = None,
         forgetting: Forgetting | None = None,
         seed: Seed = None,
@@ -268,7 +268,7 @@ class EnsemblePolicy(Policy):
         if missing is None:
             missing = hasattr(model, "__sklearn_tags__") and bool(model.__sklearn_tags__().input_tags.allow_nan)
         check_flag("missing", missing)
-        scale = ContextScale.start(dim, context_scale, constant=False, fitted=False).affine
+        scale = ContextScale.start(dim, context_scale, constant=False, fitted=False).map
         self._given = {"estimator": model, "dim": dim, "schedule": schedule, "members": members}
         self._given |= {"prior": prior, "missing": missing, "context_scale": context_scale, "exploration": exploration}
         seeds, table, column = seeded(seed), np.empty((0, dim)), np.empty(0)

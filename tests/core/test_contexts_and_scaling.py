@@ -249,7 +249,7 @@ def test_a_column_that_has_left_its_scale_is_fitted_anew(first, later):
     rng = np.random.default_rng(0)
     contexts = [first(rng), later(rng)]
     together = np.concatenate(contexts)
-    affine = fitted_after(*contexts).affine
+    affine = fitted_after(*contexts).map
     np.testing.assert_allclose(affine.center, together.mean(axis=0), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(affine.spread, together.std(axis=0) * np.sqrt(2), rtol=1e-9)
 
@@ -258,8 +258,8 @@ def test_a_column_that_has_stayed_keeps_its_scale():
     rng = np.random.default_rng(0)
     before = fitted_after(first := rng.normal(size=(200, 2)))
     after = fitted_after(first, rng.normal(size=(300, 2)))
-    np.testing.assert_array_equal(after.affine.center, before.affine.center)
-    np.testing.assert_array_equal(after.affine.spread, before.affine.spread)
+    np.testing.assert_array_equal(after.map.center, before.map.center)
+    np.testing.assert_array_equal(after.map.spread, before.map.spread)
 
 
 def test_numbers_are_cut_at_eight_deviations():

@@ -37,6 +37,7 @@ from rarely import (
     Window,
 )
 from rarely.ensembles import MemberVotes, described, made
+from rarely.extend import ArmScores
 from rarely.study import Study
 from rarely.testing import POLICY_PROMISES, check_policy
 from worlds import contexts, play
@@ -155,15 +156,14 @@ def test_votes_are_counted_as_a_plain_loop_counts_them(rounds, arms, members, se
     present[:, 0] = True
     values[~present] = np.nan
     means = values.mean(axis=2)
-    found = MemberVotes().probabilities(
-        means, (values - means[:, :, None]) / np.sqrt(max(members - 1, 1)), np.full(rounds, 1e-9)
-    )
+    joint = (values - means[:, :, None]) / np.sqrt(max(members - 1, 1))
+    votes = MemberVotes().probabilities(ArmScores(means, np.zeros_like(means), np.full(rounds, 1e-9), joint))
     for i in range(rounds):
         expected = np.zeros(arms)
         for m in range(members):
             best = [k for k in range(arms) if present[i, k] and values[i, k, m] == np.nanmax(values[i, :, m])]
             expected[best] += 1 / len(best) / members
-        assert found[i] == pytest.approx(expected)
+        assert votes[i] == pytest.approx(expected)
 
 
 def test_before_any_reward_all_arms_are_alike():

@@ -130,7 +130,7 @@ def test_scales_are_those_of_the_core(seed, dim, arms, constants):
             changed = ours.adopt(row, done, *ours.fitted(row, done))
             assert bool(changed) == bool(theirs.changed_columns(fitted))
             theirs = fitted
-        np.testing.assert_allclose(ours.spread[0], theirs.affine.spread, rtol=1e-9)
+        np.testing.assert_allclose(ours.spread[0], theirs.map.spread, rtol=1e-9)
 
 
 def theta(network, seed):

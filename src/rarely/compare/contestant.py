@@ -20,8 +20,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from rarely import Affine, RarelyError
-from rarely.extend import Array, IntArray
+from rarely import RarelyError
+from rarely.extend import Array, ContextMap, IntArray
 from rarely.runs.play import Stopwatch
 from rarely.worlds.protocol import Rounds
 
@@ -59,7 +59,7 @@ class Task:
     horizon: int
     batches: int
     seed: int
-    context_scale: Affine | None = None
+    context_scale: ContextMap | None = None
     block: int = 0
     pilot: Callable[[], Array] | None = None
 

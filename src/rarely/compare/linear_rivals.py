@@ -53,7 +53,7 @@ class LinearContestant(AtEnds, ABC):
 
     def __init__(self, task: Task, ends: tuple[int, ...] | None = None) -> None:
         super().__init__(task, ends)
-        self._scale = ContextScale.start(task.dim, task.context_scale, constant=True, fitted=False).affine
+        self._scale = ContextScale.start(task.dim, task.context_scale, constant=True, fitted=False).map
         self._rows: list[Array] = []
         self._rewards: list[float] = []
 

@@ -1,7 +1,7 @@
 """The parts of a policy that a researcher replaces, and what they are written with.
 
     Learner       a model of rewards        Covariance   a form of Z          Schedule   when an update is due
-    ChoiceRule    from scores to arms       ContextScale maps of contexts     Policy     all of them together
+    ChoiceRule    from scores to arms       ContextMap   maps of contexts     Policy     all of them together
 
 A subclass is registered by its definition: it can then be named, saved, loaded and used in a `Study`, and
 `rarely.testing` checks its promises. `rarely.extend.checks` reads and refuses arguments. `rarely.extend.provisional`
@@ -37,7 +37,7 @@ from rarely._core.covariance import (
 from rarely._core.inputs.arm_blocks import ArmBlocks
 from rarely._core.inputs.forgetting import Discount, Forgetting
 from rarely._core.inputs.history import History
-from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
+from rarely._core.inputs.scaling import Affine, ContextMap, ContextScale, RewardScale, Standardising
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import FactorRows, Factors, gram
 from rarely._core.policies import FitResult, Learner, Limits, Scores, Uniform
@@ -67,6 +67,7 @@ __all__ = [
     "BoolArray",
     "Candidates",
     "ChoiceRule",
+    "ContextMap",
     "ContextScale",
     "Covariance",
     "CovarianceFactory",
@@ -103,6 +104,7 @@ __all__ = [
     "Scores",
     "Seed",
     "SparseRows",
+    "Standardising",
     "Thompson",
     "Ties",
     "TrainingReport",

@@ -96,7 +96,7 @@ class Lockstep:
             for policy in policies
         ]
         self.fits_scale = first.scale.fits
-        self.dim, self.columns = first.scale.affine.dim, first.scale.affine.scaled_dim
+        self.dim, self.columns = first.scale.map.dim, first.scale.map.scaled_dim
         self._load(runs, learners)
         count, rows, units = len(policies), self.horizon, self.network.hidden
         first, last = (self._put([learner.initial[layer] for learner in learners]) for layer in (0, 1))

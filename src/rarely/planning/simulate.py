@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from rarely import Affine, ArmBlocks, BatchNeuralUCB, EveryRound, FixedGrid, LinUCB, Policy, Schedule
-from rarely.extend import Array, IntArray
+from rarely.extend import Array, ContextMap, IntArray
 from rarely.extend.checks import check_choice, check_whole
 from rarely.extend.provisional import errors
 from rarely.logs.decision_log import DecisionLog
@@ -243,7 +243,7 @@ class LogWorld(World):
     """Order, means and noise of some runs, by their generators: made once, shared by all schedules."""
     arms: int = field(init=False)
     dim: int = field(init=False)
-    context_scale: Affine | None = field(init=False)
+    context_scale: ContextMap | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.arms, self.dim, self.context_scale = self.log.arms, self.log.dim, Affine.identity(self.log.dim)
@@ -314,7 +314,7 @@ class Maker:
         quick = self.policy != "default" or rounds <= REFERENCE_BATCHES
         return EveryRound() if quick else FixedGrid(rounds, REFERENCE_BATCHES)
 
-    def __call__(self, dim: int, scale: Affine | None, schedule: Schedule, seed: int) -> Policy:
+    def __call__(self, dim: int, scale: ContextMap | None, schedule: Schedule, seed: int) -> Policy:
         """Return a policy for contexts of a world's dimension and scale."""
         if self.policy == "linear":
             # Contexts that come scaled have their constant already.

@@ -18,11 +18,11 @@ import numpy as np
 
 from rarely.extend import (
     UNWATCHED,
-    Affine,
     Array,
     Arrays,
     Beta,
     ChoiceRule,
+    ContextMap,
     ContextScale,
     Covariance,
     DualFactory,
@@ -86,7 +86,7 @@ class KernelLearner(ScaledLearner):
 
     @property
     def widths(self) -> Widths:
-        return ((1, self.scale.affine.scaled_dim),)
+        return ((1, self.scale.map.scaled_dim),)
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         x = self.scale(contexts)
@@ -137,7 +137,7 @@ class KernelLearner(ScaledLearner):
     def restored(self, saved: Fields) -> KernelLearner:
         with saved:
             scale, rewards = self.scale.restored(saved), RewardScale.restored(saved)
-            points = saved.array("points", (None, scale.affine.scaled_dim))
+            points = saved.array("points", (None, scale.map.scaled_dim))
             found: dict[str, Any] = {"points": points, "coefficients": saved.array("coefficients", (len(points),))}
             step = None if saved.is_null("step") else saved.number("step")
             return replace(self, scale=scale, rewards=rewards, used_step=step, **found)
@@ -199,7 +199,7 @@ class KernelUCB(Policy):
         ridge: float = 1.0,
         beta: Beta = 0.1,
         steps: int | None = None,
-        context_scale: Affine | None = None,
+        context_scale: ContextMap | None = None,
         standardise_rewards: bool = True,
         exploration: Mixture | ChoiceRule | None = None,
         forgetting: Forgetting | None = None,
@@ -217,7 +217,7 @@ class KernelUCB(Policy):
         schedule = EveryRound() if schedule is None else schedule
         scale = ContextScale.start(dim, context_scale, constant=True, fitted=True)
         self._kernel = NTK(depth, kind)
-        none = np.empty((0, scale.affine.scaled_dim))
+        none = np.empty((0, scale.map.scaled_dim))
         self._given: dict[str, Any] = {"depth": depth, "kind": kind, "steps": steps}
         self._given |= {"standardise_rewards": standardise_rewards, "within_batch": within_batch, "ties": ties}
         self._given |= {"schedule": schedule, "context_scale": context_scale, "exploration": exploration}
@@ -236,10 +236,10 @@ class KernelUCB(Policy):
         )
 
     @property
-    def context_scale(self) -> Affine:
+    def context_scale(self) -> ContextMap:
         """The map from contexts to what the kernel sees."""
         assert isinstance(self._learner, KernelLearner)
-        return self._learner.scale.affine
+        return self._learner.scale.map
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON."""

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely.extend import Affine, ArmBlocks, Array, IntArray
+from rarely.extend import Affine, ArmBlocks, Array, ContextMap, IntArray
 from rarely.worlds.protocol import World
 
 Round = tuple[Array, Array, float | Array]
@@ -71,7 +71,7 @@ class Wheel(World):
     noise: float = 0.01
     arms: int = field(init=False, default=5)
     dim: int = field(init=False, default=WHEEL_BLOCKS.dim)
-    context_scale: Affine | None = field(init=False, default=WHEEL_BLOCKS.scale)
+    context_scale: ContextMap | None = field(init=False, default=WHEEL_BLOCKS.scale)
 
     def secret(self, generator: np.random.Generator) -> None:
         return None

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely.extend import Affine, Array, IntArray
+from rarely.extend import Array, ContextMap, IntArray
 from rarely.extend.checks import InvalidInput, check_whole
 
 
@@ -84,7 +84,7 @@ class World(ABC):
     dim: int
     horizon: int | None = None
     """How many rounds there are; None: as many as one likes."""
-    context_scale: Affine | None = None
+    context_scale: ContextMap | None = None
     """Given to policies that scale their contexts, where contexts come scaled; None: they find their own."""
 
     @abstractmethod

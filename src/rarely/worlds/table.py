@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely.extend import Affine, ArmBlocks, Array, IntArray
+from rarely.extend import Affine, ArmBlocks, Array, ContextMap, IntArray
 from rarely.extend.checks import InvalidInput, RarelyError, check_choice, check_whole
 from rarely.logs.tables import finite_number, is_missing, is_name_like, read_lines
 from rarely.worlds.protocol import World
@@ -125,7 +125,7 @@ class TableWorld(World):
     arms: int = field(init=False)
     dim: int = field(init=False)
     horizon: int | None = field(init=False)
-    context_scale: Affine | None = field(init=False)
+    context_scale: ContextMap | None = field(init=False)
     blocks: ArmBlocks = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -36,13 +36,13 @@ import numpy as np
 from rarely._core import errors
 from rarely._core.errors import check_choice, check_whole, is_whole, named_arguments, shown
 from rarely._core.inputs.contexts import BlockContexts, ContentContexts, column_names, read_real
-from rarely._core.inputs.scaling import Affine
+from rarely._core.inputs.scaling import MAPS, Affine, ContextMap, Standardising
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.types import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Crossed(Affine):
+class Crossed(Standardising):
     """An affine map of [row, features], and the products of the two.
 
     >>> Crossed(np.zeros(3), np.ones(3), rows=2)(np.array([[2.0, 3.0, 5.0]]))
@@ -82,12 +82,14 @@ class Crossed(Affine):
         return out
 
 
-def scale_from(description: dict[str, Any]) -> Affine:
-    """Return the map that `describe` described, an `Affine`, `Crossed` or `SparseRows`.
+def scale_from(description: dict[str, Any]) -> ContextMap:
+    """Return the map that `describe` described, an `Affine`, `Crossed`, `SparseRows` or one of the user's.
 
     >>> type(scale_from({"center": [0.0, 0.0], "spread": [1.0, 1.0], "constant": True, "rows": 1})).__name__
     'Crossed'
     """
+    if "kind" in description:
+        return MAPS.made(description)
     if "columns" in description:
         return SparseRows(**description)
     return Crossed(**description) if "rows" in description else Affine(**description)
@@ -215,7 +217,7 @@ class ArmBlocks:
         return self._shared + self.arms * self._own
 
     @property
-    def scale(self) -> Affine:
+    def scale(self) -> Affine | Crossed:
         """The `context_scale` for a policy: the identity for K blocks, the map of plain contexts for content arms."""
         if self.arms is not None:
             return Affine.identity(self.dim)

@@ -9,15 +9,17 @@ Contexts U[0, 1]^d without an intercept are badly conditioned for a network.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from rarely._core.errors import InvalidContexts, InvalidInput, check_flag, check_whole, named_arguments, shown
 from rarely._core.growable_array import changed, shallow
 from rarely._core.inputs.contexts import read_real
+from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays, BoolArray
 
@@ -45,22 +47,63 @@ def check_dim(dim: Any) -> None:
         raise InvalidInput(f"dim must be at most {MAX_DIM:,}, numbers in one context; got {shown(dim)}.")
 
 
-@named_arguments
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """A fixed affine map of contexts, with or without a constant appended.
+MAPS: Registry[ContextMap] = Registry("a map of contexts")
+"""Every map of contexts by its name, the package's and the user's."""
+
+
+class ContextMap(ABC):
+    """A fixed map from contexts as they come to what a model sees.
+
+    A map of your own is a frozen dataclass whose fields are JSON; its definition registers it, and a policy takes it as
+    `context_scale`.
 
     Examples
     --------
-    >>> Affine(center=np.array([1.0]), spread=np.array([2.0]))(np.array([[5.0]]))
-    array([[2., 1.]])
+    >>> from rarely import Affine
+    >>> isinstance(Affine.identity(2), ContextMap)
+    True
     """
+
+    constant: bool = False
+    """Whether the last number that it returns is 1."""
+    arms: int | None = None
+    """K, if it is known: a policy then knows its cost when it is made."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        MAPS.add(cls)
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Numbers in a context as it comes."""
+
+    @property
+    @abstractmethod
+    def scaled_dim(self) -> int:
+        """Numbers in a context as the model gets it."""
+
+    @abstractmethod
+    def __call__(self, contexts: Array) -> Array:
+        """Map (n, dim) contexts to (n, scaled_dim)."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the map as JSON, for `scale_from`: its kind and its fields."""
+        return {"kind": type(self).__name__} | asdict(cast(Any, self))
+
+    def arrays(self) -> Arrays:
+        """Return what a file of a policy keeps of it besides the settings."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class Standardising(ContextMap):
+    """What maps share that begin with (x − center)/spread."""
 
     center: Array
     spread: Array
     constant: bool = True
     arms: int | None = field(default=None, kw_only=True)
-    """K, if blocks made the map and know it: a policy then knows its cost when it is made."""
 
     def __post_init__(self) -> None:
         center, spread = (
@@ -75,6 +118,31 @@ class Affine:
         check_whole("arms", self.arms, 1, besides=(None,))
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "spread", spread)
+
+    @cached_property
+    def dim(self) -> int:
+        """Numbers in a context as it comes."""
+        return len(self.center)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the map as JSON: its fields, by which `scale_from` knows its class."""
+        known = {} if self.arms is None else {"arms": int(self.arms)}
+        return {"center": self.center.tolist(), "spread": self.spread.tolist(), "constant": self.constant, **known}
+
+    def arrays(self) -> Arrays:
+        return {"center": self.center, "spread": self.spread}
+
+
+@named_arguments
+@dataclass(frozen=True, eq=False)
+class Affine(Standardising):
+    """A fixed affine map of contexts, with or without a constant appended.
+
+    Examples
+    --------
+    >>> Affine(center=np.array([1.0]), spread=np.array([2.0]))(np.array([[5.0]]))
+    array([[2., 1.]])
+    """
 
     @classmethod
     def identity(cls, dim: int, *, constant: bool = False) -> Affine:
@@ -104,11 +172,6 @@ class Affine:
         return replace(affine, spread=np.where(paired, half, affine.spread))
 
     @cached_property
-    def dim(self) -> int:
-        """Numbers in a context as it comes."""
-        return len(self.center)
-
-    @cached_property
     def scaled_dim(self) -> int:
         """Numbers in a context as the network gets it."""
         return self.dim + self.constant
@@ -117,11 +180,6 @@ class Affine:
     def _changes(self) -> bool:
         """Whether contexts come out other than they came."""
         return bool(self.center.any() or (self.spread != 1).any())
-
-    def describe(self) -> dict[str, Any]:
-        """Return the map as JSON: its fields, so `Affine(**description)` is the inverse."""
-        known = {} if self.arms is None else {"arms": int(self.arms)}
-        return {"center": self.center.tolist(), "spread": self.spread.tolist(), "constant": self.constant, **known}
 
     def __call__(self, contexts: Array) -> Array:
         """Scale (n, d) contexts to (n, scaled_dim)."""
@@ -222,7 +280,7 @@ class ContextScale:
     fewer rounds than that, and later if the column has left its scale.
     """
 
-    affine: Affine
+    map: ContextMap
     moments: Moments | None = None
     """Of all contexts so far; None if the scale was given."""
     settled: BoolArray = field(default_factory=lambda: np.array(False))
@@ -233,14 +291,16 @@ class ContextScale:
     """Whether numbers far from the center are cut; not in a scale that was given."""
 
     @classmethod
-    def start(cls, dim: int, given: Affine | None, *, constant: bool, fitted: bool) -> ContextScale:
+    def start(cls, dim: int, given: ContextMap | None, *, constant: bool, fitted: bool) -> ContextScale:
         """Return the scale before any context: the given one, or the identity until it is `fitted`."""
         check_dim(dim)
-        if given is not None and (not isinstance(given, Affine) or given.dim != dim):
-            raise InvalidInput(f"context_scale must be an Affine for dim = {dim} numbers; got {shown(given)}.")
-        affine = given or Affine.identity(dim, constant=constant)
+        if given is not None and (not isinstance(given, ContextMap) or given.dim != dim):
+            raise InvalidInput(
+                f"context_scale must be an Affine, or another ContextMap, for dim = {dim} numbers; got {shown(given)}."
+            )
+        chosen = given or Affine.identity(dim, constant=constant)
         fits = fitted and given is None
-        return cls(affine, Moments(dim) if fits else None, follows=fits, clips=fits)
+        return cls(chosen, Moments(dim) if fits else None, follows=fits, clips=fits)
 
     @property
     def fits(self) -> bool:
@@ -249,7 +309,7 @@ class ContextScale:
 
     def __call__(self, contexts: Array) -> Array:
         """Scale (n, d) contexts."""
-        scaled, dim = self.affine(contexts), self.affine.dim
+        scaled, dim = self.map(contexts), self.map.dim
         if self.clips:
             most = CLIP / math.sqrt(dim)
             numbers = scaled[:, :dim]
@@ -260,7 +320,7 @@ class ContextScale:
         """Return the scale that decides a round of these contexts: before the first round, one fitted to them."""
         if not self.follows or self.moments is None or self.moments.count:
             return self
-        return replace(self, affine=self._moments_after(contexts, 1).early_affine(constant=self.affine.constant))
+        return replace(self, map=self._moments_after(contexts, 1).early_affine(constant=self.map.constant))
 
     def after(self, contexts: Array, rounds: int) -> ContextScale:
         """Return the scale after contexts of `rounds` more rounds."""
@@ -269,8 +329,8 @@ class ContextScale:
         moments = self._moments_after(contexts, rounds)
         if not self.follows:
             return changed(self, moments=moments)
-        affine = moments.early_affine(constant=self.affine.constant)
-        return replace(self, affine=affine, moments=moments, follows=moments.rounds < TRUSTED_ROUNDS)
+        affine = moments.early_affine(constant=self.map.constant)
+        return replace(self, map=affine, moments=moments, follows=moments.rounds < TRUSTED_ROUNDS)
 
     def _moments_after(self, contexts: Array, rounds: int) -> Moments:
         assert self.moments is not None
@@ -280,8 +340,8 @@ class ContextScale:
 
     def fitted(self) -> ContextScale:
         """Return the scale that an update trains with."""
-        moments, old = self.moments, self.affine
-        if moments is None or not moments.count:
+        moments, old = self.moments, self.map
+        if moments is None or not moments.count or not isinstance(old, Affine):
             return self
         few = moments.rounds < TRUSTED_ROUNDS
         fresh = moments.early_affine(constant=old.constant) if few else moments.affine(constant=old.constant)
@@ -298,13 +358,15 @@ class ContextScale:
 
     def changed_columns(self, other: ContextScale) -> tuple[int, ...]:
         """Return the columns in which another scale differs."""
-        mine, theirs = self.affine, other.affine
+        mine, theirs = self.map, other.map
+        if not (isinstance(mine, Affine) and isinstance(theirs, Affine)):
+            return ()  # it was given
         return tuple(np.flatnonzero((mine.center != theirs.center) | (mine.spread != theirs.spread)).tolist())
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return numbers and arrays, for `restored`."""
-        numbers: dict[str, Any] = {"constant": self.affine.constant}
-        arrays: Arrays = {"center": self.affine.center, "spread": self.affine.spread}
+        numbers: dict[str, Any] = {"constant": self.map.constant}
+        arrays = self.map.arrays()
         if self.moments is not None:
             numbers |= {"seen": self.moments.count, "seen_rounds": self.moments.rounds}
             numbers |= {"follows": self.follows, "clips": self.clips}
@@ -314,11 +376,11 @@ class ContextScale:
 
     def restored(self, saved: Fields) -> ContextScale:
         """Return the saved scale, of the same settings as this one."""
-        dim = self.affine.dim
-        center, spread = saved.array("center", (dim,)), saved.array("spread", (dim,))
-        affine = Affine(center, spread, saved.flag("constant"))
+        dim, constant = self.map.dim, saved.flag("constant")
+        parts = {name: saved.array(name, array.shape) for name, array in self.map.arrays().items()}
         if self.moments is None:  # it was given, and is part of the settings
             return self
+        affine = Affine(parts["center"], parts["spread"], constant)
         moments, follows, clips = Moments.restored(saved, dim), saved.flag("follows"), saved.flag("clips")
         return ContextScale(affine, moments, saved.array("settled", None, "bool"), follows, clips)
 

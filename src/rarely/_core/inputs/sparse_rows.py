@@ -21,12 +21,12 @@ import numpy as np
 
 from rarely._core.errors import InvalidContexts, check_whole, shown
 from rarely._core.inputs.contexts import read_real, read_whole
-from rarely._core.inputs.scaling import Affine, check_dim
+from rarely._core.inputs.scaling import Standardising, check_dim
 from rarely._core.types import Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
-class SparseRows(Affine):
+class SparseRows(Standardising):
     """Contexts of a sparse matrix, such as SciPy's, for `LinUCB`, `LinTS` and `BatchNeuralUCB`.
 
     Examples

@@ -528,8 +528,8 @@ class LinearPart:
     @classmethod
     def start(cls, scale: ContextScale) -> LinearPart:
         """Return the part before any reward."""
-        d = scale.affine.scaled_dim
-        fixed = ContextScale(scale.affine, clips=scale.clips)
+        d = scale.map.scaled_dim
+        fixed = ContextScale(scale.map, clips=scale.clips)
         return cls(fixed, np.zeros((d, d)), np.zeros(d), 0.0, 0, float(RIDGES[0]), np.zeros(d))
 
     def __call__(self, contexts: Array) -> Array:
@@ -575,19 +575,18 @@ class LinearPart:
         """Return numbers and arrays, for `restored`."""
         numbers = {"square": self.square, "learned": self.learned, "ridge": self.ridge, "share": self.share}
         arrays = {"matrix": self.matrix, "moment": self.moment, "coefficients": self.coefficients}
-        affine = self.scale.affine
-        return numbers | {"clips": self.scale.clips}, arrays | {"center": affine.center, "spread": affine.spread}
+        return numbers | {"clips": self.scale.clips}, arrays | self.scale.map.arrays()
 
     @classmethod
     def restored(cls, saved: Fields, scale: ContextScale) -> LinearPart:
         """Return the saved value; `scale` is that of the learner, which has the same shape."""
-        affine, d = scale.affine, scale.affine.scaled_dim
+        fixed, d = scale.map, scale.map.scaled_dim
         with saved:
-            center, spread = saved.array("center", (affine.dim,)), saved.array("spread", (affine.dim,))
+            parts = {name: saved.array(name, array.shape) for name, array in fixed.arrays().items()}
             if scale.fits:
-                affine = Affine(center, spread, affine.constant)
+                fixed = Affine(parts["center"], parts["spread"], fixed.constant)
             return cls(
-                ContextScale(affine, clips=saved.flag("clips")),
+                ContextScale(fixed, clips=saved.flag("clips")),
                 saved.array("matrix", (d, d)),
                 saved.array("moment", (d,)),
                 saved.number("square"),
@@ -634,7 +633,7 @@ class SelfTunedLearner(LearnerAround):
         else:
             values, factors = base.network.values_of_shared(base.weights, shared)
         coefficients, own = linear.coefficients, linear.scale
-        if own.affine is not base.scale.affine or own.clips != base.scale.clips:  # never where the scale was given
+        if own.map is not base.scale.map or own.clips != base.scale.clips:  # never where the scale was given
             part = linear(contexts)
         else:
             part = scaled @ coefficients if shared is None else shared.image(coefficients[None])[:, 0]
@@ -712,8 +711,8 @@ class SelfTunedLearner(LearnerAround):
             return False
         if not self.additions.linear_part:
             return False
-        sparse = isinstance(scale.affine, SparseRows)
-        if scale.affine.scaled_dim > LINEAR_COLUMNS or sparse or not base.network.linear_part:
+        sparse = isinstance(scale.map, SparseRows)
+        if scale.map.scaled_dim > LINEAR_COLUMNS or sparse or not base.network.linear_part:
             return False
         return self.linear is not None or arrived > base.training_rows
 

@@ -313,7 +313,7 @@ class ScaledLearner(Learner):
 
     @property
     def dim(self) -> int:
-        return self.scale.affine.dim
+        return self.scale.map.dim
 
     @property
     def fits_scale(self) -> bool:

@@ -27,7 +27,7 @@ from rarely._core.errors import check_choice, check_flag
 from rarely._core.growable_array import GrowableArray, all_finite, changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
-from rarely._core.inputs.scaling import Affine, ContextScale
+from rarely._core.inputs.scaling import ContextMap, ContextScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.sparse_features import linear_factors, sparse_gram, times, unpacked
@@ -60,7 +60,7 @@ MAX_ITERATIONS, CONVERGED = 1000, 1e-15
 class LinearLearner(Learner):
     """A ridge estimate; `scale` appends the constant where there is an intercept."""
 
-    scale: Affine
+    scale: ContextMap
     ridge: float
     coefficients: Array
     matrix: Array | None
@@ -75,7 +75,7 @@ class LinearLearner(Learner):
     """and X, which XᵀX is made of once there are as many: the history may have dropped them by then."""
 
     @classmethod
-    def start(cls, scale: Affine, ridge: float) -> LinearLearner:
+    def start(cls, scale: ContextMap, ridge: float) -> LinearLearner:
         """Return the estimate before any reward, 0."""
         zero = np.zeros(scale.scaled_dim)
         return cls(scale, ridge, zero, None, zero)
@@ -290,7 +290,7 @@ class LinUCB(Policy):
         schedule: Schedule | None = None,
         *,
         intercept: bool = True,
-        context_scale: Affine | None = None,
+        context_scale: ContextMap | None = None,
         ridge: float = 1.0,
         beta: Beta = 1.0,
         covariance: Kind = "auto",
@@ -307,7 +307,7 @@ class LinUCB(Policy):
         within_batch = self._usual_within_batch if within_batch is None else within_batch
         schedule = EveryRound() if schedule is None else schedule
         check_flag("intercept", intercept)
-        scale = ContextScale.start(dim, context_scale, constant=intercept, fitted=False).affine
+        scale = ContextScale.start(dim, context_scale, constant=intercept, fitted=False).map
         # Everything that makes the policy again, except what may change in its life.
         self._settings = {"dim": scale.dim, "schedule": schedule, "intercept": intercept, "ridge": ridge, "beta": beta}
         self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}

@@ -83,7 +83,7 @@ class NetworkLearner(ScaledLearner):
 
     def shared_row(self, contexts: Array) -> SharedRow | None:
         """Return the parts of contexts that are crossed with one row, where that saves work."""
-        crossed = self.scale.affine
+        crossed = self.scale.map
         if not (isinstance(crossed, Crossed) and self.network.shares_rows) or self.scale.clips:
             return None
         return SharedRow.of(crossed.plain(contexts), crossed.rows, crossed.constant)
@@ -91,7 +91,7 @@ class NetworkLearner(ScaledLearner):
     @property
     def sparse(self) -> SparseRows | None:
         """How contexts are packed, if they are sparse."""
-        rows = self.scale.affine
+        rows = self.scale.map
         return rows if isinstance(rows, SparseRows) and not isinstance(rows, SeenSpace) else None
 
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:

@@ -24,7 +24,7 @@ from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfid
 from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, in_bytes
 from rarely._core.errors import InvalidInput, TooExpensive, check_choice, is_whole, shown
 from rarely._core.inputs.forgetting import Discount, Forgetting, is_automatic
-from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
+from rarely._core.inputs.scaling import ContextMap, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.network import Network
 from rarely._core.model.sparse_features import sparse_gram
@@ -147,7 +147,7 @@ class BatchNeuralUCB(Policy):
         training: Training | int | None = None,
         covariance: Kind = "auto",
         preset: PresetName | Preset = "practical",
-        context_scale: Affine | None = None,
+        context_scale: ContextMap | None = None,
         exploration: Mixture | ChoiceRule | None = None,
         forgetting: Forgetting | Literal["auto"] | None = "auto",
         within_batch: WithinBatch | None = None,
@@ -173,11 +173,11 @@ class BatchNeuralUCB(Policy):
         if model is not None:
             del self._settings["hidden"], self._settings["depth"]
             self._settings["model"], self._packed = model, model.contexts
-        if isinstance(scale.affine, SparseRows):
+        if isinstance(scale.map, SparseRows):
             self._check_sparse(depth, preset, training)
         operations = DEFAULT_OPERATIONS if preset.scale_contexts else None
         limits = limits_from(limits).with_defaults(
-            history=DEFAULT_HISTORY if tuned else None, operations=operations, arms=scale.affine.arms
+            history=DEFAULT_HISTORY if tuned else None, operations=operations, arms=scale.map.arms
         )
         source = seeded(seed)
         window: Any = None if is_automatic(forgetting) else forgetting
@@ -247,7 +247,7 @@ class BatchNeuralUCB(Policy):
         model: Any = chosen.get("model")
         if model is None:
             sizes, reading = (chosen["hidden"], chosen["depth"]), (preset.biases, preset.scaling, preset.initial)
-            network = Network(scale.affine.scaled_dim, *sizes, *reading, training.skip)
+            network = Network(scale.map.scaled_dim, *sizes, *reading, training.skip)
         else:
             network = model.network(preset.scaling)
         network = network.on_path(None) if tuned else network
@@ -329,9 +329,9 @@ class BatchNeuralUCB(Policy):
         return [w.copy() for w in self._network.initial]
 
     @property
-    def context_scale(self) -> Affine:
+    def context_scale(self) -> ContextMap:
         """The map from contexts to what the network sees."""
-        return self._network.scale.affine
+        return self._network.scale.map
 
     @property
     def tuning(self) -> Validation | None:
@@ -432,8 +432,8 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
 
 def _factory_of(model: Any, scale: ContextScale) -> Any:
     """Return what makes Z: of sparse contexts by their products, of a model of the user's as it says."""
-    if isinstance(scale.affine, SparseRows):
-        return partial(DualFactory, inner=sparse_gram, columns=scale.affine.scaled_dim)
+    if isinstance(scale.map, SparseRows):
+        return partial(DualFactory, inner=sparse_gram, columns=scale.map.scaled_dim)
     return getattr(model, "factory", CovarianceFactory)
 
 

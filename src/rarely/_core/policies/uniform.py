@@ -12,7 +12,7 @@ from rarely._core.choice.rules import UniformChoice
 from rarely._core.covariance import Candidates, Covariance, CovarianceFactory, Kind, Price, Proposal, RowCost, Widths
 from rarely._core.errors import InvalidInput, check_whole
 from rarely._core.inputs.history import History
-from rarely._core.inputs.scaling import Affine, ContextScale
+from rarely._core.inputs.scaling import ContextMap, ContextScale
 from rarely._core.model.features import Factors
 from rarely._core.policies.learner import FitResult, Learner
 from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
@@ -136,7 +136,7 @@ class Uniform(Policy):
         dim: int,
         schedule: Schedule | None = None,
         *,
-        context_scale: Affine | None = None,
+        context_scale: ContextMap | None = None,
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
